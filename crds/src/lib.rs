@@ -1,0 +1,1 @@
+//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys.

@@ -1,0 +1,1 @@
+//! The operator: turns a ProfileRequest into samplers and their uploads into one profile.

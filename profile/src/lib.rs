@@ -1,0 +1,1 @@
+//! pprof messages: build, decode within bounds, merge, summarise.

@@ -1,0 +1,1 @@
+//! The truth harness: sampled stacks held against the calls that a program can make.

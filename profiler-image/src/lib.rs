@@ -1,0 +1,1 @@
+//! The sampler: reads the stacks of PHP workers out of their memory.

@@ -1,0 +1,1 @@
+//! A PHP stack out of a view of memory: pure, without dependencies.

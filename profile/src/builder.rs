@@ -1,0 +1,164 @@
+//! A profile out of frames: what the sampler hands over at the end of a run.
+//!
+//! It does not resolve names and does not look at the values.
+//!
+//! Invariant: any input gives a whole profile. Too many values are cut, missing ones are 0, sums stop at the ends of `i64`.
+
+use crate::proto::{self, Function, Line, Location, Mapping, Profile, ValueType};
+use crate::tables::Tables;
+
+/// One frame of a stack. `start_line` is the line of the function's declaration and part of its identity; `line` is where it is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameRef<'a> {
+    pub name: &'a str,
+    pub file: &'a str,
+    pub start_line: i64,
+    pub line: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label<'a> {
+    /// key, value
+    Str(&'a str, &'a str),
+    /// key, value, unit (may be empty)
+    Num(&'a str, i64, &'a str),
+}
+
+/// The one mapping that all locations point to; it tells readers that names, files and lines are all there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MappingInfo {
+    pub filename: String,
+    pub build_id: String,
+}
+
+/// What a profile says of itself. The default is what phpprof writes: `contract/README.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// type, unit
+    pub sample_types: Vec<(&'static str, &'static str)>,
+    pub default_sample_type: &'static str,
+    pub period_type: (&'static str, &'static str),
+    pub period: i64,
+    pub time_nanos: i64,
+    pub duration_nanos: i64,
+    pub mapping: MappingInfo,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            sample_types: vec![
+                ("samples", "count"),
+                ("wall", "nanoseconds"),
+                ("cpu", "nanoseconds"),
+            ],
+            default_sample_type: "cpu",
+            period_type: ("wall", "nanoseconds"),
+            period: 0,
+            time_nanos: 0,
+            duration_nanos: 0,
+            mapping: MappingInfo::default(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Builder {
+    profile: Profile,
+    tables: Tables,
+    mapping_id: u64,
+}
+
+impl Builder {
+    pub fn new(settings: Settings) -> Self {
+        let mut tables = Tables::new();
+        let mut value_type = |(name, unit): (&str, &str)| ValueType {
+            r#type: tables.string(name),
+            unit: tables.string(unit),
+        };
+        let sample_type = settings
+            .sample_types
+            .iter()
+            .copied()
+            .map(&mut value_type)
+            .collect();
+        let period_type = Some(value_type(settings.period_type));
+        let mapping = Mapping {
+            filename: tables.string(&settings.mapping.filename),
+            build_id: tables.string(&settings.mapping.build_id),
+            has_functions: true,
+            has_filenames: true,
+            has_line_numbers: true,
+            ..Mapping::default()
+        };
+        Builder {
+            profile: Profile {
+                sample_type,
+                period_type,
+                period: settings.period,
+                time_nanos: settings.time_nanos,
+                duration_nanos: settings.duration_nanos,
+                default_sample_type: tables.string(settings.default_sample_type),
+                ..Profile::default()
+            },
+            mapping_id: tables.mapping(mapping),
+            tables,
+        }
+    }
+
+    /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first) and these labels.
+    pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
+        let stack = stack.iter().map(|frame| self.location(frame)).collect();
+        let labels = labels.iter().map(|label| self.label(label)).collect();
+        let wanted = 0..self.profile.sample_type.len();
+        let values = wanted.map(|index| values.get(index).copied().unwrap_or(0));
+        self.tables.sample(stack, labels, values);
+    }
+
+    pub fn comment(&mut self, text: impl AsRef<str>) {
+        let index = self.tables.string(text.as_ref());
+        self.profile.comment.push(index);
+    }
+
+    pub fn finish(mut self) -> Profile {
+        self.tables.finish_into(&mut self.profile);
+        self.profile
+    }
+
+    fn location(&mut self, frame: &FrameRef<'_>) -> u64 {
+        let name = self.tables.string(frame.name);
+        let filename = self.tables.string(frame.file);
+        let function_id = self.tables.function(Function {
+            name,
+            system_name: name,
+            filename,
+            start_line: frame.start_line,
+            ..Function::default()
+        });
+        self.tables.location(Location {
+            mapping_id: self.mapping_id,
+            line: vec![Line {
+                function_id,
+                line: frame.line,
+                column: 0,
+            }],
+            ..Location::default()
+        })
+    }
+
+    fn label(&mut self, label: &Label<'_>) -> proto::Label {
+        match *label {
+            Label::Str(key, value) => proto::Label {
+                key: self.tables.string(key),
+                str: self.tables.string(value),
+                ..proto::Label::default()
+            },
+            Label::Num(key, num, unit) => proto::Label {
+                key: self.tables.string(key),
+                num,
+                num_unit: self.tables.string(unit),
+                ..proto::Label::default()
+            },
+        }
+    }
+}

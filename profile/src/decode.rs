@@ -1,0 +1,256 @@
+//! A pprof file from someone who is not trusted, within bounds: gzip or raw.
+//!
+//! It does not judge what the profile says, only that it is whole and small enough.
+//!
+//! Invariant: memory stays below `limits.memory_bytes` plus a few records, whatever the bytes are (the file is inflated and decoded as a
+//! stream and never held whole), and what comes out has no dangling id, string index or value.
+
+use std::io::{self, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use prost::Message;
+
+use crate::lookup::Ids;
+use crate::proto::{Label, Line, Location, Profile, Sample};
+use crate::records::Records;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The file as it lies in the store.
+    pub compressed_bytes: usize,
+    /// The file after gzip; inflating stops here.
+    pub decompressed_bytes: usize,
+    /// The decoded profile: bounds samples, locations, functions, strings and whatever else there can be many of.
+    pub memory_bytes: usize,
+    /// Frames of one sample.
+    pub depth: usize,
+    /// Labels of one sample.
+    pub labels: usize,
+}
+
+/// Fits an operator that may use 128 MiB: the file, its profile and the profile it is merged into, at once.
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            compressed_bytes: 32 << 20,
+            decompressed_bytes: 64 << 20,
+            memory_bytes: 40 << 20,
+            depth: 4096,
+            labels: 64,
+        }
+    }
+}
+
+/// The longest top-level field: a stack of `Limits::depth` frames with its labels, or a comment, is far shorter.
+const MAX_RECORD: usize = 256 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error("the file has more than {0} bytes")]
+    CompressedTooLarge(usize),
+    #[error("the file has more than {0} bytes when decompressed")]
+    DecompressedTooLarge(usize),
+    #[error("the profile takes more than {0} bytes of memory")]
+    MemoryExceeded(usize),
+    #[error("a field has more than {0} bytes")]
+    RecordTooLarge(usize),
+    #[error("a sample has more than {0} frames")]
+    TooDeep(usize),
+    #[error("a sample has more than {0} labels")]
+    TooManyLabels(usize),
+    #[error("not a gzip file: {0}")]
+    Gzip(#[source] io::Error),
+    #[error("the file ends in the middle of a field")]
+    Truncated,
+    #[error("a varint has more than ten bytes")]
+    Varint,
+    #[error("unknown wire type {0}")]
+    WireType(u64),
+    #[error("not a pprof message: {0}")]
+    Message(#[from] prost::DecodeError),
+    #[error("the profile has no sample type")]
+    NoSampleType,
+    #[error("the string table does not start with the empty string")]
+    StringTable,
+    #[error("a sample has {actual} values for {expected} sample types")]
+    Values { expected: usize, actual: usize },
+    #[error("{0} id 0 or used twice")]
+    Id(&'static str),
+    #[error("{kind} {id} does not exist")]
+    Dangling { kind: &'static str, id: i128 },
+}
+
+impl DecodeError {
+    /// Both the cap and the inflater speak through `io::Error`, because they sit below a `Read`.
+    pub(crate) fn of_read(error: io::Error) -> Self {
+        match error.downcast::<DecodeError>() {
+            Ok(own) => own,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => DecodeError::Truncated,
+            Err(error) => DecodeError::Gzip(error),
+        }
+    }
+}
+
+pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
+    if file.len() > limits.compressed_bytes {
+        return Err(DecodeError::CompressedTooLarge(limits.compressed_bytes));
+    }
+    let profile = if file.starts_with(&[0x1f, 0x8b]) {
+        read(MultiGzDecoder::new(file), limits)
+    } else {
+        read(file, limits)
+    }?;
+    check(&profile)?;
+    Ok(profile)
+}
+
+fn read(stream: impl Read, limits: &Limits) -> Result<Profile, DecodeError> {
+    let capped = Capped {
+        stream,
+        cap: limits.decompressed_bytes,
+        count: 0,
+    };
+    let mut records = Records::new(BufReader::new(capped), MAX_RECORD);
+    let mut profile = Profile::default();
+    let mut memory = 0usize;
+    while let Some(record) = records.next()? {
+        profile.merge(record.bytes)?;
+        if record.field == 2 {
+            check_size(profile.sample.last(), limits)?;
+        }
+        memory = memory.saturating_add(added(&profile, record.field, record.bytes.len()));
+        if memory > limits.memory_bytes {
+            return Err(DecodeError::MemoryExceeded(limits.memory_bytes));
+        }
+    }
+    Ok(profile)
+}
+
+/// What the record that was just merged takes in memory.
+fn added(profile: &Profile, field: u64, wire_bytes: usize) -> usize {
+    match field {
+        2 => profile.sample.last().map_or(0, |sample| {
+            size_of::<Sample>()
+                + (sample.location_id.capacity() + sample.value.capacity()) * size_of::<u64>()
+                + sample.label.capacity() * size_of::<Label>()
+        }),
+        4 => profile.location.last().map_or(0, |location| {
+            size_of::<Location>() + location.line.capacity() * size_of::<Line>()
+        }),
+        6 => size_of::<String>() + wire_bytes,
+        // The rest is flat. 80 bytes are the largest row (a mapping); a packed comment is 8 bytes for each of its bytes.
+        _ => 80 + 8 * wire_bytes,
+    }
+}
+
+fn check_size(sample: Option<&Sample>, limits: &Limits) -> Result<(), DecodeError> {
+    let Some(sample) = sample else { return Ok(()) };
+    if sample.location_id.len() > limits.depth {
+        return Err(DecodeError::TooDeep(limits.depth));
+    }
+    if sample.label.len() > limits.labels {
+        return Err(DecodeError::TooManyLabels(limits.labels));
+    }
+    Ok(())
+}
+
+/// Refuses a profile in which anything points to what is not there.
+fn check(profile: &Profile) -> Result<(), DecodeError> {
+    if profile.sample_type.is_empty() {
+        return Err(DecodeError::NoSampleType);
+    }
+    if profile
+        .string_table
+        .first()
+        .is_none_or(|first| !first.is_empty())
+    {
+        return Err(DecodeError::StringTable);
+    }
+    check_strings(profile)?;
+    let mappings = Ids::of("mapping", profile.mapping.iter().map(|mapping| mapping.id))?;
+    let functions = Ids::of(
+        "function",
+        profile.function.iter().map(|function| function.id),
+    )?;
+    let locations = Ids::of(
+        "location",
+        profile.location.iter().map(|location| location.id),
+    )?;
+    for location in &profile.location {
+        if location.mapping_id != 0 {
+            mappings.check(location.mapping_id)?;
+        }
+        location
+            .line
+            .iter()
+            .try_for_each(|line| functions.check(line.function_id))?;
+    }
+    let expected = profile.sample_type.len();
+    for sample in &profile.sample {
+        if sample.value.len() != expected {
+            return Err(DecodeError::Values {
+                expected,
+                actual: sample.value.len(),
+            });
+        }
+        sample
+            .location_id
+            .iter()
+            .try_for_each(|&id| locations.check(id))?;
+    }
+    Ok(())
+}
+
+fn check_strings(profile: &Profile) -> Result<(), DecodeError> {
+    let value_types = profile.sample_type.iter().chain(&profile.period_type);
+    let labels = profile.sample.iter().flat_map(|sample| &sample.label);
+    value_types
+        .flat_map(|kind| [kind.r#type, kind.unit])
+        .chain(labels.flat_map(|label| [label.key, label.str, label.num_unit]))
+        .chain(
+            profile
+                .mapping
+                .iter()
+                .flat_map(|mapping| [mapping.filename, mapping.build_id]),
+        )
+        .chain(
+            profile
+                .function
+                .iter()
+                .flat_map(|function| [function.name, function.system_name, function.filename]),
+        )
+        .chain(profile.comment.iter().copied())
+        .chain([
+            profile.drop_frames,
+            profile.keep_frames,
+            profile.default_sample_type,
+            profile.doc_url,
+        ])
+        .try_for_each(|index| match usize::try_from(index) {
+            Ok(position) if position < profile.string_table.len() => Ok(()),
+            _ => Err(DecodeError::Dangling {
+                kind: "string",
+                id: index.into(),
+            }),
+        })
+}
+
+/// Fails the read that goes past the cap, so that a gzip bomb stops there.
+struct Capped<R> {
+    stream: R,
+    cap: usize,
+    count: usize,
+}
+
+impl<R: Read> Read for Capped<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        self.count += read;
+        if self.count > self.cap {
+            return Err(io::Error::other(DecodeError::DecompressedTooLarge(
+                self.cap,
+            )));
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,133 @@
+//! The deduplicating tables that a profile is gathered in: strings, mappings, functions, locations, samples.
+//!
+//! It does not know where its rows come from: [`crate::Builder`] fills it from frames, [`crate::Merger`] from profiles.
+//!
+//! Invariant: ids are dense, start at 1 (strings at 0, with the empty one) and are never given twice; equal rows
+//! share one id; a sample is one row per (stack, labels), in the order of its key, so equal input gives equal bytes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+use crate::proto::{Function, Label, Location, Mapping, Profile, Sample};
+
+#[derive(Debug)]
+pub(crate) struct Tables {
+    strings: HashMap<String, usize>,
+    mappings: Ids<Mapping>,
+    functions: Ids<Function>,
+    locations: Ids<Location>,
+    samples: BTreeMap<(Vec<u64>, Vec<Label>), Vec<i64>>,
+    /// About what these tables hold in memory; the bound of a merge.
+    pub bytes: usize,
+}
+
+/// What one entry of a hash table or tree takes beside its key, roughly.
+const ENTRY: usize = 32;
+
+impl Tables {
+    pub fn new() -> Self {
+        Tables {
+            strings: HashMap::from([(String::new(), 0)]),
+            mappings: Ids::new(),
+            functions: Ids::new(),
+            locations: Ids::new(),
+            samples: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    pub fn string(&mut self, text: &str) -> i64 {
+        if let Some(&index) = self.strings.get(text) {
+            return index as i64;
+        }
+        let index = self.strings.len();
+        self.strings.insert(text.to_owned(), index);
+        self.bytes += ENTRY + size_of::<String>() + text.len();
+        index as i64
+    }
+
+    pub fn mapping(&mut self, mapping: Mapping) -> u64 {
+        self.mappings
+            .id(Mapping { id: 0, ..mapping }, &mut self.bytes, 0)
+    }
+
+    pub fn function(&mut self, function: Function) -> u64 {
+        self.functions
+            .id(Function { id: 0, ..function }, &mut self.bytes, 0)
+    }
+
+    pub fn location(&mut self, location: Location) -> u64 {
+        let heap = size_of_val(location.line.as_slice());
+        self.locations
+            .id(Location { id: 0, ..location }, &mut self.bytes, heap)
+    }
+
+    /// Adds the values to the sample of this stack and these labels (in any order), in which sums stop at the ends of `i64`.
+    pub fn sample(
+        &mut self,
+        stack: Vec<u64>,
+        mut labels: Vec<Label>,
+        values: impl ExactSizeIterator<Item = i64>,
+    ) {
+        labels.sort_unstable();
+        let heap = size_of_val(stack.as_slice())
+            + size_of_val(labels.as_slice())
+            + values.len() * size_of::<i64>();
+        let bytes = &mut self.bytes;
+        let sums = self.samples.entry((stack, labels)).or_insert_with(|| {
+            *bytes += ENTRY + size_of::<Sample>() + heap;
+            vec![0; values.len()]
+        });
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum = sum.saturating_add(value);
+        }
+    }
+
+    /// Moves every row into a profile, whose other fields stay as they are.
+    pub fn finish_into(self, profile: &mut Profile) {
+        profile.mapping = self.mappings.into_rows(|mapping, id| mapping.id = id);
+        profile.function = self.functions.into_rows(|function, id| function.id = id);
+        profile.location = self.locations.into_rows(|location, id| location.id = id);
+        profile.sample = self
+            .samples
+            .into_iter()
+            .map(|((location_id, label), value)| Sample {
+                location_id,
+                value,
+                label,
+            })
+            .collect();
+        let mut strings: Vec<_> = self.strings.into_iter().collect();
+        strings.sort_unstable_by_key(|&(_, index)| index);
+        profile.string_table = strings.into_iter().map(|(text, _)| text).collect();
+    }
+}
+
+/// Distinct rows of one kind, numbered from 1 in the order of their arrival.
+#[derive(Debug)]
+struct Ids<T>(HashMap<T, u64>);
+
+impl<T: Eq + Hash> Ids<T> {
+    fn new() -> Self {
+        Ids(HashMap::new())
+    }
+
+    fn id(&mut self, row: T, bytes: &mut usize, heap: usize) -> u64 {
+        let next = self.0.len() as u64 + 1;
+        *self.0.entry(row).or_insert_with(|| {
+            *bytes += ENTRY + size_of::<T>() + heap;
+            next
+        })
+    }
+
+    fn into_rows(self, set_id: impl Fn(&mut T, u64)) -> Vec<T> {
+        let mut rows: Vec<_> = self.0.into_iter().collect();
+        rows.sort_unstable_by_key(|&(_, id)| id);
+        rows.into_iter()
+            .map(|(mut row, id)| {
+                set_id(&mut row, id);
+                row
+            })
+            .collect()
+    }
+}

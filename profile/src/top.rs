@@ -1,0 +1,181 @@
+//! Where the time went, by function: what `go tool pprof -top` prints.
+//!
+//! It does not filter and does not draw.
+//!
+//! Invariant: the flat values add up to the total of all samples that have a frame; a function that is on a stack
+//! several times (recursion) counts once in its cumulative value.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use crate::lookup::Lookup;
+use crate::proto::Profile;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub name: String,
+    pub file: String,
+    /// In the function itself.
+    pub flat: i64,
+    /// In it and in all it called.
+    pub cum: i64,
+}
+
+/// The sum of one value over all samples; 0 for a sample type that the profile does not have.
+pub fn total(profile: &Profile, sample_type: &str) -> i64 {
+    values(profile, sample_type).fold(0, |sum, (_, value)| sum.saturating_add(value))
+}
+
+/// Every function with its values, largest flat value first.
+pub fn top(profile: &Profile, sample_type: &str) -> Vec<Row> {
+    let lookup = Lookup::new(profile);
+    let mut sums: HashMap<(&str, &str), (i64, i64)> = HashMap::new();
+    for (sample, value) in values(profile, sample_type) {
+        let mut seen = HashSet::new();
+        for (depth, frame) in lookup.frames(sample).enumerate() {
+            let function = (frame.name, frame.file);
+            let (flat, cum) = sums.entry(function).or_default();
+            if depth == 0 {
+                *flat = flat.saturating_add(value);
+            }
+            if seen.insert(function) {
+                *cum = cum.saturating_add(value);
+            }
+        }
+    }
+    let mut rows: Vec<_> = sums
+        .into_iter()
+        .map(|((name, file), (flat, cum))| Row {
+            name: name.to_owned(),
+            file: file.to_owned(),
+            flat,
+            cum,
+        })
+        .collect();
+    rows.sort_by(|a, b| (b.flat, b.cum, &a.name, &a.file).cmp(&(a.flat, a.cum, &b.name, &b.file)));
+    rows
+}
+
+/// The first `count` rows as text; `unit` is the sample type's.
+pub fn table(rows: &[Row], count: usize, total: i64, unit: &str) -> String {
+    let shown = &rows[..count.min(rows.len())];
+    let scale = Scale::of(shown, unit);
+    let accounted = shown
+        .iter()
+        .fold(0i64, |sum, row| sum.saturating_add(row.flat));
+    let mut text = format!(
+        "Showing nodes accounting for {}, {} of {} total\n",
+        scale.text(accounted),
+        percent(accounted, total).trim_start(),
+        scale.text(total)
+    );
+    if shown.len() < rows.len() {
+        let _ = writeln!(
+            text,
+            "Showing top {} nodes out of {}",
+            shown.len(),
+            rows.len()
+        );
+    }
+    text.push_str("      flat  flat%   sum%        cum   cum%\n");
+    let mut sum = 0i64;
+    for row in shown {
+        sum = sum.saturating_add(row.flat);
+        let _ = writeln!(
+            text,
+            "{:>10} {} {} {:>10} {}  {}",
+            scale.text(row.flat),
+            percent(row.flat, total),
+            percent(sum, total),
+            scale.text(row.cum),
+            percent(row.cum, total),
+            row.name
+        );
+    }
+    text
+}
+
+fn values<'a>(
+    profile: &'a Profile,
+    sample_type: &str,
+) -> impl Iterator<Item = (&'a crate::proto::Sample, i64)> {
+    let index = profile.value_index(sample_type);
+    profile
+        .sample
+        .iter()
+        .filter_map(move |sample| Some((sample, *sample.value.get(index?)?)))
+}
+
+fn percent(value: i64, total: i64) -> String {
+    let share = if total == 0 {
+        0.0
+    } else {
+        100.0 * value as f64 / total as f64
+    };
+    match share.abs() {
+        0.0 => "    0%".to_owned(),
+        share if share >= 99.995 => "  100%".to_owned(),
+        _ => format!("{share:>5.2}%"),
+    }
+}
+
+/// The unit that all values of a table are shown in.
+struct Scale {
+    divisor: f64,
+    suffix: &'static str,
+}
+
+const NANOSECONDS: [(i64, &str); 5] = [
+    (1, "ns"),
+    (1_000, "us"),
+    (1_000_000, "ms"),
+    (1_000_000_000, "s"),
+    (60_000_000_000, "mins"),
+];
+const BYTES: [(i64, &str); 4] = [(1, "B"), (1 << 10, "kB"), (1 << 20, "MB"), (1 << 30, "GB")];
+
+impl Scale {
+    /// As pprof does: by the smallest value, but a hundred times it where that is all that keeps a larger unit away.
+    fn of(rows: &[Row], unit: &str) -> Self {
+        let units: &[(i64, &str)] = match unit {
+            "nanoseconds" => &NANOSECONDS,
+            "bytes" => &BYTES,
+            _ => &[(1, "")],
+        };
+        let fitting = |value: i64| {
+            units
+                .iter()
+                .rev()
+                .find(|(size, _)| value >= *size)
+                .or(units.first())
+                .copied()
+                .unwrap_or((1, ""))
+        };
+        let shown = || {
+            rows.iter()
+                .flat_map(|row| [row.flat, row.cum])
+                .map(i64::saturating_abs)
+                .filter(|value| *value > 0)
+        };
+        let (smallest, largest) = (shown().min().unwrap_or(0), shown().max().unwrap_or(0));
+        let hundredfold = smallest.saturating_mul(100);
+        let (size, suffix) = fitting(if hundredfold < largest {
+            hundredfold
+        } else {
+            smallest
+        });
+        Scale {
+            divisor: size as f64,
+            suffix,
+        }
+    }
+
+    fn text(&self, value: i64) -> String {
+        if value == 0 {
+            return "0".to_owned();
+        }
+        let number = format!("{:.2}", value as f64 / self.divisor);
+        let number = number.trim_end_matches('0').trim_end_matches('.');
+        format!("{number}{}", self.suffix)
+    }
+}

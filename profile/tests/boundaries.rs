@@ -1,0 +1,320 @@
+//! What `decode` lets in and what it refuses, what `merge` adds up, and what the table looks like.
+
+use phpprof_profile::proto::{Label as RawLabel, Line, Profile, Sample};
+use phpprof_profile::{
+    Builder, FrameRef, Label, Limits, MappingInfo, Merger, Settings, decode, encode_gzip, merge,
+    top, total,
+};
+use prost::Message;
+
+fn frame<'a>(name: &'a str, line: i64) -> FrameRef<'a> {
+    FrameRef {
+        name,
+        file: "/srv/app/index.php",
+        start_line: 1,
+        line,
+    }
+}
+
+/// One request: `{main}` calls `price` (twice nested) and `rank`, which calls an internal function.
+fn shop(pod: &str) -> Profile {
+    let mut builder = Builder::new(Settings {
+        period: 10_101_010,
+        time_nanos: 1_790_000_000_000_000_000,
+        duration_nanos: 1_000_000_000,
+        mapping: MappingInfo {
+            filename: "/usr/sbin/php-fpm8.2".into(),
+            build_id: "abc".into(),
+        },
+        ..Settings::default()
+    });
+    let labels = [Label::Str("pod", pod), Label::Num("pid", 7, "id")];
+    let main = frame("{main}", 9);
+    builder.add(
+        &[frame("price", 3), frame("price", 4), main],
+        &[6, 60_000_000, 50_000_000],
+        &labels,
+    );
+    builder.add(
+        &[frame("sort", 0), frame("rank", 8), main],
+        &[3, 25_000_000, 20_000_000],
+        &labels,
+    );
+    builder.add(&[main], &[1, 15_000_000, 0], &labels);
+    builder.add(&[main], &[1, 5_000_000, 0], &labels);
+    builder.comment(format!("{{\"pod\":\"{pod}\"}}"));
+    builder.finish()
+}
+
+fn check(bytes: &[u8], expected: Result<(), &str>) {
+    check_within(bytes, &Limits::default(), expected);
+}
+
+fn check_within(bytes: &[u8], limits: &Limits, expected: Result<(), &str>) {
+    let outcome = decode(bytes, limits)
+        .map(drop)
+        .map_err(|error| error.to_string());
+    assert_eq!(outcome, expected.map_err(str::to_owned));
+}
+
+fn broken(breakage: impl Fn(&mut Profile), expected: &str) {
+    let mut profile = shop("a");
+    breakage(&mut profile);
+    check(&profile.encode_to_vec(), Err(expected));
+}
+
+#[test]
+fn gzip_and_raw_files_are_read() {
+    check(&encode_gzip(&shop("a")), Ok(()));
+    check(&shop("a").encode_to_vec(), Ok(()));
+}
+
+#[test]
+fn what_was_built_is_what_is_decoded() {
+    let profile = shop("a");
+    assert_eq!(
+        decode(&encode_gzip(&profile), &Limits::default()).unwrap(),
+        profile
+    );
+}
+
+#[test]
+fn files_that_are_no_profile_are_refused() {
+    check(b"", Err("the profile has no sample type"));
+    check(
+        b"\x1f\x8bnot gzip at all",
+        Err("not a gzip file: invalid gzip header"),
+    );
+    check(b"<html>", Err("unknown wire type 4"));
+    check(&[0xff; 64], Err("a varint has more than ten bytes"));
+    let whole = shop("a").encode_to_vec();
+    check(
+        &whole[..whole.len() - 1],
+        Err("the file ends in the middle of a field"),
+    );
+}
+
+#[test]
+fn files_over_a_bound_are_refused() {
+    let bound = |change: fn(&mut Limits)| {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        limits
+    };
+    let file = encode_gzip(&shop("a"));
+    check_within(
+        &file,
+        &bound(|l| l.compressed_bytes = 99),
+        Err("the file has more than 99 bytes"),
+    );
+    check_within(
+        &file,
+        &bound(|l| l.decompressed_bytes = 99),
+        Err("the file has more than 99 bytes when decompressed"),
+    );
+    check_within(
+        &file,
+        &bound(|l| l.memory_bytes = 999),
+        Err("the profile takes more than 999 bytes of memory"),
+    );
+    check_within(
+        &file,
+        &bound(|l| l.depth = 2),
+        Err("a sample has more than 2 frames"),
+    );
+    check_within(
+        &file,
+        &bound(|l| l.labels = 1),
+        Err("a sample has more than 1 labels"),
+    );
+}
+
+#[test]
+fn a_gzip_bomb_stops_at_the_cap() {
+    let mut bomb = Profile {
+        string_table: vec![String::new()],
+        ..shop("a")
+    };
+    bomb.string_table
+        .extend(std::iter::repeat_n("0".repeat(200_000), 400));
+    check(
+        &encode_gzip(&bomb),
+        Err("the profile takes more than 41943040 bytes of memory"),
+    );
+    let limits = Limits {
+        memory_bytes: usize::MAX,
+        ..Limits::default()
+    };
+    check_within(
+        &encode_gzip(&bomb),
+        &limits,
+        Err("the file has more than 67108864 bytes when decompressed"),
+    );
+}
+
+#[test]
+fn many_empty_samples_do_not_outgrow_the_memory_bound() {
+    check(
+        &[0x12, 0x00].repeat(1 << 20),
+        Err("the profile takes more than 41943040 bytes of memory"),
+    );
+}
+
+#[test]
+fn a_field_that_claims_to_be_huge_is_refused_before_it_is_read() {
+    check(
+        &[0x12, 0xff, 0xff, 0xff, 0xff, 0x7f],
+        Err("a field has more than 262144 bytes"),
+    );
+}
+
+#[test]
+fn dangling_ids_are_refused() {
+    broken(
+        |p| p.sample[0].location_id[0] = 99,
+        "location 99 does not exist",
+    );
+    broken(
+        |p| p.location[0].line[0].function_id = 99,
+        "function 99 does not exist",
+    );
+    broken(
+        |p| p.location[0].line.push(Line::default()),
+        "function 0 does not exist",
+    );
+    broken(
+        |p| p.location[0].mapping_id = 99,
+        "mapping 99 does not exist",
+    );
+    broken(
+        |p| p.sample[0].label[0].str = -1,
+        "string -1 does not exist",
+    );
+    broken(
+        |p| p.comment[0] = i64::MAX,
+        "string 9223372036854775807 does not exist",
+    );
+    broken(
+        |p| p.function[0].name = 1 << 40,
+        "string 1099511627776 does not exist",
+    );
+}
+
+#[test]
+fn ids_given_twice_and_samples_of_the_wrong_shape_are_refused() {
+    broken(|p| p.function[0].id = 2, "function id 0 or used twice");
+    broken(|p| p.location[0].id = 0, "location id 0 or used twice");
+    broken(
+        |p| p.sample[0].value.push(1),
+        "a sample has 4 values for 3 sample types",
+    );
+    broken(|p| p.sample_type.clear(), "the profile has no sample type");
+    broken(
+        |p| p.string_table[0].push('x'),
+        "the string table does not start with the empty string",
+    );
+}
+
+#[test]
+fn equal_stacks_with_equal_labels_are_one_sample() {
+    let mut builder = Builder::new(Settings::default());
+    builder.add(
+        &[frame("f", 1)],
+        &[1, 2, 3],
+        &[Label::Str("a", "1"), Label::Str("b", "2")],
+    );
+    builder.add(
+        &[frame("f", 1)],
+        &[1, 2],
+        &[Label::Str("b", "2"), Label::Str("a", "1")],
+    );
+    builder.add(&[frame("f", 2)], &[i64::MAX, 0, 0, 77], &[]);
+    let profile = builder.finish();
+    let values: Vec<_> = profile
+        .sample
+        .iter()
+        .map(|sample| sample.value.clone())
+        .collect();
+    assert_eq!(values, [vec![2, 4, 3], vec![i64::MAX, 0, 0]]);
+    check(&profile.encode_to_vec(), Ok(()));
+}
+
+#[test]
+fn merging_adds_values_and_keeps_every_comment() {
+    let later = Profile {
+        time_nanos: 1_790_000_000_000_000_009,
+        duration_nanos: 2_000_000_000,
+        ..shop("b")
+    };
+    let merged = merge(&[later, shop("a"), shop("a")]).unwrap();
+    assert_eq!(total(&merged, "samples"), 33);
+    assert_eq!(
+        merged.sample.len(),
+        6,
+        "the pods are told apart by their label"
+    );
+    assert_eq!(
+        merged.comments().collect::<Vec<_>>(),
+        [r#"{"pod":"b"}"#, r#"{"pod":"a"}"#, r#"{"pod":"a"}"#]
+    );
+    assert_eq!(
+        (merged.time_nanos, merged.duration_nanos),
+        (1_790_000_000_000_000_000, 2_000_000_000)
+    );
+    check(&encode_gzip(&merged), Ok(()));
+}
+
+#[test]
+fn merging_needs_the_same_sample_types() {
+    let mut other = shop("b");
+    other.sample_type.pop();
+    let error = merge(&[shop("a"), other]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "sample types differ: samples/count, wall/nanoseconds, cpu/nanoseconds, period wall/nanoseconds \
+         and samples/count, wall/nanoseconds, period wall/nanoseconds"
+    );
+    assert_eq!(merge(&[]).unwrap_err().to_string(), "nothing to merge");
+}
+
+#[test]
+fn merging_stops_at_its_memory_bound() {
+    let error = Merger::within(1000).add(&shop("a")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the merged profile takes more than 1000 bytes of memory"
+    );
+}
+
+#[test]
+fn a_profile_that_was_never_checked_is_read_without_a_panic() {
+    let mut profile = shop("a");
+    profile.sample.push(Sample {
+        location_id: vec![99],
+        value: vec![1],
+        label: vec![RawLabel {
+            key: 99,
+            ..RawLabel::default()
+        }],
+    });
+    profile.location.clear();
+    assert_eq!(top(&profile, "wall"), []);
+    assert_eq!(merge(&[profile]).unwrap().location, []);
+}
+
+#[test]
+fn the_table_reads_like_that_of_go_tool_pprof() {
+    let profile = shop("a");
+    let text = top::table(
+        &top(&profile, "wall"),
+        3,
+        total(&profile, "wall"),
+        "nanoseconds",
+    );
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_table_of_nothing_has_only_its_head() {
+    insta::assert_snapshot!(top::table(&[], 10, 0, "nanoseconds"));
+}

@@ -1,0 +1,29 @@
+<?php
+
+// One request: four code paths that spend 60, 25, 10 and 5 % of its CPU time by construction.
+// The answer is what each really took of the clock, in nanoseconds, so that a profile can be held against the truth.
+// It does nothing useful, reads no input and keeps no state.
+
+declare(strict_types=1);
+
+namespace Demo;
+
+require __DIR__ . '/Autoloader.php';
+spl_autoload_register([Autoloader::class, 'load']);
+
+$paths = [
+    'checkout' => [(new Checkout\Cart())->checkout(...), 12],
+    'search' => [(new Search\Catalogue())->search(...), 5],
+    'render' => [(new Render\Page())->render(...), 2],
+    'audit' => [Audit\Trail::record(...), 1],
+];
+
+$took = [];
+foreach ($paths as $name => [$path, $milliseconds]) {
+    $start = hrtime(true);
+    $path(new Budget($milliseconds));
+    $took[$name] = hrtime(true) - $start;
+}
+
+header('Content-Type: application/json');
+echo json_encode($took);

@@ -1,0 +1,32 @@
+<?php
+
+// Some CPU time of this process, to be spent on one kind of work. CPU time and not the clock, so that a path that
+// is preempted keeps its share; what is spent too much is less than one unit of work, about 0.05 ms.
+
+declare(strict_types=1);
+
+namespace Demo;
+
+final class Budget
+{
+    public function __construct(private readonly int $milliseconds)
+    {
+    }
+
+    /** @param callable(): mixed $unit */
+    public function spend(callable $unit): void
+    {
+        $end = self::used() + 1000 * $this->milliseconds;
+        do {
+            $unit();
+        } while (self::used() < $end);
+    }
+
+    private static function used(): int
+    {
+        $usage = getrusage();
+
+        return 1_000_000 * ($usage['ru_utime.tv_sec'] + $usage['ru_stime.tv_sec'])
+            + $usage['ru_utime.tv_usec'] + $usage['ru_stime.tv_usec'];
+    }
+}

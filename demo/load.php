@@ -1,0 +1,163 @@
+<?php
+
+// The load of the demo: a few FastCGI requests at a time, for so many seconds, then the sums as one line of JSON.
+//
+//   php load.php HOST:PORT SECONDS CONNECTIONS PAUSE_MILLISECONDS
+//
+// Each connection sends one request, waits for its answer, pauses, and connects anew, so that a Service spreads them over its pods.
+// It is bounded in time and number whatever the server does, and talks to that one address only.
+
+declare(strict_types=1);
+
+const SCRIPT = '/srv/app/index.php';
+const TIMEOUT_SECONDS = 5;
+const MAX_SECONDS = 600;
+const MAX_CONNECTIONS = 64;
+
+/** The request: records "begin" (a responder, no keep-alive), parameters, end of parameters, end of the body. */
+function request(): string
+{
+    $record = static fn (int $type, string $content): string => pack('CCnnCx', 1, $type, 1, strlen($content), 0) . $content;
+    $pair = static fn (string $name, string $value): string => chr(strlen($name)) . chr(strlen($value)) . $name . $value;
+    $parameters = $pair('REQUEST_METHOD', 'GET') . $pair('SCRIPT_FILENAME', SCRIPT)
+        . $pair('SCRIPT_NAME', '/index.php') . $pair('REQUEST_URI', '/orders?id=1');
+
+    return $record(1, pack('nCx5', 1, 0)) . $record(4, $parameters) . $record(4, '') . $record(5, '');
+}
+
+/** The body of an answer; null where the answer is not whole or has no JSON. */
+function body(string $answer): ?array
+{
+    $output = '';
+    for ($at = 0; $at + 8 <= strlen($answer); $at += 8 + $header['length'] + $header['padding']) {
+        $header = unpack('Cversion/Ctype/nid/nlength/Cpadding', $answer, $at);
+        if ($header['type'] === 6) {
+            $output .= substr($answer, $at + 8, $header['length']);
+        }
+    }
+    $body = explode("\r\n\r\n", $output, 2)[1] ?? '';
+
+    return json_decode($body, true);
+}
+
+/** One request at a time on a connection of its own. */
+final class Connection
+{
+    /** @var resource|null */
+    public $stream = null;
+    public float $due = 0.0;
+    private string $answer = '';
+
+    public function __construct(private readonly string $address, private readonly float $pause)
+    {
+    }
+
+    /** Sends a request; false where nobody listens. */
+    public function send(float $now): bool
+    {
+        $this->answer = '';
+        $this->due = $now + TIMEOUT_SECONDS;
+        $stream = @stream_socket_client("tcp://$this->address", $code, $message, TIMEOUT_SECONDS);
+        if ($stream === false || fwrite($stream, request()) === false) {
+            $this->close($now + 1);
+
+            return false;
+        }
+        stream_set_blocking($stream, false);
+        $this->stream = $stream;
+
+        return true;
+    }
+
+    /** Reads what there is; the whole answer once the server has closed. */
+    public function receive(float $now): ?string
+    {
+        $this->answer .= stream_get_contents($this->stream);
+        if (!feof($this->stream)) {
+            return null;
+        }
+        $this->close($now + $this->pause);
+
+        return $this->answer;
+    }
+
+    public function close(float $due): void
+    {
+        if ($this->stream !== null) {
+            fclose($this->stream);
+            $this->stream = null;
+        }
+        $this->due = $due;
+    }
+}
+
+final class Load
+{
+    public int $requests = 0;
+    public int $errors = 0;
+    /** @var array<string, int> nanoseconds by code path */
+    public array $nanoseconds = [];
+
+    /** @param list<Connection> $connections */
+    public function run(array $connections, float $end): void
+    {
+        while (($now = microtime(true)) < $end) {
+            foreach ($connections as $connection) {
+                if ($connection->due <= $now) {
+                    $this->next($connection, $now);
+                }
+            }
+            $this->receive($connections);
+        }
+    }
+
+    /** The pause is over, or nothing came in time. */
+    private function next(Connection $connection, float $now): void
+    {
+        if ($connection->stream !== null) {
+            $this->errors++;
+            $connection->close($now);
+        }
+        $this->errors += $connection->send($now) ? 0 : 1;
+    }
+
+    private function receive(array $connections): void
+    {
+        $read = array_filter(array_column($connections, 'stream'));
+        $write = $except = null;
+        if ($read === [] || stream_select($read, $write, $except, 0, 5000) === 0) {
+            usleep($read === [] ? 5000 : 0);
+
+            return;
+        }
+        foreach ($connections as $connection) {
+            $answer = in_array($connection->stream, $read, true) ? $connection->receive(microtime(true)) : null;
+            if ($answer !== null) {
+                $this->count(body($answer));
+            }
+        }
+    }
+
+    private function count(?array $took): void
+    {
+        $took === null ? $this->errors++ : $this->requests++;
+        foreach ($took ?? [] as $path => $nanoseconds) {
+            $this->nanoseconds[$path] = ($this->nanoseconds[$path] ?? 0) + $nanoseconds;
+        }
+    }
+}
+
+if ($argc !== 5) {
+    fwrite(STDERR, "usage: php load.php HOST:PORT SECONDS CONNECTIONS PAUSE_MILLISECONDS\n");
+    exit(2);
+}
+[$host, $port] = explode(':', $argv[1]) + [1 => '9000'];
+$address = gethostbyname($host) . ':' . $port;
+$connections = [];
+for ($count = min((int) $argv[3], MAX_CONNECTIONS); $count > 0; $count--) {
+    $connections[] = new Connection($address, (int) $argv[4] / 1000);
+}
+$load = new Load();
+$load->run($connections, microtime(true) + min((int) $argv[2], MAX_SECONDS));
+echo json_encode($load), "\n";
+exit($load->requests > 0 ? 0 : 1);

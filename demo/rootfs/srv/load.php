@@ -1,6 +1,7 @@
 <?php
 
-// The load of the demo: a few FastCGI requests at a time, for so many seconds, then the sums as one line of JSON.
+// The load of the demo: a few FastCGI requests at a time, for so many seconds. Once a second and at the end it prints
+// one line of JSON: the requests and errors so far, and the nanoseconds that each code path took in them.
 //
 //   php load.php HOST:PORT SECONDS CONNECTIONS PAUSE_MILLISECONDS
 //
@@ -101,7 +102,11 @@ final class Load
     /** @param list<Connection> $connections */
     public function run(array $connections, float $end): void
     {
-        while (($now = microtime(true)) < $end) {
+        for ($print = 0.0; ($now = microtime(true)) < $end;) {
+            if ($now >= $print) {
+                $print = $now + 1;
+                echo json_encode($this), "\n";
+            }
             foreach ($connections as $connection) {
                 if ($connection->due <= $now) {
                     $this->next($connection, $now);

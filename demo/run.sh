@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# The demo: installs phpprof on the cluster, profiles the demo application under load, and holds the profile against the truth.
+#
+# Does: install the chart, the application and the load; apply a ProfileRequest; print its conditions, the top table and
+#       where the profile lies; compare it with what the application measured itself.
+# Does not: make the cluster or the images (`make demo` does that first), or take anything away but its load.
+#
+#   KUBECONFIG_CONTEXT=name  another context of the kubeconfig than the current one
+#   IMAGE_REGISTRY=host/path where the images were pushed, instead of phpprof.dev
+#   STORE_FILES=folder       an S3 store: files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. e2e/tools/cache.sh
+. e2e/cluster/names.sh
+export PATH=$BIN:$PATH
+[ -n "${KUBECONFIG_CONTEXT:-}" ] || export KUBECONFIG=$KUBECONFIG_FILE
+
+namespace=phpprof-demo system=phpprof-system out=target/demo
+store=${STORE_FILES:-$RUN/store}
+registry=${IMAGE_REGISTRY:-phpprof.dev}
+helm_ca=() curl_ca=()
+[ ! -e "$store/ca.crt" ] || helm_ca=(--set-file "store.caBundle=$store/ca.crt") curl_ca=(--cacert "$store/ca.crt")
+
+k() { kubectl ${KUBECONFIG_CONTEXT:+--context="$KUBECONFIG_CONTEXT"} "$@"; }
+of_demo() { k --namespace "$namespace" "$@"; }
+step() { doing=$1; printf '\n==> %s\n' "$1"; }
+fail() { printf 'demo: %s\n' "$1" >&2; shift; printf '      %s\n' "$@" >&2; exit 1; }
+
+ended() {
+  local code=$?
+  [ -z "${forward:-}" ] || kill "$forward" 2>/dev/null || true
+  [ -z "${loading:-}" ] || of_demo delete job/load --ignore-not-found --wait=false >/dev/null 2>&1 || true
+  [ "$code" = 0 ] || printf '\ndemo: failed at "%s"\n' "$doing" >&2
+}
+trap ended EXIT
+doing=start
+
+check_givens() {
+  local file
+  k version >/dev/null 2>&1 || fail "no cluster answers" \
+    "make cluster-up starts one; KUBECONFIG_CONTEXT=name uses one of your own"
+  for file in endpoint bucket access-key secret-key; do
+    [ -r "$store/$file" ] || fail "$store/$file is missing: it says where profiles are stored" \
+      "make cluster-up writes it; with a cluster of your own, STORE_FILES=folder names another"
+  done
+}
+
+install_phpprof() {
+  k create namespace "$system" --dry-run=client -o yaml | k apply -f - >/dev/null
+  k --namespace "$system" create secret generic phpprof-store \
+    --from-file=access-key-id="$store/access-key" --from-file=secret-access-key="$store/secret-key" \
+    --dry-run=client -o yaml | k apply -f - >/dev/null
+  helm ${KUBECONFIG_CONTEXT:+--kube-context="$KUBECONFIG_CONTEXT"} upgrade --install phpprof charts/phpprof \
+    --namespace "$system" --wait --timeout 2m \
+    --set "store.url=s3://$(cat "$store/bucket")/demo" --set "store.endpoint=$(cat "$store/endpoint")" \
+    --set store.credentialsSecret=phpprof-store "${helm_ca[@]}" >/dev/null ||
+    fail "the operator did not become ready" "kubectl -n $system describe pods; kubectl -n $system logs deploy/phpprof-operator"
+}
+
+deploy() {
+  sed "s#image: phpprof.dev/#image: ${registry%/}/#" "demo/k8s/$1.yaml" | k apply -f - >/dev/null
+}
+
+deploy_application() {
+  deploy web
+  of_demo rollout status deployment/web --timeout=120s >/dev/null ||
+    fail "the application did not become ready" "kubectl -n $namespace describe pods"
+  of_demo delete job/load --ignore-not-found >/dev/null
+  loading=yes
+  deploy load
+  of_demo wait pod --selector app=load --for=condition=Ready --timeout=60s >/dev/null ||
+    fail "the load did not start" "kubectl -n $namespace describe job/load"
+  of_demo get pods --selector app=web -o custom-columns=POD:.metadata.name,NODE:.spec.nodeName,READY:.status.containerStatuses[0].ready
+}
+
+# Applies the request and prints a line whenever its state changes, until it is over.
+profile() {
+  local state last="" until=$((SECONDS + 120))
+  request=$(of_demo create -f demo/k8s/request.yaml -o name)
+  echo "applied $request"
+  begin=$SECONDS
+  while :; do
+    state=$(of_demo get "$request" -o json | jq -r '(.status // {}) as $s | ($s.conditions // []) as $c
+      | ([$c[] | select((.type == "Complete" or .type == "Failed") and .status == "True")][0].type // "") + "\t"
+      + ([$c[] | .reason][-1] // "Pending") + ", \($s.selected // 0) pods: \($s.active // 0) active, \($s.succeeded // 0) succeeded, \($s.failed // 0) failed"')
+    [ "$state" = "$last" ] || printf '%4d s  %s\n' $((SECONDS - begin)) "${state#*$'\t'}"
+    last=$state
+    [ -z "${state%%$'\t'*}" ] || break
+    [ "$SECONDS" -lt "$until" ] || fail "the request is not over after 120 s" \
+      "kubectl -n $namespace describe $request; kubectl -n $system logs deploy/phpprof-operator"
+    sleep 0.5
+  done
+  of_demo get "$request" -o json >"$out/request.json"
+  printf '\n'
+  jq -r '["CONDITION","STATUS","REASON","MESSAGE"], (.status.conditions[] | [.type, .status, .reason, .message]) | @tsv' \
+    "$out/request.json" | column -t -s $'\t'
+  [ "${state%%$'\t'*}" = Complete ] || fail "the request failed" "kubectl -n $namespace describe $request"
+}
+
+# What the load measured so far: its last whole line.
+truth() {
+  of_demo logs job/load --tail=2 | grep '}}$' | tail -n 1 >"$out/truth.json" || true
+  jq -e '.requests > 0' "$out/truth.json" >/dev/null ||
+    fail "the load made no request that was answered" "kubectl -n $namespace logs job/load; kubectl -n $namespace logs deploy/web"
+  jq -r '"\(.requests) requests, \(.errors) errors"' "$out/truth.json"
+}
+
+# Gets s3://BUCKET/KEY. A store inside the cluster is reached through a port-forward to its Service.
+download() {
+  local endpoint host service connect=()
+  endpoint=$(cat "$store/endpoint") host=${endpoint#*://}
+  if [[ $host =~ ^([^.:]+)\.([^.:]+)\.svc ]]; then
+    service=${BASH_REMATCH[1]}
+    k --namespace "${BASH_REMATCH[2]}" port-forward "service/$service" :443 >"$out/forward.log" 2>&1 &
+    forward=$!
+    for _ in $(seq 50); do
+      grep -q '127.0.0.1:' "$out/forward.log" && break
+      sleep 0.1
+    done
+    connect=(--connect-to "::127.0.0.1:$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\) .*/\1/p' "$out/forward.log" | head -n 1)")
+  fi
+  printf 'user = "%s:%s"\n' "$(cat "$store/access-key")" "$(cat "$store/secret-key")" |
+    curl --silent --show-error --fail --config - --aws-sigv4 aws:amz:us-east-1:s3 --max-time 30 --retry 3 --retry-connrefused \
+      "${connect[@]}" "${curl_ca[@]}" \
+      --output "$out/merged.pb.gz" "$endpoint/${1#s3://}" ||
+    fail "the profile could not be fetched from $endpoint/${1#s3://}" "kubectl -n phpprof-store get pods"
+}
+
+check_givens
+mkdir -p "$out"
+step "install phpprof with Helm"
+install_phpprof
+step "start the demo application: php-fpm in two pods, under load"
+deploy_application
+step "profile it for 15 seconds"
+profile
+step "fetch the profile"
+truth
+url=$(jq -r .status.profile.url "$out/request.json")
+download "$url"
+go tool pprof -top -sample_index=wall -nodecount=15 "$out/merged.pb.gz" 2>/dev/null | grep -v '^{'
+step "hold it against what the application measured itself"
+cargo run --quiet -p phpprof-profile --example shares -- \
+  "$out/merged.pb.gz" "$out/truth.json" demo/functions.txt "$(jq .status.profile.samples "$out/request.json")"
+
+cat <<TEXT
+
+The profile: $out/merged.pb.gz ($(wc -c <"$out/merged.pb.gz") bytes), in the store as $url
+
+Next:
+  go tool pprof -http=:8080 $PWD/$out/merged.pb.gz
+  eval "\$(e2e/tools/env)"                                    # kubectl for this cluster
+  kubectl -n $namespace get pprof
+  kubectl -n $namespace describe $request
+TEXT

@@ -1,1 +1,19 @@
-//! A PHP stack out of a view of memory: pure, without dependencies.
+//! A PHP stack out of a view of memory.
+//!
+//! Everything here is pure: it reads through the [`Memory`] trait (a live process, a recorded fixture, a fake), never
+//! blocks, never panics on any bytes and bounds every length and loop. What it deliberately does not do: it opens
+//! nothing, caches nothing across samples and knows nothing of time.
+//!
+//! The words are Zend's own (`execute_data`, `op_array`, `opline`), so that they can be searched in php-src.
+
+pub mod elf;
+pub mod engine;
+pub mod function;
+pub mod layouts;
+pub mod memory;
+pub mod site;
+pub mod text;
+pub mod walk;
+
+pub use layouts::Layout;
+pub use memory::{Fault, Memory, Piece};

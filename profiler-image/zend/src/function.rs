@@ -1,0 +1,206 @@
+//! What a `zend_function` is: which code it stands for, and the name that people know it by.
+//!
+//! The address of a `zend_function` identifies nothing for long: a closure's is a copy inside its object, and memory is
+//! reused. [`Key`] does: the code block, the name and the class. Invariant: a [`Function`] is given only for bytes that
+//! hold together, its texts held against their stored hashes.
+
+use crate::layouts::Layout;
+use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::text::{ZendString, class_name};
+
+const ZEND_INTERNAL_FUNCTION: u8 = 1;
+const ZEND_USER_FUNCTION: u8 = 2;
+const ZEND_EVAL_CODE: u8 = 4;
+/// No op_array has more; a larger number is garbage.
+const MAX_OPS: u32 = 1 << 22;
+
+/// Room for the part of a `zend_function` that [`Key::parse`] looks at, for every row.
+pub const HEAD: usize = 168;
+
+/// Identity of a function's code under its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// `op_array.opcodes`, or the handler of an internal function.
+    pub code: u64,
+    /// Number of ops; 0 for an internal function.
+    pub last: u32,
+    pub kind: u8,
+    /// `ZEND_ACC_CLOSURE` and the like: the struct does not outlive the call or the object.
+    pub passing: bool,
+    pub closure: bool,
+    /// Address of the name's `zend_string`; 0 for a script's top level.
+    pub name: u64,
+    /// Address of the `zend_class_entry`; 0 without a class.
+    pub scope: u64,
+    /// Address of the file name's `zend_string`; 0 for an internal function.
+    pub filename: u64,
+    pub line_start: u32,
+}
+
+impl Key {
+    /// Reads the identity out of the first [`HEAD`] bytes of a `zend_function`; `None` where they are none.
+    #[must_use]
+    pub fn parse(layout: &Layout, head: &[u8]) -> Option<Self> {
+        let row = &layout.function;
+        let kind = byte_at(head, row.type_);
+        let flags = half_at(head, row.fn_flags);
+        let user = matches!(kind, ZEND_USER_FUNCTION | ZEND_EVAL_CODE);
+        if !user && kind != ZEND_INTERNAL_FUNCTION {
+            return None;
+        }
+        let key = Self {
+            code: word_at(head, if user { row.opcodes } else { row.handler }),
+            last: if user { half_at(head, row.last) } else { 0 },
+            kind,
+            passing: flags & row.passing_flags != 0,
+            closure: flags & row.closure_flag != 0,
+            name: word_at(head, row.function_name),
+            // The top level of a file that is included from a method inherits the method's scope: not its own.
+            scope: if word_at(head, row.function_name) == 0 { 0 } else { word_at(head, row.scope) },
+            filename: if user { word_at(head, row.filename) } else { 0 },
+            line_start: if user { half_at(head, row.line_start) } else { 0 },
+        };
+        let sound = key.code != 0
+            && key.name % 8 == 0
+            && key.scope % 8 == 0
+            && (!user || (key.code % 8 == 0 && key.filename != 0 && (1..=MAX_OPS).contains(&key.last)));
+        sound.then_some(key)
+    }
+
+    /// Whether this is user code, which has ops and lines.
+    #[must_use]
+    pub fn is_user(&self) -> bool {
+        self.kind != ZEND_INTERNAL_FUNCTION
+    }
+
+    /// Whether this is eval()'d code's top level.
+    #[must_use]
+    pub fn is_eval(&self) -> bool {
+        self.kind == ZEND_EVAL_CODE
+    }
+
+    /// Whether this is the top level of a script, an included file or eval()'d code.
+    #[must_use]
+    pub fn is_top_level(&self) -> bool {
+        self.name == 0 && self.is_user()
+    }
+
+    /// Address of the `zend_string` whose hash and length tell whether the key still means the same.
+    #[must_use]
+    pub fn anchor(&self) -> u64 {
+        if self.name == 0 { self.filename } else { self.name }
+    }
+
+    /// Index of an opline in this code, or `None` where it lies outside of it.
+    #[must_use]
+    pub fn op_index(&self, layout: &Layout, opline: u64) -> Option<u32> {
+        let size = layout.zend_op.sizeof as u64;
+        let offset = opline.checked_sub(self.code)?;
+        let index = u32::try_from(offset / size).ok()?;
+        (self.is_user() && offset % size == 0 && index < self.last).then_some(index)
+    }
+}
+
+/// A function with its texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    pub key: Key,
+    /// As people know it: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for the engine's
+    /// own nameless frames (the bottom of a fiber), which nobody is shown.
+    pub name: String,
+    /// `<internal>` for a function of the engine or an extension.
+    pub file: String,
+    /// As the engine stores it, for comparing with a call site's literal.
+    pub function_name: Vec<u8>,
+    pub class: Vec<u8>,
+    /// Hash and length of the string at [`Key::anchor`].
+    pub anchor: (u64, u64),
+}
+
+impl Function {
+    /// Reads the texts of `key`; `None` where they do not hold together.
+    pub fn resolve<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: Key) -> Option<Self> {
+        let string = |address: u64| ZendString::read(memory, layout, address);
+        let file = if key.is_user() { string(key.filename)? } else { ZendString { bytes: Vec::new(), hash: 0 } };
+        let function_name = if key.name == 0 { None } else { Some(string(key.name)?) };
+        let class = if key.scope == 0 {
+            None
+        } else {
+            let name = memory.word(key.scope.checked_add(layout.class_entry.name as u64)?).ok()?;
+            Some(string(name)?)
+        };
+        let anchor = function_name.as_ref().unwrap_or(&file);
+        Some(Self {
+            key,
+            name: display(&key, function_name.as_ref(), class.as_ref(), &file),
+            file: if key.is_user() { file.display() } else { "<internal>".to_owned() },
+            anchor: (anchor.hash, anchor.bytes.len() as u64),
+            function_name: function_name.map(|name| name.bytes).unwrap_or_default(),
+            class: class.map(|class| class.bytes).unwrap_or_default(),
+        })
+    }
+}
+
+fn display(key: &Key, name: Option<&ZendString>, class: Option<&ZendString>, file: &ZendString) -> String {
+    match (name, class) {
+        (None, _) if !key.is_user() => String::new(),
+        (None, _) if key.is_eval() => format!("eval {}", file.display()),
+        (None, _) => format!("include {}", file.display()),
+        // Up to 8.3 each closure is called `{closure}`; where it stands is what tells them apart, as 8.4 prints it.
+        (Some(name), _) if key.is_user() && name.bytes.ends_with(b"{closure}") => {
+            format!("{{closure:{}:{}}}", file.display(), key.line_start)
+        }
+        (Some(name), Some(class)) => format!("{}::{}", class_name(class), name.display()),
+        (Some(name), None) => name.display(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> ZendString {
+        ZendString { bytes: bytes.to_vec(), hash: 0 }
+    }
+
+    fn key(kind: u8) -> Key {
+        Key {
+            code: 0x1000,
+            last: 4,
+            kind,
+            passing: false,
+            closure: false,
+            name: 0,
+            scope: 0,
+            filename: 8,
+            line_start: 12,
+        }
+    }
+
+    fn check(kind: u8, name: Option<&[u8]>, class: Option<&[u8]>, expected: &str) {
+        let (name, class) = (name.map(text), class.map(text));
+        assert_eq!(display(&key(kind), name.as_ref(), class.as_ref(), &text(b"/a.php")), expected);
+    }
+
+    #[test]
+    fn a_function_is_shown_as_people_know_it() {
+        check(2, Some(b"App\\Cart"), None, "App\\Cart");
+        check(2, Some(b"total"), Some(b"App\\Cart"), "App\\Cart::total");
+        check(2, Some(b"App\\{closure}"), Some(b"App\\Cart"), "{closure:/a.php:12}");
+        check(2, None, None, "include /a.php");
+        check(4, None, None, "eval /a.php");
+        check(1, Some(b"next"), Some(b"ArrayIterator"), "ArrayIterator::next");
+        check(1, None, None, "");
+    }
+
+    #[test]
+    fn an_opline_counts_only_inside_its_code() {
+        let layout = crate::layouts::layout_of(8, 2).unwrap();
+        let key = key(2);
+        assert_eq!(key.op_index(layout, 0x1000), Some(0));
+        assert_eq!(key.op_index(layout, 0x1060), Some(3));
+        assert_eq!(key.op_index(layout, 0x1080), None);
+        assert_eq!(key.op_index(layout, 0x1008), None);
+        assert_eq!(key.op_index(layout, 0xff0), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The one boundary: how bytes of the target are had.
+//!
+//! Invariant: a read gives all the bytes that were asked for or a [`Fault`]; it never gives some of them.
+
+use std::fmt;
+
+/// Why a read gave nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is mapped there, or not all of it.
+    Unmapped,
+    /// The kernel refuses this process (EPERM, EACCES).
+    Denied,
+    /// The process has ended or replaced its memory by `execve`.
+    Gone,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Unmapped => "nothing is mapped there",
+            Fault::Denied => "the kernel refuses to read the target's memory",
+            Fault::Gone => "the process has ended",
+        })
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// One piece of a gather: where from, and where to.
+pub struct Piece<'a> {
+    pub address: u64,
+    pub bytes: &'a mut [u8],
+}
+
+/// The memory of one process. Addresses and words are little-endian 64-bit, as on x86_64 and aarch64.
+pub trait Memory {
+    /// Fills `bytes` from `address`.
+    ///
+    /// # Errors
+    /// A [`Fault`] if not all of it can be read; `bytes` is then unspecified.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+
+    /// Fills several pieces, in their order, with as few system calls as the implementation needs.
+    ///
+    /// # Errors
+    /// A [`Fault`] if any piece cannot be read whole; all pieces are then unspecified.
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        for piece in pieces {
+            self.read(piece.address, piece.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Reads one 64-bit word.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    fn word(&self, address: u64) -> Result<u64, Fault> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Reads one 32-bit word.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    fn half(&self, address: u64) -> Result<u32, Fault> {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+}
+
+/// The 64-bit word at `offset`, or 0 beyond the end: a zero pointer is refused by all who follow it.
+#[must_use]
+pub fn word_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes
+        .get(offset..)
+        .and_then(|rest| rest.first_chunk::<8>())
+        .map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+/// The 32-bit word at `offset`, or 0 beyond the end.
+#[must_use]
+pub fn half_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes
+        .get(offset..)
+        .and_then(|rest| rest.first_chunk::<4>())
+        .map_or(0, |chunk| u32::from_le_bytes(*chunk))
+}
+
+/// The byte at `offset`, or 0 beyond the end.
+#[must_use]
+pub fn byte_at(bytes: &[u8], offset: usize) -> u8 {
+    bytes.get(offset).copied().unwrap_or(0)
+}
+
+/// A memory made of byte strings at addresses: for fixtures and tests.
+#[derive(Debug, Default, Clone)]
+pub struct Recorded {
+    regions: Vec<(u64, Vec<u8>)>,
+}
+
+impl Recorded {
+    /// Adds a region; a later one hides an earlier one at the same address.
+    pub fn put(&mut self, address: u64, bytes: impl Into<Vec<u8>>) {
+        self.regions.push((address, bytes.into()));
+    }
+
+    /// Writes one word into a region that is there, or adds one of eight bytes.
+    pub fn put_word(&mut self, address: u64, value: u64) {
+        self.put(address, value.to_le_bytes().to_vec());
+    }
+}
+
+impl Memory for Recorded {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        // A read may span regions that were put side by side, so it is answered byte by byte, the newest first.
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            let at = address.checked_add(index as u64).ok_or(Fault::Unmapped)?;
+            *byte = self
+                .regions
+                .iter()
+                .rev()
+                .find_map(|(start, region)| {
+                    let offset = usize::try_from(at.checked_sub(*start)?).ok()?;
+                    region.get(offset).copied()
+                })
+                .ok_or(Fault::Unmapped)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,402 @@
+//! The call-site proof: does the program have this edge from a caller to a callee?
+//!
+//! The engine saves the caller's `opline` before it links a callee, and keeps at the call site a record of whom that
+//! site called (its inline cache). So an edge between two frames that were read at different moments can be told from
+//! one that exists: the site must be one that pushes a frame, and it must have called, or name, this callee.
+//!
+//! Three answers: proven, refuted (this pair of frames is torn), and open (the engine calls here without naming the
+//! callee: callbacks, magic methods, destructors; only a quiet read can prove those). What this module does not do:
+//! believe the top frame's own opline, or a callee's `zend_function` address by itself.
+
+use crate::function::{Function, Key};
+use crate::layouts::Layout;
+use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::text::ZendString;
+use crate::walk::{Copy, Frame};
+
+// Opcodes of calls have never changed since 7.0 (Zend/zend_vm_opcodes.h).
+const INIT_FCALL_BY_NAME: u8 = 59;
+const DO_FCALL: u8 = 60;
+const INIT_FCALL: u8 = 61;
+const NEW: u8 = 68;
+const INIT_NS_FCALL_BY_NAME: u8 = 69;
+const INCLUDE_OR_EVAL: u8 = 73;
+const INIT_METHOD_CALL: u8 = 112;
+const INIT_STATIC_METHOD_CALL: u8 = 113;
+const INIT_USER_CALL: u8 = 118;
+const INIT_DYNAMIC_CALL: u8 = 128;
+const DO_ICALL: u8 = 129;
+const DO_UCALL: u8 = 130;
+const DO_FCALL_BY_NAME: u8 = 131;
+const CALLABLE_CONVERT: u8 = 202;
+/// `extended_value` of INCLUDE_OR_EVAL for `eval`.
+const ZEND_EVAL: u32 = 1;
+const IS_STRING: u8 = 6;
+const IS_OBJECT: u8 = 8;
+/// How far back from a DO_* its INIT_* is looked for: a call with that many ops between is refused.
+const MAX_OPS_BACK: u64 = 4096;
+const MAX_PARENTS: usize = 64;
+
+/// What an edge's call site says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// The program has this edge. The [`Check`] tells, without a read, whether a pair of frames agrees with it.
+    Proven(Check),
+    /// The site calls without naming the callee.
+    Open,
+    /// The two frames do not belong together.
+    Refuted,
+}
+
+/// A relation between caller and callee that is visible in their frames alone. It does not prove an edge; it shows
+/// that two frames of a proven edge were read at different moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Check {
+    #[default]
+    Nothing,
+    /// `$this->m()`: both have the same `This`.
+    SameThis,
+    /// `$cv->m()`: the callee's `This` is the object in the caller's variable at this offset.
+    ThisIn(u32),
+    /// `$cv()`: the callee's function lies in the closure object in the caller's variable at this offset.
+    ClosureIn(u32),
+}
+
+impl Check {
+    /// Whether the two frames contradict it. What was not copied contradicts nothing.
+    #[must_use]
+    pub fn contradicted(self, layout: &Layout, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
+        let object_in = |offset: u32| {
+            copy.zval(caller.address.wrapping_add(u64::from(offset)))
+                .and_then(|(value, kind)| (kind == IS_OBJECT).then_some(value))
+        };
+        match self {
+            Self::Nothing => false,
+            Self::SameThis => caller.this != callee.this,
+            Self::ThisIn(offset) => object_in(offset).is_some_and(|object| object != callee.this),
+            Self::ClosureIn(offset) => {
+                object_in(offset).is_some_and(|object| object.wrapping_add(layout.function.in_closure) != callee.func)
+            }
+        }
+    }
+}
+
+/// A `zend_op` as read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Op {
+    pub address: u64,
+    pub op1: u32,
+    pub op2: u32,
+    pub result: u32,
+    pub extended_value: u32,
+    pub lineno: u32,
+    pub opcode: u8,
+    pub op1_type: u8,
+    pub op2_type: u8,
+}
+
+impl Op {
+    /// Reads one op.
+    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
+        let mut bytes = [0_u8; 32];
+        memory.read(address, bytes.get_mut(..layout.zend_op.sizeof)?).ok()?;
+        Some(Self::parse(layout, address, &bytes))
+    }
+
+    fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Self {
+        let row = &layout.zend_op;
+        Self {
+            address,
+            op1: half_at(bytes, row.op1),
+            op2: half_at(bytes, row.op2),
+            result: half_at(bytes, row.result),
+            extended_value: half_at(bytes, row.extended_value),
+            lineno: half_at(bytes, row.lineno),
+            opcode: byte_at(bytes, row.opcode),
+            op1_type: byte_at(bytes, row.op1_type),
+            op2_type: byte_at(bytes, row.op2_type),
+        }
+    }
+
+    fn is_do(&self) -> bool {
+        matches!(self.opcode, DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME)
+    }
+
+    fn is_init(&self) -> bool {
+        matches!(
+            self.opcode,
+            INIT_FCALL_BY_NAME
+                | INIT_FCALL
+                | NEW
+                | INIT_NS_FCALL_BY_NAME
+                | INIT_METHOD_CALL
+                | INIT_STATIC_METHOD_CALL
+                | INIT_USER_CALL
+                | INIT_DYNAMIC_CALL
+        )
+    }
+}
+
+/// One side of an edge.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    pub frame: &'a Frame,
+    pub function: &'a Function,
+}
+
+/// Everything that a judgement looks at.
+pub struct Site<'a, M: Memory + ?Sized> {
+    pub memory: &'a M,
+    pub layout: &'a Layout,
+    pub copy: &'a Copy,
+    pub caller: Side<'a>,
+    pub callee: Side<'a>,
+}
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// Judges the edge. `op` is the op at the caller's opline, which the caller of this function found to lie inside
+    /// the caller's code; it is unused where the caller is an internal function.
+    #[must_use]
+    pub fn judge(&self, op: Option<&Op>) -> Evidence {
+        let top = self.callee.frame.call_info & self.layout.call_info.top != 0;
+        let nameless = self.callee.function.name.is_empty();
+        let Some(op) = op else {
+            // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
+            // of a fiber is the one exception.
+            return if top || nameless || self.caller.function.name.is_empty() { Evidence::Open } else { Evidence::Refuted };
+        };
+        if top {
+            return Evidence::Open;
+        }
+        if op.opcode == INCLUDE_OR_EVAL {
+            let callee = &self.callee.function.key;
+            let included = callee.is_top_level() && callee.is_eval() == (op.extended_value == ZEND_EVAL);
+            return if included { Evidence::Proven(Check::Nothing) } else { Evidence::Refuted };
+        }
+        if !op.is_do() || self.callee.function.key.is_top_level() {
+            return Evidence::Refuted;
+        }
+        match self.init_of(op) {
+            Some(init) => self.judge_init(&init),
+            None => Evidence::Refuted,
+        }
+    }
+
+    /// Walks back from a DO_* to its INIT_*, as the engine does itself (`cleanup_unfinished_calls`,
+    /// Zend/zend_execute.c).
+    fn init_of(&self, op: &Op) -> Option<Op> {
+        const CHUNK: u64 = 32;
+        let size = self.layout.zend_op.sizeof as u64;
+        let first = self.caller.function.key.code;
+        let mut level = 0_u32;
+        let mut end = op.address;
+        let mut bytes = Vec::new();
+        while end > first && (op.address - end) / size < MAX_OPS_BACK {
+            let count = ((end - first) / size).min(CHUNK);
+            let start = end - count * size;
+            bytes.resize(usize::try_from(count * size).ok()?, 0);
+            self.memory.read(start, &mut bytes).ok()?;
+            for (index, chunk) in bytes.chunks_exact(self.layout.zend_op.sizeof).enumerate().rev() {
+                let op = Op::parse(self.layout, start + index as u64 * size, chunk);
+                if op.is_do() || op.opcode == CALLABLE_CONVERT {
+                    level += 1;
+                } else if op.is_init() {
+                    if level == 0 {
+                        return Some(op);
+                    }
+                    level -= 1;
+                }
+            }
+            end = start;
+        }
+        None
+    }
+
+    fn judge_init(&self, init: &Op) -> Evidence {
+        match init.opcode {
+            INIT_FCALL | INIT_FCALL_BY_NAME | INIT_NS_FCALL_BY_NAME => self.judge_function(init),
+            INIT_METHOD_CALL => self.judge_method(init),
+            INIT_STATIC_METHOD_CALL => self.judge_static_method(init),
+            NEW => self.judge_new(init),
+            _ => self.judge_dynamic(init),
+        }
+    }
+
+    fn judge_function(&self, init: &Op) -> Evidence {
+        match self.cached(init.result) {
+            Some(function) if function == self.callee.frame.func => return Evidence::Proven(Check::Nothing),
+            // A function's slot is filled once for the whole request.
+            Some(function) if function != 0 => return Evidence::Refuted,
+            _ => {}
+        }
+        let literals = if init.opcode == INIT_NS_FCALL_BY_NAME { 3 } else { 1 };
+        let named = self.callee.function.class.is_empty()
+            && (0..literals).any(|index| self.literal_is(init, init.op2, index, &self.callee.function.function_name));
+        if named { Evidence::Proven(Check::Nothing) } else { Evidence::Refuted }
+    }
+
+    fn judge_method(&self, init: &Op) -> Evidence {
+        if init.op2_type != self.layout.op_types.is_const {
+            return Evidence::Open;
+        }
+        let check = if init.op1_type == self.layout.op_types.is_unused {
+            Check::SameThis
+        } else if init.op1_type == self.layout.op_types.is_cv {
+            Check::ThisIn(init.op1)
+        } else {
+            Check::Nothing
+        };
+        // A static method may be called on an object: it then has no such object.
+        let check = if self.is_object_call() { check } else { Check::Nothing };
+        if self.cached(init.result.wrapping_add(8)) == Some(self.callee.frame.func) {
+            return Evidence::Proven(check);
+        }
+        if !self.literal_is(init, init.op2, 0, &self.callee.function.function_name) {
+            return self.judge_magic_call(init, check);
+        }
+        // The slot has the last class only, or nothing: the object decides.
+        let agrees = match check {
+            Check::SameThis => self.caller.frame.this == self.callee.frame.this,
+            _ if self.is_object_call() => {
+                let operand = self.caller.frame.address.wrapping_add(u64::from(init.op1));
+                self.copy.zval(operand).is_some_and(|(value, kind)| kind == IS_OBJECT && value == self.callee.frame.this)
+            }
+            _ => false,
+        };
+        if agrees { Evidence::Proven(check) } else { Evidence::Open }
+    }
+
+    /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
+    fn judge_magic_call(&self, init: &Op, check: Check) -> Evidence {
+        let name = self.callee.function.function_name.as_slice();
+        if !name.eq_ignore_ascii_case(b"__call") && !name.eq_ignore_ascii_case(b"__callStatic") {
+            return Evidence::Refuted;
+        }
+        let first_argument = self.callee.frame.address.wrapping_add(self.layout.execute_data.sizeof as u64);
+        let called = match self.copy.zval(first_argument) {
+            Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
+            _ => None,
+        };
+        match called {
+            Some(called) if self.literal_is(init, init.op2, 0, &called.bytes) => Evidence::Proven(check),
+            // The argument may have been assigned since.
+            _ => Evidence::Open,
+        }
+    }
+
+    fn judge_static_method(&self, init: &Op) -> Evidence {
+        let op_types = &self.layout.op_types;
+        let callee = self.callee.function;
+        if init.op2_type == op_types.is_const {
+            if self.cached(init.result.wrapping_add(8)) == Some(self.callee.frame.func) {
+                return Evidence::Proven(Check::Nothing);
+            }
+            if !self.literal_is(init, init.op2, 0, &callee.function_name) {
+                return self.judge_magic_call(init, Check::Nothing);
+            }
+        } else if init.op2_type != op_types.is_unused || !callee.function_name.eq_ignore_ascii_case(b"__construct") {
+            // `parent::__construct()` has no name operand; anything else without a literal names nobody.
+            return Evidence::Open;
+        }
+        let related = if init.op1_type == op_types.is_const {
+            self.literal_is(init, init.op1, 0, &callee.class) || self.called_class_is(init)
+        } else if init.op1_type == op_types.is_unused {
+            // self, parent and static: the callee's class is the caller's or one of its parents.
+            self.descends(self.caller.function.key.scope, callee.key.scope)
+        } else {
+            false
+        };
+        if related { Evidence::Proven(Check::Nothing) } else { Evidence::Open }
+    }
+
+    /// Whether the literal names the class that this call was made on, and the callee's class is that or a parent.
+    fn called_class_is(&self, init: &Op) -> bool {
+        let class = self.cached(init.result).unwrap_or(0);
+        class != 0 && self.descends(class, self.callee.function.key.scope)
+    }
+
+    fn judge_new(&self, init: &Op) -> Evidence {
+        let callee = self.callee.function;
+        let class = self.cached(init.op2).unwrap_or(0);
+        if class != 0 {
+            let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
+            return match self.memory.word(constructor) {
+                Ok(function) if function == self.callee.frame.func => Evidence::Proven(Check::Nothing),
+                _ => Evidence::Refuted,
+            };
+        }
+        if !callee.function_name.eq_ignore_ascii_case(b"__construct") {
+            return Evidence::Refuted;
+        }
+        let named = init.op1_type == self.layout.op_types.is_const && self.literal_is(init, init.op1, 0, &callee.class);
+        if named { Evidence::Proven(Check::Nothing) } else { Evidence::Open }
+    }
+
+    /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the operand's slot may still hold whom it calls.
+    fn judge_dynamic(&self, init: &Op) -> Evidence {
+        let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
+        let in_closure = self.layout.function.in_closure;
+        match self.copy.zval(operand) {
+            Some((object, IS_OBJECT)) if object.wrapping_add(in_closure) == self.callee.frame.func => {
+                let is_cv = init.op2_type == self.layout.op_types.is_cv;
+                Evidence::Proven(if is_cv { Check::ClosureIn(init.op2) } else { Check::Nothing })
+            }
+            Some((string, IS_STRING))
+                if self.callee.function.class.is_empty()
+                    && ZendString::read(self.memory, self.layout, string)
+                        .is_some_and(|text| text.bytes.eq_ignore_ascii_case(&self.callee.function.function_name)) =>
+            {
+                Evidence::Proven(Check::Nothing)
+            }
+            _ => Evidence::Open,
+        }
+    }
+
+    /// The word in the caller's run-time cache at a byte offset.
+    fn cached(&self, slot: u32) -> Option<u64> {
+        let cache = self.caller.frame.run_time_cache;
+        if cache == 0 || slot == u32::MAX {
+            return None;
+        }
+        self.memory.word(cache.checked_add(u64::from(slot))?).ok()
+    }
+
+    /// Whether a CONST operand's literal, or the `index`-th after it, is this name in any case.
+    fn literal_is(&self, op: &Op, operand: u32, index: u64, name: &[u8]) -> bool {
+        // From 7.3 a literal lies relative to its op, also in opcache's memory.
+        #[expect(clippy::cast_possible_wrap, reason = "the operand is a signed distance stored in an unsigned field")]
+        let address = op.address.wrapping_add_signed(i64::from(operand as i32)).wrapping_add(index * 16);
+        let mut literal = [0_u8; 16];
+        if name.is_empty() || self.memory.read(address, &mut literal).is_err() || literal[8] != IS_STRING {
+            return false;
+        }
+        ZendString::read(self.memory, self.layout, word_at(&literal, 0))
+            .is_some_and(|text| text.bytes.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether the callee was called on an object (its `This` is one, `ZEND_CALL_HAS_THIS`).
+    fn is_object_call(&self) -> bool {
+        self.callee.frame.call_info & 0xff == u32::from(IS_OBJECT)
+    }
+
+    fn descends(&self, class: u64, ancestor: u64) -> bool {
+        let mut class = class;
+        for _ in 0..MAX_PARENTS {
+            if class == 0 {
+                return false;
+            }
+            if class == ancestor {
+                return true;
+            }
+            let Some(parent) = class.checked_add(self.layout.class_entry.parent as u64) else { return false };
+            class = self.memory.word(parent).unwrap_or(0);
+        }
+        false
+    }
+}
+
+/// Whether a key still stands for the same bytes as another: used to compare what was read twice.
+#[must_use]
+pub fn same_code(one: &Key, other: &Key) -> bool {
+    (one.code, one.last, one.kind, one.name, one.scope) == (other.code, other.last, other.kind, other.name, other.scope)
+}

@@ -1,0 +1,122 @@
+//! Reading `zend_string`s, and turning them into what people read.
+//!
+//! Invariant: a text is used only if its length is plausible and its stored hash, where there is one, is the hash of
+//! the bytes that were read: a string that was freed or overwritten meanwhile is refused.
+
+use crate::layouts::Layout;
+use crate::memory::{Memory, word_at};
+
+/// No name or path is longer than this; a longer one is refused, since it is far more likely to be garbage.
+const MAX_LENGTH: u64 = 4096;
+
+/// A `zend_string` as read from the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZendString {
+    pub bytes: Vec<u8>,
+    /// The stored hash; 0 where the engine has not computed it.
+    pub hash: u64,
+}
+
+impl ZendString {
+    /// Reads the string at `address`; `None` where it does not hold together.
+    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
+        if address == 0 || address % 8 != 0 {
+            return None;
+        }
+        let string = &layout.zend_string;
+        // Most names fit in one read with the header; the tail of a longer one costs a second read.
+        let mut head = [0_u8; 96];
+        let whole = memory.read(address, &mut head).is_ok();
+        if !whole {
+            memory.read(address, &mut head[..string.val]).ok()?;
+        }
+        let hash = word_at(&head, string.h);
+        let length = word_at(&head, string.len);
+        if length > MAX_LENGTH {
+            return None;
+        }
+        let length = usize::try_from(length).ok()?;
+        let bytes = match head.get(string.val..string.val + length) {
+            Some(inside) if whole => inside.to_vec(),
+            _ => {
+                let mut bytes = vec![0; length];
+                memory.read(address + string.val as u64, &mut bytes).ok()?;
+                bytes
+            }
+        };
+        (hash == 0 || hash == hash_of(&bytes)).then_some(Self { bytes, hash })
+    }
+
+    /// The text for people: control characters and invalid UTF-8 are replaced.
+    #[must_use]
+    pub fn display(&self) -> String {
+        String::from_utf8_lossy(&self.bytes)
+            .chars()
+            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+            .collect()
+    }
+}
+
+/// `zend_inline_hash_func` (Zend/zend_string.h): DJBX33A with the top bit set.
+#[must_use]
+pub fn hash_of(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(5381_u64, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u64::from(byte)))
+        | 0x8000_0000_0000_0000
+}
+
+/// A class name as people know it. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`; the file and line
+/// are what tells two of them apart, the counter is not stable between requests.
+#[must_use]
+pub fn class_name(name: &ZendString) -> String {
+    let mut parts = name.bytes.splitn(2, |&byte| byte == 0);
+    let visible = parts.next().unwrap_or_default();
+    let display = |bytes: &[u8]| ZendString { bytes: bytes.to_vec(), hash: 0 }.display();
+    match parts.next() {
+        None => display(visible),
+        Some(place) => {
+            let end = place.iter().rposition(|&byte| byte == b'$').unwrap_or(place.len());
+            format!("{}:{}", display(visible), display(&place[..end]))
+        }
+    }
+}
+
+/// Reads a C string of at most `limit` bytes, without its end; `None` where there is no end within the limit.
+pub fn c_string<M: Memory + ?Sized>(memory: &M, address: u64, limit: usize) -> Option<String> {
+    let mut bytes = Vec::new();
+    // In pieces of 16 bytes, so that a short string at the end of a mapping is not refused.
+    while bytes.len() < limit {
+        let mut piece = [0_u8; 16];
+        memory.read(address.checked_add(bytes.len() as u64)?, &mut piece).ok()?;
+        if let Some(end) = piece.iter().position(|&byte| byte == 0) {
+            bytes.extend_from_slice(&piece[..end]);
+            return String::from_utf8(bytes).ok();
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_class(stored: &[u8], expected: &str) {
+        assert_eq!(class_name(&ZendString { bytes: stored.to_vec(), hash: 0 }), expected);
+    }
+
+    #[test]
+    fn a_class_is_shown_as_php_prints_it() {
+        check_class(b"App\\Cart", "App\\Cart");
+        check_class(b"class@anonymous\0/srv/app/a.php:12$0", "class@anonymous:/srv/app/a.php:12");
+        check_class(b"App\\Base@anonymous\0/srv/app/a.php:12$1f", "App\\Base@anonymous:/srv/app/a.php:12");
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_engine() {
+        // Values printed by a PHP 8.2 for interned strings.
+        assert_eq!(hash_of(b""), 0x8000_0000_0000_1505);
+        assert_eq!(hash_of(b"a"), 5381 * 33 + 97 | 0x8000_0000_0000_0000);
+    }
+}

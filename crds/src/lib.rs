@@ -1,1 +1,39 @@
 //! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys.
+//!
+//! It does not talk to a cluster and decides nothing; `operator/` does.
+//!
+//! Invariant: what the schema or a CEL rule can refuse is refused there; no field is ignored by the operator.
+
+mod exit_codes;
+mod reason;
+pub mod reference;
+mod request;
+mod status;
+
+pub use exit_codes::{EXIT_CODES, ExitCode};
+pub use reason::{Outcome, Reason, TargetReason};
+pub use request::{ProfileRequest, ProfileRequestSpec, Target, WorkloadRef};
+pub use status::{
+    PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, TargetState, TargetStatus,
+};
+
+/// The namespace label that lets requests of that namespace be accepted.
+pub const NAMESPACE_LABEL: &str = "phpprof.dev/profiling";
+/// The value of [`NAMESPACE_LABEL`] that opts in.
+pub const NAMESPACE_ENABLED: &str = "enabled";
+
+/// Condition types of a ProfileRequest; `kubectl wait --for=condition=…` works on each.
+pub mod condition {
+    pub const ACCEPTED: &str = "Accepted";
+    pub const COMPLETE: &str = "Complete";
+    pub const FAILED: &str = "Failed";
+}
+
+/// The CustomResourceDefinition as YAML, with a line that says where it comes from.
+pub fn crd_yaml() -> Result<String, serde_yaml::Error> {
+    use kube::CustomResourceExt as _;
+    let yaml = serde_yaml::to_string(&ProfileRequest::crd())?;
+    Ok(format!(
+        "# Generated from crds/src by `make generate`; do not edit.\n{yaml}"
+    ))
+}

@@ -1,0 +1,177 @@
+//! The closed list of reasons: of a request's conditions, and of a pod without a profile.
+//!
+//! The comment on each is its documentation: `crdgen` prints it into docs/reference.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Reason of a request's conditions.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
+)]
+pub enum Reason {
+    /// In progress: pods are chosen, and no sampler runs yet.
+    Starting,
+    /// In progress: samplers run.
+    Sampling,
+    /// In progress: every sampler has ended; profiles are verified and merged.
+    Collecting,
+    /// In progress: the store does not answer; it is tried again until the message's deadline.
+    WaitingForStore,
+    /// Complete: every chosen pod's profile is in the merged one.
+    Complete,
+    /// Complete: the merged profile is stored, but at least one chosen pod is not in it; `status.targets` says why.
+    SomeTargetsFailed,
+    /// Refused: the namespace does not carry the label phpprof.dev/profiling=enabled.
+    NamespaceNotEnabled,
+    /// Refused: durationSeconds is over the administrator's limit.
+    DurationOverLimit,
+    /// Refused: samplesPerSecond is over the administrator's limit.
+    RateOverLimit,
+    /// Refused: the workload that workloadRef names does not exist.
+    WorkloadNotFound,
+    /// Refused: the workload has neither a /scale subresource nor a selector, or the operator may not read it.
+    WorkloadNotSupported,
+    /// Refused: the target names no pod.
+    NoPodsMatched,
+    /// Refused: pods match, but none is ready.
+    NoPodsReady,
+    /// Refused: no ready pod has the container, or it does not run.
+    ContainerNotFound,
+    /// Refused: every ready pod already has as many of our ephemeral containers as it may have; they go when the pod is replaced.
+    EphemeralContainerBudgetSpent,
+    /// Failed: no chosen pod gave a profile; `status.targets` says why.
+    AllTargetsFailed,
+    /// Failed: pods were profiled, but they could not be merged; the message says why. Their own profiles are in the store.
+    MergeFailed,
+    /// Failed: the store did not answer for too long.
+    StoreUnavailable,
+}
+
+/// What a [`Reason`] says of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    InProgress,
+    Complete,
+    /// Failed before anything was started.
+    Refused,
+    Failed,
+}
+
+impl Reason {
+    pub fn outcome(self) -> Outcome {
+        use Reason::*;
+        match self {
+            Starting | Sampling | Collecting | WaitingForStore => Outcome::InProgress,
+            Complete | SomeTargetsFailed => Outcome::Complete,
+            NamespaceNotEnabled
+            | DurationOverLimit
+            | RateOverLimit
+            | WorkloadNotFound
+            | WorkloadNotSupported
+            | NoPodsMatched
+            | NoPodsReady
+            | ContainerNotFound
+            | EphemeralContainerBudgetSpent => Outcome::Refused,
+            AllTargetsFailed | MergeFailed | StoreUnavailable => Outcome::Failed,
+        }
+    }
+}
+
+/// Why there is no profile of a pod.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
+)]
+pub enum TargetReason {
+    /// Admission refused the sampler's container: the pod's user is root, which needs SYS_PTRACE, and Pod Security does not allow it.
+    PodSecurityDenied,
+    /// Admission refused SYS_PTRACE, and the pod does not say which user PHP runs as; set target.runAsUser.
+    UserUnknown,
+    /// The API server or a webhook refused the sampler's container for another reason.
+    InjectionRefused,
+    /// The pod's node could not pull the sampler's image.
+    ImagePullFailed,
+    /// The pod's node could not create the sampler's container.
+    ContainerCreateFailed,
+    /// The sampler did not start in time.
+    StartDeadlineExceeded,
+    /// The pod was deleted or replaced before its profile was stored.
+    PodDeleted,
+    /// The container that runs PHP was restarted, and the sampler ended with it.
+    TargetRestarted,
+    /// The container that runs PHP ended, and the sampler with it.
+    TargetExited,
+    /// The sampler ended without a receipt, for instance killed for want of memory.
+    SamplerKilled,
+    /// A fault of the sampler itself.
+    Internal,
+    /// The sampler refused its flags or grants: its image does not fit this operator.
+    Usage,
+    /// No process of the container maps a PHP engine.
+    NoPhpFound,
+    /// A PHP version that the sampler does not know.
+    UnsupportedVersion,
+    /// A PHP engine without symbols in .dynsym, such as a static binary.
+    NoEngineSymbols,
+    /// A known PHP version whose live structures do not hold together.
+    LayoutMismatch,
+    /// The kernel refused to read the target's memory.
+    PermissionDenied,
+    /// The PHP process has file capabilities and cannot be read by its own user.
+    FileCapabilities,
+    /// The profile was not stored in time; the message has the last error.
+    UploadDeadlineExceeded,
+    /// The store refused the profile for good.
+    UploadRefused,
+    /// The store's certificate is not signed by a CA that the sampler trusts.
+    CertificateUntrusted,
+    /// The profile is over 32 MiB.
+    ProfileTooLarge,
+    /// The sampler says that it stored a profile, but the store has none.
+    ProfileMissing,
+    /// What the store has is not of the size that the receipt names.
+    SizeMismatch,
+    /// What the store has does not have the SHA-256 that the receipt names.
+    ChecksumMismatch,
+    /// What the store has is not a profile of phpprof, or not one within bounds.
+    InvalidProfile,
+    /// The store did not answer the operator in time, so that the profile could not be verified.
+    StoreUnavailable,
+}
+
+impl TargetReason {
+    /// The reason that a sampler's receipt names, if it is one that a sampler may give.
+    pub fn of_receipt(reason: &str) -> Option<Self> {
+        use TargetReason::*;
+        let known = [
+            Internal,
+            Usage,
+            NoPhpFound,
+            UnsupportedVersion,
+            NoEngineSymbols,
+            LayoutMismatch,
+            PermissionDenied,
+            FileCapabilities,
+            UploadDeadlineExceeded,
+            UploadRefused,
+            CertificateUntrusted,
+            ProfileTooLarge,
+            TargetExited,
+        ];
+        known.into_iter().find(|known| known.to_string() == reason)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for TargetReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

@@ -1,0 +1,144 @@
+//! What a user asks for: the spec of a ProfileRequest, with every rule that the API server enforces.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use crate::ProfileRequestStatus;
+
+/// What to profile, for how long and how often.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "phpprof.dev",
+    version = "v1alpha1",
+    kind = "ProfileRequest",
+    plural = "profilerequests",
+    doc = "Profiles PHP in running pods for a while and stores one merged pprof.",
+    shortname = "pprof",
+    category = "phpprof",
+    namespaced,
+    cel,
+    status = "ProfileRequestStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Reason","type":"string","description":"Reason of the current condition, which is the first of the list.","jsonPath":".status.conditions[0].reason"}"#,
+    printcolumn = r#"{"name":"Pods","type":"integer","description":"Pods selected.","jsonPath":".status.selected"}"#,
+    printcolumn = r#"{"name":"Done","type":"integer","description":"Pods whose profile is stored and verified.","jsonPath":".status.succeeded"}"#,
+    printcolumn = r#"{"name":"Samples","type":"integer","description":"Samples in the merged profile.","jsonPath":".status.profile.samples"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"URL","type":"string","description":"Where the merged profile lies.","jsonPath":".status.profile.url","priority":1}"#
+)]
+#[x_kube(validation = Rule::new(
+    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond"
+).message("the spec cannot be changed but for ttlSecondsAfterFinished; create another ProfileRequest instead"))]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileRequestSpec {
+    /// The pods to profile.
+    pub target: Target,
+
+    /// How long each pod is sampled, counted from its first sample; 1 to 3600. The administrator may allow less.
+    #[serde(default = "defaults::duration_seconds")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 3600")
+        .message("durationSeconds must be from 1 to 3600, for instance 30"))]
+    pub duration_seconds: i32,
+
+    /// Samples per second of each worker process or thread; 1 to 1000. The administrator may allow less.
+    #[serde(default = "defaults::samples_per_second")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 1000")
+        .message("samplesPerSecond must be from 1 to 1000, for instance 99"))]
+    pub samples_per_second: i32,
+
+    /// The request is deleted this long after it has completed or failed; what is stored stays. The only field that can be changed.
+    #[serde(default = "defaults::ttl_seconds_after_finished")]
+    #[x_kube(validation = Rule::new("self >= 0")
+        .message("ttlSecondsAfterFinished must be 0 or more, for instance 604800 for a week"))]
+    pub ttl_seconds_after_finished: i32,
+}
+
+/// The pods to profile: exactly one of podName, selector and workloadRef.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[x_kube(
+    validation = Rule::new("(has(self.podName) ? 1 : 0) + (has(self.selector) ? 1 : 0) + (has(self.workloadRef) ? 1 : 0) == 1")
+        .message("target needs exactly one of podName, selector and workloadRef"),
+    validation = Rule::new("!has(self.runAsGroup) || has(self.runAsUser)")
+        .message("runAsGroup needs runAsUser beside it")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// One pod by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+        .message("podName must be the name of a pod, for instance web-7d9f5c6b8-x2x4z"))]
+    pub pod_name: Option<String>,
+
+    /// Pods by their labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)")
+        .message("selector must not be empty; name labels in matchLabels or matchExpressions"))]
+    pub selector: Option<LabelSelector>,
+
+    /// The pods of a workload: anything with a /scale subresource, or a DaemonSet or Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_ref: Option<WorkloadRef>,
+
+    /// The container that runs PHP. Default: the one that the annotation kubectl.kubernetes.io/default-container names, else the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("containerName must be the name of a container, for instance fpm"))]
+    pub container_name: Option<String>,
+
+    /// Pods to profile at most, spread over nodes; 1 to 100. The administrator may allow fewer.
+    #[serde(default = "defaults::max_pods")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 100")
+        .message("maxPods must be from 1 to 100, for instance 5"))]
+    pub max_pods: i32,
+
+    /// The user id that PHP runs as. Needed only where the pod does not say it and the namespace refuses SYS_PTRACE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 4294967294")
+        .message("runAsUser must be the non-root user id that PHP runs as, for instance 1000; leave it out for root"))]
+    pub run_as_user: Option<i64>,
+
+    /// The group id that PHP runs as. Default: the same number as the user id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 0 && self <= 4294967294")
+        .message("runAsGroup must be the group id that PHP runs as, for instance 1000"))]
+    pub run_as_group: Option<i64>,
+}
+
+/// A workload in the request's namespace.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRef {
+    /// Group and version, for instance apps/v1.
+    #[schemars(length(max = 317))]
+    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*$')")
+        .message("apiVersion must be a group and version, for instance apps/v1"))]
+    pub api_version: String,
+    /// Kind, for instance Deployment.
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Z][A-Za-z0-9]*$')")
+        .message("kind must be the kind of a workload, for instance Deployment"))]
+    pub kind: String,
+    /// Name of the object.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+        .message("name must be the name of an object, for instance web"))]
+    pub name: String,
+}
+
+mod defaults {
+    pub fn duration_seconds() -> i32 {
+        30
+    }
+    pub fn samples_per_second() -> i32 {
+        99
+    }
+    pub fn ttl_seconds_after_finished() -> i32 {
+        604_800
+    }
+    pub fn max_pods() -> i32 {
+        5
+    }
+}

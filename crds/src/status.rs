@@ -1,0 +1,176 @@
+//! What the operator reports: counts, conditions, one entry per pod, and where the merged profile lies.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::TargetReason;
+
+/// What has happened to a request.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileRequestStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When the request was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When the request completed or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+    /// Accepted, Complete and Failed; the current one comes first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_string()]))]
+    pub conditions: Vec<Condition>,
+    /// Pods that the target names.
+    #[serde(default)]
+    pub matched: i32,
+    /// Pods that were chosen of those.
+    #[serde(default)]
+    pub selected: i32,
+    /// Chosen pods that are not done.
+    #[serde(default)]
+    pub active: i32,
+    /// Chosen pods whose profile is stored and verified.
+    #[serde(default)]
+    pub succeeded: i32,
+    /// Chosen pods without a profile.
+    #[serde(default)]
+    pub failed: i32,
+    /// The chosen pods, failures first; at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub targets: Vec<TargetStatus>,
+    /// All pods merged; absent until it is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileResult>,
+}
+
+/// The merged profile.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileResult {
+    /// The store's own URI, never a signed one.
+    pub url: String,
+    /// Samples of all pods.
+    pub samples: i64,
+    /// Size of the file.
+    pub size_bytes: i64,
+}
+
+/// Where a pod stands.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetState {
+    /// Chosen; its sampler does not run yet.
+    #[default]
+    Pending,
+    /// Its sampler runs.
+    Sampling,
+    /// Its sampler has stored a profile, which the operator has not verified yet.
+    Verifying,
+    /// Its profile is stored and verified.
+    Uploaded,
+    /// There is no profile of it; the reason says why.
+    Failed,
+}
+
+/// One chosen pod.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetStatus {
+    /// Name of the pod.
+    pub pod_name: String,
+    /// UID of the pod.
+    #[serde(rename = "podUID")]
+    pub pod_uid: String,
+    /// Node of the pod.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node_name: String,
+    /// Container that runs PHP.
+    pub container_name: String,
+    /// Its id when it was chosen, with the runtime's scheme.
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+    /// Name of the sampler's ephemeral container.
+    pub ephemeral_container_name: String,
+    /// Where the pod stands.
+    pub state: TargetState,
+    /// Why there is no profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<TargetReason>,
+    /// The reason in words, with what to do next.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The PHP that was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub php: Option<PhpRuntime>,
+    /// Workers that were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<i64>,
+    /// Samples in the pod's profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<i64>,
+    /// How good the samples are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<Quality>,
+    /// CPU time that the sampler used.
+    #[serde(
+        default,
+        rename = "samplerCPUMilliseconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub sampler_cpu_milliseconds: Option<i64>,
+    /// The most memory that the sampler held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampler_peak_bytes: Option<i64>,
+    /// Key of the pod's profile in the store.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub object_key: String,
+    /// Size of the pod's profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+    /// SHA-256 of the pod's profile, base64url without padding.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sha256: String,
+}
+
+/// The PHP of a pod.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct PhpRuntime {
+    /// For instance 8.2.29.
+    pub version: String,
+    /// For instance fpm-fcgi.
+    #[serde(default)]
+    pub sapi: String,
+    /// Whether it is a ZTS build.
+    #[serde(default)]
+    pub thread_safe: bool,
+    /// off, function or tracing.
+    #[serde(default)]
+    pub jit: String,
+}
+
+/// Counts of samples: due = taken + late.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Quality {
+    /// Samples that the schedule asked for.
+    pub due: i64,
+    /// Samples that were taken.
+    pub taken: i64,
+    /// Samples whose turn came too late.
+    pub late: i64,
+    /// Samples proven by a quiet read.
+    pub quiet: i64,
+    /// Samples whose leaf is [unstable].
+    pub unstable: i64,
+    /// Samples that the kernel refused.
+    pub denied: i64,
+    /// Samples of idle workers.
+    pub idle: i64,
+    /// Samples whose edges were still open at the end.
+    pub open: i64,
+}

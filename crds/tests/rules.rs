@@ -1,0 +1,143 @@
+//! The CEL rules of the CRD, evaluated as the API server does.
+
+use phpprof_crds::ProfileRequest;
+use serde_json::{Value, json};
+
+fn request(spec: Value) -> ProfileRequest {
+    serde_json::from_value(json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": "first"}, "spec": spec,
+    }))
+    .expect("a request that the schema accepts")
+}
+
+/// `expected` is the message of the refusal, or empty where the request is accepted.
+#[track_caller]
+fn check(spec: Value, expected: &str) {
+    let errors = match request(spec).validate_cel() {
+        Ok(()) => String::new(),
+        Err(errors) => errors
+            .iter()
+            .map(|error| error.message.clone())
+            .collect::<Vec<_>>()
+            .join("; "),
+    };
+    assert_eq!(errors, expected);
+}
+
+#[track_caller]
+fn check_update(old: Value, new: Value, expected: &str) {
+    let errors = match request(new).validate_cel_update(&request(old)) {
+        Ok(()) => String::new(),
+        Err(errors) => errors
+            .iter()
+            .map(|error| error.message.clone())
+            .collect::<Vec<_>>()
+            .join("; "),
+    };
+    assert_eq!(errors, expected);
+}
+
+#[test]
+fn each_kind_of_target_is_accepted_alone() {
+    check(json!({"target": {"podName": "web-7d9f5c6b8-x2x4z"}}), "");
+    check(
+        json!({"target": {"selector": {"matchLabels": {"app": "web"}}}}),
+        "",
+    );
+    check(
+        json!({"target": {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}}),
+        "",
+    );
+    check(
+        json!({"target": {"workloadRef": {"apiVersion": "v1", "kind": "ReplicationController", "name": "web"}}}),
+        "",
+    );
+}
+
+#[test]
+fn no_target_or_two_targets_are_refused() {
+    let message = "target needs exactly one of podName, selector and workloadRef";
+    check(json!({"target": {}}), message);
+    check(
+        json!({"target": {"podName": "a", "selector": {"matchLabels": {"app": "web"}}}}),
+        message,
+    );
+}
+
+#[test]
+fn a_selector_that_would_match_everything_is_refused() {
+    check(
+        json!({"target": {"selector": {}}}),
+        "selector must not be empty; name labels in matchLabels or matchExpressions",
+    );
+}
+
+#[test]
+fn a_duration_of_zero_or_a_million_is_refused() {
+    let message = "durationSeconds must be from 1 to 3600, for instance 30";
+    check(
+        json!({"target": {"podName": "a"}, "durationSeconds": 0}),
+        message,
+    );
+    check(
+        json!({"target": {"podName": "a"}, "durationSeconds": 1_000_000}),
+        message,
+    );
+}
+
+#[test]
+fn rates_pods_and_ttls_out_of_range_are_refused() {
+    check(
+        json!({"target": {"podName": "a"}, "samplesPerSecond": 1001}),
+        "samplesPerSecond must be from 1 to 1000, for instance 99",
+    );
+    check(
+        json!({"target": {"podName": "a", "maxPods": 0}}),
+        "maxPods must be from 1 to 100, for instance 5",
+    );
+    check(
+        json!({"target": {"podName": "a"}, "ttlSecondsAfterFinished": -1}),
+        "ttlSecondsAfterFinished must be 0 or more, for instance 604800 for a week",
+    );
+}
+
+#[test]
+fn names_that_could_leave_their_place_in_a_path_are_refused() {
+    check(
+        json!({"target": {"podName": "../../kube-system/pods/a"}}),
+        "podName must be the name of a pod, for instance web-7d9f5c6b8-x2x4z",
+    );
+    check(
+        json!({"target": {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a/b"}}}),
+        "name must be the name of an object, for instance web",
+    );
+}
+
+#[test]
+fn users_are_ids_of_ordinary_users() {
+    check(
+        json!({"target": {"podName": "a", "runAsUser": 0}}),
+        "runAsUser must be the non-root user id that PHP runs as, for instance 1000; leave it out for root",
+    );
+    check(
+        json!({"target": {"podName": "a", "runAsGroup": 5}}),
+        "runAsGroup needs runAsUser beside it",
+    );
+}
+
+#[test]
+fn only_the_ttl_can_be_changed() {
+    let old = json!({"target": {"podName": "a"}});
+    check_update(
+        old.clone(),
+        json!({"target": {"podName": "a"}, "ttlSecondsAfterFinished": 60}),
+        "",
+    );
+    let message = "the spec cannot be changed but for ttlSecondsAfterFinished; create another ProfileRequest instead";
+    check_update(old.clone(), json!({"target": {"podName": "b"}}), message);
+    check_update(
+        old,
+        json!({"target": {"podName": "a"}, "durationSeconds": 31}),
+        message,
+    );
+}

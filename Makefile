@@ -1,0 +1,86 @@
+# The one list of commands. `make help` shows them.
+#
+# Each command installs and builds what it needs (e2e/tools), into $PHPPROF_CACHE (/var/cache/phpprof).
+# KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
+# IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
+# FULL=1                    the long form of truth
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+STAGE := e2e/tools/stage
+TOOLS := e2e/tools/build
+BIN := $(or $(PHPPROF_CACHE),/var/cache/phpprof)/bin
+export PATH := $(BIN):$(PATH)
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY FULL
+
+.PHONY: help
+help: ## this list
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -nE 's/^# ([A-Z_]+=[a-z0-9]+) +(.*)/      \1\t\2/p' $(MAKEFILE_LIST) | expand -t 34
+
+.PHONY: setup
+setup: ## check for what a machine must bring, and install the rest
+	@e2e/tools/givens
+	@$(STAGE) "install packages" e2e/tools/packages
+
+.PHONY: lint
+lint: setup ## formats, lints, licences, chart, scripts
+	@$(STAGE) "format" cargo fmt --all --check
+	@$(STAGE) "clippy" cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
+	@$(STAGE) "scripts and Go" e2e/tools/lint
+	@$(TOOLS) helm cargo-deny
+	@$(STAGE) "chart" helm lint --quiet --strict charts/phpprof
+	@$(STAGE) "licences" cargo-deny --offline --log-level error check bans licenses sources
+
+.PHONY: unit
+unit: setup ## unit tests, and the sampler against real PHP on this machine
+	@$(STAGE) "unit tests" cargo test --quiet --workspace --locked --exclude e2e
+
+.PHONY: truth
+truth: setup ## stacks against programs whose calls are known; FULL=1 for a million samples a row
+	@$(STAGE) "truth" profiler-image/bench/truth.sh
+
+.PHONY: images
+images: setup ## build the application's images, and load them into the test cluster if it is up
+	@$(STAGE) "application images" e2e/images/build application
+	@if [ -S /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load application; fi
+
+.PHONY: cluster-up
+cluster-up: setup ## a real one-node Kubernetes with DNS, storage and an S3 server, in a network of its own
+	@e2e/cluster/up
+
+.PHONY: cluster-down
+cluster-down: ## take it away, and check that nothing is left
+	@$(STAGE) "remove the cluster" e2e/cluster/down
+
+# The cluster that demo and e2e run on: a test cluster, unless a context was named.
+.PHONY: cluster
+cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
+	@$(TOOLS) kubernetes helm
+
+.PHONY: e2e
+e2e: cluster ## tests on a real cluster
+	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e
+
+.PHONY: demo
+demo: cluster ## from a PHP application on a cluster to a profile on the screen
+	@$(STAGE) "demo" e2e/tools/with-cluster demo/run.sh
+
+.PHONY: generate
+generate: ## write what is generated from the API types: CRD YAML and chart
+	@cargo run --quiet -p phpprof-crds --bin crdgen
+
+# The programs of the cluster and of lint are built beside the first stages, on the other core.
+.PHONY: test
+test: setup ## all tests
+	@e2e/tools/ahead all
+	@$(MAKE) lint
+	@$(MAKE) unit
+	@$(MAKE) truth
+	@$(MAKE) e2e
+
+.PHONY: test-full
+test-full: ## all tests, in their long form
+	@$(MAKE) test FULL=1

@@ -1,0 +1,33 @@
+# Sourced by the scripts of e2e/: the names and addresses of the test cluster.
+#
+# Invariant: everything that the cluster has on this machine carries $CLUSTER in its path or name,
+# which is how `down` finds it.
+# shellcheck shell=bash disable=SC2034
+
+CLUSTER=phpprof-e2e
+CONTEXT=phpprof
+
+RUN=/run/$CLUSTER          # sockets, logs, kubeconfig
+DATA=/var/lib/$CLUSTER     # etcd, containers, volumes, certificates
+CERTIFICATES=$DATA/certificates
+KUBECONFIG_FILE=$RUN/kubeconfig
+CONTAINERD_SOCKET=$RUN/containerd/containerd.sock
+
+HOST_LINK=phpprof-e2e0     # the host's end of the link into the node; 15 characters at most
+HOST_IP=10.203.0.1
+NODE_IP=10.203.0.2
+POD_CIDR=10.204.0.0/16
+SERVICE_CIDR=10.205.0.0/16
+API_SERVICE_IP=10.205.0.1  # the first of the range, by Kubernetes' rule
+DNS_IP=10.205.0.10         # also in manifests/dns.yaml
+S3_IP=10.205.0.20          # also in manifests/store.yaml
+S3_HOST=s3.phpprof-store.svc
+
+# Where Kubernetes writes whatever it is told. The node sees folders of its own there; `down` checks
+# that nothing reached this machine's.
+FIXED_PLACES=(/var/log/pods /var/log/containers /var/lib/cni /etc/cni)
+
+# The control group hierarchies of this machine: one with version 2, one per controller with version 1.
+cgroup_hierarchies() {
+  awk '$(NF-2) == "cgroup" || $(NF-2) == "cgroup2" {print $5}' /proc/self/mountinfo | sort -u
+}

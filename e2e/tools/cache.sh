@@ -1,0 +1,44 @@
+# Sourced by the scripts of e2e/: where built things are kept, and how one is built once.
+#
+# Does: name the cache, hash inputs, build a thing only when its inputs changed.
+# Does not: know what is built.
+# Invariant: a name in the cache is always a whole thing: it is built under another name and renamed,
+# under a lock, so that several callers at once build it once and a killed build leaves nothing half.
+# shellcheck shell=bash
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+CACHE=${PHPPROF_CACHE:-/var/cache/phpprof}
+BIN=$CACHE/bin IMAGES=$CACHE/images STATE=$CACHE/state
+export ROOT CACHE BIN IMAGES STATE
+PATH=$BIN:$PATH
+export PATH
+mkdir -p "$BIN" "$IMAGES" "$STATE"
+
+say() { printf '    %s\n' "$*"; }
+
+# One hash of the words given and of the content of the files and folders among them, pages apart.
+hash_of() {
+  local input
+  for input in "$@"; do
+    printf '%s\n' "${input#"$ROOT"/}"
+    [ ! -e "$input" ] || find -L "$input" -type f ! -name '*.md' -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sed "s#$ROOT/##"
+  done | sha256sum | cut -c1-24
+}
+
+# cached FILE KEY COMMAND...: runs COMMAND with the path to write appended, unless FILE was made with KEY.
+cached() (
+  file=$1 key=$2
+  shift 2
+  record=$STATE/$(basename "$file").key
+  exec 9>"$STATE/$(basename "$file").lock"
+  flock 9
+  [ ! -e "$file" ] || [ "$(cat "$record" 2>/dev/null)" != "$key" ] || exit 0
+  begin=$SECONDS
+  say "building $(basename "$file")"
+  rm -rf "$file.part" "$record"
+  "$@" "$file.part" 9>&-
+  rm -rf "$file"
+  mv "$file.part" "$file"
+  echo "$key" >"$record"
+  say "built $(basename "$file") in $((SECONDS - begin)) s"
+)

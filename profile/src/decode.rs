@@ -116,7 +116,7 @@ fn read(stream: impl Read, limits: &Limits) -> Result<Profile, DecodeError> {
     while let Some(record) = records.next()? {
         profile.merge(record.bytes)?;
         if record.field == 2 {
-            check_size(profile.sample.last(), limits)?;
+            check_size(profile.sample.last_mut(), limits)?;
         }
         memory = memory.saturating_add(added(&profile, record.field, record.bytes.len()));
         if memory > limits.memory_bytes {
@@ -137,13 +137,15 @@ fn added(profile: &Profile, field: u64, wire_bytes: usize) -> usize {
         4 => profile.location.last().map_or(0, |location| {
             size_of::<Location>() + location.line.capacity() * size_of::<Line>()
         }),
-        6 => size_of::<String>() + wire_bytes,
+        // 32 bytes are what an allocator takes for the shortest string.
+        6 => size_of::<String>() + 32 + wire_bytes,
         // The rest is flat. 80 bytes are the largest row (a mapping); a packed comment is 8 bytes for each of its bytes.
         _ => 80 + 8 * wire_bytes,
     }
 }
 
-fn check_size(sample: Option<&Sample>, limits: &Limits) -> Result<(), DecodeError> {
+/// Refuses a sample that is too large; gives back what was reserved for the others.
+fn check_size(sample: Option<&mut Sample>, limits: &Limits) -> Result<(), DecodeError> {
     let Some(sample) = sample else { return Ok(()) };
     if sample.location_id.len() > limits.depth {
         return Err(DecodeError::TooDeep(limits.depth));
@@ -151,6 +153,9 @@ fn check_size(sample: Option<&Sample>, limits: &Limits) -> Result<(), DecodeErro
     if sample.label.len() > limits.labels {
         return Err(DecodeError::TooManyLabels(limits.labels));
     }
+    sample.location_id.shrink_to_fit();
+    sample.value.shrink_to_fit();
+    sample.label.shrink_to_fit();
     Ok(())
 }
 

@@ -23,9 +23,17 @@ DNS_IP=10.205.0.10         # also in manifests/dns.yaml
 S3_IP=10.205.0.20          # also in manifests/store.yaml
 S3_HOST=s3.phpprof-store.svc
 
-# Where Kubernetes writes whatever it is told. The node sees folders of its own there; `down` checks
-# that nothing reached this machine's.
-FIXED_PLACES=(/var/log/pods /var/log/containers /var/lib/cni /etc/cni)
+# Folders that its programs use whatever they are told: the node has its own of each. With the others
+# of OUTSIDE, `down` checks that nothing was left in this machine's.
+COVERED=(/run/containerd /var/lib/cni /var/lib/kubelet)
+OUTSIDE=("${COVERED[@]}" /etc/cni /opt/containerd /usr/libexec/kubernetes /var/log/containers /var/log/pods)
+
+# Held by whoever makes or removes the cluster, and by what it starts for that, so that a command
+# waits for the orphans of one that was killed. Descriptor 8 stays open in all of them but the node.
+lock_cluster() {
+  { true >&8; } 2>/dev/null || exec 8>"$STATE/cluster.lock"
+  flock 8
+}
 
 # The control group hierarchies of this machine: one with version 2, one per controller with version 1.
 cgroup_hierarchies() {

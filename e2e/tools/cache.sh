@@ -17,9 +17,11 @@ mkdir -p "$BIN" "$IMAGES" "$STATE"
 say() { printf '    %s\n' "$*"; }
 
 # One hash of the words given and of the content of the files and folders among them, pages apart.
+# What is in the cache counts by the key that it was made with.
 hash_of() {
   local input
   for input in "$@"; do
+    [[ $input != "$CACHE"/* ]] || input=$STATE/$(basename "$input" .key).key
     printf '%s\n' "${input#"$ROOT"/}"
     [ ! -e "$input" ] || find -L "$input" -type f ! -name '*.md' -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sed "s#$ROOT/##"
   done | sha256sum | cut -c1-24

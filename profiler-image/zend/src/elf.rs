@@ -79,16 +79,27 @@ impl Image {
         let first = headers.iter().find(|header| header.kind == PT_LOAD)?;
         // The first segment's page is the one at `base`.
         let bias = base.wrapping_sub(first.address & !0xfff);
-        let mut image = Self { bias, headers, dynamic: None };
+        let mut image = Self {
+            bias,
+            headers,
+            dynamic: None,
+        };
         image.dynamic = image.read_dynamic(memory);
         Some(image)
     }
 
     fn read_dynamic<M: Memory + ?Sized>(&self, memory: &M) -> Option<Dynamic> {
-        let header = self.headers.iter().find(|header| header.kind == PT_DYNAMIC)?;
-        let size = usize::try_from(header.memory_size).ok()?.min(MAX_DYNAMIC_ENTRIES * 16);
+        let header = self
+            .headers
+            .iter()
+            .find(|header| header.kind == PT_DYNAMIC)?;
+        let size = usize::try_from(header.memory_size)
+            .ok()?
+            .min(MAX_DYNAMIC_ENTRIES * 16);
         let mut bytes = vec![0; size];
-        memory.read(self.bias.wrapping_add(header.address), &mut bytes).ok()?;
+        memory
+            .read(self.bias.wrapping_add(header.address), &mut bytes)
+            .ok()?;
         let value = |tag: u64| {
             bytes
                 .chunks_exact(16)
@@ -105,7 +116,11 @@ impl Image {
 
     /// glibc relocates the pointers of the dynamic section in place, musl leaves them as they are in the file.
     fn absolute(&self, pointer: u64) -> u64 {
-        if pointer < self.bias { pointer.wrapping_add(self.bias) } else { pointer }
+        if pointer < self.bias {
+            pointer.wrapping_add(self.bias)
+        } else {
+            pointer
+        }
     }
 
     /// Looks a name up among the dynamic symbols that this image defines.
@@ -113,23 +128,33 @@ impl Image {
         let dynamic = self.dynamic?;
         let mut header = [0_u8; 16];
         memory.read(dynamic.gnu_hash, &mut header).ok()?;
-        let (buckets, first, bloom_words) = (half_at(&header, 0), half_at(&header, 4), half_at(&header, 8));
+        let (buckets, first, bloom_words) = (
+            half_at(&header, 0),
+            half_at(&header, 4),
+            half_at(&header, 8),
+        );
         if buckets == 0 || bloom_words == 0 || buckets > 1 << 24 || bloom_words > 1 << 24 {
             return None;
         }
         let hash = gnu_hash(name);
-        let bucket_table = dynamic.gnu_hash.wrapping_add(16 + u64::from(bloom_words) * 8);
-        let mut index = memory.half(bucket_table.wrapping_add(u64::from(hash % buckets) * 4)).ok()?;
+        let bucket_table = dynamic
+            .gnu_hash
+            .wrapping_add(16 + u64::from(bloom_words) * 8);
+        let mut index = memory
+            .half(bucket_table.wrapping_add(u64::from(hash % buckets) * 4))
+            .ok()?;
         if index < first {
             return None;
         }
         let chains = bucket_table.wrapping_add(u64::from(buckets) * 4);
         for _ in 0..MAX_CHAIN {
-            let entry = memory.half(chains.wrapping_add(u64::from(index.checked_sub(first)?) * 4)).ok()?;
-            if entry | 1 == hash | 1 {
-                if let Some(symbol) = self.symbol_at(memory, dynamic, index, name) {
-                    return Some(symbol);
-                }
+            let entry = memory
+                .half(chains.wrapping_add(u64::from(index.checked_sub(first)?) * 4))
+                .ok()?;
+            if entry | 1 == hash | 1
+                && let Some(symbol) = self.symbol_at(memory, dynamic, index, name)
+            {
+                return Some(symbol);
             }
             if entry & 1 == 1 {
                 return None;
@@ -139,12 +164,30 @@ impl Image {
         None
     }
 
-    fn symbol_at<M: Memory + ?Sized>(&self, memory: &M, dynamic: Dynamic, index: u32, name: &str) -> Option<Symbol> {
+    fn symbol_at<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        dynamic: Dynamic,
+        index: u32,
+        name: &str,
+    ) -> Option<Symbol> {
         let mut bytes = [0_u8; 24];
-        memory.read(dynamic.symbol_table.wrapping_add(u64::from(index) * 24), &mut bytes).ok()?;
+        memory
+            .read(
+                dynamic.symbol_table.wrapping_add(u64::from(index) * 24),
+                &mut bytes,
+            )
+            .ok()?;
         let defined = byte_at(&bytes, 6) != 0 || byte_at(&bytes, 7) != 0;
         let mut stored = vec![0; name.len() + 1];
-        memory.read(dynamic.string_table.wrapping_add(u64::from(half_at(&bytes, 0))), &mut stored).ok()?;
+        memory
+            .read(
+                dynamic
+                    .string_table
+                    .wrapping_add(u64::from(half_at(&bytes, 0))),
+                &mut stored,
+            )
+            .ok()?;
         let same = stored.last() == Some(&0) && stored[..name.len()] == *name.as_bytes();
         (defined && same).then(|| Symbol {
             address: self.bias.wrapping_add(word_at(&bytes, 8)),
@@ -156,7 +199,10 @@ impl Image {
     pub fn text_after<M: Memory + ?Sized>(&self, memory: &M, needle: &[u8]) -> Option<String> {
         const WINDOW: u64 = 256 << 10;
         const TAIL: u64 = 128;
-        let readable = self.headers.iter().filter(|header| header.kind == PT_LOAD && header.flags & PF_W == 0);
+        let readable = self
+            .headers
+            .iter()
+            .filter(|header| header.kind == PT_LOAD && header.flags & PF_W == 0);
         let mut bytes = Vec::new();
         for header in readable {
             let size = header.memory_size.min(MAX_RODATA);
@@ -167,10 +213,15 @@ impl Image {
                 bytes.resize(usize::try_from(length).ok()?, 0);
                 let start = self.bias.wrapping_add(header.address).wrapping_add(offset);
                 if memory.read(start, &mut bytes).is_ok()
-                    && let Some(at) = bytes.windows(needle.len()).position(|window| window == needle)
+                    && let Some(at) = bytes
+                        .windows(needle.len())
+                        .position(|window| window == needle)
                 {
                     let rest = &bytes[at + needle.len()..];
-                    let end = rest.iter().take(64).position(|byte| matches!(byte, 0 | b'\r' | b'\n'))?;
+                    let end = rest
+                        .iter()
+                        .take(64)
+                        .position(|byte| matches!(byte, 0 | b'\r' | b'\n'))?;
                     return String::from_utf8(rest[..end].to_vec()).ok();
                 }
                 offset += WINDOW;
@@ -183,7 +234,10 @@ impl Image {
     pub fn build_id<M: Memory + ?Sized>(&self, memory: &M) -> Option<String> {
         for header in self.headers.iter().filter(|header| header.kind == PT_NOTE) {
             let mut notes = vec![0; usize::try_from(header.memory_size).ok()?.min(4096)];
-            if memory.read(self.bias.wrapping_add(header.address), &mut notes).is_err() {
+            if memory
+                .read(self.bias.wrapping_add(header.address), &mut notes)
+                .is_err()
+            {
                 continue;
             }
             let mut rest = notes.as_slice();
@@ -192,10 +246,20 @@ impl Image {
                 let size = half_at(rest, 4) as usize;
                 let start = 12_usize.checked_add(name_size.checked_next_multiple_of(4)?)?;
                 let end = start.checked_add(size)?;
-                if half_at(rest, 8) == NT_GNU_BUILD_ID && rest.get(12..16) == Some(b"GNU\0") && size <= 64 {
-                    return Some(rest.get(start..end)?.iter().map(|byte| format!("{byte:02x}")).collect());
+                if half_at(rest, 8) == NT_GNU_BUILD_ID
+                    && rest.get(12..16) == Some(b"GNU\0")
+                    && size <= 64
+                {
+                    return Some(
+                        rest.get(start..end)?
+                            .iter()
+                            .map(|byte| format!("{byte:02x}"))
+                            .collect(),
+                    );
                 }
-                rest = rest.get(end.checked_next_multiple_of(4)?..).unwrap_or_default();
+                rest = rest
+                    .get(end.checked_next_multiple_of(4)?..)
+                    .unwrap_or_default();
             }
         }
         None
@@ -203,7 +267,9 @@ impl Image {
 }
 
 fn gnu_hash(name: &str) -> u32 {
-    name.bytes().fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)))
+    name.bytes().fold(5381_u32, |hash, byte| {
+        hash.wrapping_mul(33).wrapping_add(u32::from(byte))
+    })
 }
 
 #[cfg(test)]

@@ -53,12 +53,22 @@ impl fmt::Display for Refusal {
         match self {
             Self::NoPhpFound => f.write_str("no PHP engine is mapped"),
             Self::UnsupportedVersion(version) => {
-                write!(f, "PHP {version} is not known to this version of phpprof (known: {})", known_versions())
+                write!(
+                    f,
+                    "PHP {version} is not known to this version of phpprof (known: {})",
+                    known_versions()
+                )
             }
             Self::NoEngineSymbols(path) => {
-                write!(f, "{path} is PHP, but has no dynamic symbols: it was linked statically or without -export-dynamic")
+                write!(
+                    f,
+                    "{path} is PHP, but has no dynamic symbols: it was linked statically or without -export-dynamic"
+                )
             }
-            Self::LayoutMismatch(what) => write!(f, "the engine's memory is not laid out as its version says: {what}"),
+            Self::LayoutMismatch(what) => write!(
+                f,
+                "the engine's memory is not laid out as its version says: {what}"
+            ),
             Self::Unreadable(fault) => write!(f, "{fault}"),
         }
     }
@@ -72,26 +82,37 @@ impl std::error::Error for Refusal {}
 /// # Errors
 /// A [`Refusal`] that names what is missing.
 pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine, Refusal> {
-    let images: Vec<(&Module, Image)> =
-        modules.iter().filter_map(|module| Some((module, Image::read(memory, module.base)?))).collect();
+    let images: Vec<(&Module, Image)> = modules
+        .iter()
+        .filter_map(|module| Some((module, Image::read(memory, module.base)?)))
+        .collect();
     if images.is_empty()
         && let Some(module) = modules.first()
         && let Err(fault) = memory.read(module.base, &mut [0])
     {
         return Err(Refusal::Unreadable(fault));
     }
-    let lookup = |name: &str| -> Option<Symbol> { images.iter().find_map(|(_, image)| image.symbol(memory, name)) };
+    let lookup = |name: &str| -> Option<Symbol> {
+        images
+            .iter()
+            .find_map(|(_, image)| image.symbol(memory, name))
+    };
     // `sapi_module` tells which image the engine's code is in; both thread-safe and other builds define it.
-    let Some((module, image)) = images.iter().find(|(_, image)| image.symbol(memory, "module_registry").is_some())
+    let Some((module, image)) = images
+        .iter()
+        .find(|(_, image)| image.symbol(memory, "module_registry").is_some())
     else {
         return Err(without_symbols(memory, &images));
     };
-    let version = image.text_after(memory, VERSION_HEADER).ok_or(Refusal::LayoutMismatch("no version string"))?;
+    let version = image
+        .text_after(memory, VERSION_HEADER)
+        .ok_or(Refusal::LayoutMismatch("no version string"))?;
     let layout = row_for(&version)?;
     if lookup("executor_globals_offset").is_some() || lookup("executor_globals_id").is_some() {
         return Err(Refusal::UnsupportedVersion(format!("{version} ZTS")));
     }
-    let symbol = |name: &'static str| lookup(name).ok_or(Refusal::NoEngineSymbols(module.path.clone()));
+    let symbol =
+        |name: &'static str| lookup(name).ok_or(Refusal::NoEngineSymbols(module.path.clone()));
     let executor_globals = symbol("executor_globals")?.address;
     let sapi_module = symbol("sapi_module")?.address;
     check_modules(memory, layout, symbol("module_registry")?.address)?;
@@ -106,7 +127,8 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
         version,
         sapi,
         executor_globals,
-        request_time: lookup("sapi_globals").map(|globals| globals.address + layout.sapi_globals.global_request_time),
+        request_time: lookup("sapi_globals")
+            .map(|globals| globals.address + layout.sapi_globals.global_request_time),
         module: (*module).clone(),
         build_id: image.build_id(memory).unwrap_or_default(),
     })
@@ -128,23 +150,36 @@ fn row_for(version: &str) -> Result<&'static Layout, Refusal> {
         (Some(Ok(major)), Some(Ok(minor))) => {
             layout_of(major, minor).ok_or_else(|| Refusal::UnsupportedVersion(version.to_owned()))
         }
-        _ => Err(Refusal::UnsupportedVersion(version.chars().take(32).collect())),
+        _ => Err(Refusal::UnsupportedVersion(
+            version.chars().take(32).collect(),
+        )),
     }
 }
 
 /// The registry's modules must state the row's API number and a build without debugging: a version string that says
 /// otherwise than the engine behind it is refused here.
-fn check_modules<M: Memory + ?Sized>(memory: &M, layout: &Layout, registry: u64) -> Result<(), Refusal> {
+fn check_modules<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    registry: u64,
+) -> Result<(), Refusal> {
     let mismatch = Refusal::LayoutMismatch;
-    let bucket = first_bucket(memory, layout, registry).ok_or(mismatch("module_registry is not a hash table"))?;
+    let bucket = first_bucket(memory, layout, registry)
+        .ok_or(mismatch("module_registry is not a hash table"))?;
     let mut entry = [0_u8; 40];
-    memory.read(bucket.value, &mut entry).map_err(|_| mismatch("module_registry holds no module"))?;
+    memory
+        .read(bucket.value, &mut entry)
+        .map_err(|_| mismatch("module_registry holds no module"))?;
     let row = &layout.module_entry;
     if half_at(&entry, row.zend_api) != layout.module_api {
-        return Err(mismatch("the modules' API number is not that of the version"));
+        return Err(mismatch(
+            "the modules' API number is not that of the version",
+        ));
     }
     if byte_at(&entry, row.zts) != 0 {
-        return Err(mismatch("the engine is thread-safe, its symbols say otherwise"));
+        return Err(mismatch(
+            "the engine is thread-safe, its symbols say otherwise",
+        ));
     }
     if byte_at(&entry, row.zend_debug) != 0 {
         return Err(Refusal::UnsupportedVersion("debug build".to_owned()));
@@ -154,15 +189,25 @@ fn check_modules<M: Memory + ?Sized>(memory: &M, layout: &Layout, registry: u64)
 
 /// The first function's own name must be the key that it is filed under: this holds `EG(function_table)`,
 /// `zend_array`, `Bucket`, `zend_string` and `zend_function.common` against the live engine at once.
-fn check_function_table<M: Memory + ?Sized>(memory: &M, layout: &Layout, globals: u64) -> Result<(), Refusal> {
+fn check_function_table<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    globals: u64,
+) -> Result<(), Refusal> {
     let mismatch = Refusal::LayoutMismatch;
     let table = memory
         .word(globals + layout.executor_globals.function_table as u64)
         .map_err(|_| mismatch("executor_globals is unreadable"))?;
-    let bucket = first_bucket(memory, layout, table).ok_or(mismatch("EG(function_table) is not a hash table"))?;
-    let key = ZendString::read(memory, layout, bucket.key).ok_or(mismatch("a function's key is not a string"))?;
+    let bucket = first_bucket(memory, layout, table)
+        .ok_or(mismatch("EG(function_table) is not a hash table"))?;
+    let key = ZendString::read(memory, layout, bucket.key)
+        .ok_or(mismatch("a function's key is not a string"))?;
     let name = memory
-        .word(bucket.value.wrapping_add(layout.function.function_name as u64))
+        .word(
+            bucket
+                .value
+                .wrapping_add(layout.function.function_name as u64),
+        )
         .ok()
         .and_then(|name| ZendString::read(memory, layout, name))
         .ok_or(mismatch("a function has no name"))?;
@@ -189,8 +234,16 @@ fn first_bucket<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> 
     let buckets = word_at(&header, row.ar_data);
     let mut bytes = vec![0_u8; row.bucket_sizeof];
     for index in 0..u64::from(used) {
-        memory.read(buckets.checked_add(index * row.bucket_sizeof as u64)?, &mut bytes).ok()?;
-        let bucket = Bucket { key: word_at(&bytes, row.bucket_key), value: word_at(&bytes, 0) };
+        memory
+            .read(
+                buckets.checked_add(index * row.bucket_sizeof as u64)?,
+                &mut bytes,
+            )
+            .ok()?;
+        let bucket = Bucket {
+            key: word_at(&bytes, row.bucket_key),
+            value: word_at(&bytes, 0),
+        };
         if bucket.key != 0 && bucket.value != 0 {
             return Some(bucket);
         }
@@ -204,8 +257,14 @@ mod tests {
 
     #[test]
     fn an_unknown_version_is_refused_by_its_name() {
-        assert_eq!(row_for("9.2.29"), Err(Refusal::UnsupportedVersion("9.2.29".to_owned())));
+        assert_eq!(
+            row_for("9.2.29"),
+            Err(Refusal::UnsupportedVersion("9.2.29".to_owned()))
+        );
         assert_eq!(row_for("8.2.29-1ubuntu1").map(|row| row.minor), Ok(2));
-        assert_eq!(row_for("eight"), Err(Refusal::UnsupportedVersion("eight".to_owned())));
+        assert_eq!(
+            row_for("eight"),
+            Err(Refusal::UnsupportedVersion("eight".to_owned()))
+        );
     }
 }

@@ -56,14 +56,25 @@ impl Key {
             closure: flags & row.closure_flag != 0,
             name: word_at(head, row.function_name),
             // The top level of a file that is included from a method inherits the method's scope: not its own.
-            scope: if word_at(head, row.function_name) == 0 { 0 } else { word_at(head, row.scope) },
+            scope: if word_at(head, row.function_name) == 0 {
+                0
+            } else {
+                word_at(head, row.scope)
+            },
             filename: if user { word_at(head, row.filename) } else { 0 },
-            line_start: if user { half_at(head, row.line_start) } else { 0 },
+            line_start: if user {
+                half_at(head, row.line_start)
+            } else {
+                0
+            },
         };
         let sound = key.code != 0
-            && key.name % 8 == 0
-            && key.scope % 8 == 0
-            && (!user || (key.code % 8 == 0 && key.filename != 0 && (1..=MAX_OPS).contains(&key.last)));
+            && key.name.is_multiple_of(8)
+            && key.scope.is_multiple_of(8)
+            && (!user
+                || (key.code.is_multiple_of(8)
+                    && key.filename != 0
+                    && (1..=MAX_OPS).contains(&key.last)));
         sound.then_some(key)
     }
 
@@ -88,7 +99,11 @@ impl Key {
     /// Address of the `zend_string` whose hash and length tell whether the key still means the same.
     #[must_use]
     pub fn anchor(&self) -> u64 {
-        if self.name == 0 { self.filename } else { self.name }
+        if self.name == 0 {
+            self.filename
+        } else {
+            self.name
+        }
     }
 
     /// Index of an opline in this code, or `None` where it lies outside of it.
@@ -121,19 +136,36 @@ impl Function {
     /// Reads the texts of `key`; `None` where they do not hold together.
     pub fn resolve<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: Key) -> Option<Self> {
         let string = |address: u64| ZendString::read(memory, layout, address);
-        let file = if key.is_user() { string(key.filename)? } else { ZendString { bytes: Vec::new(), hash: 0 } };
-        let function_name = if key.name == 0 { None } else { Some(string(key.name)?) };
+        let file = if key.is_user() {
+            string(key.filename)?
+        } else {
+            ZendString {
+                bytes: Vec::new(),
+                hash: 0,
+            }
+        };
+        let function_name = if key.name == 0 {
+            None
+        } else {
+            Some(string(key.name)?)
+        };
         let class = if key.scope == 0 {
             None
         } else {
-            let name = memory.word(key.scope.checked_add(layout.class_entry.name as u64)?).ok()?;
+            let name = memory
+                .word(key.scope.checked_add(layout.class_entry.name as u64)?)
+                .ok()?;
             Some(string(name)?)
         };
         let anchor = function_name.as_ref().unwrap_or(&file);
         Some(Self {
             key,
             name: display(&key, function_name.as_ref(), class.as_ref(), &file),
-            file: if key.is_user() { file.display() } else { "<internal>".to_owned() },
+            file: if key.is_user() {
+                file.display()
+            } else {
+                "<internal>".to_owned()
+            },
             anchor: (anchor.hash, anchor.bytes.len() as u64),
             function_name: function_name.map(|name| name.bytes).unwrap_or_default(),
             class: class.map(|class| class.bytes).unwrap_or_default(),
@@ -141,7 +173,12 @@ impl Function {
     }
 }
 
-fn display(key: &Key, name: Option<&ZendString>, class: Option<&ZendString>, file: &ZendString) -> String {
+fn display(
+    key: &Key,
+    name: Option<&ZendString>,
+    class: Option<&ZendString>,
+    file: &ZendString,
+) -> String {
     match (name, class) {
         (None, _) if !key.is_user() => String::new(),
         (None, _) if key.is_eval() => format!("eval {}", file.display()),
@@ -160,7 +197,10 @@ mod tests {
     use super::*;
 
     fn text(bytes: &[u8]) -> ZendString {
-        ZendString { bytes: bytes.to_vec(), hash: 0 }
+        ZendString {
+            bytes: bytes.to_vec(),
+            hash: 0,
+        }
     }
 
     fn key(kind: u8) -> Key {
@@ -179,17 +219,30 @@ mod tests {
 
     fn check(kind: u8, name: Option<&[u8]>, class: Option<&[u8]>, expected: &str) {
         let (name, class) = (name.map(text), class.map(text));
-        assert_eq!(display(&key(kind), name.as_ref(), class.as_ref(), &text(b"/a.php")), expected);
+        assert_eq!(
+            display(&key(kind), name.as_ref(), class.as_ref(), &text(b"/a.php")),
+            expected
+        );
     }
 
     #[test]
     fn a_function_is_shown_as_people_know_it() {
         check(2, Some(b"App\\Cart"), None, "App\\Cart");
         check(2, Some(b"total"), Some(b"App\\Cart"), "App\\Cart::total");
-        check(2, Some(b"App\\{closure}"), Some(b"App\\Cart"), "{closure:/a.php:12}");
+        check(
+            2,
+            Some(b"App\\{closure}"),
+            Some(b"App\\Cart"),
+            "{closure:/a.php:12}",
+        );
         check(2, None, None, "include /a.php");
         check(4, None, None, "eval /a.php");
-        check(1, Some(b"next"), Some(b"ArrayIterator"), "ArrayIterator::next");
+        check(
+            1,
+            Some(b"next"),
+            Some(b"ArrayIterator"),
+            "ArrayIterator::next",
+        );
         check(1, None, None, "");
     }
 

@@ -65,7 +65,13 @@ pub enum Check {
 impl Check {
     /// Whether the two frames contradict it. What was not copied contradicts nothing.
     #[must_use]
-    pub fn contradicted(self, layout: &Layout, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
+    pub fn contradicted(
+        self,
+        layout: &Layout,
+        copy: &Copy,
+        caller: &Frame,
+        callee: &Frame,
+    ) -> bool {
         let object_in = |offset: u32| {
             copy.zval(caller.address.wrapping_add(u64::from(offset)))
                 .and_then(|(value, kind)| (kind == IS_OBJECT).then_some(value))
@@ -74,9 +80,9 @@ impl Check {
             Self::Nothing => false,
             Self::SameThis => caller.this != callee.this,
             Self::ThisIn(offset) => object_in(offset).is_some_and(|object| object != callee.this),
-            Self::ClosureIn(offset) => {
-                object_in(offset).is_some_and(|object| object.wrapping_add(layout.function.in_closure) != callee.func)
-            }
+            Self::ClosureIn(offset) => object_in(offset).is_some_and(|object| {
+                object.wrapping_add(layout.function.in_closure) != callee.func
+            }),
         }
     }
 }
@@ -99,7 +105,9 @@ impl Op {
     /// Reads one op.
     pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
         let mut bytes = [0_u8; 32];
-        memory.read(address, bytes.get_mut(..layout.zend_op.sizeof)?).ok()?;
+        memory
+            .read(address, bytes.get_mut(..layout.zend_op.sizeof)?)
+            .ok()?;
         Some(Self::parse(layout, address, &bytes))
     }
 
@@ -119,7 +127,10 @@ impl Op {
     }
 
     fn is_do(&self) -> bool {
-        matches!(self.opcode, DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME)
+        matches!(
+            self.opcode,
+            DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME
+        )
     }
 
     fn is_init(&self) -> bool {
@@ -163,15 +174,24 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let Some(op) = op else {
             // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
             // of a fiber is the one exception.
-            return if top || nameless || self.caller.function.name.is_empty() { Evidence::Open } else { Evidence::Refuted };
+            return if top || nameless || self.caller.function.name.is_empty() {
+                Evidence::Open
+            } else {
+                Evidence::Refuted
+            };
         };
         if top {
             return Evidence::Open;
         }
         if op.opcode == INCLUDE_OR_EVAL {
             let callee = &self.callee.function.key;
-            let included = callee.is_top_level() && callee.is_eval() == (op.extended_value == ZEND_EVAL);
-            return if included { Evidence::Proven(Check::Nothing) } else { Evidence::Refuted };
+            let included =
+                callee.is_top_level() && callee.is_eval() == (op.extended_value == ZEND_EVAL);
+            return if included {
+                Evidence::Proven(Check::Nothing)
+            } else {
+                Evidence::Refuted
+            };
         }
         if !op.is_do() || self.callee.function.key.is_top_level() {
             return Evidence::Refuted;
@@ -196,7 +216,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             let start = end - count * size;
             bytes.resize(usize::try_from(count * size).ok()?, 0);
             self.memory.read(start, &mut bytes).ok()?;
-            for (index, chunk) in bytes.chunks_exact(self.layout.zend_op.sizeof).enumerate().rev() {
+            for (index, chunk) in bytes
+                .chunks_exact(self.layout.zend_op.sizeof)
+                .enumerate()
+                .rev()
+            {
                 let op = Op::parse(self.layout, start + index as u64 * size, chunk);
                 if op.is_do() || op.opcode == CALLABLE_CONVERT {
                     level += 1;
@@ -224,15 +248,27 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     fn judge_function(&self, init: &Op) -> Evidence {
         match self.cached(init.result) {
-            Some(function) if function == self.callee.frame.func => return Evidence::Proven(Check::Nothing),
+            Some(function) if function == self.callee.frame.func => {
+                return Evidence::Proven(Check::Nothing);
+            }
             // A function's slot is filled once for the whole request.
             Some(function) if function != 0 => return Evidence::Refuted,
             _ => {}
         }
-        let literals = if init.opcode == INIT_NS_FCALL_BY_NAME { 3 } else { 1 };
+        let literals = if init.opcode == INIT_NS_FCALL_BY_NAME {
+            3
+        } else {
+            1
+        };
         let named = self.callee.function.class.is_empty()
-            && (0..literals).any(|index| self.literal_is(init, init.op2, index, &self.callee.function.function_name));
-        if named { Evidence::Proven(Check::Nothing) } else { Evidence::Refuted }
+            && (0..literals).any(|index| {
+                self.literal_is(init, init.op2, index, &self.callee.function.function_name)
+            });
+        if named {
+            Evidence::Proven(Check::Nothing)
+        } else {
+            Evidence::Refuted
+        }
     }
 
     fn judge_method(&self, init: &Op) -> Evidence {
@@ -247,7 +283,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Check::Nothing
         };
         // A static method may be called on an object: it then has no such object.
-        let check = if self.is_object_call() { check } else { Check::Nothing };
+        let check = if self.is_object_call() {
+            check
+        } else {
+            Check::Nothing
+        };
         if self.cached(init.result.wrapping_add(8)) == Some(self.callee.frame.func) {
             return Evidence::Proven(check);
         }
@@ -259,11 +299,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Check::SameThis => self.caller.frame.this == self.callee.frame.this,
             _ if self.is_object_call() => {
                 let operand = self.caller.frame.address.wrapping_add(u64::from(init.op1));
-                self.copy.zval(operand).is_some_and(|(value, kind)| kind == IS_OBJECT && value == self.callee.frame.this)
+                self.copy.zval(operand).is_some_and(|(value, kind)| {
+                    kind == IS_OBJECT && value == self.callee.frame.this
+                })
             }
             _ => false,
         };
-        if agrees { Evidence::Proven(check) } else { Evidence::Open }
+        if agrees {
+            Evidence::Proven(check)
+        } else {
+            Evidence::Open
+        }
     }
 
     /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
@@ -272,13 +318,19 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if !name.eq_ignore_ascii_case(b"__call") && !name.eq_ignore_ascii_case(b"__callStatic") {
             return Evidence::Refuted;
         }
-        let first_argument = self.callee.frame.address.wrapping_add(self.layout.execute_data.sizeof as u64);
+        let first_argument = self
+            .callee
+            .frame
+            .address
+            .wrapping_add(self.layout.execute_data.sizeof as u64);
         let called = match self.copy.zval(first_argument) {
             Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
             _ => None,
         };
         match called {
-            Some(called) if self.literal_is(init, init.op2, 0, &called.bytes) => Evidence::Proven(check),
+            Some(called) if self.literal_is(init, init.op2, 0, &called.bytes) => {
+                Evidence::Proven(check)
+            }
             // The argument may have been assigned since.
             _ => Evidence::Open,
         }
@@ -294,7 +346,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             if !self.literal_is(init, init.op2, 0, &callee.function_name) {
                 return self.judge_magic_call(init, Check::Nothing);
             }
-        } else if init.op2_type != op_types.is_unused || !callee.function_name.eq_ignore_ascii_case(b"__construct") {
+        } else if init.op2_type != op_types.is_unused
+            || !callee.function_name.eq_ignore_ascii_case(b"__construct")
+        {
             // `parent::__construct()` has no name operand; anything else without a literal names nobody.
             return Evidence::Open;
         }
@@ -306,7 +360,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             false
         };
-        if related { Evidence::Proven(Check::Nothing) } else { Evidence::Open }
+        if related {
+            Evidence::Proven(Check::Nothing)
+        } else {
+            Evidence::Open
+        }
     }
 
     /// Whether the literal names the class that this call was made on, and the callee's class is that or a parent.
@@ -321,15 +379,22 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if class != 0 {
             let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
             return match self.memory.word(constructor) {
-                Ok(function) if function == self.callee.frame.func => Evidence::Proven(Check::Nothing),
+                Ok(function) if function == self.callee.frame.func => {
+                    Evidence::Proven(Check::Nothing)
+                }
                 _ => Evidence::Refuted,
             };
         }
         if !callee.function_name.eq_ignore_ascii_case(b"__construct") {
             return Evidence::Refuted;
         }
-        let named = init.op1_type == self.layout.op_types.is_const && self.literal_is(init, init.op1, 0, &callee.class);
-        if named { Evidence::Proven(Check::Nothing) } else { Evidence::Open }
+        let named = init.op1_type == self.layout.op_types.is_const
+            && self.literal_is(init, init.op1, 0, &callee.class);
+        if named {
+            Evidence::Proven(Check::Nothing)
+        } else {
+            Evidence::Open
+        }
     }
 
     /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the operand's slot may still hold whom it calls.
@@ -337,14 +402,22 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
         let in_closure = self.layout.function.in_closure;
         match self.copy.zval(operand) {
-            Some((object, IS_OBJECT)) if object.wrapping_add(in_closure) == self.callee.frame.func => {
+            Some((object, IS_OBJECT))
+                if object.wrapping_add(in_closure) == self.callee.frame.func =>
+            {
                 let is_cv = init.op2_type == self.layout.op_types.is_cv;
-                Evidence::Proven(if is_cv { Check::ClosureIn(init.op2) } else { Check::Nothing })
+                Evidence::Proven(if is_cv {
+                    Check::ClosureIn(init.op2)
+                } else {
+                    Check::Nothing
+                })
             }
             Some((string, IS_STRING))
                 if self.callee.function.class.is_empty()
-                    && ZendString::read(self.memory, self.layout, string)
-                        .is_some_and(|text| text.bytes.eq_ignore_ascii_case(&self.callee.function.function_name)) =>
+                    && ZendString::read(self.memory, self.layout, string).is_some_and(|text| {
+                        text.bytes
+                            .eq_ignore_ascii_case(&self.callee.function.function_name)
+                    }) =>
             {
                 Evidence::Proven(Check::Nothing)
             }
@@ -364,10 +437,19 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// Whether a CONST operand's literal, or the `index`-th after it, is this name in any case.
     fn literal_is(&self, op: &Op, operand: u32, index: u64, name: &[u8]) -> bool {
         // From 7.3 a literal lies relative to its op, also in opcache's memory.
-        #[expect(clippy::cast_possible_wrap, reason = "the operand is a signed distance stored in an unsigned field")]
-        let address = op.address.wrapping_add_signed(i64::from(operand as i32)).wrapping_add(index * 16);
+        #[expect(
+            clippy::cast_possible_wrap,
+            reason = "the operand is a signed distance stored in an unsigned field"
+        )]
+        let address = op
+            .address
+            .wrapping_add_signed(i64::from(operand as i32))
+            .wrapping_add(index * 16);
         let mut literal = [0_u8; 16];
-        if name.is_empty() || self.memory.read(address, &mut literal).is_err() || literal[8] != IS_STRING {
+        if name.is_empty()
+            || self.memory.read(address, &mut literal).is_err()
+            || literal[8] != IS_STRING
+        {
             return false;
         }
         ZendString::read(self.memory, self.layout, word_at(&literal, 0))
@@ -388,7 +470,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             if class == ancestor {
                 return true;
             }
-            let Some(parent) = class.checked_add(self.layout.class_entry.parent as u64) else { return false };
+            let Some(parent) = class.checked_add(self.layout.class_entry.parent as u64) else {
+                return false;
+            };
             class = self.memory.word(parent).unwrap_or(0);
         }
         false
@@ -398,5 +482,6 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 /// Whether a key still stands for the same bytes as another: used to compare what was read twice.
 #[must_use]
 pub fn same_code(one: &Key, other: &Key) -> bool {
-    (one.code, one.last, one.kind, one.name, one.scope) == (other.code, other.last, other.kind, other.name, other.scope)
+    (one.code, one.last, one.kind, one.name, one.scope)
+        == (other.code, other.last, other.kind, other.name, other.scope)
 }

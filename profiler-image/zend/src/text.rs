@@ -20,7 +20,7 @@ pub struct ZendString {
 impl ZendString {
     /// Reads the string at `address`; `None` where it does not hold together.
     pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
-        if address == 0 || address % 8 != 0 {
+        if address == 0 || !address.is_multiple_of(8) {
             return None;
         }
         let string = &layout.zend_string;
@@ -60,10 +60,9 @@ impl ZendString {
 /// `zend_inline_hash_func` (Zend/zend_string.h): DJBX33A with the top bit set.
 #[must_use]
 pub fn hash_of(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(5381_u64, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u64::from(byte)))
-        | 0x8000_0000_0000_0000
+    bytes.iter().fold(5381_u64, |hash, &byte| {
+        hash.wrapping_mul(33).wrapping_add(u64::from(byte))
+    }) | 0x8000_0000_0000_0000
 }
 
 /// A class name as people know it. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`; the file and line
@@ -72,11 +71,20 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
 pub fn class_name(name: &ZendString) -> String {
     let mut parts = name.bytes.splitn(2, |&byte| byte == 0);
     let visible = parts.next().unwrap_or_default();
-    let display = |bytes: &[u8]| ZendString { bytes: bytes.to_vec(), hash: 0 }.display();
+    let display = |bytes: &[u8]| {
+        ZendString {
+            bytes: bytes.to_vec(),
+            hash: 0,
+        }
+        .display()
+    };
     match parts.next() {
         None => display(visible),
         Some(place) => {
-            let end = place.iter().rposition(|&byte| byte == b'$').unwrap_or(place.len());
+            let end = place
+                .iter()
+                .rposition(|&byte| byte == b'$')
+                .unwrap_or(place.len());
             format!("{}:{}", display(visible), display(&place[..end]))
         }
     }
@@ -88,7 +96,9 @@ pub fn c_string<M: Memory + ?Sized>(memory: &M, address: u64, limit: usize) -> O
     // In pieces of 16 bytes, so that a short string at the end of a mapping is not refused.
     while bytes.len() < limit {
         let mut piece = [0_u8; 16];
-        memory.read(address.checked_add(bytes.len() as u64)?, &mut piece).ok()?;
+        memory
+            .read(address.checked_add(bytes.len() as u64)?, &mut piece)
+            .ok()?;
         if let Some(end) = piece.iter().position(|&byte| byte == 0) {
             bytes.extend_from_slice(&piece[..end]);
             return String::from_utf8(bytes).ok();
@@ -103,20 +113,32 @@ mod tests {
     use super::*;
 
     fn check_class(stored: &[u8], expected: &str) {
-        assert_eq!(class_name(&ZendString { bytes: stored.to_vec(), hash: 0 }), expected);
+        assert_eq!(
+            class_name(&ZendString {
+                bytes: stored.to_vec(),
+                hash: 0
+            }),
+            expected
+        );
     }
 
     #[test]
     fn a_class_is_shown_as_php_prints_it() {
         check_class(b"App\\Cart", "App\\Cart");
-        check_class(b"class@anonymous\0/srv/app/a.php:12$0", "class@anonymous:/srv/app/a.php:12");
-        check_class(b"App\\Base@anonymous\0/srv/app/a.php:12$1f", "App\\Base@anonymous:/srv/app/a.php:12");
+        check_class(
+            b"class@anonymous\0/srv/app/a.php:12$0",
+            "class@anonymous:/srv/app/a.php:12",
+        );
+        check_class(
+            b"App\\Base@anonymous\0/srv/app/a.php:12$1f",
+            "App\\Base@anonymous:/srv/app/a.php:12",
+        );
     }
 
     #[test]
     fn the_hash_is_that_of_the_engine() {
         // Values printed by a PHP 8.2 for interned strings.
         assert_eq!(hash_of(b""), 0x8000_0000_0000_1505);
-        assert_eq!(hash_of(b"a"), 5381 * 33 + 97 | 0x8000_0000_0000_0000);
+        assert_eq!(hash_of(b"a"), (5381 * 33 + 97) | 0x8000_0000_0000_0000);
     }
 }

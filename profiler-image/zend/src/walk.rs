@@ -67,7 +67,9 @@ impl Copy {
     }
 
     fn inside(&self, address: u64) -> bool {
-        address.checked_sub(self.base).is_some_and(|offset| offset < self.bytes.len() as u64)
+        address
+            .checked_sub(self.base)
+            .is_some_and(|offset| offset < self.bytes.len() as u64)
     }
 
     /// The bytes from `address` on, as far as they were copied.
@@ -80,7 +82,9 @@ impl Copy {
         if let Some(range) = rest(self.base, &self.bytes) {
             return self.bytes.get(range);
         }
-        self.fetched.iter().find_map(|(base, bytes)| bytes.get(rest(*base, bytes)?))
+        self.fetched
+            .iter()
+            .find_map(|(base, bytes)| bytes.get(rest(*base, bytes)?))
     }
 
     /// Value and type of the zval at `address`, if it was copied.
@@ -91,12 +95,20 @@ impl Copy {
     }
 
     /// Brings a frame outside the copy here; in one read the whole of an older page below it.
-    fn fetch<M: Memory + ?Sized>(&mut self, memory: &M, layout: &Layout, address: u64) -> Option<()> {
+    fn fetch<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        address: u64,
+    ) -> Option<()> {
         if self.fetches >= MAX_FETCHES {
             return None;
         }
         self.fetches += 1;
-        let newest = self.fetched.last().map_or(self.bytes.as_slice(), |(_, bytes)| bytes.as_slice());
+        let newest = self
+            .fetched
+            .last()
+            .map_or(self.bytes.as_slice(), |(_, bytes)| bytes.as_slice());
         let older_page = word_at(newest, layout.vm_stack_prev);
         let offset = address.wrapping_sub(older_page);
         if older_page != 0 && offset < PAGE {
@@ -117,7 +129,12 @@ impl Copy {
         Some(())
     }
 
-    fn frame<M: Memory + ?Sized>(&mut self, memory: &M, layout: &Layout, address: u64) -> Option<Frame> {
+    fn frame<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        address: u64,
+    ) -> Option<Frame> {
         let size = layout.execute_data.sizeof;
         if self.at(address).is_none_or(|bytes| bytes.len() < size) {
             self.fetch(memory, layout, address)?;
@@ -149,7 +166,7 @@ pub fn walk<M: Memory + ?Sized>(
     // Within one page callers lie below their callees: this is what makes the walk end without a set of the seen.
     let mut ceiling = u64::MAX;
     while address != 0 {
-        if address % 8 != 0 {
+        if !address.is_multiple_of(8) {
             return End::Torn;
         }
         if copy.inside(address) {
@@ -161,7 +178,9 @@ pub fn walk<M: Memory + ?Sized>(
         if frames.len() >= MAX_FRAMES {
             return End::TooDeep;
         }
-        let Some(frame) = copy.frame(memory, layout, address) else { return End::Torn };
+        let Some(frame) = copy.frame(memory, layout, address) else {
+            return End::Torn;
+        };
         if frame.func == 0 {
             if delegates(memory, layout, copy, &frame, frames).is_none() {
                 return End::Torn;
@@ -195,8 +214,14 @@ fn delegates<M: Memory + ?Sized>(
         let (mut execute_data, mut parent) = ([0; 8], [0; 8]);
         memory
             .gather(&mut [
-                Piece { address: generator.checked_add(row.execute_data as u64)?, bytes: &mut execute_data },
-                Piece { address: generator.checked_add(row.node_parent as u64)?, bytes: &mut parent },
+                Piece {
+                    address: generator.checked_add(row.execute_data as u64)?,
+                    bytes: &mut execute_data,
+                },
+                Piece {
+                    address: generator.checked_add(row.node_parent as u64)?,
+                    bytes: &mut parent,
+                },
             ])
             .ok()?;
         Some((u64::from_le_bytes(execute_data), u64::from_le_bytes(parent)))

@@ -163,12 +163,17 @@ pub struct Layout {
 /// The row of a version, or `None` where there is none.
 #[must_use]
 pub fn layout_of(major: u8, minor: u8) -> Option<&'static Layout> {
-    rows::ROWS.iter().find(|row| (row.major, row.minor) == (major, minor))
+    rows::ROWS
+        .iter()
+        .find(|row| (row.major, row.minor) == (major, minor))
 }
 
 /// The versions that have a row, for messages: `8.2`.
 #[must_use]
 pub fn known_versions() -> String {
-    let names: Vec<String> = rows::ROWS.iter().map(|row| format!("{}.{}", row.major, row.minor)).collect();
+    let names: Vec<String> = rows::ROWS
+        .iter()
+        .map(|row| format!("{}.{}", row.major, row.minor))
+        .collect();
     names.join(", ")
 }

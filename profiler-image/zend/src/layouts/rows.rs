@@ -4,8 +4,8 @@
 //! x86_64, non-thread-safe; within one X.Y no field named here has ever moved between releases.
 
 use super::{
-    CallInfo, ClassEntry, ExecuteData, ExecutorGlobals, Function, Generator, Layout, ModuleEntry, OpTypes,
-    SapiGlobals, ZendArray, ZendOp, ZendStringLayout,
+    CallInfo, ClassEntry, ExecuteData, ExecutorGlobals, Function, Generator, Layout, ModuleEntry,
+    OpTypes, SapiGlobals, ZendArray, ZendOp, ZendStringLayout,
 };
 
 pub(super) static ROWS: &[Layout] = &[PHP_8_2];
@@ -35,7 +35,11 @@ const PHP_8_2: Layout = Layout {
         run_time_cache: 64,
         sizeof: 80,
     },
-    call_info: CallInfo { shift: 0, code: 1 << 16, top: 1 << 17 },
+    call_info: CallInfo {
+        shift: 0,
+        code: 1 << 16,
+        top: 1 << 17,
+    },
     function: Function {
         type_: 0,
         fn_flags: 4,
@@ -61,8 +65,16 @@ const PHP_8_2: Layout = Layout {
         op2_type: 30,
         sizeof: 32,
     },
-    op_types: OpTypes { is_const: 1, is_unused: 0, is_cv: 8 },
-    zend_string: ZendStringLayout { h: 8, len: 16, val: 24 },
+    op_types: OpTypes {
+        is_const: 1,
+        is_unused: 0,
+        is_cv: 8,
+    },
+    zend_string: ZendStringLayout {
+        h: 8,
+        len: 16,
+        val: 24,
+    },
     zend_array: ZendArray {
         ar_data: 16,
         n_num_used: 24,
@@ -71,10 +83,25 @@ const PHP_8_2: Layout = Layout {
         bucket_sizeof: 32,
         sizeof: 56,
     },
-    class_entry: ClassEntry { name: 8, parent: 16, constructor: 256 },
-    generator: Generator { execute_data: 56, node_parent: 152, execute_fake: 184 },
-    module_entry: ModuleEntry { zend_api: 4, zend_debug: 8, zts: 9, name: 32 },
-    sapi_globals: SapiGlobals { global_request_time: 440 },
+    class_entry: ClassEntry {
+        name: 8,
+        parent: 16,
+        constructor: 256,
+    },
+    generator: Generator {
+        execute_data: 56,
+        node_parent: 152,
+        execute_fake: 184,
+    },
+    module_entry: ModuleEntry {
+        zend_api: 4,
+        zend_debug: 8,
+        zts: 9,
+        name: 32,
+    },
+    sapi_globals: SapiGlobals {
+        global_request_time: 440,
+    },
     vm_stack_header: 32,
     vm_stack_prev: 16,
 };

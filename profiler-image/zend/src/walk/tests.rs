@@ -16,13 +16,26 @@ fn page(frames: &[(usize, u64, u64, u32)]) -> Copy {
         bytes[offset + row.prev_execute_data..][..8].copy_from_slice(&prev.to_le_bytes());
         bytes[offset + row.this_type_info..][..4].copy_from_slice(&info.to_le_bytes());
     }
-    Copy { base: BASE, bytes, ..Copy::default() }
+    Copy {
+        base: BASE,
+        bytes,
+        ..Copy::default()
+    }
 }
 
 fn check(frames: &[(usize, u64, u64, u32)], start: u64, expected_functions: &[u64], expected: End) {
     let mut found = Vec::new();
-    let end = walk(&Recorded::default(), layout_of(8, 2).unwrap(), &mut page(frames), start, &mut found);
-    assert_eq!(found.iter().map(|frame| frame.func).collect::<Vec<_>>(), expected_functions);
+    let end = walk(
+        &Recorded::default(),
+        layout_of(8, 2).unwrap(),
+        &mut page(frames),
+        start,
+        &mut found,
+    );
+    assert_eq!(
+        found.iter().map(|frame| frame.func).collect::<Vec<_>>(),
+        expected_functions
+    );
     assert_eq!(end, expected);
 }
 
@@ -30,17 +43,32 @@ const TOP: u32 = 1 << 17;
 
 #[test]
 fn a_chain_to_a_frame_that_the_engine_started_is_whole() {
-    check(&[(32, 1, 0, TOP), (160, 2, BASE + 32, 0)], BASE + 160, &[2, 1], End::Root);
+    check(
+        &[(32, 1, 0, TOP), (160, 2, BASE + 32, 0)],
+        BASE + 160,
+        &[2, 1],
+        End::Root,
+    );
 }
 
 #[test]
 fn a_chain_that_ends_at_a_pending_call_is_torn() {
-    check(&[(32, 1, 0, 0), (160, 2, BASE + 32, 0)], BASE + 160, &[2, 1], End::Torn);
+    check(
+        &[(32, 1, 0, 0), (160, 2, BASE + 32, 0)],
+        BASE + 160,
+        &[2, 1],
+        End::Torn,
+    );
 }
 
 #[test]
 fn a_cycle_is_torn() {
-    check(&[(32, 1, BASE + 160, TOP), (160, 2, BASE + 32, 0)], BASE + 160, &[2, 1], End::Torn);
+    check(
+        &[(32, 1, BASE + 160, TOP), (160, 2, BASE + 32, 0)],
+        BASE + 160,
+        &[2, 1],
+        End::Torn,
+    );
     check(&[(32, 1, BASE + 32, TOP)], BASE + 32, &[1], End::Torn);
 }
 
@@ -60,7 +88,16 @@ fn frames_on_an_older_page_cost_one_read() {
     newer.base = BASE + 0x10_0000;
     newer.bytes[layout.vm_stack_prev..][..8].copy_from_slice(&BASE.to_le_bytes());
     let mut frames = Vec::new();
-    assert_eq!(walk(&memory, layout, &mut newer, BASE + 0x10_0000 + 32, &mut frames), End::Root);
+    assert_eq!(
+        walk(
+            &memory,
+            layout,
+            &mut newer,
+            BASE + 0x10_0000 + 32,
+            &mut frames
+        ),
+        End::Root
+    );
     assert_eq!(frames.len(), 3);
     assert_eq!(newer.fetches(), 1);
 }

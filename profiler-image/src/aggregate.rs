@@ -1,0 +1,207 @@
+//! Samples summed by stack and worker, in place: memory grows with distinct stacks, not with time.
+//!
+//! A stack whose edges are not all proven yet is kept with the edges that are open; [`Aggregate::settle`] decides at the
+//! end. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
+
+use std::collections::HashMap;
+
+use crate::edges::{EdgeId, Edges};
+use crate::names::{NameId, Names};
+
+/// A frame of a sample: the function, and the line being executed in it.
+pub type Line = (NameId, u32);
+
+/// What all stacks together may take; further new ones are summed as [`Names::OVERFLOW`].
+const MAX_BYTES: usize = 24 << 20;
+
+/// A stack, root first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Stack {
+    pub lines: Vec<Line>,
+    /// Open edges: the index in `lines` of the callee, and the edge that leads to it.
+    pub open: Vec<(u32, EdgeId)>,
+    /// The part above `lines` could not be proven.
+    pub unstable: bool,
+}
+
+/// What samples of one stack amount to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sum {
+    pub samples: i64,
+    pub wall_nanoseconds: i64,
+    pub cpu_nanoseconds: i64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.wall_nanoseconds = self.wall_nanoseconds.saturating_add(other.wall_nanoseconds);
+        self.cpu_nanoseconds = self.cpu_nanoseconds.saturating_add(other.cpu_nanoseconds);
+    }
+}
+
+/// Index of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StackId(u32);
+
+/// All samples of a run.
+#[derive(Debug, Default)]
+pub struct Aggregate {
+    stacks: Vec<Stack>,
+    by_stack: HashMap<Stack, StackId>,
+    /// By stack and PID.
+    sums: HashMap<(StackId, i32), Sum>,
+    bytes: usize,
+}
+
+impl Aggregate {
+    /// Adds one sample of a worker; CPU time comes later, by [`Aggregate::add_cpu`].
+    pub fn add(&mut self, stack: &Stack, pid: i32, wall_nanoseconds: i64) -> StackId {
+        let id = self.id(stack);
+        let sum = Sum {
+            samples: 1,
+            wall_nanoseconds,
+            cpu_nanoseconds: 0,
+        };
+        self.sums.entry((id, pid)).or_default().add(sum);
+        id
+    }
+
+    /// Adds CPU time to a stack that has been sampled.
+    pub fn add_cpu(&mut self, id: StackId, pid: i32, cpu_nanoseconds: i64) {
+        let sum = Sum {
+            cpu_nanoseconds,
+            ..Sum::default()
+        };
+        self.sums.entry((id, pid)).or_default().add(sum);
+    }
+
+    /// Decides the open stacks: all edges proven, or cut below the first that is not. Gives the stacks, root first, by
+    /// PID, and how many samples were cut.
+    #[must_use]
+    pub fn settle(&self, edges: &Edges) -> (HashMap<(Vec<Line>, i32), Sum>, i64) {
+        let mut settled: HashMap<(Vec<Line>, i32), Sum> = HashMap::new();
+        let mut unstable = 0;
+        for (&(id, pid), &sum) in &self.sums {
+            let Some(stack) = self.stacks.get(id.0 as usize) else {
+                continue;
+            };
+            let unproven = stack.open.iter().find(|(_, edge)| !edges.is_settled(*edge));
+            let kept = unproven.map_or(stack.lines.len(), |&(index, _)| index as usize);
+            let mut lines = stack.lines.get(..kept).unwrap_or(&stack.lines).to_vec();
+            if stack.unstable || unproven.is_some() {
+                lines.push((Names::UNSTABLE, 0));
+                unstable += sum.samples;
+            }
+            settled.entry((lines, pid)).or_default().add(sum);
+        }
+        (settled, unstable)
+    }
+
+    fn id(&mut self, stack: &Stack) -> StackId {
+        if let Some(&id) = self.by_stack.get(stack) {
+            return id;
+        }
+        // Each stack is kept twice, as a key and by its index.
+        let bytes = 2
+            * (size_of::<Stack>() + size_of_val(&stack.lines[..]) + size_of_val(&stack.open[..]))
+            + 64;
+        if self.bytes + bytes > MAX_BYTES {
+            let overflow = Stack {
+                lines: vec![(Names::OVERFLOW, 0)],
+                ..Stack::default()
+            };
+            if let Some(&id) = self.by_stack.get(&overflow) {
+                return id;
+            }
+            return self.insert(overflow, 0);
+        }
+        self.insert(stack.clone(), bytes)
+    }
+
+    fn insert(&mut self, stack: Stack, bytes: usize) -> StackId {
+        let id = StackId(u32::try_from(self.stacks.len()).unwrap_or(u32::MAX));
+        self.bytes += bytes;
+        self.stacks.push(stack.clone());
+        self.by_stack.insert(stack, id);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edges::{Edge, Known};
+    use crate::names::Name;
+    use phpprof_zend::site::Check;
+
+    fn names(count: u32) -> Vec<NameId> {
+        let mut names = Names::default();
+        (0..count)
+            .map(|index| {
+                names.intern(Name {
+                    name: index.to_string(),
+                    file: String::new(),
+                    start_line: 0,
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_open_stack_is_whole_when_its_edge_was_proven_and_cut_when_not() {
+        let (mut edges, mut aggregate) = (Edges::default(), Aggregate::default());
+        let ids = names(3);
+        let edge = Edge {
+            site: (ids[0], 4),
+            via: None,
+            callee: ids[1],
+        };
+        let Known::Open(id) = edges.open(edge) else {
+            panic!("not open")
+        };
+        let lines: Vec<Line> = ids.iter().map(|&id| (id, 7)).collect();
+        let stack = Stack {
+            lines: lines.clone(),
+            open: vec![(1, id)],
+            unstable: false,
+        };
+        let at = aggregate.add(&stack, 42, 10);
+        aggregate.add(&stack, 42, 10);
+        aggregate.add_cpu(at, 42, 5);
+        let sum = Sum {
+            samples: 2,
+            wall_nanoseconds: 20,
+            cpu_nanoseconds: 5,
+        };
+
+        let (settled, unstable) = aggregate.settle(&edges);
+        assert_eq!(
+            settled,
+            HashMap::from([((vec![lines[0], (Names::UNSTABLE, 0)], 42), sum)])
+        );
+        assert_eq!(unstable, 2);
+
+        edges.prove(edge, Check::Nothing);
+        let (settled, unstable) = aggregate.settle(&edges);
+        assert_eq!(settled, HashMap::from([((lines, 42), sum)]));
+        assert_eq!(unstable, 0);
+    }
+
+    #[test]
+    fn stacks_over_the_memory_cap_are_summed_together() {
+        let mut aggregate = Aggregate::default();
+        let ids = names(1);
+        for line in 0..2000 {
+            let stack = Stack {
+                lines: vec![(ids[0], line); 4096],
+                ..Stack::default()
+            };
+            aggregate.add(&stack, 1, 1);
+        }
+        assert!(aggregate.bytes <= MAX_BYTES);
+        let (settled, _) = aggregate.settle(&Edges::default());
+        assert_eq!(settled.values().map(|sum| sum.samples).sum::<i64>(), 2000);
+        assert!(settled.contains_key(&(vec![(Names::OVERFLOW, 0)], 1)));
+    }
+}

@@ -1,0 +1,462 @@
+//! From the functions of a stack's frames to their names, with caches whose entries live exactly as long as what they
+//! name.
+//!
+//! | code | identified by | trusted |
+//! |---|---|---|
+//! | in shared memory (opcache's), or an internal function | its address; a caller by its opline inside a known block | for a second, then looked at again |
+//! | a named function elsewhere | its address | until the request ends; without a visible end, never |
+//! | a closure, an include, eval()'d code | its code block, read in each sample | never |
+//!
+//! What has to be looked at in a sample is looked at in one gather for the whole stack.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use phpprof_zend::Layout;
+use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::memory::{Memory, Piece, word_at};
+use phpprof_zend::site::{Op, same_code};
+use phpprof_zend::walk::Frame;
+
+use crate::names::{Name, NameId, Names};
+
+/// Names that are read in one sample; the rest waits for the next.
+const MAX_RESOLVED: usize = 64;
+/// Functions that one map remembers before it starts anew.
+const MAX_REMEMBERED: usize = 65_536;
+const TRUSTED_NANOSECONDS: u64 = 1_000_000_000;
+
+/// Index of a known code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CodeId(u32);
+
+/// A function that has been resolved, and the ops of it that were met.
+#[derive(Debug)]
+pub struct Code {
+    pub function: Function,
+    pub name: NameId,
+    main: Option<NameId>,
+    /// By index: opcode and line.
+    ops: HashMap<u32, (u8, u32)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    code: CodeId,
+    checked: u64,
+}
+
+/// What functions are known at which addresses: one for the memory that an engine's processes share, one for each
+/// worker's own.
+#[derive(Debug, Default)]
+pub struct Map {
+    by_func: HashMap<u64, Entry>,
+    by_key: HashMap<Key, CodeId>,
+    /// Code blocks in shared memory: start to (end, code, whether two functions share the block, as of a trait).
+    blocks: BTreeMap<u64, (u64, CodeId, bool)>,
+}
+
+/// Where a stack was read.
+pub struct Place<'a, M: Memory + ?Sized> {
+    pub memory: &'a M,
+    pub layout: &'a Layout,
+    /// Memory shared between the engine's processes.
+    pub shared_ranges: &'a [Range<u64>],
+    pub shared: &'a mut Map,
+    pub local: &'a mut Map,
+    /// Whether the end of a request is seen, so that functions can be trusted until then.
+    pub request_ends: bool,
+    pub now: u64,
+}
+
+/// All known codes of a run.
+#[derive(Debug, Default)]
+pub struct Codes {
+    arena: Vec<Option<Code>>,
+    free: Vec<CodeId>,
+    pub names: Names,
+}
+
+impl Codes {
+    /// Identifies the function of each frame, leaf first, into `ids`; `None` where it does not hold together.
+    pub fn identify<M: Memory + ?Sized>(
+        &mut self,
+        place: &mut Place<'_, M>,
+        frames: &[Frame],
+        ids: &mut Vec<Option<CodeId>>,
+    ) {
+        ids.clear();
+        let mut looks: Vec<Look> = Vec::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let trusted = self.trusted(place, frame, index == 0);
+            if trusted.is_none() && !looks.iter().any(|look| look.func == frame.func) {
+                let entry = place
+                    .local
+                    .by_func
+                    .get(&frame.func)
+                    .or_else(|| place.shared.by_func.get(&frame.func));
+                let anchor = entry
+                    .and_then(|entry| self.get(entry.code))
+                    .map_or(0, |code| code.function.key.anchor());
+                looks.push(Look {
+                    func: frame.func,
+                    frame: frame.address,
+                    anchor,
+                    code: None,
+                });
+            }
+            ids.push(trusted);
+        }
+        if looks.is_empty() {
+            return;
+        }
+        self.look(place, &mut looks);
+        for (id, frame) in ids.iter_mut().zip(frames) {
+            if id.is_none() {
+                *id = looks
+                    .iter()
+                    .find(|look| look.func == frame.func)
+                    .and_then(|look| look.code);
+            }
+        }
+    }
+
+    /// The code of an id.
+    #[must_use]
+    pub fn get(&self, id: CodeId) -> Option<&Code> {
+        self.arena.get(id.0 as usize)?.as_ref()
+    }
+
+    /// The name of a code; at the bottom of a stack a script's top level is `{main}`.
+    pub fn name(&mut self, id: CodeId, is_root: bool) -> NameId {
+        let Some(code) = self.arena.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return Names::UNSTABLE;
+        };
+        if !is_root || !code.function.key.is_top_level() {
+            return code.name;
+        }
+        let file = &code.function.file;
+        let names = &mut self.names;
+        *code.main.get_or_insert_with(|| {
+            names.intern(Name {
+                name: "{main}".to_owned(),
+                file: file.clone(),
+                start_line: 1,
+            })
+        })
+    }
+
+    /// Opcode and line of an op, read from the target at first sight.
+    pub fn op<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        id: CodeId,
+        index: u32,
+    ) -> Option<(u8, u32)> {
+        let code = self.arena.get_mut(id.0 as usize)?.as_mut()?;
+        if let Some(&known) = code.ops.get(&index) {
+            return Some(known);
+        }
+        let address = code
+            .function
+            .key
+            .code
+            .checked_add(u64::from(index) * layout.zend_op.sizeof as u64)?;
+        let op = Op::read(memory, layout, address)?;
+        code.ops.insert(index, (op.opcode, op.lineno));
+        Some((op.opcode, op.lineno))
+    }
+
+    /// Forgets what a worker's own memory held: its request has ended.
+    pub fn forget(&mut self, map: &mut Map) {
+        for (_, id) in map.by_key.drain() {
+            if let Some(slot) = self.arena.get_mut(id.0 as usize)
+                && slot.take().is_some()
+            {
+                self.free.push(id);
+            }
+        }
+        map.by_func.clear();
+        map.blocks.clear();
+    }
+
+    /// What is known of a frame without looking.
+    fn trusted<M: Memory + ?Sized>(
+        &self,
+        place: &mut Place<'_, M>,
+        frame: &Frame,
+        is_leaf: bool,
+    ) -> Option<CodeId> {
+        if let Some(entry) = place.shared.by_func.get(&frame.func) {
+            return (place.now.saturating_sub(entry.checked) < TRUSTED_NANOSECONDS)
+                .then_some(entry.code);
+        }
+        if let Some(entry) = place.local.by_func.get(&frame.func)
+            && place.request_ends
+            && self
+                .get(entry.code)
+                .is_some_and(|code| is_named(&code.function.key))
+        {
+            return Some(entry.code);
+        }
+        // The top frame's own opline proves nothing; a caller's is saved before its callee is linked.
+        if is_leaf {
+            return None;
+        }
+        let (_, &(end, code, ambiguous)) =
+            place.shared.blocks.range(..=frame.opline).next_back()?;
+        (frame.opline < end && !ambiguous).then_some(code)
+    }
+
+    fn look<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, looks: &mut [Look]) {
+        let mut heads = vec![[0_u8; HEAD]; looks.len()];
+        let mut anchors = vec![[0_u8; 16]; looks.len()];
+        let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(looks.len() * 2);
+        for ((look, head), anchor) in looks.iter().zip(&mut heads).zip(&mut anchors) {
+            pieces.push(Piece {
+                address: look.func,
+                bytes: head,
+            });
+            if look.anchor != 0 {
+                pieces.push(Piece {
+                    address: look.anchor + place.layout.zend_string.h as u64,
+                    bytes: anchor,
+                });
+            }
+        }
+        let together = place.memory.gather(&mut pieces).is_ok();
+        drop(pieces);
+        let mut resolved = 0;
+        for ((look, head), anchor) in looks.iter_mut().zip(&mut heads).zip(&anchors) {
+            // One address that is gone must not lose the others of the stack.
+            if !together && place.memory.read(look.func, head).is_err() {
+                continue;
+            }
+            let Some(key) = Key::parse(place.layout, head) else {
+                continue;
+            };
+            let stored = (together && look.anchor == key.anchor())
+                .then(|| (word_at(anchor, 0), word_at(anchor, 8)));
+            look.code = self.known(place, &key, stored);
+            if look.code.is_none() && resolved < MAX_RESOLVED {
+                resolved += 1;
+                look.code = self.resolve(place, look, key);
+            }
+            if let Some(code) = look.code {
+                self.remember(place, look.func, code);
+            }
+        }
+    }
+
+    /// A code that is known under this key, if its name is still the same text.
+    fn known<M: Memory + ?Sized>(
+        &self,
+        place: &Place<'_, M>,
+        key: &Key,
+        stored: Option<(u64, u64)>,
+    ) -> Option<CodeId> {
+        let map = if is_shared(place, key.code) {
+            &*place.shared
+        } else {
+            &*place.local
+        };
+        let &id = map.by_key.get(key)?;
+        let stored = stored.or_else(|| {
+            let mut bytes = [0_u8; 16];
+            place
+                .memory
+                .read(key.anchor() + place.layout.zend_string.h as u64, &mut bytes)
+                .ok()?;
+            Some((word_at(&bytes, 0), word_at(&bytes, 8)))
+        })?;
+        let (hash, length) = self.get(id)?.function.anchor;
+        // The engine computes a hash when it first needs it, so 0 may have become the hash since.
+        (stored.1 == length && (stored.0 == hash || hash == 0)).then_some(id)
+    }
+
+    /// Reads a name for the first time: the name, then the function again, and for what does not outlive a call the
+    /// frame too. It is used only if all still stands.
+    fn resolve<M: Memory + ?Sized>(
+        &mut self,
+        place: &mut Place<'_, M>,
+        look: &Look,
+        key: Key,
+    ) -> Option<CodeId> {
+        let function = if key.name == 0 && !key.is_user() {
+            Function {
+                key,
+                name: String::new(),
+                file: String::new(),
+                function_name: Vec::new(),
+                class: Vec::new(),
+                anchor: (0, 0),
+            }
+        } else {
+            Function::resolve(place.memory, place.layout, key)?
+        };
+        let (mut head, mut func) = ([0_u8; HEAD], [0_u8; 8]);
+        place
+            .memory
+            .gather(&mut [
+                Piece {
+                    address: look.func,
+                    bytes: &mut head,
+                },
+                Piece {
+                    address: look.frame + place.layout.execute_data.func as u64,
+                    bytes: &mut func,
+                },
+            ])
+            .ok()?;
+        let again = Key::parse(place.layout, &head)?;
+        if !same_code(&again, &key) || (!is_named(&key) && u64::from_le_bytes(func) != look.func) {
+            return None;
+        }
+        Some(self.add(place, function))
+    }
+
+    /// Learns a function that a quiet read has seen.
+    pub fn know<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, function: Function) {
+        let map = if is_shared(place, function.key.code) {
+            &*place.shared
+        } else {
+            &*place.local
+        };
+        let known = map.by_key.get(&function.key).and_then(|&id| self.get(id));
+        if known.is_none_or(|known| known.function.anchor.1 != function.anchor.1) {
+            self.add(place, function);
+        }
+    }
+
+    /// Identifies the frames of a quiet read by the keys that were read with them.
+    pub fn identify_keys<M: Memory + ?Sized>(
+        &mut self,
+        place: &mut Place<'_, M>,
+        frames: &[Frame],
+        keys: &[Option<Key>],
+        ids: &mut Vec<Option<CodeId>>,
+    ) {
+        ids.clear();
+        for (frame, key) in frames.iter().zip(keys) {
+            ids.push(key.and_then(|key| {
+                let known = self.known(place, &key, None);
+                known.or_else(|| {
+                    self.resolve(
+                        place,
+                        &Look {
+                            func: frame.func,
+                            frame: frame.address,
+                            anchor: 0,
+                            code: None,
+                        },
+                        key,
+                    )
+                })
+            }));
+        }
+    }
+
+    fn add<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, function: Function) -> CodeId {
+        let key = function.key;
+        let name = self.names.intern(Name {
+            name: function.name.clone(),
+            file: function.file.clone(),
+            start_line: key.line_start,
+        });
+        let code = Code {
+            function,
+            name,
+            main: None,
+            ops: HashMap::new(),
+        };
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => {
+                self.arena.push(None);
+                CodeId(u32::try_from(self.arena.len() - 1).unwrap_or(u32::MAX))
+            }
+        };
+        if let Some(slot) = self.arena.get_mut(id.0 as usize) {
+            *slot = Some(code);
+        }
+        let in_shared = is_shared(place, key.code);
+        let map = if in_shared {
+            &mut *place.shared
+        } else {
+            &mut *place.local
+        };
+        if map.by_key.len() >= MAX_REMEMBERED {
+            self.forget_all_but(map, id);
+        }
+        map.by_key.insert(key, id);
+        if in_shared && key.is_user() {
+            let end = key
+                .code
+                .saturating_add(u64::from(key.last) * place.layout.zend_op.sizeof as u64);
+            map.blocks
+                .entry(key.code)
+                .and_modify(|block| block.2 = true)
+                .or_insert((end, id, false));
+        }
+        id
+    }
+
+    fn forget_all_but(&mut self, map: &mut Map, kept: CodeId) {
+        map.by_key.retain(|_, id| *id != kept);
+        self.forget(map);
+    }
+
+    fn remember<M: Memory + ?Sized>(&self, place: &mut Place<'_, M>, func: u64, code: CodeId) {
+        let Some(known) = self.get(code) else { return };
+        let key = &known.function.key;
+        let lasting = is_shared(place, func) || (!key.is_user() && !key.passing && key.name != 0);
+        if lasting
+            && place
+                .shared
+                .by_func
+                .get(&func)
+                .is_some_and(|entry| entry.code != code)
+        {
+            // Another function at an address that does not move: opcache has restarted, and its blocks with it.
+            place.shared.by_func.clear();
+            place.shared.blocks.clear();
+        }
+        let map = if lasting {
+            &mut *place.shared
+        } else {
+            &mut *place.local
+        };
+        if map.by_func.len() >= MAX_REMEMBERED {
+            map.by_func.clear();
+        }
+        map.by_func.insert(
+            func,
+            Entry {
+                code,
+                checked: place.now,
+            },
+        );
+    }
+}
+
+/// One function that has to be looked at.
+struct Look {
+    func: u64,
+    frame: u64,
+    /// The name's string as it was known, 0 where nothing was.
+    anchor: u64,
+    code: Option<CodeId>,
+}
+
+/// Whether a function is named and lives in a table of the engine, not in an object or for one call.
+fn is_named(key: &Key) -> bool {
+    !key.passing && key.name != 0
+}
+
+fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {
+    place
+        .shared_ranges
+        .iter()
+        .any(|range| range.contains(&address))
+}

@@ -1,0 +1,170 @@
+//! Which edges (a call site and whom it called) are known to exist in the program.
+//!
+//! An edge is keyed by names and the op's index, so that its proof outlives a request and serves every worker of the
+//! run. Invariant: proven stays proven; an edge becomes proven only by its call site or by a quiet read.
+
+use std::collections::HashMap;
+
+use phpprof_zend::site::Check;
+
+use crate::names::NameId;
+
+/// Edges beyond this many are not told apart any more: they count as open and never as proven.
+const MAX_EDGES: usize = 500_000;
+
+/// Where a call comes from, and whom it calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Edge {
+    /// The innermost user function above the callee, and the index of its op.
+    pub site: (NameId, u32),
+    /// The internal function between the two, as `array_map` above a closure.
+    pub via: Option<NameId>,
+    pub callee: NameId,
+}
+
+/// What is known of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    Proven(Check),
+    /// Needs a quiet read.
+    Open(EdgeId),
+    /// The call site says no; it may say otherwise of another instance.
+    Refuted,
+}
+
+/// Index of an edge that was open once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EdgeId(u32);
+
+#[derive(Debug)]
+struct Entry {
+    known: Known,
+    /// How often the call site was asked in vain.
+    asked: u32,
+}
+
+/// All edges of a run.
+#[derive(Debug, Default)]
+pub struct Edges {
+    entries: HashMap<Edge, Entry>,
+    opened: Vec<Edge>,
+    /// Those still open, so that the judge is asked only while it can help.
+    unsettled: usize,
+}
+
+impl Edges {
+    /// What is known, where nothing new can be learned by asking the call site again now.
+    ///
+    /// A refusal or an open answer may have come from a torn pair of frames, so it is asked again at the 1st, 2nd, 4th,
+    /// 8th, … sight: real edges are found soon, and impossible ones cost little.
+    pub fn known(&mut self, edge: &Edge) -> Option<Known> {
+        let entry = self.entries.get_mut(edge)?;
+        if let Known::Proven(_) = entry.known {
+            return Some(entry.known);
+        }
+        entry.asked = entry.asked.saturating_add(1);
+        (!entry.asked.is_power_of_two()).then_some(entry.known)
+    }
+
+    /// Records the call site's proof.
+    pub fn prove(&mut self, edge: Edge, check: Check) -> Known {
+        let entry = self.entry(edge);
+        if !matches!(entry.known, Known::Proven(_)) {
+            let was_open = matches!(entry.known, Known::Open(_));
+            entry.known = Known::Proven(check);
+            if was_open {
+                self.unsettled -= 1;
+            }
+        }
+        Known::Proven(check)
+    }
+
+    /// Records that the call site does not name this callee.
+    pub fn open(&mut self, edge: Edge) -> Known {
+        let next = u32::try_from(self.opened.len()).unwrap_or(u32::MAX);
+        let entry = self.entry(edge);
+        if entry.known == Known::Refuted {
+            entry.known = Known::Open(EdgeId(next));
+            self.opened.push(edge);
+            self.unsettled += 1;
+            return Known::Open(EdgeId(next));
+        }
+        entry.known
+    }
+
+    /// Records that the call site denies this callee. What was open stays so.
+    pub fn refute(&mut self, edge: Edge) -> Known {
+        self.entry(edge);
+        Known::Refuted
+    }
+
+    /// Whether an edge that was open has been proven since.
+    #[must_use]
+    pub fn is_settled(&self, id: EdgeId) -> bool {
+        self.opened
+            .get(id.0 as usize)
+            .and_then(|edge| self.entries.get(edge))
+            .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
+    }
+
+    /// How many edges wait for a quiet read.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        self.unsettled
+    }
+
+    fn entry(&mut self, edge: Edge) -> &mut Entry {
+        if self.entries.len() >= MAX_EDGES {
+            // Forgetting loses time, not truth: each edge is proven again at its next sight.
+            self.entries.clear();
+            self.unsettled = 0;
+        }
+        self.entries.entry(edge).or_insert(Entry {
+            known: Known::Refuted,
+            asked: 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+
+    fn edge(index: u32) -> Edge {
+        Edge {
+            site: (Names::UNSTABLE, index),
+            via: None,
+            callee: Names::TRUNCATED,
+        }
+    }
+
+    #[test]
+    fn an_open_edge_is_settled_by_a_proof_and_only_by_that() {
+        let mut edges = Edges::default();
+        assert_eq!(edges.known(&edge(1)), None);
+        let Known::Open(id) = edges.open(edge(1)) else {
+            panic!("not open")
+        };
+        assert!(!edges.is_settled(id));
+        assert_eq!(edges.unsettled(), 1);
+        edges.refute(edge(1));
+        assert_eq!(edges.open(edge(1)), Known::Open(id));
+        edges.prove(edge(1), Check::Nothing);
+        assert!(edges.is_settled(id));
+        assert_eq!(edges.unsettled(), 0);
+        assert_eq!(edges.refute(edge(1)), Known::Refuted);
+        assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+    }
+
+    #[test]
+    fn a_refusal_is_asked_again_ever_more_seldom() {
+        let mut edges = Edges::default();
+        edges.refute(edge(1));
+        let asked: Vec<bool> = (1..=9).map(|_| edges.known(&edge(1)).is_none()).collect();
+        assert_eq!(
+            asked,
+            [true, true, false, true, false, false, false, true, false]
+        );
+    }
+}

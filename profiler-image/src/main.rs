@@ -1,0 +1,287 @@
+//! The command line: what was typed, and what it means.
+//!
+//! In a pod the operator types it (`contract/args.json`); on a host people do. The last act is always the receipt and
+//! its exit code.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use phpprof::discover::Scope;
+use phpprof::output::{Cost, Output, output};
+use phpprof::receipt::{self, Failure, Reason};
+use phpprof::record::{Ended, Options, RecordError, Recording, own_cpu, record};
+use phpprof::upload::{self, Grants};
+use ring::digest;
+
+/// Sampling profiler for PHP: reads the stacks of running PHP processes out of their memory.
+#[derive(Parser)]
+#[command(name = "phpprof", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Record a profile and write it as pprof.
+    #[command(group(ArgGroup::new("what").required(true).args(["pid", "all", "container_id"])))]
+    Record(Record),
+}
+
+#[derive(Args)]
+struct Record {
+    /// Process to sample, with its descendants (a php-fpm master stands for its workers); may be given several times.
+    #[arg(short, long, value_name = "PID")]
+    pid: Vec<i32>,
+    /// Sample every PHP process that this user may read.
+    #[arg(short, long)]
+    all: bool,
+    /// Sample the PHP processes of the container with this id.
+    #[arg(long, value_name = "ID")]
+    container_id: Option<String>,
+    /// Samples a second, of each worker.
+    #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    samples_per_second: u32,
+    /// How long to sample, from the first sample on.
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    duration_seconds: u64,
+    /// Where to write the profile; without it the profile is uploaded with the grants in PHPPROF_GRANTS.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Unix time after which nothing is begun.
+    #[arg(long, value_name = "SECONDS")]
+    not_after: Option<u64>,
+    /// Unix time until which an upload is tried.
+    #[arg(long, value_name = "SECONDS")]
+    upload_until: Option<u64>,
+    /// Where to write the receipt.
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+    /// Label of each sample, as KEY=VALUE; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+}
+
+fn main() -> ExitCode {
+    let Command::Record(arguments) = Cli::parse().command;
+    let result = run(&arguments);
+    let line = match &result {
+        Ok(line) => line.clone(),
+        Err(failure) => {
+            eprintln!("phpprof: {}: {failure}", failure_name(failure.reason));
+            receipt::failed(failure.reason, &failure.detail)
+        }
+    };
+    if let Some(path) = &arguments.receipt
+        && let Err(error) = std::fs::write(path, &line)
+    {
+        eprintln!(
+            "phpprof: the receipt could not be written to {}: {error}",
+            path.display()
+        );
+    }
+    ExitCode::from(result.err().map_or(0, |failure| failure.reason.exit_code()))
+}
+
+/// Records and delivers; gives the receipt.
+fn run(arguments: &Record) -> Result<String, Failure> {
+    if arguments
+        .not_after
+        .is_some_and(|limit| upload::unix_seconds() > limit)
+    {
+        eprintln!("phpprof: started after --not-after: nothing to do");
+        return Ok(receipt::failed(Reason::NotAfterPassed, ""));
+    }
+    // What is needed at the end is looked at first: a run must not fail for a mistyped grant when it is over.
+    let grants = match &arguments.output {
+        Some(_) => None,
+        None => Some(
+            Grants::parse(&std::env::var(upload::GRANTS).unwrap_or_default()).map_err(
+                |failure| {
+                    let message = format!("{failure}; give -o FILE to write the profile to a file");
+                    Failure { message, ..failure }
+                },
+            )?,
+        ),
+    };
+    behave();
+    let options = Options {
+        scope: scope(arguments),
+        samples_per_second: arguments.samples_per_second,
+        duration: Duration::from_secs(arguments.duration_seconds),
+        max_samples: None,
+        unpaced: false,
+        judge_cpus: None,
+    };
+    eprintln!(
+        "phpprof: sampling for {} s at {} samples a second",
+        arguments.duration_seconds, arguments.samples_per_second
+    );
+    let recording = record(&options).map_err(|error| failure_of(&error))?;
+    let output = output(&recording, &arguments.label, cost());
+    summarize(&recording, &output);
+    let bytes = phpprof_profile::encode_gzip(&output.profile);
+    match (&arguments.output, grants) {
+        (Some(path), _) => write(path, &bytes)?,
+        (None, Some(grants)) => {
+            let ca_bundle = std::env::var(upload::CA_BUNDLE)
+                .ok()
+                .filter(|text| !text.trim().is_empty());
+            let until = arguments
+                .upload_until
+                .unwrap_or_else(|| upload::unix_seconds() + 60);
+            upload::upload(&grants, ca_bundle.as_deref(), &bytes, until)?;
+            eprintln!("phpprof: uploaded {} bytes", bytes.len());
+        }
+        (None, None) => {}
+    }
+    let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
+    Ok(receipt::stored(output.samples, bytes.len(), &sha256))
+}
+
+fn scope(arguments: &Record) -> Scope {
+    match &arguments.container_id {
+        Some(id) => Scope::Container(id.clone()),
+        None if arguments.all => Scope::All,
+        None => Scope::Pids(arguments.pid.clone()),
+    }
+}
+
+/// A guest in somebody's pod: the first to go when memory is short, and closed to others of the same user, since the
+/// environment holds the grants.
+fn behave() {
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
+fn cost() -> Cost {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    Cost {
+        cpu_milliseconds: own_cpu() / 1_000_000,
+        peak_bytes: usage.map_or(0, |usage| {
+            u64::try_from(usage.max_rss()).unwrap_or(0) * 1024
+        }),
+    }
+}
+
+fn summarize(recording: &Recording, output: &Output) {
+    let quality = recording.sampler.quality;
+    let how = match recording.ended {
+        Ended::Done => "",
+        Ended::Stopped => ", stopped by a signal",
+        Ended::WorkersGone => ", the target has ended",
+    };
+    eprintln!(
+        "phpprof: PHP {} ({}), {} workers: {} samples, {} turns idle, {} late{how}",
+        recording.engine.version,
+        recording.engine.sapi,
+        recording.workers,
+        output.samples,
+        quality.idle,
+        quality.late
+    );
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| {
+        Failure::new(
+            Reason::Internal,
+            "output",
+            format!("{} could not be written: {error}", path.display()),
+        )
+    })?;
+    eprintln!(
+        "phpprof: wrote {}; look at it with: go tool pprof -top {}",
+        path.display(),
+        path.display()
+    );
+    Ok(())
+}
+
+fn failure_of(error: &RecordError) -> Failure {
+    match error {
+        RecordError::NoPhp(refused) => Failure::of_refused(refused.as_ref()),
+        RecordError::Stopped => {
+            Failure::new(Reason::TargetExited, "", "stopped before the first sample")
+        }
+        RecordError::Kernel(cause) => {
+            Failure::new(Reason::Internal, cause.desc(), format!("{error}: {cause}"))
+        }
+        RecordError::Judge(cause) => {
+            Failure::new(Reason::Internal, "judge", format!("{error}: {cause}"))
+        }
+    }
+}
+
+fn failure_name(reason: Reason) -> String {
+    format!("{reason:?}")
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is KEY=VALUE".to_owned()),
+    }
+}
+
+/// RFC 4648 section 5, without padding.
+fn base64url(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk
+            .iter()
+            .fold(0_u32, |word, &byte| word << 8 | u32::from(byte))
+            << (8 * (3 - chunk.len()));
+        for index in 0..=chunk.len() {
+            text.push(char::from(
+                ALPHABET[(word >> (18 - 6 * index) & 63) as usize],
+            ));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_the_contract_are_understood() {
+        let arguments: Vec<String> =
+            serde_json::from_str(include_str!("../../contract/args.json")).unwrap();
+        let cli =
+            Cli::try_parse_from(std::iter::once("phpprof".to_owned()).chain(arguments)).unwrap();
+        let Command::Record(record) = cli.command;
+        assert_eq!(
+            record.label[1],
+            ("pod".to_owned(), "web-7d9f5c6b8-x2x4z".to_owned())
+        );
+        assert!(matches!(scope(&record), Scope::Container(id) if id.len() == 64));
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        for arguments in [
+            &["record"][..],
+            &["record", "--all", "--pid=1"],
+            &["record", "--all", "-F", "0"],
+        ] {
+            assert!(
+                Cli::try_parse_from([&["phpprof"], arguments].concat()).is_err(),
+                "{arguments:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn sha256_is_written_as_base64url() {
+        let empty = digest::digest(&digest::SHA256, b"");
+        assert_eq!(
+            base64url(empty.as_ref()),
+            "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
+        );
+    }
+}

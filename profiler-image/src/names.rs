@@ -1,0 +1,78 @@
+//! The names that samples speak of, each kept once.
+//!
+//! A name is what stays the same when a worker compiles a script anew or is replaced: so stacks and proofs are keyed by
+//! it, and memory grows with the program's functions, not with time.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// More functions than any program has; beyond it everything is [`Names::OVERFLOW`].
+const MAX_NAMES: usize = 200_000;
+
+/// Index into [`Names`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(u32);
+
+/// A function for people.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Name {
+    pub name: String,
+    pub file: String,
+    pub start_line: u32,
+}
+
+/// All names of a run.
+#[derive(Debug)]
+pub struct Names {
+    list: Vec<Rc<Name>>,
+    by_name: HashMap<Rc<Name>, NameId>,
+}
+
+impl Names {
+    /// Leaf that stands for the part of a stack that could not be proven.
+    pub const UNSTABLE: NameId = NameId(0);
+    /// Root of a stack that is deeper than can be kept.
+    pub const TRUNCATED: NameId = NameId(1);
+    /// What does not fit into the memory cap.
+    pub const OVERFLOW: NameId = NameId(2);
+
+    /// The id of a name, a new one at first sight.
+    pub fn intern(&mut self, name: Name) -> NameId {
+        if let Some(&id) = self.by_name.get(&name) {
+            return id;
+        }
+        let Ok(index) = u32::try_from(self.list.len()) else {
+            return Self::OVERFLOW;
+        };
+        if self.list.len() >= MAX_NAMES {
+            return Self::OVERFLOW;
+        }
+        let name = Rc::new(name);
+        self.list.push(Rc::clone(&name));
+        self.by_name.insert(name, NameId(index));
+        NameId(index)
+    }
+
+    /// The name of an id.
+    #[must_use]
+    pub fn get(&self, id: NameId) -> &Name {
+        self.list.get(id.0 as usize).unwrap_or(&self.list[0])
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let mut names = Self {
+            list: Vec::new(),
+            by_name: HashMap::new(),
+        };
+        for name in ["[unstable]", "[truncated]", "[over the memory cap]"] {
+            names.intern(Name {
+                name: name.to_owned(),
+                file: String::new(),
+                start_line: 0,
+            });
+        }
+        names
+    }
+}

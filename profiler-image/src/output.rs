@@ -1,0 +1,181 @@
+//! From a recording to a pprof: pure.
+//!
+//! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
+//! of busy turns that were taken.
+
+use phpprof_profile::proto::Profile;
+use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Settings};
+use serde::Serialize;
+
+use crate::record::Recording;
+
+/// What the sampler itself has used; measured by the caller at the end.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cost {
+    pub cpu_milliseconds: u64,
+    pub peak_bytes: u64,
+}
+
+/// A finished profile and how many samples it holds.
+#[derive(Debug)]
+pub struct Output {
+    pub profile: Profile,
+    pub samples: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Comment<'a> {
+    phpprof: &'a str,
+    php: Php<'a>,
+    workers: usize,
+    samples: i64,
+    quality: Counts,
+    duration_seconds: u64,
+    samples_per_second: u64,
+    #[serde(rename = "samplerCPUMilliseconds")]
+    sampler_cpu_milliseconds: u64,
+    sampler_peak_bytes: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Php<'a> {
+    version: &'a str,
+    sapi: &'a str,
+    thread_safe: bool,
+    jit: &'a str,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    due: u64,
+    taken: u64,
+    late: u64,
+    quiet: u64,
+    unstable: i64,
+    denied: u64,
+    idle: u64,
+    open: u64,
+}
+
+/// Builds the profile. `labels` are added to each sample.
+#[must_use]
+pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) -> Output {
+    let sampler = &recording.sampler;
+    let (settled, unstable) = sampler.aggregate.settle(&sampler.edges);
+    let mut builder = Builder::new(Settings {
+        period: i64::try_from(recording.period.as_nanos()).unwrap_or(i64::MAX),
+        time_nanos: recording.began_unix_nanoseconds,
+        duration_nanos: i64::try_from(recording.took.as_nanos()).unwrap_or(i64::MAX),
+        mapping: MappingInfo {
+            filename: recording.engine.module.path.clone(),
+            build_id: recording.engine.build_id.clone(),
+        },
+        ..Settings::default()
+    });
+    // In a stable order, so that the same samples make the same file.
+    let mut stacks: Vec<_> = settled.iter().collect();
+    stacks.sort_by(|one, other| one.0.cmp(other.0));
+    let mut samples = 0;
+    for ((lines, pid), sum) in stacks {
+        let frames: Vec<FrameRef<'_>> = lines
+            .iter()
+            .rev()
+            .map(|&(id, line)| {
+                let name = sampler.codes.names.get(id);
+                FrameRef {
+                    name: &name.name,
+                    file: &name.file,
+                    start_line: name.start_line.into(),
+                    line: line.into(),
+                }
+            })
+            .collect();
+        let mut all: Vec<Label<'_>> = labels
+            .iter()
+            .map(|(key, value)| Label::Str(key, value))
+            .collect();
+        all.push(Label::Str("sapi", &recording.engine.sapi));
+        all.push(Label::Num("pid", i64::from(*pid), ""));
+        builder.add(
+            &frames,
+            &[sum.samples, sum.wall_nanoseconds, sum.cpu_nanoseconds],
+            &all,
+        );
+        samples += sum.samples;
+    }
+    builder.comment(comment(recording, samples, unstable, cost));
+    Output {
+        profile: builder.finish(),
+        samples: u64::try_from(samples).unwrap_or(0),
+    }
+}
+
+fn comment(recording: &Recording, samples: i64, unstable: i64, cost: Cost) -> String {
+    let quality = recording.sampler.quality;
+    let comment = Comment {
+        phpprof: env!("CARGO_PKG_VERSION"),
+        php: Php {
+            version: &recording.engine.version,
+            sapi: &recording.engine.sapi,
+            thread_safe: false,
+            jit: if recording.jit { "on" } else { "off" },
+        },
+        workers: recording.workers,
+        samples,
+        quality: Counts {
+            due: quality.due,
+            taken: quality.taken,
+            late: quality.late,
+            quiet: quality.quiet,
+            unstable,
+            denied: quality.denied,
+            idle: quality.idle,
+            open: quality.open,
+        },
+        duration_seconds: recording.took.as_secs_f64().round() as u64,
+        samples_per_second: (1.0 / recording.period.as_secs_f64().max(1e-9)).round() as u64,
+        sampler_cpu_milliseconds: cost.cpu_milliseconds,
+        sampler_peak_bytes: cost.peak_bytes,
+    };
+    serde_json::to_string(&comment).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_comment_has_the_fields_of_the_contract() {
+        let golden: serde_json::Value =
+            serde_json::from_str(include_str!("../../contract/comment.json")).unwrap();
+        let ours = serde_json::to_value(Comment {
+            phpprof: "0.1.0",
+            php: Php {
+                version: "8.2.29",
+                sapi: "fpm-fcgi",
+                thread_safe: false,
+                jit: "off",
+            },
+            workers: 4,
+            samples: 2970,
+            quality: Counts {
+                due: 2970,
+                taken: 2969,
+                late: 1,
+                quiet: 12,
+                unstable: 3,
+                denied: 0,
+                idle: 0,
+                open: 0,
+            },
+            duration_seconds: 30,
+            samples_per_second: 99,
+            sampler_cpu_milliseconds: 120,
+            sampler_peak_bytes: 3_145_728,
+        })
+        .unwrap();
+        assert_eq!(ours, golden);
+    }
+}

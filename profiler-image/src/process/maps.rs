@@ -1,0 +1,104 @@
+//! `/proc/PID/maps`: which files are mapped where, and which memory is shared between processes.
+
+use std::ops::Range;
+
+use phpprof_zend::engine::Module;
+
+/// A process has seldom more; what is beyond is not looked at.
+const MAX_MODULES: usize = 512;
+
+/// What attaching needs to know of a process's mappings.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Maps {
+    /// Mapped files with their first page, in the order of `maps`, the main executable first.
+    pub modules: Vec<Module>,
+    /// Memory that is shared with other processes: opcache's is among it.
+    pub shared: Vec<Range<u64>>,
+    /// Executable shared memory is there: opcache has set a JIT buffer up.
+    pub jit: bool,
+}
+
+/// Parses the text of `/proc/PID/maps`. `executable` is the target of `/proc/PID/exe`.
+#[must_use]
+pub fn parse(text: &str, executable: &str) -> Maps {
+    let mut maps = Maps::default();
+    for line in text.lines() {
+        let mut fields = line.splitn(6, ' ').map(str::trim);
+        let (Some(range), Some(permissions), Some(offset)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let path = fields.nth(2).unwrap_or_default();
+        let Some(range) = parse_range(range) else {
+            continue;
+        };
+        if permissions.starts_with('r') && permissions.ends_with('s') {
+            maps.shared.push(range.clone());
+        }
+        // A JIT buffer is the tail of opcache's memory: shared, nameless for other purposes, and executable.
+        maps.jit |= permissions.starts_with('r')
+            && permissions.ends_with("xs")
+            && path.contains("/dev/zero");
+        // Only the first page of a file can hold its ELF header; devices and the kernel's own are no files.
+        let is_file =
+            path.starts_with('/') && !path.starts_with("/dev/") && !path.starts_with("/memfd:");
+        let seen = maps.modules.iter().any(|module| module.path == path);
+        if is_file
+            && !seen
+            && offset.bytes().all(|digit| digit == b'0')
+            && maps.modules.len() < MAX_MODULES
+        {
+            maps.modules.push(Module {
+                base: range.start,
+                path: path.to_owned(),
+            });
+        }
+    }
+    // The loader takes a data symbol from the main executable first; a library may be mapped below it.
+    if let Some(main) = maps
+        .modules
+        .iter()
+        .position(|module| module.path == executable)
+    {
+        maps.modules[..=main].rotate_right(1);
+    }
+    maps
+}
+
+fn parse_range(text: &str) -> Option<Range<u64>> {
+    let (start, end) = text.split_once('-')?;
+    Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+7f0000000000-7f0000001000 r--p 00000000 fe:00 12 /usr/lib/libc.so.6
+7f0000001000-7f0000002000 r-xp 00001000 fe:00 12 /usr/lib/libc.so.6
+7f1000000000-7f1008000000 rw-s 00000000 00:01 9  /dev/zero (deleted)
+7f2000000000-7f2000001000 r--p 00000000 fe:00 13 /usr/sbin/php-fpm8.2 (deleted)
+7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0  [stack]
+not a line
+";
+
+    #[test]
+    fn the_main_executable_comes_first_and_shared_memory_is_known() {
+        let maps = parse(MAPS, "/usr/sbin/php-fpm8.2 (deleted)");
+        let paths: Vec<_> = maps
+            .modules
+            .iter()
+            .map(|module| module.path.as_str())
+            .collect();
+        assert_eq!(
+            paths,
+            ["/usr/sbin/php-fpm8.2 (deleted)", "/usr/lib/libc.so.6"]
+        );
+        assert_eq!(
+            maps.shared.first(),
+            Some(&(0x7f10_0000_0000..0x7f10_0800_0000))
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! A live process's memory: `process_vm_readv` where it is allowed, `/proc/PID/mem` where it is not.
+//!
+//! Pod Security `restricted` pods refuse the call by seccomp, even on itself, and allow the file. The file is opened
+//! once and kept: it stays bound to the memory that it was opened for, so a process that has ended, or replaced itself,
+//! reads as gone and never as somebody else.
+
+use std::fs::File;
+use std::io::{ErrorKind, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+use phpprof_zend::memory::{Fault, Memory, Piece};
+
+/// IOV_MAX is 1024 on Linux (`UIO_MAXIOV`).
+const MAX_PIECES: usize = 1024;
+
+/// The memory of one process.
+#[derive(Debug)]
+pub struct ProcessMemory {
+    pid: Pid,
+    file: File,
+    by_call: AtomicBool,
+    reads: AtomicU64,
+}
+
+impl ProcessMemory {
+    /// Opens the memory of `pid`.
+    ///
+    /// # Errors
+    /// [`Fault::Denied`] where the kernel refuses, [`Fault::Gone`] where there is no such process.
+    pub fn open(pid: i32) -> Result<Self, Fault> {
+        let file = File::open(format!("/proc/{pid}/mem")).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => Fault::Denied,
+            _ => Fault::Gone,
+        })?;
+        Ok(Self {
+            pid: Pid::from_raw(pid),
+            file,
+            by_call: AtomicBool::new(true),
+            reads: AtomicU64::new(0),
+        })
+    }
+
+    /// System calls that have read the target so far.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Uses `/proc/PID/mem` from now on, as where the call is refused.
+    pub fn without_the_call(&self) {
+        self.by_call.store(false, Ordering::Relaxed);
+    }
+
+    fn count(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read_file(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.count();
+        match self.file.read_exact_at(bytes, address) {
+            Ok(()) => Ok(()),
+            // The kernel reads nothing from the memory of a process that has ended.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Fault::Gone),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Fault::Denied),
+            Err(_) => Err(Fault::Unmapped),
+        }
+    }
+
+    fn call(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        self.count();
+        let remote: Vec<RemoteIoVec> = pieces
+            .iter()
+            .map(|piece| RemoteIoVec {
+                base: usize::try_from(piece.address).unwrap_or(0),
+                len: piece.bytes.len(),
+            })
+            .collect();
+        let wanted: usize = remote.iter().map(|piece| piece.len).sum();
+        let mut local: Vec<IoSliceMut<'_>> = pieces
+            .iter_mut()
+            .map(|piece| IoSliceMut::new(piece.bytes))
+            .collect();
+        match process_vm_readv(self.pid, &mut local, &remote) {
+            Ok(read) if read == wanted => Ok(()),
+            Ok(_) | Err(Errno::EFAULT) => Err(Fault::Unmapped),
+            Err(Errno::ESRCH) => Err(Fault::Gone),
+            // EPERM by seccomp or by the kernel, ENOSYS where the call is not built in (gVisor).
+            Err(_) => Err(Fault::Denied),
+        }
+    }
+}
+
+impl Memory for ProcessMemory {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.gather(&mut [Piece { address, bytes }])
+    }
+
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        if self.by_call.load(Ordering::Relaxed) {
+            let mut denied = false;
+            for chunk in pieces.chunks_mut(MAX_PIECES) {
+                match self.call(chunk) {
+                    Err(Fault::Denied) => denied = true,
+                    other => other?,
+                }
+            }
+            if !denied {
+                return Ok(());
+            }
+            self.without_the_call();
+        }
+        for piece in pieces {
+            self.read_file(piece.address, piece.bytes)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a test reads of itself: a process may always read its own memory.
+    fn check_reads_itself(memory: &ProcessMemory) {
+        let (one, other) = ([7_u8; 64], [9_u8; 64]);
+        let (mut first, mut second) = ([0_u8; 64], [0_u8; 64]);
+        memory
+            .gather(&mut [
+                Piece {
+                    address: one.as_ptr().addr() as u64,
+                    bytes: &mut first,
+                },
+                Piece {
+                    address: other.as_ptr().addr() as u64,
+                    bytes: &mut second,
+                },
+            ])
+            .unwrap();
+        assert_eq!((first, second), (one, other));
+        assert_eq!(memory.read(8, &mut [0]), Err(Fault::Unmapped));
+    }
+
+    #[test]
+    fn both_ways_read_the_same() {
+        let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
+        check_reads_itself(&memory);
+        memory.without_the_call();
+        check_reads_itself(&memory);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_gone() {
+        assert_eq!(ProcessMemory::open(i32::MAX).err(), Some(Fault::Gone));
+    }
+}

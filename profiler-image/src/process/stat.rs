@@ -1,0 +1,120 @@
+//! `/proc/PID/stat` and `schedstat`: who a process is, where it runs, and whether it ran meanwhile. proc(5).
+
+use std::fs::{File, read_to_string};
+use std::os::unix::fs::FileExt;
+
+/// The fields of `/proc/PID/stat` that are used here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub comm: String,
+    /// `R` running or runnable, `S` sleeping, `D` waiting for a device, `Z` ended, …
+    pub state: char,
+    pub parent: i32,
+    /// Ticks since boot: with the PID it names a process for good.
+    pub start_time: u64,
+    /// The CPU it ran on last.
+    pub processor: usize,
+}
+
+impl Stat {
+    /// Reads that of a process.
+    #[must_use]
+    pub fn of(pid: i32) -> Option<Self> {
+        Self::parse(&read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Parses one line. The command may hold spaces and brackets, so the fields count from the last `)`.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        let (head, tail) = line.rsplit_once(')')?;
+        let comm = head.split_once('(')?.1.to_owned();
+        let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+        // fields[0] is field 3 of proc(5).
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Self {
+            comm,
+            state: field(3)?.chars().next()?,
+            parent: field(4)?.parse().ok()?,
+            start_time: field(22)?.parse().ok()?,
+            processor: field(39)?.parse().ok()?,
+        })
+    }
+}
+
+/// Tells whether a process ran between two moments, and where.
+///
+/// Both files are kept open: a check takes three short reads.
+#[derive(Debug)]
+pub struct Watch {
+    schedstat: File,
+    stat: File,
+}
+
+impl Watch {
+    /// Opens the files of a process.
+    #[must_use]
+    pub fn open(pid: i32) -> Option<Self> {
+        let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
+        Some(Self {
+            schedstat: open("schedstat")?,
+            stat: open("stat")?,
+        })
+    }
+
+    /// How often the process was put on a CPU: the third field of `schedstat`. `None` where the kernel does not count
+    /// (it is then always 0).
+    #[must_use]
+    pub fn timeslices(&self) -> Option<u64> {
+        let mut bytes = [0_u8; 128];
+        let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
+        let text = std::str::from_utf8(&bytes[..length]).ok()?;
+        text.split_ascii_whitespace()
+            .nth(2)?
+            .parse()
+            .ok()
+            .filter(|&count| count > 0)
+    }
+
+    /// State and CPU of the process.
+    #[must_use]
+    pub fn state(&self) -> Option<(char, usize)> {
+        let mut bytes = [0_u8; 512];
+        let length = self.stat.read_at(&mut bytes, 0).ok()?;
+        let stat = Stat::parse(std::str::from_utf8(&bytes[..length]).ok()?)?;
+        Some((stat.state, stat.processor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_with_brackets_is_read_right() {
+        let line = "42 (php-fpm: pool) (x)) S 7 42 42 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 987654 23 24 25 26 27 28 29 \
+                    30 31 32 33 34 35 36 37 17 1 0 0";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!(
+            stat,
+            Stat {
+                comm: "php-fpm: pool) (x)".into(),
+                state: 'S',
+                parent: 7,
+                start_time: 987_654,
+                processor: 1
+            }
+        );
+    }
+
+    #[test]
+    fn a_cut_line_is_none() {
+        assert_eq!(Stat::parse("42 (php"), None);
+        assert_eq!(Stat::parse("42 (php) S 7"), None);
+    }
+
+    #[test]
+    fn this_process_has_a_state() {
+        let watch = Watch::open(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(matches!(watch.state().unwrap().0, 'R' | 'S'));
+    }
+}

@@ -1,0 +1,218 @@
+//! What the sampler says at its end: one line of at most 120 bytes, and an exit code (`contract/README.md`).
+
+use phpprof_zend::engine::Refusal;
+use phpprof_zend::memory::Fault;
+use serde::Serialize;
+
+use crate::discover::Refused;
+
+/// The kubelet cuts a termination message to 12,288 bytes divided by all containers of the pod.
+const MAX_BYTES: usize = 120;
+
+/// How a run ended. Each reason has its own exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Reason {
+    Uploaded,
+    NotAfterPassed,
+    Internal,
+    Usage,
+    NoPhpFound,
+    UnsupportedVersion,
+    NoEngineSymbols,
+    LayoutMismatch,
+    PermissionDenied,
+    FileCapabilities,
+    UploadDeadlineExceeded,
+    UploadRefused,
+    CertificateUntrusted,
+    ProfileTooLarge,
+    TargetExited,
+}
+
+impl Reason {
+    /// The process's exit code.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Uploaded | Self::NotAfterPassed => 0,
+            Self::Internal => 1,
+            Self::Usage => 2,
+            Self::NoPhpFound => 10,
+            Self::UnsupportedVersion => 11,
+            Self::NoEngineSymbols => 12,
+            Self::LayoutMismatch => 13,
+            Self::PermissionDenied => 14,
+            Self::FileCapabilities => 15,
+            Self::UploadDeadlineExceeded => 20,
+            Self::UploadRefused => 21,
+            Self::CertificateUntrusted => 22,
+            Self::ProfileTooLarge => 23,
+            Self::TargetExited => 30,
+        }
+    }
+}
+
+/// A failure, for the receipt and for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    pub reason: Reason,
+    /// Short, for the receipt.
+    pub detail: String,
+    /// What failed, on what, and what to do next.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(reason: Reason, detail: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+            message: message.into(),
+        }
+    }
+
+    /// The failure that tells why no process of the target is sampled.
+    #[must_use]
+    pub fn of_refused(refused: Option<&Refused>) -> Self {
+        let Some(refused) = refused else {
+            let message = "no process of the target was found; is its container running, and is this its PID namespace?";
+            return Self::new(Reason::NoPhpFound, "no process", message);
+        };
+        let pid = refused.pid;
+        let explain = |hint: &str| format!("process {pid}: {}; {hint}", refused.refusal);
+        match &refused.refusal {
+            Refusal::NoPhpFound | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => Self::new(
+                Reason::NoPhpFound,
+                "",
+                explain("choose the container or process that runs PHP"),
+            ),
+            Refusal::UnsupportedVersion(version) => Self::new(
+                Reason::UnsupportedVersion,
+                version,
+                explain("a newer phpprof may know it"),
+            ),
+            Refusal::NoEngineSymbols(path) => Self::new(
+                Reason::NoEngineSymbols,
+                path,
+                explain("use a PHP that exports its symbols, as packaged ones do"),
+            ),
+            Refusal::LayoutMismatch(what) => Self::new(
+                Reason::LayoutMismatch,
+                *what,
+                explain("please report it with the output of `php -v`"),
+            ),
+            Refusal::Unreadable(Fault::Denied) if refused.has_capabilities => Self::new(
+                Reason::FileCapabilities,
+                format!("pid {pid}"),
+                explain(
+                    "it runs with capabilities of its own: profile it as root with CAP_SYS_PTRACE",
+                ),
+            ),
+            Refusal::Unreadable(Fault::Denied) => Self::new(
+                Reason::PermissionDenied,
+                format!("pid {pid}"),
+                explain(
+                    "run as the same user and group, or as root with CAP_SYS_PTRACE; see /proc/sys/kernel/yama/ptrace_scope",
+                ),
+            ),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Stored<'a> {
+    reason: Reason,
+    samples: u64,
+    size: usize,
+    sha256: &'a str,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    reason: Reason,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    detail: &'a str,
+}
+
+/// The receipt of a stored profile. `sha256` is base64url without padding.
+#[must_use]
+pub fn stored(samples: u64, size: usize, sha256: &str) -> String {
+    line(&Stored {
+        reason: Reason::Uploaded,
+        samples,
+        size,
+        sha256,
+    })
+}
+
+/// The receipt of a run that stored nothing; the detail is cut so that the line fits.
+#[must_use]
+pub fn failed(reason: Reason, detail: &str) -> String {
+    // Only what JSON need not escape, so that each character counts one byte.
+    let detail: String = detail
+        .chars()
+        .map(|c| {
+            if c.is_ascii_graphic() && !matches!(c, '"' | '\\') {
+                c
+            } else {
+                ' '
+            }
+        })
+        .collect();
+    let room = MAX_BYTES
+        - line(&Failed {
+            reason,
+            detail: "-",
+        })
+        .len()
+        + 1;
+    let cut = detail.get(..room.min(detail.len())).unwrap_or_default();
+    line(&Failed {
+        reason,
+        detail: cut.trim(),
+    })
+}
+
+fn line(receipt: &impl Serialize) -> String {
+    serde_json::to_string(receipt).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHA256: &str = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
+
+    #[test]
+    fn receipts_are_those_of_the_contract() {
+        let ours = [
+            stored(2970, 12345, SHA256),
+            stored(4_294_967_295, 33_554_432, SHA256),
+            failed(Reason::NotAfterPassed, ""),
+            failed(Reason::NoPhpFound, ""),
+            failed(Reason::UnsupportedVersion, "9.2.29"),
+            failed(Reason::UploadDeadlineExceeded, "connection refused"),
+        ];
+        assert_eq!(
+            ours.join("\n") + "\n",
+            include_str!("../../contract/receipts.jsonl")
+        );
+    }
+
+    #[test]
+    fn the_longest_receipt_fits() {
+        assert!(stored(u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_detail_fits(detail in ".{0,300}") {
+            let line = failed(Reason::UploadDeadlineExceeded, &detail);
+            prop_assert!(line.len() <= MAX_BYTES);
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok());
+        }
+    }
+}

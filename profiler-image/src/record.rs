@@ -1,0 +1,412 @@
+//! The loop: look for workers, wait for the next turn, read those due, ask the judge, until the time is over.
+//!
+//! One thread does it all beside the judge. The duration counts from the first turn in which a worker was there. The
+//! sampler holds itself to a CPU budget: beyond it the rate is halved, and the receipt says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sched::CpuSet;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use phpprof_zend::engine::Engine;
+
+use crate::discover::{Discovery, Refused, Scope};
+use crate::judge::Judge;
+use crate::sample::{Outcome, Quality, Sampler};
+use crate::schedule::{Schedule, Turn};
+use crate::worker::Worker;
+
+const SECOND: u64 = 1_000_000_000;
+/// New and ended workers are noticed within this.
+const SCAN_EVERY: u64 = SECOND / 10;
+/// A target without PHP is given up after this; a starting container may not have run it yet.
+const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
+/// Share of one core that the sampler may use, in percent.
+const CPU_BUDGET_PERCENT: u64 = 25;
+/// The judge is not asked more often than this, and ever more seldom while it does not help.
+const ASK_AT_LEAST: u64 = SECOND / 1000;
+const ASK_AT_MOST: u64 = SECOND / 10;
+/// Quiet reads at the end of a run, for what is still open then, and how long they may take.
+const LAST_ASKS: usize = 64;
+const LAST_ASKS_TAKE: u64 = SECOND / 2;
+
+/// What to record.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub scope: Scope,
+    pub samples_per_second: u32,
+    pub duration: Duration,
+    /// Ends the run after so many samples, however long it has taken.
+    pub max_samples: Option<u64>,
+    /// Takes samples one after the other instead of on time.
+    pub unpaced: bool,
+    /// CPUs that the judge is held to; all that the kernel allows by default.
+    pub judge_cpus: Option<CpuSet>,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Done,
+    /// SIGTERM or SIGINT: what was sampled is kept.
+    Stopped,
+    /// All workers went away before the time was over.
+    WorkersGone,
+}
+
+/// A run's result.
+#[derive(Debug)]
+pub struct Recording {
+    pub sampler: Sampler,
+    pub engine: Arc<Engine>,
+    pub jit: bool,
+    /// Workers that were busy at least once.
+    pub workers: usize,
+    pub ended: Ended,
+    /// Unix time of the first turn, and how long the run took.
+    pub began_unix_nanoseconds: i64,
+    pub took: Duration,
+    pub period: Duration,
+    /// System calls that read targets.
+    pub reads: u64,
+}
+
+/// Why nothing could be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("no PHP was found")]
+    NoPhp(Option<Refused>),
+    #[error("stopped before the first sample")]
+    Stopped,
+    #[error("the kernel refused what the sampler needs of it")]
+    Kernel(#[from] nix::Error),
+    #[error("the judge could not be started")]
+    Judge(#[from] std::io::Error),
+}
+
+/// Records.
+///
+/// # Errors
+/// A [`RecordError`]; nothing was sampled then.
+pub fn record(options: &Options) -> Result<Recording, RecordError> {
+    let signals = stop_signals()?;
+    let mut run = Run::new(options)?;
+    run.wait_for_workers(&signals)?;
+    Ok(run.record(&signals))
+}
+
+/// The state of the loop.
+struct Run<'a> {
+    options: &'a Options,
+    discovery: Discovery,
+    workers: Vec<Worker>,
+    sampler: Sampler,
+    judge: Judge,
+    period: u64,
+    next_scan: u64,
+    next_ask: u64,
+    ask_interval: u64,
+    /// Own CPU time and the moment when it was looked at.
+    spent: (u64, u64),
+    finished_workers: usize,
+    finished_reads: u64,
+    engine: Option<(Arc<Engine>, bool)>,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Options) -> Result<Self, RecordError> {
+        // The default slack of 50 µs would be added to each wake-up.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        Ok(Self {
+            options,
+            discovery: Discovery::new(options.scope.clone()),
+            workers: Vec::new(),
+            sampler: Sampler::default(),
+            judge: Judge::start(options.judge_cpus)?,
+            period: SECOND / u64::from(options.samples_per_second.max(1)),
+            next_scan: 0,
+            next_ask: 0,
+            ask_interval: ASK_AT_LEAST,
+            spent: (own_cpu(), now()),
+            finished_workers: 0,
+            finished_reads: 0,
+            engine: None,
+        })
+    }
+
+    fn wait_for_workers(&mut self, signals: &SignalFd) -> Result<(), RecordError> {
+        let began = now();
+        loop {
+            self.scan(now());
+            if !self.workers.is_empty() {
+                return Ok(());
+            }
+            // PHP that cannot be sampled will not become so by waiting.
+            let hopeless = self.discovery.refused().is_some_and(Refused::is_final);
+            if hopeless || now() - began > GIVE_UP_AFTER {
+                return Err(RecordError::NoPhp(self.discovery.refused().cloned()));
+            }
+            if stopped(signals) {
+                return Err(RecordError::Stopped);
+            }
+            sleep_until(now() + SCAN_EVERY / 2);
+        }
+    }
+
+    fn record(mut self, signals: &SignalFd) -> Recording {
+        let began_unix_nanoseconds =
+            clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.num_nanoseconds());
+        let began = now();
+        let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
+        let mut schedule = Schedule::new(began, self.period, self.workers.len());
+        let ended = loop {
+            if !self.options.unpaced {
+                sleep_until(schedule.due().min(until));
+            }
+            let current = now();
+            if current >= until
+                || self
+                    .options
+                    .max_samples
+                    .is_some_and(|max| self.samples() >= max)
+            {
+                break Ended::Done;
+            }
+            if stopped(signals) {
+                break Ended::Stopped;
+            }
+            let turn = self.turn(&mut schedule, current);
+            self.take(turn);
+            self.hear_judge();
+            if current >= self.next_scan {
+                self.scan(current);
+                self.hold_budget(current);
+                schedule.follow(self.period, self.workers.len());
+                // Without a worker at the end of a scan the target may be between two of them; a target that is gone
+                // takes the sampler with it.
+                if self.workers.is_empty() && self.gone_for_good() {
+                    break Ended::WorkersGone;
+                }
+            }
+        };
+        self.ask_at_the_end();
+        let took = Duration::from_nanos(now() - began);
+        self.finish(ended, began_unix_nanoseconds, took)
+    }
+
+    fn turn(&mut self, schedule: &mut Schedule, current: u64) -> Turn {
+        if self.options.unpaced {
+            return Turn {
+                group: 0,
+                groups: 1,
+                missed: 0,
+            };
+        }
+        let turn = schedule.take(current);
+        let members = self.workers.len().div_ceil(turn.groups) as u64;
+        self.sampler.quality.late += turn.missed * members;
+        self.sampler.quality.due += turn.missed * members;
+        turn
+    }
+
+    /// Reads the workers that are due.
+    fn take(&mut self, turn: Turn) {
+        let mut open = None;
+        for index in (turn.group..self.workers.len()).step_by(turn.groups) {
+            let current = now();
+            let worker = &mut self.workers[index];
+            let quality = &mut self.sampler.quality;
+            quality.due += 1;
+            // A sample's wall value is the time that it stands for.
+            let wall = i64::try_from(current - worker.sampled_at).unwrap_or(i64::MAX);
+            worker.sampled_at = current;
+            match self.sampler.sample(worker, current) {
+                Outcome::Idle => {
+                    self.sampler.quality.taken += 1;
+                    self.sampler.quality.idle += 1;
+                    worker.spend(None, &mut self.sampler.aggregate);
+                }
+                Outcome::Sample(stack) => {
+                    self.sampler.quality.taken += 1;
+                    worker.busy_samples += 1;
+                    if !stack.open.is_empty() {
+                        self.sampler.quality.open += 1;
+                        open = Some(index);
+                    }
+                    let id = self.sampler.aggregate.add(&stack, worker.process.pid, wall);
+                    worker.spend(Some(id), &mut self.sampler.aggregate);
+                }
+                Outcome::Failed(_) => self.sampler.quality.denied += 1,
+            }
+        }
+        if let Some(index) = open {
+            self.settle(index);
+        }
+    }
+
+    /// Seeks a proof for a worker whose last stack was open.
+    fn settle(&mut self, index: usize) {
+        let current = now();
+        if self.sampler.edges.unsettled() == 0 || current < self.next_ask || self.judge.is_busy() {
+            return;
+        }
+        self.next_ask = current + self.ask_interval;
+        let worker = &mut self.workers[index];
+        self.sampler.prove_asleep(worker, current);
+        self.judge.ask(&worker.process);
+    }
+
+    fn hear_judge(&mut self) {
+        let Some(answer) = self.judge.answer() else {
+            return;
+        };
+        let before = self.sampler.edges.unsettled();
+        if let Some(observation) = answer
+            && let Some(worker) = self
+                .workers
+                .iter_mut()
+                .find(|worker| worker.process.pid == observation.pid)
+        {
+            self.sampler.believe(worker, observation, now());
+        }
+        let helped = self.sampler.edges.unsettled() < before;
+        self.ask_interval = if helped {
+            ASK_AT_LEAST
+        } else {
+            (self.ask_interval * 2).min(ASK_AT_MOST)
+        };
+    }
+
+    /// What is still open at the end gets some more quiet reads.
+    fn ask_at_the_end(&mut self) {
+        let until = now() + LAST_ASKS_TAKE;
+        for turn in 0..LAST_ASKS {
+            if self.sampler.edges.unsettled() == 0 || self.workers.is_empty() || now() > until {
+                return;
+            }
+            let index = turn % self.workers.len();
+            let worker = &mut self.workers[index];
+            self.sampler.prove_asleep(worker, now());
+            self.judge.ask(&worker.process);
+            while self.judge.is_busy() && now() < until {
+                sleep_until(now() + SECOND / 10_000);
+                self.hear_judge();
+            }
+        }
+    }
+
+    fn scan(&mut self, current: u64) {
+        self.next_scan = current + SCAN_EVERY;
+        let changes = self.discovery.scan();
+        for pid in changes.gone {
+            if let Some(index) = self
+                .workers
+                .iter()
+                .position(|worker| worker.process.pid == pid)
+            {
+                let mut worker = self.workers.remove(index);
+                self.sampler.codes.forget(&mut worker.local);
+                self.count(&worker);
+            }
+        }
+        for process in changes.new {
+            self.engine
+                .get_or_insert_with(|| (Arc::clone(&process.engine), process.jit));
+            self.workers.push(Worker::new(process, current));
+        }
+    }
+
+    fn count(&mut self, worker: &Worker) {
+        self.finished_workers += usize::from(worker.busy_samples > 0);
+        self.finished_reads += worker.reader.memory.reads();
+    }
+
+    fn gone_for_good(&self) -> bool {
+        matches!(&self.options.scope, Scope::Pids(pids)
+            if pids.iter().all(|pid| crate::process::stat::Stat::of(*pid).is_none_or(|stat| stat.state == 'Z')))
+    }
+
+    /// Halves the rate when the last second took more CPU than the budget.
+    fn hold_budget(&mut self, current: u64) {
+        let (cpu, at) = self.spent;
+        if self.options.unpaced || current < at + SECOND {
+            return;
+        }
+        let used = own_cpu();
+        if (used - cpu) * 100 > (current - at) * CPU_BUDGET_PERCENT {
+            self.period = (self.period * 2).min(SECOND);
+        }
+        self.spent = (used, current);
+    }
+
+    fn samples(&self) -> u64 {
+        let Quality { taken, idle, .. } = self.sampler.quality;
+        taken - idle
+    }
+
+    fn finish(mut self, ended: Ended, began_unix_nanoseconds: i64, took: Duration) -> Recording {
+        for worker in std::mem::take(&mut self.workers) {
+            self.count(&worker);
+        }
+        // `wait_for_workers` has found one.
+        let (engine, jit) = self
+            .engine
+            .expect("a run begins with its first worker, which brings its engine");
+        Recording {
+            sampler: self.sampler,
+            engine,
+            jit,
+            workers: self.finished_workers,
+            ended,
+            began_unix_nanoseconds,
+            took,
+            period: Duration::from_nanos(self.period),
+            reads: self.finished_reads,
+        }
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+fn now() -> u64 {
+    clock(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU that this process has used.
+#[must_use]
+pub fn own_cpu() -> u64 {
+    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(id: ClockId) -> u64 {
+    clock_gettime(id)
+        .ok()
+        .and_then(|time| u64::try_from(time.num_nanoseconds()).ok())
+        .unwrap_or(0)
+}
+
+fn sleep_until(at: u64) {
+    let time = TimeSpec::nanoseconds(i64::try_from(at).unwrap_or(i64::MAX));
+    // A signal ends the sleep early; the loop looks at the time and at the signals anyway.
+    let _ = clock_nanosleep(
+        ClockId::CLOCK_MONOTONIC,
+        ClockNanosleepFlags::TIMER_ABSTIME,
+        &time,
+    );
+}
+
+/// SIGTERM and SIGINT are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without
+/// a handler a container would ignore SIGTERM.
+fn stop_signals() -> nix::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.add(Signal::SIGINT);
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+}
+
+fn stopped(signals: &SignalFd) -> bool {
+    matches!(signals.read_signal(), Ok(Some(_)))
+}

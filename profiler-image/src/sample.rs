@@ -1,0 +1,404 @@
+//! One sample of one worker: read, walk, name, prove.
+//!
+//! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
+//! most reads of call-heavy code. The ladder: the leading `current_execute_data`; the trailing one over the same bytes;
+//! two more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
+//! below proven or open edges, so no caller is wronged.
+
+use phpprof_zend::Layout;
+use phpprof_zend::memory::Fault;
+use phpprof_zend::site::{Evidence, Op, Side, Site};
+use phpprof_zend::walk::{End, Frame, walk};
+
+use crate::aggregate::{Aggregate, Stack};
+use crate::codes::{CodeId, Codes, Map, Place};
+use crate::edges::{Edge, Edges, Known};
+use crate::judge::{Observation, quietly};
+use crate::names::{NameId, Names};
+use crate::process::stat::Watch;
+use crate::worker::{Globals, Reading, Worker};
+
+/// Reads of one sample, the first included.
+const READS: usize = 3;
+/// The op index that stands for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
+const UNWINDING: u32 = u32::MAX;
+
+/// What happened to the samples of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quality {
+    /// Turns that the schedule asked for.
+    pub due: u64,
+    /// Turns in which a worker was read.
+    pub taken: u64,
+    /// Turns that came too late to be used.
+    pub late: u64,
+    /// Quiet reads, by the judge or of a sleeping worker.
+    pub quiet: u64,
+    /// Turns in which the kernel refused or the worker was gone.
+    pub denied: u64,
+    /// Turns between requests.
+    pub idle: u64,
+    /// Samples with an edge that had no proof when they were taken.
+    pub open: u64,
+    /// First reads of busy workers during which the top moved.
+    pub moved: u64,
+}
+
+/// What one turn gave.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Idle,
+    Sample(Stack),
+    Failed(Fault),
+}
+
+/// What samplers know, shared by all workers.
+#[derive(Debug, Default)]
+pub struct Sampler {
+    pub codes: Codes,
+    pub edges: Edges,
+    pub aggregate: Aggregate,
+    pub quality: Quality,
+    /// Functions in the memory that the processes of a family share.
+    families: Vec<Map>,
+    frames: Vec<Frame>,
+    ids: Vec<Option<CodeId>>,
+}
+
+/// A stack as far as it was proven.
+struct Candidate {
+    stack: Stack,
+    /// All frames are in it.
+    whole: bool,
+    /// A pair of frames contradicts itself: read at different moments, or a variable was assigned since the call.
+    contradicted: bool,
+}
+
+impl Sampler {
+    /// Takes one sample.
+    pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
+        let mut best: Option<Candidate> = None;
+        for attempt in 0..READS {
+            let (leading, trailing) = match worker.reader.read() {
+                Ok(Reading::Busy { leading, trailing }) => (leading, trailing),
+                Ok(Reading::Idle) if attempt == 0 => {
+                    self.codes.forget(&mut worker.local);
+                    return Outcome::Idle;
+                }
+                Err(fault) if attempt == 0 => return Outcome::Failed(fault),
+                // It was busy a moment ago: what could be proven then is what is known.
+                Ok(Reading::Idle) | Err(_) => break,
+            };
+            let moved = (leading.current_execute_data, leading.top)
+                != (trailing.current_execute_data, trailing.top);
+            self.quality.moved += u64::from(moved && attempt == 0);
+            for start in starts(&leading, &trailing) {
+                let candidate = self.candidate(worker, start, now);
+                if candidate.whole && !candidate.contradicted {
+                    return Outcome::Sample(candidate.stack);
+                }
+                if best
+                    .as_ref()
+                    .is_none_or(|best| value(best) < value(&candidate))
+                {
+                    best = Some(candidate);
+                }
+            }
+        }
+        let stack = best.map_or_else(Stack::default, |best| {
+            let unstable = !best.whole;
+            Stack {
+                unstable,
+                ..best.stack
+            }
+        });
+        let unstable = stack.unstable || stack.lines.is_empty();
+        Outcome::Sample(Stack { unstable, ..stack })
+    }
+
+    /// Proves the open edges of a worker that sleeps, in passing: a read of a sleeping worker is quiet.
+    pub fn prove_asleep(&mut self, worker: &mut Worker, now: u64) {
+        let Some(watch) = Watch::open(worker.process.pid) else {
+            return;
+        };
+        if !watch
+            .state()
+            .is_some_and(|(state, _)| matches!(state, 'S' | 'D'))
+        {
+            return;
+        }
+        let layout = worker.process.engine.layout;
+        let quiet = quietly(&watch, || {
+            let Ok(Reading::Busy { leading, .. }) = worker.reader.read() else {
+                return None;
+            };
+            let memory = std::sync::Arc::clone(&worker.reader.memory);
+            let end = walk(
+                &*memory,
+                layout,
+                &mut worker.reader.copy,
+                leading.current_execute_data,
+                &mut self.frames,
+            );
+            if end == End::Torn {
+                return None;
+            }
+            self.identify(worker, now);
+            Some(())
+        });
+        if quiet.is_some() {
+            self.quality.quiet += 1;
+            self.prove_all(layout);
+        }
+    }
+
+    /// Proves what the judge saw.
+    pub fn believe(&mut self, worker: &mut Worker, observation: Observation, now: u64) {
+        self.quality.quiet += 1;
+        let layout = worker.process.engine.layout;
+        self.frames = observation.frames;
+        for function in observation.functions {
+            let mut place = place(worker, &mut self.families, now);
+            self.codes.know(&mut place, function);
+        }
+        let mut place = place(worker, &mut self.families, now);
+        self.codes
+            .identify_keys(&mut place, &self.frames, &observation.keys, &mut self.ids);
+        self.prove_all(layout);
+    }
+
+    fn identify(&mut self, worker: &mut Worker, now: u64) {
+        let generation = worker.reader.request_time;
+        if generation != worker.generation {
+            self.codes.forget(&mut worker.local);
+            worker.generation = generation;
+        }
+        let mut place = place(worker, &mut self.families, now);
+        self.codes.identify(&mut place, &self.frames, &mut self.ids);
+    }
+
+    fn candidate(&mut self, worker: &mut Worker, start: u64, now: u64) -> Candidate {
+        let layout = worker.process.engine.layout;
+        let memory = std::sync::Arc::clone(&worker.reader.memory);
+        let end = walk(
+            &*memory,
+            layout,
+            &mut worker.reader.copy,
+            start,
+            &mut self.frames,
+        );
+        let mut candidate = Candidate {
+            stack: Stack::default(),
+            whole: false,
+            contradicted: false,
+        };
+        if end == End::Torn {
+            // Without a root nothing tells which part of the chain is true.
+            return candidate;
+        }
+        self.identify(worker, now);
+        if end == End::TooDeep {
+            candidate.stack.lines.push((Names::TRUNCATED, 0));
+        }
+        self.climb(worker, layout, &mut candidate);
+        candidate
+    }
+
+    /// Follows the chain from the root towards the leaf for as long as its edges are not refuted.
+    fn climb(&mut self, worker: &Worker, layout: &Layout, candidate: &mut Candidate) {
+        let memory = &*worker.reader.memory;
+        let last = self.frames.len().saturating_sub(1);
+        let mut site: Option<(NameId, u32)> = None;
+        for index in (0..self.frames.len()).rev() {
+            let Some(id) = self.ids.get(index).copied().flatten() else {
+                return;
+            };
+            let name = self.codes.name(id, index == last);
+            if index < last {
+                let Some(known) = self.edge(worker, layout, index, site, name) else {
+                    return;
+                };
+                match known {
+                    Known::Refuted => return,
+                    Known::Open(edge) => {
+                        let position =
+                            u32::try_from(candidate.stack.lines.len()).unwrap_or(u32::MAX);
+                        candidate.stack.open.push((position, edge));
+                    }
+                    Known::Proven(check) => {
+                        let (caller, callee) = (&self.frames[index + 1], &self.frames[index]);
+                        candidate.contradicted |=
+                            check.contradicted(layout, &worker.reader.copy, caller, callee);
+                    }
+                }
+            }
+            let Some(code) = self.codes.get(id) else {
+                return;
+            };
+            let key = code.function.key;
+            let (visible, start_line) = (!code.function.name.is_empty(), key.line_start);
+            let op = op_index(
+                layout,
+                worker.process.engine.executor_globals,
+                &key,
+                self.frames[index].opline,
+            );
+            let line = op
+                .filter(|&op| op != UNWINDING)
+                .and_then(|op| self.codes.op(memory, layout, id, op))
+                .map_or(start_line, |(_, line)| line);
+            if visible {
+                candidate
+                    .stack
+                    .lines
+                    .push((name, if key.is_user() { line } else { 0 }));
+            }
+            if key.is_user() {
+                match op {
+                    Some(op) => site = Some((name, op)),
+                    // The leaf's own opline proves nothing, and nothing is built on it.
+                    None if index == 0 => {}
+                    None => return,
+                }
+            }
+        }
+        candidate.whole = true;
+    }
+
+    /// What is known of the edge to frame `index` from the one that called it.
+    fn edge(
+        &mut self,
+        worker: &Worker,
+        layout: &Layout,
+        index: usize,
+        site: Option<(NameId, u32)>,
+        callee: NameId,
+    ) -> Option<Known> {
+        let caller_id = self.ids.get(index + 1).copied().flatten()?;
+        let callee_id = self.ids.get(index).copied().flatten()?;
+        let caller = self.codes.get(caller_id)?;
+        let via = (!caller.function.key.is_user()).then_some(caller.name);
+        // Without user code above, as in a shutdown function that is internal, the internal caller is the site.
+        let edge = Edge {
+            site: site.unwrap_or((caller.name, 0)),
+            via,
+            callee,
+        };
+        if let Some(known) = self.edges.known(&edge) {
+            return Some(known);
+        }
+        let memory = &*worker.reader.memory;
+        let op = match edge.via {
+            Some(_) => None,
+            None if edge.site.1 == UNWINDING => None,
+            None => Some(Op::read(memory, layout, self.frames[index + 1].opline)?),
+        };
+        let judged = Site {
+            memory,
+            layout,
+            copy: &worker.reader.copy,
+            caller: Side {
+                frame: &self.frames[index + 1],
+                function: &caller.function,
+            },
+            callee: Side {
+                frame: &self.frames[index],
+                function: &self.codes.get(callee_id)?.function,
+            },
+        }
+        .judge(op.as_ref());
+        Some(match judged {
+            Evidence::Proven(check) => self.edges.prove(edge, check),
+            Evidence::Open => self.edges.open(edge),
+            Evidence::Refuted => self.edges.refute(edge),
+        })
+    }
+
+    /// Proves every edge of the frames at hand: they come from a quiet read.
+    fn prove_all(&mut self, layout: &Layout) {
+        let last = self.frames.len().saturating_sub(1);
+        let mut site: Option<(NameId, u32)> = None;
+        let mut via: Option<NameId> = None;
+        let mut caller: Option<NameId> = None;
+        for index in (0..self.frames.len()).rev() {
+            let Some(id) = self.ids.get(index).copied().flatten() else {
+                // What is above an unknown frame has no known caller.
+                (site, via, caller) = (None, None, None);
+                continue;
+            };
+            let name = self.codes.name(id, index == last);
+            if let Some(caller) = caller {
+                let edge = Edge {
+                    site: site.unwrap_or((caller, 0)),
+                    via,
+                    callee: name,
+                };
+                self.edges.prove(edge, phpprof_zend::site::Check::Nothing);
+            }
+            let Some(code) = self.codes.get(id) else {
+                return;
+            };
+            let key = code.function.key;
+            if key.is_user() {
+                // Outside its code the opline is that of the exception that unwinds, or none.
+                site = Some((
+                    name,
+                    key.op_index(layout, self.frames[index].opline)
+                        .unwrap_or(UNWINDING),
+                ));
+                via = None;
+            } else {
+                via = Some(name);
+            }
+            caller = Some(name);
+        }
+    }
+}
+
+/// Where the walks of one read begin: the trailing word only if it says something else.
+fn starts(leading: &Globals, trailing: &Globals) -> impl Iterator<Item = u64> {
+    let second = trailing.current_execute_data;
+    let differs = second != 0 && second != leading.current_execute_data;
+    std::iter::once(leading.current_execute_data).chain(differs.then_some(second))
+}
+
+fn value(candidate: &Candidate) -> (bool, usize) {
+    (candidate.whole, candidate.stack.lines.len())
+}
+
+/// Index of an opline in a function's code. While an exception unwinds, a caller's opline is that of the engine's own
+/// op in `EG(exception_op)`.
+fn op_index(
+    layout: &Layout,
+    executor_globals: u64,
+    key: &phpprof_zend::function::Key,
+    opline: u64,
+) -> Option<u32> {
+    let row = &layout.executor_globals;
+    let offset = opline.wrapping_sub(executor_globals + row.exception_op as u64);
+    if offset < row.exception_op_size as u64 {
+        return Some(UNWINDING);
+    }
+    key.op_index(layout, opline)
+}
+
+fn place<'a>(
+    worker: &'a mut Worker,
+    families: &'a mut Vec<Map>,
+    now: u64,
+) -> Place<'a, crate::process::ProcessMemory> {
+    let family = worker.process.family;
+    while families.len() <= family {
+        families.push(Map::default());
+    }
+    Place {
+        memory: &worker.reader.memory,
+        layout: worker.process.engine.layout,
+        shared_ranges: &worker.process.shared_ranges,
+        shared: &mut families[family],
+        local: &mut worker.local,
+        // On the command line no end of a request can be seen; elsewhere its time changes, once it is known.
+        request_ends: worker.generation != 0 && worker.process.engine.sapi != "cli",
+        now,
+    }
+}

@@ -1,0 +1,379 @@
+//! One PHP process: where its stack lies, and the one call that reads it.
+//!
+//! The call's pieces are read in their order: the globals, the used part of the VM stack, the globals again. Where the
+//! stack lies is known from the sample before; the first one takes a call more.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use phpprof_zend::Layout;
+use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
+use phpprof_zend::walk::Copy;
+
+use crate::aggregate::{Aggregate, StackId};
+use crate::codes::Map;
+use crate::discover::Process;
+use crate::process::ProcessMemory;
+
+/// What is read beyond the highest top that was seen lately.
+const MARGIN: u64 = 4096;
+/// A page larger than this is read up to here only.
+const MAX_EXTENT: u64 = 1 << 20;
+/// Samples after which a top that was not reached again is forgotten: twice this.
+const HALF_WINDOW: u32 = 500;
+/// Samples that may wait for the CPU clock to move.
+const MAX_PENDING: usize = 4096;
+
+/// The words of `executor_globals` that a sample needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Globals {
+    pub top: u64,
+    pub end: u64,
+    pub page: u64,
+    pub current_execute_data: u64,
+}
+
+impl Globals {
+    /// Room for the slice.
+    pub const SIZE: usize = 64;
+
+    /// First byte and length of the slice.
+    #[must_use]
+    pub fn slice(layout: &Layout) -> (u64, usize) {
+        let row = &layout.executor_globals;
+        (
+            row.vm_stack_top as u64,
+            (row.current_execute_data + 8 - row.vm_stack_top).min(Self::SIZE),
+        )
+    }
+
+    fn parse(layout: &Layout, bytes: &[u8]) -> Self {
+        let row = &layout.executor_globals;
+        let word = |offset: usize| word_at(bytes, offset - row.vm_stack_top);
+        Self {
+            top: word(row.vm_stack_top),
+            end: word(row.vm_stack_end),
+            page: word(row.vm_stack),
+            current_execute_data: word(row.current_execute_data),
+        }
+    }
+
+    /// How much of the page is worth reading, from its start.
+    fn extent(&self, highest_top: u64) -> u64 {
+        let size = self.end.saturating_sub(self.page).min(MAX_EXTENT);
+        highest_top
+            .max(self.top)
+            .saturating_sub(self.page)
+            .saturating_add(MARGIN)
+            .min(size)
+    }
+}
+
+/// One read of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// `EG(current_execute_data)` is NULL: between requests.
+    Idle,
+    Busy {
+        leading: Globals,
+        trailing: Globals,
+    },
+}
+
+/// Reads the stack of a process; used by the sampler and by the judge, each with its own.
+#[derive(Debug)]
+pub struct Reader {
+    pub memory: Arc<ProcessMemory>,
+    layout: &'static Layout,
+    executor_globals: u64,
+    request_time_at: Option<u64>,
+    /// `SG(global_request_time)` of the last read; 0 where it is not known.
+    pub request_time: u64,
+    pub copy: Copy,
+    last: Option<Globals>,
+    highest_now: u64,
+    highest_before: u64,
+    reads_in_window: u32,
+}
+
+impl Reader {
+    /// A reader of a process.
+    #[must_use]
+    pub fn new(process: &Process) -> Self {
+        Self {
+            memory: Arc::clone(&process.memory),
+            layout: process.engine.layout,
+            executor_globals: process.engine.executor_globals,
+            request_time_at: process.engine.request_time,
+            request_time: 0,
+            copy: Copy::default(),
+            last: None,
+            highest_now: 0,
+            highest_before: 0,
+            reads_in_window: 0,
+        }
+    }
+
+    /// Reads the globals and the stack.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] when the process has ended, [`Fault::Denied`] when the kernel refuses, [`Fault::Unmapped`] when
+    /// the stack could not be found in three tries.
+    pub fn read(&mut self) -> Result<Reading, Fault> {
+        let mut fault = Fault::Unmapped;
+        for _ in 0..3 {
+            let known = match self.last {
+                Some(known) => known,
+                None => self.globals()?,
+            };
+            self.last = Some(known);
+            if known.current_execute_data == 0 {
+                // An idle worker is asked for its globals only, until it is busy.
+                self.last = None;
+                self.request_time = 0;
+                return Ok(Reading::Idle);
+            }
+            let extent = known.extent(self.highest_now.max(self.highest_before));
+            match self.read_at(known.page, extent) {
+                Ok(Reading::Busy { leading, trailing }) => {
+                    self.last = Some(leading);
+                    if leading.page != known.page {
+                        // Another page: once more, with what is known now.
+                        self.reset();
+                        continue;
+                    }
+                    self.note(leading.top);
+                    if leading.top.saturating_sub(leading.page) <= extent {
+                        return Ok(Reading::Busy { leading, trailing });
+                    }
+                }
+                Ok(Reading::Idle) => {
+                    self.last = None;
+                    return Ok(Reading::Idle);
+                }
+                Err(Fault::Unmapped) => {
+                    self.last = None;
+                    self.reset();
+                }
+                Err(other) => {
+                    fault = other;
+                    break;
+                }
+            }
+        }
+        Err(fault)
+    }
+
+    fn globals(&self) -> Result<Globals, Fault> {
+        let (offset, length) = Globals::slice(self.layout);
+        let mut bytes = [0_u8; Globals::SIZE];
+        self.memory
+            .read(self.executor_globals + offset, &mut bytes[..length])?;
+        Ok(Globals::parse(self.layout, &bytes))
+    }
+
+    fn read_at(&mut self, page: u64, extent: u64) -> Result<Reading, Fault> {
+        let (offset, length) = Globals::slice(self.layout);
+        let at = self.executor_globals + offset;
+        let (mut before, mut after, mut time) =
+            ([0_u8; Globals::SIZE], [0_u8; Globals::SIZE], [0_u8; 8]);
+        self.copy.forget();
+        self.copy.base = page;
+        self.copy
+            .bytes
+            .resize(usize::try_from(extent).unwrap_or(0), 0);
+        let first = Piece {
+            address: at,
+            bytes: &mut before[..length],
+        };
+        let stack = Piece {
+            address: page,
+            bytes: &mut self.copy.bytes,
+        };
+        let last = Piece {
+            address: at,
+            bytes: &mut after[..length],
+        };
+        match self.request_time_at {
+            Some(address) => {
+                self.memory.gather(&mut [
+                    first,
+                    Piece {
+                        address,
+                        bytes: &mut time,
+                    },
+                    stack,
+                    last,
+                ])?;
+            }
+            None => self.memory.gather(&mut [first, stack, last])?,
+        }
+        self.request_time = u64::from_le_bytes(time);
+        let leading = Globals::parse(self.layout, &before);
+        if leading.current_execute_data == 0 {
+            return Ok(Reading::Idle);
+        }
+        Ok(Reading::Busy {
+            leading,
+            trailing: Globals::parse(self.layout, &after),
+        })
+    }
+
+    /// Remembers the highest top of the last one to two half windows.
+    fn note(&mut self, top: u64) {
+        self.highest_now = self.highest_now.max(top);
+        self.reads_in_window += 1;
+        if self.reads_in_window >= HALF_WINDOW {
+            self.highest_before = self.highest_now;
+            self.highest_now = 0;
+            self.reads_in_window = 0;
+        }
+    }
+
+    fn reset(&mut self) {
+        (self.highest_now, self.highest_before, self.reads_in_window) = (0, 0, 0);
+    }
+}
+
+/// A worker as the sampler knows it.
+#[derive(Debug)]
+pub struct Worker {
+    pub process: Rc<Process>,
+    pub reader: Reader,
+    /// Functions in the worker's own memory.
+    pub local: Map,
+    /// The request in which `local` was learned.
+    pub generation: u64,
+    /// When it was sampled last, or attached; nanoseconds of the monotonic clock.
+    pub sampled_at: u64,
+    pub busy_samples: u64,
+    cpu: CpuClock,
+}
+
+impl Worker {
+    /// A worker that begins now.
+    #[must_use]
+    pub fn new(process: Rc<Process>, now: u64) -> Self {
+        let reader = Reader::new(&process);
+        let cpu = CpuClock::of(process.pid);
+        Self {
+            process,
+            reader,
+            local: Map::default(),
+            generation: 0,
+            sampled_at: now,
+            busy_samples: 0,
+            cpu,
+        }
+    }
+
+    /// Notes which stack the newest sample had (`None` for idle), and shares out the CPU time that has become visible.
+    pub fn spend(&mut self, stack: Option<StackId>, aggregate: &mut Aggregate) {
+        let pid = self.process.pid;
+        self.cpu.note(stack);
+        for (stack, nanoseconds) in self.cpu.advance() {
+            aggregate.add_cpu(stack, pid, nanoseconds);
+        }
+    }
+}
+
+/// A process's CPU clock. It moves at the kernel's ticks and when the process stops running, so its advance is shared
+/// by all samples since it last moved.
+#[derive(Debug)]
+struct CpuClock {
+    clock: Option<ClockId>,
+    last: Option<i64>,
+    pending: Vec<Option<StackId>>,
+}
+
+impl CpuClock {
+    fn of(pid: i32) -> Self {
+        let clock = clock_getcpuclockid(Pid::from_raw(pid)).ok();
+        let mut cpu = Self {
+            clock,
+            last: None,
+            pending: Vec::new(),
+        };
+        cpu.last = cpu.now();
+        cpu
+    }
+
+    fn now(&self) -> Option<i64> {
+        Some(clock_gettime(self.clock?).ok()?.num_nanoseconds())
+    }
+
+    fn note(&mut self, stack: Option<StackId>) {
+        if self.pending.len() < MAX_PENDING {
+            self.pending.push(stack);
+        }
+    }
+
+    fn advance(&mut self) -> Vec<(StackId, i64)> {
+        let (Some(now), Some(last)) = (self.now(), self.last) else {
+            return Vec::new();
+        };
+        if now <= last {
+            return Vec::new();
+        }
+        self.last = Some(now);
+        share(now - last, std::mem::take(&mut self.pending))
+    }
+}
+
+/// Shares nanoseconds among the samples; the remainder goes to the first, so that the sum is right. Time spent while
+/// only idleness was seen belongs to no stack.
+fn share(nanoseconds: i64, pending: Vec<Option<StackId>>) -> Vec<(StackId, i64)> {
+    let busy: Vec<StackId> = pending.into_iter().flatten().collect();
+    let Ok(count) = i64::try_from(busy.len()) else {
+        return Vec::new();
+    };
+    if count == 0 {
+        return Vec::new();
+    }
+    let (each, rest) = (nanoseconds / count, nanoseconds % count);
+    busy.into_iter()
+        .enumerate()
+        .map(|(index, stack)| (stack, each + if index == 0 { rest } else { 0 }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::Stack;
+
+    #[test]
+    fn cpu_time_is_shared_by_the_busy_samples_since_the_clock_moved() {
+        let stack = Aggregate::default().add(&Stack::default(), 1, 0);
+        assert_eq!(
+            share(10, vec![Some(stack), None, Some(stack), Some(stack)]),
+            [(stack, 4), (stack, 3), (stack, 3)]
+        );
+        assert_eq!(share(10, vec![None]), []);
+    }
+
+    #[test]
+    fn what_is_read_of_a_page_is_bounded_by_the_page() {
+        let globals = Globals {
+            top: 0x11000,
+            end: 0x50000,
+            page: 0x10000,
+            current_execute_data: 0x10020,
+        };
+        assert_eq!(globals.extent(0), 0x2000);
+        assert_eq!(globals.extent(0x14000), 0x5000);
+        assert_eq!(globals.extent(u64::MAX), 0x40000);
+        assert_eq!(
+            Globals {
+                end: u64::MAX,
+                ..globals
+            }
+            .extent(u64::MAX),
+            MAX_EXTENT
+        );
+        assert_eq!(Globals { end: 0, ..globals }.extent(0), 0);
+    }
+}

@@ -1,1 +1,37 @@
 //! The operator: turns a ProfileRequest into samplers and their uploads into one profile.
+//!
+//! `observe` reads the cluster, `decide` is a pure function of what was read, `act` does what was decided.
+//!
+//! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
+//! once the store has it.
+
+pub mod act;
+mod admit;
+mod collect;
+pub mod controller;
+pub mod decide;
+pub mod effect;
+mod events;
+pub mod health;
+mod inject;
+pub mod limits;
+mod manifest;
+mod memory;
+mod mode;
+mod observe;
+mod receipt;
+mod resolve;
+mod select;
+mod status;
+pub mod store;
+mod target;
+mod view;
+mod watches;
+pub mod world;
+
+pub use inject::SamplerConfig;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod toy_cluster;

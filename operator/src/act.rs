@@ -1,0 +1,137 @@
+//! Does what was decided. Every effect can be done again without harm.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, ResourceExt as _};
+use phpprof_crds::ProfileRequest;
+use serde_json::Value;
+
+use crate::controller::Context;
+use crate::effect::{Done, Effect, Injection};
+use crate::inject::{Refusal, patch, refusal};
+
+/// Pods that are patched at the same time.
+const AT_ONCE: usize = 8;
+const FIELD_MANAGER: &str = "phpprof-operator";
+
+/// Does all effects of one decision and remembers what the next look needs.
+pub async fn act(context: &Context, request: &ProfileRequest, effects: Vec<Effect>) -> Vec<Done> {
+    let uid = request.uid().unwrap_or_default();
+    let dones: Vec<Done> = stream::iter(effects)
+        .map(|effect| perform(context, request, effect))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    for done in &dones {
+        match done {
+            Done::StoreAway(message) => {
+                context
+                    .memory
+                    .store_failed(&uid, message.clone(), context.now())
+            }
+            Done::Verified { .. } | Done::Merged(_) => context.memory.store_answered(&uid),
+            _ => {}
+        }
+    }
+    dones
+}
+
+async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) -> Done {
+    match effect {
+        Effect::Inject(injection) => {
+            let done = inject(context, &injection).await;
+            if done == Done::Injected {
+                context
+                    .memory
+                    .remember_injection(&request.uid().unwrap_or_default(), &injection);
+            }
+            done
+        }
+        Effect::Verify(upload) => context.collector.verify(&upload).await,
+        Effect::Merge => context.collector.merge(request, &context.limits).await,
+        Effect::DeleteRequest => delete(context, request).await,
+    }
+}
+
+async fn inject(context: &Context, injection: &Injection) -> Done {
+    let valid_for = valid_for(context.now(), injection.upload_until);
+    let grant = match context.store.grant(&injection.object_key, valid_for).await {
+        Ok(grant) => grant,
+        Err(error) => return Done::TryAgain(format!("signing a grant failed: {error}")),
+    };
+    let body = patch(injection, &context.sampler, &grant);
+    match send(context, injection, &body, true).await {
+        Ok(()) | Err(Refusal::Unknown) => {}
+        Err(refusal) => return refused(refusal, injection),
+    }
+    match send(context, injection, &body, false).await {
+        Ok(()) => Done::Injected,
+        Err(refusal) => refused(refusal, injection),
+    }
+}
+
+/// A grant ends at the second the contract names, and lives one second at least.
+fn valid_for(now: Timestamp, until: Timestamp) -> Duration {
+    let seconds = until.as_second() - now.as_second();
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))
+}
+
+async fn send(
+    context: &Context,
+    injection: &Injection,
+    body: &Value,
+    dry_run: bool,
+) -> Result<(), Refusal> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &injection.namespace);
+    let params = PatchParams {
+        dry_run,
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    match pods
+        .patch_ephemeral_containers(&injection.pod_name, &params, &Patch::Strategic(body))
+        .await
+    {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refusal(&error, injection)),
+    }
+}
+
+fn refused(refusal: Refusal, injection: &Injection) -> Done {
+    match refusal {
+        Refusal::AlreadyThere => Done::Injected,
+        Refusal::TryAgain(message) => Done::TryAgain(message),
+        Refusal::Unknown => {
+            Done::TryAgain("the API server refused a dry run that was none".to_owned())
+        }
+        Refusal::Final(reason, message) => Done::TargetFailed {
+            pod_uid: injection.pod_uid.clone(),
+            reason,
+            message,
+        },
+    }
+}
+
+async fn delete(context: &Context, request: &ProfileRequest) -> Done {
+    let requests: Api<ProfileRequest> = Api::namespaced(
+        context.client.clone(),
+        &request.namespace().unwrap_or_default(),
+    );
+    let preconditions = Preconditions {
+        uid: request.uid(),
+        resource_version: None,
+    };
+    let params = DeleteParams {
+        preconditions: Some(preconditions),
+        ..DeleteParams::default()
+    };
+    match requests.delete(&request.name_any(), &params).await {
+        Ok(_) => Done::Deleted,
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Done::Deleted,
+        Err(error) => Done::TryAgain(error.to_string()),
+    }
+}

@@ -1,0 +1,228 @@
+//! Holds uploads against their receipts, and makes one profile and one manifest of them.
+//!
+//! Invariant: one upload is in memory at a time, and it is not trusted: its size is asked for before it is read,
+//! and it is decoded within bounds.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState, TargetStatus};
+use phpprof_profile::{Limits as Bounds, Merger, Profile, decode, encode_gzip, total};
+use tokio::sync::Semaphore;
+
+use crate::admit::key;
+use crate::effect::{Done, Upload};
+use crate::limits::Limits;
+use crate::manifest::manifest;
+use crate::receipt::{FullReceipt, UploadReceipt};
+use crate::store::{Created, Store, StoreError};
+
+/// The name of the sample type that receipts count.
+const SAMPLES: &str = "samples";
+
+/// Verifies and merges, one at a time.
+pub struct Collector {
+    store: Store,
+    bounds: Bounds,
+    /// Bounds the operator's memory, whatever is uploaded by however many pods.
+    desk: Semaphore,
+}
+
+/// Why an upload is not what its receipt says.
+enum Fault {
+    Target(TargetReason, String),
+    Store(String),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Fault::Store(error.to_string())
+    }
+}
+
+impl Collector {
+    pub fn new(store: Store) -> Self {
+        Collector {
+            store,
+            bounds: Bounds::default(),
+            desk: Semaphore::new(1),
+        }
+    }
+
+    /// Holds what the store has against the receipt.
+    pub async fn verify(&self, upload: &Upload) -> Done {
+        let pod_uid = upload.pod_uid.clone();
+        match self.load(&upload.key, &upload.receipt).await {
+            Ok((_, full)) => Done::Verified {
+                pod_uid,
+                receipt: upload.receipt.clone(),
+                full,
+            },
+            Err(Fault::Target(reason, message)) => Done::TargetFailed {
+                pod_uid,
+                reason,
+                message,
+            },
+            Err(Fault::Store(message)) => Done::StoreAway(message),
+        }
+    }
+
+    async fn load(
+        &self,
+        key: &str,
+        receipt: &UploadReceipt,
+    ) -> Result<(Profile, FullReceipt), Fault> {
+        use TargetReason::*;
+        let limit = self.bounds.compressed_bytes as u64;
+        let fault = |reason, message: String| Err(Fault::Target(reason, message));
+        match self.store.size(key).await? {
+            None => return fault(ProfileMissing, format!("the store has no object {key}")),
+            Some(size) if size > limit => {
+                return fault(
+                    ProfileTooLarge,
+                    format!(
+                        "the object has {size} bytes, and {limit} are allowed; it was not read"
+                    ),
+                );
+            }
+            Some(size) if size != receipt.size => {
+                return fault(
+                    SizeMismatch,
+                    format!(
+                        "the object has {size} bytes, and the receipt says {}",
+                        receipt.size
+                    ),
+                );
+            }
+            Some(_) => {}
+        }
+        let _turn = self.desk.acquire().await;
+        let bytes = self.store.read(key, receipt.size).await?;
+        if sha256(&bytes) != receipt.sha256 {
+            return fault(
+                ChecksumMismatch,
+                "the object's SHA-256 is not the receipt's".to_owned(),
+            );
+        }
+        let bounds = self.bounds.clone();
+        let decoded = tokio::task::spawn_blocking(move || decode(&bytes, &bounds)).await;
+        let profile = match decoded {
+            Ok(Ok(profile)) => profile,
+            Ok(Err(error)) => return fault(InvalidProfile, error.to_string()),
+            Err(error) => return fault(InvalidProfile, error.to_string()),
+        };
+        let samples = total(&profile, SAMPLES);
+        if samples != receipt.samples {
+            return fault(
+                InvalidProfile,
+                format!(
+                    "the profile has {samples} samples, and the receipt says {}",
+                    receipt.samples
+                ),
+            );
+        }
+        match FullReceipt::of(&profile) {
+            Some(full) => Ok((profile, full)),
+            None => fault(
+                InvalidProfile,
+                "the profile does not start with a receipt".to_owned(),
+            ),
+        }
+    }
+
+    /// Stores the merged profile, then the manifest; both are what an earlier life of the operator would have stored.
+    pub async fn merge(&self, request: &ProfileRequest, limits: &Limits) -> Done {
+        match self.try_merge(request, limits).await {
+            Ok(profile) => Done::Merged(profile),
+            Err(Fault::Store(message)) => Done::StoreAway(message),
+            Err(Fault::Target(_, message)) => Done::MergeFailed(message),
+        }
+    }
+
+    async fn try_merge(
+        &self,
+        request: &ProfileRequest,
+        limits: &Limits,
+    ) -> Result<ProfileResult, Fault> {
+        let targets = request
+            .status
+            .as_ref()
+            .map(|status| status.targets.as_slice())
+            .unwrap_or_default();
+        let mut merger = Merger::default();
+        for target in targets
+            .iter()
+            .filter(|target| target.state == TargetState::Uploaded)
+        {
+            let (profile, _) = self
+                .load(&target.object_key, &receipt_of(target))
+                .await
+                .map_err(|fault| in_pod(fault, target))?;
+            merger.add(&profile).map_err(|error| unmergeable(&error))?;
+        }
+        let merged = merger.finish().map_err(|error| unmergeable(&error))?;
+        let samples = total(&merged, SAMPLES);
+        let bytes = encode_gzip(&merged);
+        drop(merged);
+        let merged_key = key(request, limits, "merged.pb.gz");
+        let size = self.create(&merged_key, bytes).await?;
+        let result = ProfileResult {
+            url: self.store.uri(&merged_key),
+            samples,
+            size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
+        };
+        let manifest = manifest(request, &merged_key, &result);
+        self.create(&key(request, limits, "manifest.json"), manifest)
+            .await?;
+        Ok(result)
+    }
+
+    /// Keeps what is there already: only this operator can have written it, since grants are for other keys.
+    async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<u64, Fault> {
+        let size = bytes.len() as u64;
+        match self.store.create(key, bytes).await? {
+            Created::Now => Ok(size),
+            Created::Before => {
+                let missing = || Fault::Store(format!("object {key} is there and is not"));
+                self.store.size(key).await?.ok_or_else(missing)
+            }
+        }
+    }
+}
+
+fn receipt_of(target: &TargetStatus) -> UploadReceipt {
+    UploadReceipt {
+        samples: target.samples.unwrap_or_default(),
+        size: target
+            .size_bytes
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or_default(),
+        sha256: target.sha256.clone(),
+    }
+}
+
+/// A profile that was verified a moment ago is not bad: if it is now, someone changed the store.
+fn in_pod(fault: Fault, target: &TargetStatus) -> Fault {
+    match fault {
+        Fault::Target(reason, message) => {
+            let message = format!(
+                "the verified profile of pod {} has changed: {message}",
+                target.pod_name
+            );
+            Fault::Target(reason, message)
+        }
+        store => store,
+    }
+}
+
+fn unmergeable(error: &phpprof_profile::MergeError) -> Fault {
+    let hint = "the pods' own profiles are in the store";
+    Fault::Target(TargetReason::InvalidProfile, format!("{error}; {hint}"))
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, bytes))
+}
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;

@@ -1,0 +1,283 @@
+//! The loop around observe, decide and act, for each request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::{self, Action, Controller};
+use kube::runtime::events::{Event, Recorder};
+use kube::runtime::{reflector::ObjectRef, watcher};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
+use serde_json::json;
+
+use crate::act::act;
+use crate::collect::Collector;
+use crate::decide::{Decision, Next, decide};
+use crate::effect::{Done, record};
+use crate::events;
+use crate::health::Readiness;
+use crate::inject::SamplerConfig;
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::observe::{ObserveError, observe};
+use crate::store::Store;
+use crate::watches::{PodWatches, RequestRef};
+
+/// Requests that are looked at at the same time.
+const CONCURRENCY: u16 = 16;
+/// Decisions in one look; a request needs five from acceptance to its end.
+const ROUNDS: usize = 16;
+/// The pause after a call that is worth another try.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What all requests share.
+pub struct Context {
+    pub client: Client,
+    pub limits: Limits,
+    pub sampler: SamplerConfig,
+    pub store: Store,
+    pub(crate) collector: Collector,
+    pub(crate) watches: PodWatches,
+    pub(crate) memory: Memory,
+    recorder: Recorder,
+    clock: fn() -> Timestamp,
+}
+
+impl Context {
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    #[error("observing the cluster failed")]
+    Observe(#[from] ObserveError),
+    #[error("writing the status failed")]
+    Status(#[source] kube::Error),
+}
+
+/// Runs until the process is told to end.
+pub async fn run(
+    client: Client,
+    limits: Limits,
+    sampler: SamplerConfig,
+    store: Store,
+    readiness: Readiness,
+) {
+    let (watches, changes) = PodWatches::new(client.clone());
+    let context = Arc::new(Context {
+        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
+        collector: Collector::new(store.clone()),
+        memory: Memory::default(),
+        clock: Timestamp::now,
+        client: client.clone(),
+        limits,
+        sampler,
+        store,
+        watches,
+    });
+    let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(client);
+    let controller = Controller::new(requests, watcher::Config::default().any_semantic())
+        .with_config(controller::Config::default().concurrency(CONCURRENCY))
+        .reconcile_on(changes)
+        .shutdown_on_signal();
+    let store = controller.store();
+    tokio::spawn(async move {
+        if store.wait_until_ready().await.is_ok() {
+            readiness.set();
+        }
+    });
+    let watches = context.watches.clone();
+    controller
+        .run(reconcile, |_, error, _| retry(error), context)
+        .for_each(|result| {
+            if let Err(controller::Error::ObjectNotFound(reference)) = result
+                && let Some(reference) = typed(*reference)
+            {
+                watches.release(&reference);
+            }
+            std::future::ready(())
+        })
+        .await;
+}
+
+/// The controller reports a request that is gone without its type.
+fn typed(reference: ObjectRef<kube::api::DynamicObject>) -> Option<RequestRef> {
+    let namespace = reference.namespace?;
+    Some(ObjectRef::new(&reference.name).within(&namespace))
+}
+
+fn retry(error: &ReconcileError) -> Action {
+    // A conflict only means that the cache was behind.
+    let conflict =
+        matches!(error, ReconcileError::Status(kube::Error::Api(status)) if status.code == 409);
+    if !conflict {
+        tracing::warn!(error = %chain(error), "a request could not be looked at; it is tried again");
+    }
+    Action::requeue(if conflict { PAUSE / 10 } else { PAUSE })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+async fn reconcile(
+    guarded: Arc<DeserializeGuard<ProfileRequest>>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
+    let mut request = match &guarded.0 {
+        Ok(request) => request.clone(),
+        Err(error) => {
+            tracing::warn!(%error, name = guarded.name_any(), "a request cannot be read; it is left alone");
+            return Ok(Action::await_change());
+        }
+    };
+    let reference: RequestRef =
+        ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default());
+    for _ in 0..ROUNDS {
+        let observed = observe(&context, &request, &reference).await?;
+        let Decision {
+            status,
+            effects,
+            next,
+        } = decide(context.now(), &request, &observed, &context.limits);
+        request = persist(&context, request, status).await?;
+        if request
+            .status
+            .as_ref()
+            .is_some_and(|status| status.completion_time.is_some())
+        {
+            context.watches.release(&reference);
+            context.memory.forget(&request.uid().unwrap_or_default());
+        }
+        if effects.is_empty() {
+            match next {
+                Next::Now => continue,
+                Next::OnChange => return Ok(Action::await_change()),
+                Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
+            }
+        }
+        let done = act(&context, &request, effects).await;
+        request = conclude(&context, request, &done).await?;
+        if let Some(message) = done.iter().find_map(worth_a_pause) {
+            tracing::info!(
+                request = request.name_any(),
+                namespace = request.namespace(),
+                message,
+                "trying again"
+            );
+            return Ok(Action::requeue(PAUSE));
+        }
+    }
+    Ok(Action::requeue(PAUSE))
+}
+
+/// Never zero, so that a deadline that is now passed does not spin.
+fn until(now: Timestamp, instant: Timestamp) -> Duration {
+    Duration::try_from(instant.duration_since(now))
+        .unwrap_or_default()
+        .max(Duration::from_millis(5))
+}
+
+fn worth_a_pause(done: &Done) -> Option<&str> {
+    match done {
+        Done::TryAgain(message) | Done::StoreAway(message) => Some(message),
+        _ => None,
+    }
+}
+
+async fn conclude(
+    context: &Arc<Context>,
+    request: ProfileRequest,
+    done: &[Done],
+) -> Result<ProfileRequest, ReconcileError> {
+    let injected = done.iter().filter(|done| **done == Done::Injected).count();
+    if injected > 0 {
+        publish(context, &request, vec![events::injected(injected)]);
+    }
+    if done.contains(&Done::Deleted) {
+        return Ok(request);
+    }
+    let mut status = request.status.clone().unwrap_or_default();
+    record(
+        &mut status,
+        done,
+        request.metadata.generation,
+        context.now(),
+    );
+    persist(context, request, status).await
+}
+
+/// Writes the status if it changed, and only over the version that it was decided on.
+async fn persist(
+    context: &Arc<Context>,
+    request: ProfileRequest,
+    status: ProfileRequestStatus,
+) -> Result<ProfileRequest, ReconcileError> {
+    let old = request.status.clone().unwrap_or_default();
+    if old == status {
+        return Ok(request);
+    }
+    let requests: Api<ProfileRequest> = Api::namespaced(
+        context.client.clone(),
+        &request.namespace().unwrap_or_default(),
+    );
+    let patch =
+        json!({"metadata": {"resourceVersion": request.resource_version()}, "status": status});
+    let written = requests
+        .patch_status(
+            &request.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await;
+    let written = written.map_err(ReconcileError::Status)?;
+    log(&written, &old);
+    let events = events::between(&written, &old, &status);
+    publish(context, &written, events);
+    Ok(written)
+}
+
+fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
+    let current = |status: &ProfileRequestStatus| {
+        status
+            .conditions
+            .first()
+            .map(|condition| condition.reason.clone())
+    };
+    let reason = request.status.as_ref().and_then(current);
+    if reason != current(old) {
+        tracing::info!(
+            request = request.name_any(),
+            namespace = request.namespace(),
+            reason,
+            "status"
+        );
+    }
+}
+
+/// Beside the work: nobody waits for an event, and one that is lost is no harm.
+fn publish(context: &Arc<Context>, request: &ProfileRequest, events: Vec<Event>) {
+    if events.is_empty() {
+        return;
+    }
+    let (context, reference) = (context.clone(), request.object_ref(&()));
+    tokio::spawn(async move {
+        for event in events {
+            if let Err(error) = context.recorder.publish(&event, &reference).await {
+                tracing::warn!(%error, reason = event.reason, "an event could not be written");
+            }
+        }
+    });
+}

@@ -1,0 +1,291 @@
+//! What to do next for a request: a pure function of the instant, the request, what was observed and the limits.
+//!
+//! Invariant: a target is in the status before its sampler is injected, and a sampler's name follows from the
+//! request and the pod alone. So a decision can be taken again after any crash without a second sampler.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use phpprof_crds::{
+    ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState, TargetStatus,
+};
+
+use crate::admit::admit;
+use crate::effect::{Effect, Injection, Upload};
+use crate::limits::{Deadlines, Limits, later, not_after};
+use crate::mode::mode;
+use crate::receipt::UploadReceipt;
+use crate::status::{Verdict, first_failure, progress, settle};
+use crate::target::{Step, step};
+use crate::world::{Observed, PodView};
+
+/// What to persist, then what to do, then when to look again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// To be written before the effects; equal to the request's where nothing changed.
+    pub status: ProfileRequestStatus,
+    pub effects: Vec<Effect>,
+    pub next: Next,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// When something changes.
+    OnChange,
+    /// Then, or earlier when something changes.
+    At(Timestamp),
+    /// As soon as the status is written and the effects are done.
+    Now,
+}
+
+/// Where a request stands.
+enum Stage {
+    BeingDeleted,
+    Finished(Timestamp),
+    New,
+    Running(Timestamp),
+    Ended(Timestamp),
+}
+
+fn stage(request: &ProfileRequest, status: &ProfileRequestStatus) -> Stage {
+    let settled =
+        |target: &TargetStatus| matches!(target.state, TargetState::Uploaded | TargetState::Failed);
+    match (&status.completion_time, &status.start_time) {
+        _ if request.metadata.deletion_timestamp.is_some() => Stage::BeingDeleted,
+        (Some(completed), _) => Stage::Finished(completed.0),
+        (None, None) => Stage::New,
+        (None, Some(start)) if status.targets.iter().all(settled) => Stage::Ended(start.0),
+        (None, Some(start)) => Stage::Running(start.0),
+    }
+}
+
+/// The next decision, in the order a request lives.
+pub fn decide(
+    now: Timestamp,
+    request: &ProfileRequest,
+    observed: &Observed,
+    limits: &Limits,
+) -> Decision {
+    let round = Round {
+        now,
+        request,
+        observed,
+        limits,
+    };
+    let status = request.status.clone().unwrap_or_default();
+    match stage(request, &status) {
+        Stage::BeingDeleted => round.wait(status, Next::OnChange),
+        Stage::Finished(completed) => round.finished(completed, status),
+        Stage::New => round.admit(status),
+        Stage::Running(start) => round.run(round.deadlines(start), status),
+        Stage::Ended(start) => round.collect(round.deadlines(start), status),
+    }
+}
+
+struct Round<'a> {
+    now: Timestamp,
+    request: &'a ProfileRequest,
+    observed: &'a Observed,
+    limits: &'a Limits,
+}
+
+impl Round<'_> {
+    fn wait(&self, status: ProfileRequestStatus, next: Next) -> Decision {
+        Decision {
+            status,
+            effects: Vec::new(),
+            next,
+        }
+    }
+
+    fn conclude(
+        &self,
+        mut status: ProfileRequestStatus,
+        reason: Reason,
+        message: String,
+    ) -> Decision {
+        settle(
+            &mut status,
+            Verdict { reason, message },
+            self.request.metadata.generation,
+            self.now,
+        );
+        self.wait(status, Next::Now)
+    }
+
+    fn deadlines(&self, start: Timestamp) -> Deadlines {
+        Deadlines::new(start, self.request.spec.duration_seconds, self.limits)
+    }
+
+    fn finished(&self, completed: Timestamp, status: ProfileRequestStatus) -> Decision {
+        let ttl = SignedDuration::from_secs(self.request.spec.ttl_seconds_after_finished.into());
+        let expiry = later(completed, ttl);
+        if self.now < expiry {
+            return self.wait(status, Next::At(expiry));
+        }
+        Decision {
+            status,
+            effects: vec![Effect::DeleteRequest],
+            next: Next::OnChange,
+        }
+    }
+
+    fn admit(&self, mut status: ProfileRequestStatus) -> Decision {
+        let Some(admission) = &self.observed.admission else {
+            return self.wait(status, Next::Now);
+        };
+        let verdict = admit(self.now, self.request, admission, self.limits, &mut status);
+        self.conclude(status, verdict.reason, verdict.message)
+    }
+
+    fn run(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
+        let mut effects = Vec::new();
+        let mut wake: Option<Timestamp> = None;
+        let mut wake_at =
+            |instant: Timestamp| wake = Some(wake.map_or(instant, |wake| wake.min(instant)));
+        for target in &mut status.targets {
+            let pod = self.observed.pods.get(&target.pod_uid);
+            match (step(self.now, target, pod, &deadlines), pod) {
+                (Step::Settled, _) | (Step::Inject, None) => {}
+                (Step::Inject, Some(pod)) => {
+                    effects.push(Effect::Inject(self.injection(target, pod)))
+                }
+                (Step::Fail(reason, message), _) => fail(target, reason, message),
+                (Step::Wait { state, until }, _) => {
+                    target.state = state;
+                    wake_at(until);
+                }
+                (Step::Verify(receipt), _) => {
+                    target.state = TargetState::Verifying;
+                    match self.verify(target, receipt, &deadlines) {
+                        Ok(effect) => effects.push(effect),
+                        Err(retry_at) => wake_at(retry_at),
+                    }
+                }
+            }
+        }
+        let verdict = match &self.observed.store_trouble {
+            Some(trouble) => waiting_for_store(&trouble.message, deadlines.give_up),
+            None => progress(&status.targets),
+        };
+        settle(
+            &mut status,
+            verdict,
+            self.request.metadata.generation,
+            self.now,
+        );
+        let next = if status.active == 0 {
+            Next::Now
+        } else {
+            wake.map_or(Next::OnChange, Next::At)
+        };
+        Decision {
+            status,
+            effects,
+            next,
+        }
+    }
+
+    /// Asks the store, unless it failed a moment ago: then when to try again. Gives up when there is no time left.
+    fn verify(
+        &self,
+        target: &mut TargetStatus,
+        receipt: UploadReceipt,
+        deadlines: &Deadlines,
+    ) -> Result<Effect, Timestamp> {
+        match &self.observed.store_trouble {
+            Some(trouble) if self.now > deadlines.give_up => {
+                fail(
+                    target,
+                    TargetReason::StoreUnavailable,
+                    trouble.message.clone(),
+                );
+                Err(self.now)
+            }
+            Some(trouble) if self.now < trouble.retry_at => Err(trouble.retry_at),
+            _ => Ok(Effect::Verify(Upload {
+                pod_uid: target.pod_uid.clone(),
+                key: target.object_key.clone(),
+                receipt,
+            })),
+        }
+    }
+
+    fn injection(&self, target: &TargetStatus, pod: &PodView) -> Injection {
+        let spec = &self.request.spec;
+        let not_after = not_after(self.now, spec.duration_seconds, self.limits);
+        Injection {
+            namespace: self.request.namespace().unwrap_or_default(),
+            pod_name: target.pod_name.clone(),
+            pod_uid: target.pod_uid.clone(),
+            container_name: target.container_name.clone(),
+            container_id: target.container_id.clone(),
+            ephemeral_container_name: target.ephemeral_container_name.clone(),
+            object_key: target.object_key.clone(),
+            duration_seconds: spec.duration_seconds,
+            samples_per_second: spec.samples_per_second,
+            not_after,
+            upload_until: later(not_after, self.limits.upload_deadline),
+            mode: mode(pod.container(&target.container_name), &spec.target),
+        }
+    }
+
+    fn collect(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
+        let uploaded = status
+            .targets
+            .iter()
+            .filter(|target| target.state == TargetState::Uploaded)
+            .count();
+        if uploaded == 0 {
+            let message = first_failure(&status.targets);
+            return self.conclude(status, Reason::AllTargetsFailed, message);
+        }
+        let (verdict, retry_at) = match &self.observed.store_trouble {
+            Some(trouble) if self.now > deadlines.give_up => {
+                return self.conclude(status, Reason::StoreUnavailable, trouble.message.clone());
+            }
+            Some(trouble) => (
+                waiting_for_store(&trouble.message, deadlines.give_up),
+                Some(trouble.retry_at),
+            ),
+            None => {
+                let message = format!("merging the profiles of {uploaded} pods");
+                (
+                    Verdict {
+                        reason: Reason::Collecting,
+                        message,
+                    },
+                    None,
+                )
+            }
+        };
+        settle(
+            &mut status,
+            verdict,
+            self.request.metadata.generation,
+            self.now,
+        );
+        match retry_at {
+            Some(retry_at) if self.now < retry_at => self.wait(status, Next::At(retry_at)),
+            _ => Decision {
+                status,
+                effects: vec![Effect::Merge],
+                next: Next::Now,
+            },
+        }
+    }
+}
+
+/// Records why there is no profile of a pod.
+pub fn fail(target: &mut TargetStatus, reason: TargetReason, message: String) {
+    target.state = TargetState::Failed;
+    target.reason = Some(reason);
+    target.message = message;
+}
+
+fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {
+    let message = format!("the store does not answer; it is tried until {give_up:.0}: {message}");
+    Verdict {
+        reason: Reason::WaitingForStore,
+        message,
+    }
+}

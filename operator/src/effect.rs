@@ -1,0 +1,156 @@
+//! What `decide` asks for and what came of it, as values.
+
+use jiff::Timestamp;
+use phpprof_crds::{
+    ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
+};
+
+use crate::decide::fail;
+use crate::mode::Mode;
+use crate::receipt::{FullReceipt, UploadReceipt};
+use crate::status::{Verdict, completed, progress, settle};
+
+/// Something to do outside; each is idempotent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Add the sampler to a pod.
+    Inject(Injection),
+    /// Hold what the store has against a receipt.
+    Verify(Upload),
+    /// Store the merged profile and the manifest.
+    Merge,
+    /// Delete the request, whose time is over.
+    DeleteRequest,
+}
+
+/// A sampler and the pod that gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injection {
+    pub namespace: String,
+    pub pod_name: String,
+    pub pod_uid: String,
+    pub container_name: String,
+    /// With the runtime's scheme.
+    pub container_id: String,
+    pub ephemeral_container_name: String,
+    pub object_key: String,
+    pub duration_seconds: i32,
+    pub samples_per_second: i32,
+    pub not_after: Timestamp,
+    pub upload_until: Timestamp,
+    pub mode: Mode,
+}
+
+/// An object that a sampler says it stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    pub pod_uid: String,
+    pub key: String,
+    pub receipt: UploadReceipt,
+}
+
+/// What came of an effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Done {
+    /// The sampler is in the pod, or was there already.
+    Injected,
+    /// It is worth another try in a moment.
+    TryAgain(String),
+    /// The store did not answer.
+    StoreAway(String),
+    /// There will be no profile of this pod.
+    TargetFailed {
+        pod_uid: String,
+        reason: TargetReason,
+        message: String,
+    },
+    /// The pod's profile is what its receipt says.
+    Verified {
+        pod_uid: String,
+        receipt: UploadReceipt,
+        full: FullReceipt,
+    },
+    /// Merged profile and manifest are stored.
+    Merged(ProfileResult),
+    /// The profiles cannot be merged.
+    MergeFailed(String),
+    Deleted,
+}
+
+/// Brings what came of the effects into the status; losing it is no harm, the effects are then done again.
+pub fn record(
+    status: &mut ProfileRequestStatus,
+    done: &[Done],
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let mut verdict = None;
+    for done in done {
+        match done {
+            Done::Injected | Done::TryAgain(_) | Done::StoreAway(_) | Done::Deleted => {}
+            Done::TargetFailed {
+                pod_uid,
+                reason,
+                message,
+            } => {
+                if let Some(target) = open_target(status, pod_uid) {
+                    fail(target, *reason, message.clone());
+                }
+            }
+            Done::Verified {
+                pod_uid,
+                receipt,
+                full,
+            } => {
+                if let Some(target) = open_target(status, pod_uid) {
+                    verified(target, receipt, full);
+                }
+            }
+            Done::Merged(profile) => {
+                status.profile = Some(profile.clone());
+                verdict = Some(completed(&status.targets));
+            }
+            Done::MergeFailed(message) => {
+                verdict = Some(Verdict {
+                    reason: Reason::MergeFailed,
+                    message: message.clone(),
+                });
+            }
+        }
+    }
+    let changes_targets =
+        |done: &Done| matches!(done, Done::TargetFailed { .. } | Done::Verified { .. });
+    if verdict.is_none() && done.iter().any(changes_targets) {
+        verdict = Some(progress(&status.targets));
+    }
+    if let Some(verdict) = verdict {
+        settle(status, verdict, generation, now);
+    }
+}
+
+/// A target that was settled once stays as it is, whatever comes late.
+fn open_target<'a>(
+    status: &'a mut ProfileRequestStatus,
+    pod_uid: &str,
+) -> Option<&'a mut TargetStatus> {
+    let open = |target: &&mut TargetStatus| {
+        !matches!(target.state, TargetState::Uploaded | TargetState::Failed)
+    };
+    status
+        .targets
+        .iter_mut()
+        .filter(open)
+        .find(|target| target.pod_uid == pod_uid)
+}
+
+fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullReceipt) {
+    target.state = TargetState::Uploaded;
+    target.php = Some(full.php.clone());
+    target.workers = Some(full.workers);
+    target.samples = Some(receipt.samples);
+    target.quality = Some(full.quality.clone());
+    target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);
+    target.sampler_peak_bytes = Some(full.sampler_peak_bytes);
+    target.size_bytes = i64::try_from(receipt.size).ok();
+    target.sha256 = receipt.sha256.clone();
+}

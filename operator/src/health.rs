@@ -1,0 +1,34 @@
+//! /healthz and /readyz on a port of their own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use tokio::net::TcpListener;
+
+/// Whether the requests have been listed once.
+#[derive(Clone, Default)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Serves until the process ends.
+pub async fn serve(address: SocketAddr, readiness: Readiness) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .with_state(readiness);
+    axum::serve(TcpListener::bind(address).await?, router).await
+}
+
+async fn ready(State(readiness): State<Readiness>) -> StatusCode {
+    match readiness.0.load(Ordering::Relaxed) {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}

@@ -1,0 +1,185 @@
+//! The sampler's container, and what admission's answer to it means.
+//!
+//! Invariant: the container gets the contract's arguments and environment and nothing else: no volume, no token,
+//! no port, no secret but its grant.
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, EnvVar, EphemeralContainer, SeccompProfile, SecurityContext,
+};
+use phpprof_crds::TargetReason;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::effect::Injection;
+use crate::mode::Mode;
+use crate::receipt::printable;
+use crate::store::Grant;
+
+/// Which image the sampler is, and which private CA it trusts.
+#[derive(Clone, Debug, Default)]
+pub struct SamplerConfig {
+    pub image: String,
+    pub pull_policy: String,
+    pub ca_bundle: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Grants<'a> {
+    profile: &'a Grant,
+}
+
+/// The strategic-merge patch of a pod's ephemeral containers: the new entry and the pod that it is for.
+///
+/// The uid is a precondition: a pod of the same name that has come since is not patched.
+pub fn patch(injection: &Injection, config: &SamplerConfig, grant: &Grant) -> Value {
+    json!({
+        "metadata": {"uid": injection.pod_uid},
+        "spec": {"ephemeralContainers": [container(injection, config, grant)]},
+    })
+}
+
+fn container(injection: &Injection, config: &SamplerConfig, grant: &Grant) -> EphemeralContainer {
+    EphemeralContainer {
+        name: injection.ephemeral_container_name.clone(),
+        image: Some(config.image.clone()),
+        image_pull_policy: Some(config.pull_policy.clone()),
+        args: Some(args(injection)),
+        env: Some(env(config, grant)),
+        target_container_name: Some(injection.container_name.clone()),
+        termination_message_policy: Some("File".to_owned()),
+        security_context: Some(security_context(injection.mode)),
+        ..EphemeralContainer::default()
+    }
+}
+
+/// As in contract/args.json.
+fn args(injection: &Injection) -> Vec<String> {
+    let id = injection
+        .container_id
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    let labels = [
+        ("namespace", &injection.namespace),
+        ("pod", &injection.pod_name),
+        ("container", &injection.container_name),
+    ];
+    let mut args = vec![
+        "record".to_owned(),
+        format!("--container-id={id}"),
+        format!("--duration-seconds={}", injection.duration_seconds),
+        format!("--samples-per-second={}", injection.samples_per_second),
+        format!("--not-after={}", injection.not_after.as_second()),
+        format!("--upload-until={}", injection.upload_until.as_second()),
+        "--receipt=/dev/termination-log".to_owned(),
+    ];
+    args.extend(labels.map(|(key, value)| format!("--label={key}={value}")));
+    args
+}
+
+/// As in contract/env.json.
+fn env(config: &SamplerConfig, grant: &Grant) -> Vec<EnvVar> {
+    let variable = |name: &str, value: String| EnvVar {
+        name: name.to_owned(),
+        value: Some(value),
+        value_from: None,
+    };
+    // Strings always serialise.
+    let grants = serde_json::to_string(&Grants { profile: grant }).unwrap_or_default();
+    let ca_bundle = config
+        .ca_bundle
+        .clone()
+        .map(|bundle| variable("PHPPROF_CA_BUNDLE", bundle));
+    [variable("PHPPROF_GRANTS", grants)]
+        .into_iter()
+        .chain(ca_bundle)
+        .collect()
+}
+
+fn security_context(mode: Mode) -> SecurityContext {
+    let (uid, gid, added) = match mode {
+        Mode::SameUser { uid, gid } => (uid, gid, None),
+        Mode::Ptrace { .. } => (0, 0, Some(vec!["SYS_PTRACE".to_owned()])),
+    };
+    SecurityContext {
+        run_as_user: Some(uid),
+        run_as_group: Some(gid),
+        run_as_non_root: Some(uid != 0),
+        privileged: Some(false),
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities {
+            add: added,
+            drop: Some(vec!["ALL".to_owned()]),
+        }),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            localhost_profile: None,
+        }),
+        ..SecurityContext::default()
+    }
+}
+
+/// What an error of the patch, or of its dry run, means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The sampler is there already.
+    AlreadyThere,
+    /// A webhook does not support dry runs, so only the patch itself can tell.
+    Unknown,
+    /// Not an answer, or not a final one.
+    TryAgain(String),
+    Final(TargetReason, String),
+}
+
+/// Reads the API server's answer.
+pub fn refusal(error: &kube::Error, injection: &Injection) -> Refusal {
+    let kube::Error::Api(status) = error else {
+        return Refusal::TryAgain(error.to_string());
+    };
+    let said = printable(&status.message, 700);
+    match status.code {
+        422 if said.contains("may not be changed") => Refusal::AlreadyThere,
+        400 if said.contains("does not support dry run") => Refusal::Unknown,
+        403 if said.contains("violates PodSecurity") => pod_security(said, injection),
+        404 if said.contains("could not find the requested resource") => Refusal::Final(
+            TargetReason::InjectionRefused,
+            "this cluster has no ephemeral containers; it needs Kubernetes 1.25".to_owned(),
+        ),
+        404 => Refusal::Final(
+            TargetReason::PodDeleted,
+            "the pod was deleted before its sampler was added".to_owned(),
+        ),
+        409 if said.contains("UID") || said.contains("uid") => Refusal::Final(
+            TargetReason::PodDeleted,
+            "the pod was replaced before its sampler was added".to_owned(),
+        ),
+        400 | 403 | 405 | 422 => Refusal::Final(TargetReason::InjectionRefused, said),
+        _ => Refusal::TryAgain(said),
+    }
+}
+
+/// Pod Security judges the whole pod, and so also what others have added to it.
+fn pod_security(said: String, injection: &Injection) -> Refusal {
+    let ours = said.contains(&injection.ephemeral_container_name);
+    match injection.mode {
+        _ if !ours => {
+            let hint = "it is another container of the pod that is refused; replace the pod";
+            Refusal::Final(TargetReason::PodSecurityDenied, format!("{hint}: {said}"))
+        }
+        Mode::Ptrace { user_known: false } => {
+            let hint = "SYS_PTRACE is refused and the pod does not say its user; \
+                        add the user id that PHP runs as, for instance target: {runAsUser: 1000}";
+            Refusal::Final(TargetReason::UserUnknown, format!("{hint}: {said}"))
+        }
+        Mode::Ptrace { user_known: true } => {
+            let hint = "PHP starts as root, which needs SYS_PTRACE; run it as an ordinary user, or let the namespace be privileged";
+            Refusal::Final(TargetReason::PodSecurityDenied, format!("{hint}: {said}"))
+        }
+        Mode::SameUser { .. } => Refusal::Final(TargetReason::PodSecurityDenied, said),
+    }
+}
+
+#[cfg(test)]
+#[path = "inject_tests.rs"]
+mod tests;

@@ -1,0 +1,77 @@
+//! What the administrator set, as values that `decide` takes.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Limits and deadlines; the chart's `limits` and `store`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Whether a namespace has to opt in by its label.
+    pub namespace_opt_in: bool,
+    /// The longest `durationSeconds`.
+    pub duration_seconds: i32,
+    /// The highest `samplesPerSecond`.
+    pub samples_per_second: i32,
+    /// Pods per request; `maxPods` is capped by it.
+    pub pods: i32,
+    /// Ephemeral containers of ours in one pod; they are never removed from it.
+    pub ephemeral_containers: usize,
+    /// How long a sampler may take to start.
+    pub start_slack: SignedDuration,
+    /// How long uploads are retried past a sampler's `not-after`; grants end then.
+    pub upload_deadline: SignedDuration,
+    /// How long the operator itself goes on trying to verify and merge after that.
+    pub store_grace: SignedDuration,
+    /// What comes before `<namespace>/…` in every key; empty or without a slash at either end.
+    pub key_prefix: String,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            namespace_opt_in: true,
+            duration_seconds: 300,
+            samples_per_second: 1000,
+            pods: 10,
+            ephemeral_containers: 64,
+            start_slack: SignedDuration::from_secs(60),
+            upload_deadline: SignedDuration::from_secs(600),
+            store_grace: SignedDuration::from_secs(300),
+            key_prefix: String::new(),
+        }
+    }
+}
+
+/// The instants of one request that follow from when it was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// No sampler is injected after this.
+    pub inject_until: Timestamp,
+    /// No sampler's grant lives longer than this, whenever it was injected.
+    pub last_upload: Timestamp,
+    /// The store is not tried any more after this.
+    pub give_up: Timestamp,
+}
+
+impl Deadlines {
+    pub fn new(start: Timestamp, duration_seconds: i32, limits: &Limits) -> Self {
+        let inject_until = later(start, limits.start_slack);
+        let not_after = not_after(inject_until, duration_seconds, limits);
+        let last_upload = later(not_after, limits.upload_deadline);
+        Deadlines {
+            inject_until,
+            last_upload,
+            give_up: later(last_upload, limits.store_grace),
+        }
+    }
+}
+
+/// A container that starts past this does nothing.
+pub fn not_after(patched: Timestamp, duration_seconds: i32, limits: &Limits) -> Timestamp {
+    let duration = SignedDuration::from_secs(duration_seconds.into());
+    later(later(patched, limits.start_slack), duration)
+}
+
+/// Saturating, because deadlines far in the future need no error path.
+pub fn later(instant: Timestamp, by: SignedDuration) -> Timestamp {
+    instant.checked_add(by).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,131 @@
+//! phpprof-operator: flags, wiring, and an exit code.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use jiff::SignedDuration;
+use phpprof_operator::SamplerConfig;
+use phpprof_operator::controller;
+use phpprof_operator::health::{self, Readiness};
+use phpprof_operator::limits::Limits;
+use phpprof_operator::store::{Store, StoreConfig};
+use tracing_subscriber::EnvFilter;
+
+/// Turns ProfileRequests into samplers and their uploads into one profile. Every flag is set by the chart.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// Where profiles are stored: s3://bucket/prefix or gs://bucket/prefix; credentials come from the environment
+    #[arg(long)]
+    store_url: String,
+    /// Endpoint of an S3 server that is not at AWS, for instance https://s3.example.org
+    #[arg(long)]
+    store_endpoint: Option<String>,
+    /// Region of the bucket
+    #[arg(long)]
+    store_region: Option<String>,
+    /// Put the bucket into the path instead of the host name
+    #[arg(long)]
+    store_path_style: bool,
+    /// PEM file of a private CA that signed the store's certificate
+    #[arg(long)]
+    store_ca_bundle: Option<PathBuf>,
+    /// Image of the sampler
+    #[arg(long)]
+    sampler_image: String,
+    /// When nodes pull the sampler's image
+    #[arg(long, default_value = "IfNotPresent")]
+    sampler_pull_policy: String,
+    /// Accept requests of every namespace, not only of those labelled phpprof.dev/profiling=enabled
+    #[arg(long)]
+    all_namespaces: bool,
+    /// The longest durationSeconds of a request
+    #[arg(long, default_value_t = 300)]
+    max_duration_seconds: i32,
+    /// The highest samplesPerSecond of a request
+    #[arg(long, default_value_t = 1000)]
+    max_samples_per_second: i32,
+    /// The most pods of a request
+    #[arg(long, default_value_t = 10)]
+    max_pods: i32,
+    /// Ephemeral containers of ours in one pod, over its whole life
+    #[arg(long, default_value_t = 64)]
+    max_ephemeral_containers: usize,
+    /// How long a sampler may take to start
+    #[arg(long, default_value_t = 60)]
+    start_slack_seconds: i64,
+    /// How long uploads are retried; grants end then
+    #[arg(long, default_value_t = 600)]
+    upload_deadline_seconds: i64,
+    /// How long profiles are verified and merged after that, while the store does not answer
+    #[arg(long, default_value_t = 300)]
+    store_grace_seconds: i64,
+    /// Address of /healthz and /readyz
+    #[arg(long, default_value = "0.0.0.0:8081")]
+    health_address: SocketAddr,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_env_filter(filter)
+        .init();
+    match serve(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = error.to_string();
+            tracing::error!(error, "the operator cannot run");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
+    // The only provider that is compiled in; a second call is the only way to fail.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let ca_bundle = match &args.store_ca_bundle {
+        None => None,
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .map_err(|error| format!("reading {}: {error}", path.display()))?,
+        ),
+    };
+    let store = Store::open(&StoreConfig {
+        url: args.store_url.clone(),
+        endpoint: args.store_endpoint.clone(),
+        region: args.store_region.clone(),
+        path_style: args.store_path_style,
+        ca_bundle: ca_bundle.clone(),
+    })?;
+    let limits = limits(&args, store.prefix());
+    let sampler = SamplerConfig {
+        image: args.sampler_image,
+        pull_policy: args.sampler_pull_policy,
+        ca_bundle,
+    };
+    let client = kube::Client::try_default().await?;
+    let readiness = Readiness::default();
+    tokio::select! {
+        () = controller::run(client, limits, sampler, store, readiness.clone()) => Ok(()),
+        served = health::serve(args.health_address, readiness) => Ok(served?),
+    }
+}
+
+fn limits(args: &Args, key_prefix: &str) -> Limits {
+    Limits {
+        namespace_opt_in: !args.all_namespaces,
+        duration_seconds: args.max_duration_seconds,
+        samples_per_second: args.max_samples_per_second,
+        pods: args.max_pods,
+        ephemeral_containers: args.max_ephemeral_containers,
+        start_slack: SignedDuration::from_secs(args.start_slack_seconds),
+        upload_deadline: SignedDuration::from_secs(args.upload_deadline_seconds),
+        store_grace: SignedDuration::from_secs(args.store_grace_seconds),
+        key_prefix: key_prefix.to_owned(),
+    }
+}

@@ -1,0 +1,323 @@
+//! The object store: grants for samplers, bounded reads, writes that never overwrite.
+//!
+//! Invariant: nothing is read that is larger than the caller expects, and no object is ever replaced or deleted.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use http::{HeaderName, HeaderValue, Method};
+use object_store::aws::AmazonS3Builder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::path::Path;
+use object_store::signer::{SignedUrlOptions, Signer};
+use object_store::{
+    Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+};
+use serde::Serialize;
+use url::Url;
+
+/// Where the store is and how it is reached; the credentials come from the environment.
+#[derive(Clone, Debug, Default)]
+pub struct StoreConfig {
+    /// s3://bucket/prefix or gs://bucket/prefix.
+    pub url: String,
+    /// For S3 that is not at AWS.
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
+    pub path_style: bool,
+    /// PEM of a private CA, trusted beside the webpki roots.
+    pub ca_bundle: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the store's url {0:?} is not one; write s3://bucket/prefix")]
+    Url(String),
+    #[error("the store's scheme {0:?} is not supported; write s3://bucket/prefix")]
+    Scheme(String),
+    #[error("the CA bundle is not PEM")]
+    CaBundle(#[source] object_store::Error),
+    #[error("the store cannot be set up")]
+    Build(#[source] object_store::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("{0}")]
+    Store(#[from] object_store::Error),
+    #[error("object {0} does not exist")]
+    Missing(String),
+    #[error("object {key} has more than {limit} bytes")]
+    TooLarge { key: String, limit: u64 },
+}
+
+/// A create-only write of one key, for whoever holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    pub method: String,
+    pub url: String,
+    pub headers: std::collections::BTreeMap<String, String>,
+}
+
+/// What came of a write that does not overwrite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    Now,
+    Before,
+}
+
+/// One bucket, or a folder of it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    objects: Arc<dyn ObjectStore>,
+    signer: Arc<dyn Signer>,
+    /// The header that makes a signed PUT create-only.
+    precondition: (HeaderName, HeaderValue),
+    /// Scheme and bucket, as in s3://bucket.
+    root: String,
+    prefix: String,
+}
+
+impl Store {
+    pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
+        let url = Url::parse(&config.url).map_err(|_| OpenError::Url(config.url.clone()))?;
+        let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
+        let bucket = bucket
+            .ok_or_else(|| OpenError::Url(config.url.clone()))?
+            .to_owned();
+        let options = client_options(config.ca_bundle.as_deref())?;
+        let root = format!("{}://{bucket}", url.scheme());
+        let prefix = url.path().trim_matches('/').to_owned();
+        match url.scheme() {
+            "s3" => {
+                let mut builder = AmazonS3Builder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_virtual_hosted_style_request(!config.path_style)
+                    .with_client_options(options)
+                    .with_retry(quick_retry());
+                if let Some(endpoint) = &config.endpoint {
+                    builder = builder.with_endpoint(endpoint);
+                }
+                if let Some(region) = &config.region {
+                    builder = builder.with_region(region);
+                }
+                let precondition = (
+                    HeaderName::from_static("if-none-match"),
+                    HeaderValue::from_static("*"),
+                );
+                let store = Arc::new(builder.build().map_err(OpenError::Build)?);
+                Ok(Store {
+                    objects: store.clone(),
+                    signer: store,
+                    precondition,
+                    root,
+                    prefix,
+                })
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_client_options(options)
+                    .with_retry(quick_retry());
+                let header = HeaderName::from_static("x-goog-if-generation-match");
+                let precondition = (header, HeaderValue::from_static("0"));
+                let store = Arc::new(builder.build().map_err(OpenError::Build)?);
+                Ok(Store {
+                    objects: store.clone(),
+                    signer: store,
+                    precondition,
+                    root,
+                    prefix,
+                })
+            }
+            scheme => Err(OpenError::Scheme(scheme.to_owned())),
+        }
+    }
+
+    /// The folder of the bucket that everything lies in; empty or without a slash at either end.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The store's own URI of a key; it grants nothing.
+    pub fn uri(&self, key: &str) -> String {
+        format!("{}/{key}", self.root)
+    }
+
+    /// Signs a create-only PUT of the key.
+    pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
+        let (name, value) = self.precondition.clone();
+        let headers = [(
+            name.to_string(),
+            value.to_str().unwrap_or_default().to_owned(),
+        )]
+        .into();
+        let options = SignedUrlOptions::new().with_signed_header(name, value);
+        let url = self
+            .signer
+            .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
+            .await?;
+        Ok(Grant {
+            method: "PUT".to_owned(),
+            url: url.into(),
+            headers,
+        })
+    }
+
+    /// The size of an object, if there is one.
+    pub async fn size(&self, key: &str) -> Result<Option<u64>, StoreError> {
+        match self.objects.head(&Path::from(key)).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The bytes of an object; reading stops where it is larger than the limit, whatever its headers said.
+    pub async fn read(&self, key: &str, limit: u64) -> Result<Vec<u8>, StoreError> {
+        let object = match self.objects.get(&Path::from(key)).await {
+            Ok(object) => object,
+            Err(object_store::Error::NotFound { .. }) => {
+                return Err(StoreError::Missing(key.to_owned()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let expected = usize::try_from(object.meta.size.min(limit)).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(expected);
+        let mut stream = object.into_stream();
+        while let Some(chunk) = stream.next().await {
+            bytes.extend_from_slice(&chunk?);
+            if bytes.len() as u64 > limit {
+                return Err(StoreError::TooLarge {
+                    key: key.to_owned(),
+                    limit,
+                });
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Writes an object unless there is one.
+    pub async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<Created, StoreError> {
+        let options = PutOptions {
+            mode: PutMode::Create,
+            ..PutOptions::default()
+        };
+        match self
+            .objects
+            .put_opts(&Path::from(key), bytes.into(), options)
+            .await
+        {
+            Ok(_) => Ok(Created::Now),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(Created::Before),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_memory(objects: Arc<dyn ObjectStore>) -> Self {
+        let signer = Arc::new(
+            AmazonS3Builder::new()
+                .with_bucket_name("profiles")
+                .with_region("us-east-1")
+                .with_access_key_id("test")
+                .with_secret_access_key("test")
+                .build()
+                .expect("a signer needs no server"),
+        );
+        Store {
+            objects,
+            signer,
+            precondition: (
+                HeaderName::from_static("if-none-match"),
+                HeaderValue::from_static("*"),
+            ),
+            root: "s3://profiles".to_owned(),
+            prefix: String::new(),
+        }
+    }
+}
+
+/// A store that is away is tried again by the reconciler, which can tell the user; so not long by the client.
+fn quick_retry() -> RetryConfig {
+    RetryConfig {
+        max_retries: 1,
+        retry_timeout: Duration::from_secs(5),
+        ..RetryConfig::default()
+    }
+}
+
+/// The webpki roots come with the binary, because its image has no certificates.
+fn client_options(ca_bundle: Option<&str>) -> Result<ClientOptions, OpenError> {
+    let mut options = ClientOptions::new()
+        .with_no_system_certificates(true)
+        .with_connect_timeout(Duration::from_secs(3))
+        .with_read_timeout(Duration::from_secs(10))
+        .with_timeout(Duration::from_secs(60));
+    for root in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
+        options = options
+            .with_root_certificate(Certificate::from_der(root).map_err(OpenError::CaBundle)?);
+    }
+    if let Some(pem) = ca_bundle {
+        for root in Certificate::from_pem_bundle(pem.as_bytes()).map_err(OpenError::CaBundle)? {
+            options = options.with_root_certificate(root);
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::memory::InMemory;
+
+    #[tokio::test]
+    async fn a_grant_is_a_put_of_one_key_that_signs_the_precondition() {
+        let grant = Store::in_memory(Arc::new(InMemory::new()))
+            .grant("a/b.pb.gz", Duration::from_secs(60))
+            .await
+            .unwrap();
+        assert_eq!(grant.method, "PUT");
+        assert_eq!(grant.headers["if-none-match"], "*");
+        let url = Url::parse(&grant.url).unwrap();
+        let query: std::collections::HashMap<_, _> = url.query_pairs().collect();
+        assert!(url.path().ends_with("/a/b.pb.gz"), "{url}");
+        assert_eq!(query["X-Amz-SignedHeaders"], "host;if-none-match");
+        assert_eq!(query["X-Amz-Expires"], "60");
+    }
+
+    #[tokio::test]
+    async fn an_object_is_never_overwritten() {
+        let store = Store::in_memory(Arc::new(InMemory::new()));
+        assert_eq!(store.create("a", vec![1]).await.unwrap(), Created::Now);
+        assert_eq!(store.create("a", vec![2]).await.unwrap(), Created::Before);
+        assert_eq!(store.read("a", 10).await.unwrap(), vec![1]);
+    }
+
+    #[tokio::test]
+    async fn reading_stops_at_the_limit() {
+        let store = Store::in_memory(Arc::new(InMemory::new()));
+        store.create("a", vec![0; 11]).await.unwrap();
+        let error = store.read("a", 10).await.unwrap_err();
+        assert_eq!(error.to_string(), "object a has more than 10 bytes");
+    }
+
+    #[test]
+    fn a_url_that_is_not_a_store_is_refused_with_an_example() {
+        let check = |url: &str, expected: &str| {
+            let config = StoreConfig {
+                url: url.into(),
+                ..StoreConfig::default()
+            };
+            assert_eq!(Store::open(&config).unwrap_err().to_string(), expected);
+        };
+        check(
+            "bucket",
+            "the store's url \"bucket\" is not one; write s3://bucket/prefix",
+        );
+        check(
+            "ftp://bucket",
+            "the store's scheme \"ftp\" is not supported; write s3://bucket/prefix",
+        );
+    }
+}

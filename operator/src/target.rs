@@ -1,0 +1,432 @@
+//! What happens to one chosen pod, from its choice to its profile or its failure.
+
+use jiff::{SignedDuration, Timestamp};
+use phpprof_crds::{TargetReason, TargetState, TargetStatus};
+
+use crate::limits::{Deadlines, later};
+use crate::receipt::{ShortReceipt, UploadReceipt, printable};
+use crate::world::{PodView, SamplerState, SamplerView};
+
+/// What to do next for one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is uploaded or failed: nothing.
+    Settled,
+    /// Nothing until something changes, or until then.
+    Wait {
+        state: TargetState,
+        until: Timestamp,
+    },
+    /// Add the sampler.
+    Inject,
+    /// Ask the store for what the sampler says that it stored.
+    Verify(UploadReceipt),
+    Fail(TargetReason, String),
+}
+
+/// The kubelet sees the end of two containers one after the other; a sampler that died with its target is not called killed too early.
+const SEEN_LATE: SignedDuration = SignedDuration::from_secs(2);
+/// A receipt written in the last moment takes this long to reach the API server.
+const RECEIPT_DELAY: SignedDuration = SignedDuration::from_secs(5);
+
+/// The next step of one pod, in the order a target lives.
+pub fn step(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: Option<&PodView>,
+    deadlines: &Deadlines,
+) -> Step {
+    if matches!(target.state, TargetState::Uploaded | TargetState::Failed) {
+        return Step::Settled;
+    }
+    let Some(pod) = pod else {
+        return fail(
+            TargetReason::PodDeleted,
+            "the pod was deleted before its profile was stored; profile another one",
+        );
+    };
+    let Some(sampler) = pod.samplers.get(&target.ephemeral_container_name) else {
+        return without_sampler(now, target, pod, deadlines);
+    };
+    match &sampler.state {
+        SamplerState::Waiting { reason, message } => {
+            waiting(now, target, pod, sampler, reason, message)
+        }
+        SamplerState::Running => running(now, sampler),
+        SamplerState::Ended {
+            exit_code,
+            message,
+            at,
+        } => ended(now, target, pod, *exit_code, message, *at),
+    }
+}
+
+fn fail(reason: TargetReason, message: &str) -> Step {
+    Step::Fail(reason, message.to_owned())
+}
+
+fn without_sampler(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: &PodView,
+    deadlines: &Deadlines,
+) -> Step {
+    if pod.deleting {
+        return fail(
+            TargetReason::PodDeleted,
+            "the pod is being deleted; profile another one",
+        );
+    }
+    if let Some(failure) = target_gone(target, pod) {
+        return failure;
+    }
+    if now > deadlines.inject_until {
+        let message = "the sampler could not be added to the pod in time; see the request's events and apply it again";
+        return fail(TargetReason::StartDeadlineExceeded, message);
+    }
+    Step::Inject
+}
+
+/// The container that was chosen does not run any more.
+fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
+    let container = pod.container(&target.container_name);
+    let name = &target.container_name;
+    match container {
+        Some(container) if container.running && container.id == target.container_id => None,
+        Some(container) if container.running || container.id != target.container_id => {
+            let message =
+                format!("container {name} was restarted during the run; apply the request again");
+            Some(Step::Fail(TargetReason::TargetRestarted, message))
+        }
+        _ => {
+            let message = format!("container {name} ended during the run, and the sampler with it");
+            Some(Step::Fail(TargetReason::TargetExited, message))
+        }
+    }
+}
+
+fn waiting(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: &PodView,
+    sampler: &SamplerView,
+    reason: &str,
+    message: &str,
+) -> Step {
+    let Some(deadlines) = sampler.deadlines else {
+        let message = format!(
+            "the pod already has a container {} that is not ours",
+            target.ephemeral_container_name
+        );
+        return Step::Fail(TargetReason::InjectionRefused, message);
+    };
+    if let Some(failure) = target_gone(target, pod) {
+        return failure;
+    }
+    let said = printable(message, 512);
+    match reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable" => {
+            let message = format!(
+                "{reason}: {said}; the image must be pullable from node {}",
+                pod.node
+            );
+            Step::Fail(TargetReason::ImagePullFailed, message)
+        }
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => Step::Fail(
+            TargetReason::ContainerCreateFailed,
+            format!("{reason}: {said}"),
+        ),
+        _ if now > deadlines.not_after => {
+            let message = format!(
+                "node {} did not start the sampler in time; apply the request again",
+                pod.node
+            );
+            Step::Fail(TargetReason::StartDeadlineExceeded, message)
+        }
+        _ => Step::Wait {
+            state: TargetState::Pending,
+            until: just_past(deadlines.not_after),
+        },
+    }
+}
+
+fn running(now: Timestamp, sampler: &SamplerView) -> Step {
+    let Some(deadlines) = sampler.deadlines else {
+        return fail(
+            TargetReason::InjectionRefused,
+            "the pod already has a container of that name that is not ours",
+        );
+    };
+    let last = later(deadlines.upload_until, RECEIPT_DELAY);
+    if now > last {
+        return fail(
+            TargetReason::UploadDeadlineExceeded,
+            "the sampler gave no receipt in time; its grant has ended",
+        );
+    }
+    Step::Wait {
+        state: TargetState::Sampling,
+        until: just_past(last),
+    }
+}
+
+fn ended(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: &PodView,
+    exit_code: i32,
+    message: &str,
+    at: Option<Timestamp>,
+) -> Step {
+    match ShortReceipt::parse(message) {
+        Some(ShortReceipt::Uploaded(receipt)) => Step::Verify(receipt),
+        Some(ShortReceipt::NotAfterPassed) => {
+            let message = format!(
+                "node {} started the sampler too late; apply the request again",
+                pod.node
+            );
+            Step::Fail(TargetReason::StartDeadlineExceeded, message)
+        }
+        Some(ShortReceipt::Failed { reason, detail }) => {
+            Step::Fail(reason, told(reason, &detail, &target.container_name))
+        }
+        None => {
+            if let Some(failure) = target_gone(target, pod) {
+                return failure;
+            }
+            let certain = at.map_or(now, |at| later(at, SEEN_LATE));
+            if now < certain {
+                return Step::Wait {
+                    state: TargetState::Sampling,
+                    until: certain,
+                };
+            }
+            let message =
+                format!("the sampler ended with exit code {exit_code} and without a receipt");
+            Step::Fail(TargetReason::SamplerKilled, message)
+        }
+    }
+}
+
+/// A sampler's reason in words, with what to do next.
+fn told(reason: TargetReason, detail: &str, container: &str) -> String {
+    use TargetReason::*;
+    let words = match reason {
+        NoPhpFound => format!("no process of container {container} runs PHP; name the one that does in target.containerName"),
+        UnsupportedVersion => "this PHP version is not known to the sampler; use a newer phpprof".to_owned(),
+        NoEngineSymbols => "this PHP has no engine symbols, as static binaries do not; use a dynamically linked one".to_owned(),
+        PermissionDenied => "the kernel refused to read PHP's memory; see the security guide".to_owned(),
+        FileCapabilities => "the PHP binary has file capabilities, which hide it from its own user; remove them".to_owned(),
+        UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
+        UploadRefused => "the store refused the profile".to_owned(),
+        CertificateUntrusted => "the store's certificate is not trusted; set store.caBundle in the chart".to_owned(),
+        ProfileTooLarge => "the profile is over 32 MiB; sample for a shorter time".to_owned(),
+        Usage => "the sampler's image does not fit this operator; use the same version for both".to_owned(),
+        _ => "the sampler gave up".to_owned(),
+    };
+    if detail.is_empty() {
+        words
+    } else {
+        format!("{words}: {detail}")
+    }
+}
+
+/// The first instant at which a deadline counts as passed.
+fn just_past(deadline: Timestamp) -> Timestamp {
+    later(deadline, SignedDuration::from_millis(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::testing::{at, pod, sampler};
+
+    const NAME: &str = "phpprof-0b1c2d3e-0";
+
+    fn target() -> TargetStatus {
+        TargetStatus {
+            pod_name: "web".into(),
+            pod_uid: "uid-of-web".into(),
+            container_name: "fpm".into(),
+            container_id: "containerd://4f9c".into(),
+            ephemeral_container_name: NAME.into(),
+            ..TargetStatus::default()
+        }
+    }
+
+    fn with(state: SamplerState) -> PodView {
+        let mut pod = pod("web");
+        pod.samplers.insert(NAME.into(), sampler(state));
+        pod
+    }
+
+    fn restarted(mut pod: PodView) -> PodView {
+        pod.containers[0].id = "containerd://other".into();
+        pod
+    }
+
+    fn exited(mut pod: PodView) -> PodView {
+        pod.containers[0].running = false;
+        pod
+    }
+
+    fn waiting(reason: &str) -> SamplerState {
+        SamplerState::Waiting {
+            reason: reason.into(),
+            message: "no such image".into(),
+        }
+    }
+
+    fn ended(exit_code: i32, message: &str) -> SamplerState {
+        SamplerState::Ended {
+            exit_code,
+            message: message.into(),
+            at: Some(at(40)),
+        }
+    }
+
+    /// `expected` is the step in short: what to do, until when, or why it failed.
+    #[track_caller]
+    fn check(second: i64, pod: Option<PodView>, expected: &str) {
+        let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+        let actual = match step(at(second), &target(), pod.as_ref(), &deadlines) {
+            Step::Settled => "settled".to_owned(),
+            Step::Wait { state, until } => {
+                format!("{state:?} until {}", until.as_second() - at(0).as_second())
+            }
+            Step::Inject => "inject".to_owned(),
+            Step::Verify(receipt) => format!("verify {}", receipt.size),
+            Step::Fail(reason, message) => format!("{reason}: {message}"),
+        };
+        assert!(actual.starts_with(expected), "{actual}");
+    }
+
+    #[test]
+    fn a_pod_without_its_sampler_gets_it() {
+        check(1, Some(pod("web")), "inject");
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_fails() {
+        check(1, None, "PodDeleted");
+        check(
+            1,
+            Some(PodView {
+                deleting: true,
+                ..pod("web")
+            }),
+            "PodDeleted",
+        );
+    }
+
+    #[test]
+    fn a_sampler_that_cannot_be_added_in_time_is_given_up() {
+        check(60, Some(pod("web")), "inject");
+        check(61, Some(pod("web")), "StartDeadlineExceeded");
+    }
+
+    #[test]
+    fn a_sampler_that_is_there_is_waited_for_until_its_own_deadline() {
+        check(1, Some(with(waiting(""))), "Pending until 90");
+        check(
+            90,
+            Some(with(waiting("ContainerCreating"))),
+            "Pending until 90",
+        );
+        check(
+            91,
+            Some(with(waiting("ContainerCreating"))),
+            "StartDeadlineExceeded",
+        );
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_pulled_fails_at_once() {
+        check(
+            2,
+            Some(with(waiting("ErrImagePull"))),
+            "ImagePullFailed: ErrImagePull: no such image",
+        );
+        check(
+            2,
+            Some(with(waiting("ImagePullBackOff"))),
+            "ImagePullFailed",
+        );
+        check(
+            2,
+            Some(with(waiting("CreateContainerConfigError"))),
+            "ContainerCreateFailed",
+        );
+    }
+
+    #[test]
+    fn a_running_sampler_is_waited_for_until_its_grant_ends() {
+        check(2, Some(with(SamplerState::Running)), "Sampling until 695");
+        check(
+            696,
+            Some(with(SamplerState::Running)),
+            "UploadDeadlineExceeded",
+        );
+    }
+
+    #[test]
+    fn a_receipt_of_an_upload_is_verified_whatever_happened_to_the_target_since() {
+        let receipt = r#"{"reason":"Uploaded","samples":1,"size":12345,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
+        check(41, Some(with(ended(0, receipt))), "verify 12345");
+        check(41, Some(restarted(with(ended(0, receipt)))), "verify 12345");
+    }
+
+    #[test]
+    fn a_receipt_of_a_failure_is_the_reason() {
+        check(
+            41,
+            Some(with(ended(
+                11,
+                r#"{"reason":"UnsupportedVersion","detail":"9.2.29"}"#,
+            ))),
+            "UnsupportedVersion: this PHP version is not known to the sampler; use a newer phpprof: 9.2.29",
+        );
+        check(
+            41,
+            Some(with(ended(0, r#"{"reason":"NotAfterPassed"}"#))),
+            "StartDeadlineExceeded",
+        );
+    }
+
+    #[test]
+    fn a_sampler_without_a_receipt_is_called_killed_only_when_the_target_lives_on() {
+        check(41, Some(with(ended(137, ""))), "Sampling until 42");
+        check(
+            42,
+            Some(with(ended(137, ""))),
+            "SamplerKilled: the sampler ended with exit code 137",
+        );
+        check(41, Some(restarted(with(ended(137, "")))), "TargetRestarted");
+        check(41, Some(exited(with(ended(137, "")))), "TargetExited");
+    }
+
+    #[test]
+    fn a_target_that_restarts_before_the_sampler_starts_fails() {
+        check(1, Some(restarted(pod("web"))), "TargetRestarted");
+        check(1, Some(restarted(with(waiting("")))), "TargetRestarted");
+        check(1, Some(exited(with(waiting("")))), "TargetExited");
+    }
+
+    #[test]
+    fn a_container_of_our_name_with_other_arguments_is_not_taken_for_ours() {
+        let mut foreign = with(SamplerState::Running);
+        foreign.samplers.insert(
+            NAME.into(),
+            SamplerView {
+                deadlines: None,
+                state: SamplerState::Running,
+            },
+        );
+        check(1, Some(foreign), "InjectionRefused");
+    }
+}

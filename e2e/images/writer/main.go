@@ -32,7 +32,6 @@ func run() error {
 	reference := flag.String("name", "", "name of the image, with its tag")
 	archive := flag.String("out", "", "write an OCI archive to this file")
 	push := flag.Bool("push", false, "push the image to the registry in its name")
-	insecure := flag.Bool("insecure", false, "push over plain HTTP")
 	var config v1.Config
 	flag.StringVar(&config.User, "user", "", "user that the image runs as")
 	flag.StringVar(&config.WorkingDir, "workdir", "", "directory that the image runs in")
@@ -68,11 +67,7 @@ func run() error {
 	if !*push {
 		return nil
 	}
-	var options []name.Option
-	if *insecure {
-		options = append(options, name.Insecure)
-	}
-	target, err := name.ParseReference(*reference, options...)
+	target, err := name.ParseReference(*reference)
 	if err != nil {
 		return err
 	}

@@ -216,6 +216,8 @@ impl Store {
 
     #[cfg(test)]
     pub(crate) fn in_memory(objects: Arc<dyn ObjectStore>) -> Self {
+        // Tests run side by side; whoever comes second finds it installed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let signer = Arc::new(
             AmazonS3Builder::new()
                 .with_bucket_name("profiles")

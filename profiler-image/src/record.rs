@@ -92,10 +92,15 @@ pub enum RecordError {
 /// # Errors
 /// A [`RecordError`]; nothing was sampled then.
 pub fn record(options: &Options) -> Result<Recording, RecordError> {
+    let mask = SigSet::thread_get_mask()?;
     let signals = stop_signals()?;
-    let mut run = Run::new(options)?;
-    run.wait_for_workers(&signals)?;
-    Ok(run.record(&signals))
+    let recording = Run::new(options).and_then(|mut run| {
+        run.wait_for_workers(&signals)?;
+        Ok(run.record(&signals))
+    });
+    // While the profile is delivered a signal ends the process again, as users expect.
+    mask.thread_set_mask()?;
+    recording
 }
 
 /// The state of the loop.

@@ -1,0 +1,206 @@
+//! Stacks held against what a program can do: pure.
+
+use crate::targets::{Kind, Target};
+
+/// The leaf of a stack whose rest could not be proven.
+pub const UNSTABLE: &str = "[unstable]";
+
+/// What the samples of one run amount to; counts of samples, edges counted in each sample.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counts {
+    pub samples: u64,
+    pub edges: u64,
+    pub wrong_edges: u64,
+    pub wrong_path: u64,
+    pub truncated: u64,
+    pub unstable: u64,
+    /// Samples below `smallCalls` and below `longCalls`.
+    pub shares: [u64; 2],
+    /// The first wrong edges, for people.
+    pub examples: Vec<String>,
+}
+
+impl Counts {
+    /// Adds `count` samples of a stack, root first.
+    pub fn add(&mut self, target: &Target, stack: &[&str], count: u64) {
+        self.samples += count;
+        let proven = match stack.split_last() {
+            Some((&UNSTABLE, proven)) => {
+                self.unstable += count;
+                proven
+            }
+            _ => stack,
+        };
+        if proven.first().is_some_and(|&root| root != "{main}") {
+            self.truncated += count;
+        }
+        for pair in proven.windows(2) {
+            self.edges += count;
+            if !target.edges.contains(&(pair[0], pair[1])) {
+                self.wrong_edges += count;
+                if self.examples.len() < 5 {
+                    self.examples.push(format!(
+                        "{} -> {} in {}",
+                        pair[0],
+                        pair[1],
+                        proven.join(";")
+                    ));
+                }
+            }
+        }
+        if proven
+            .windows(3)
+            .any(|way| target.never.contains(&(way[0], way[1], way[2])))
+        {
+            self.wrong_path += count;
+        }
+        for (share, name) in self.shares.iter_mut().zip(["smallCalls", "longCalls"]) {
+            *share += if proven.contains(&name) { count } else { 0 };
+        }
+    }
+
+    /// Share of the samples, in percent.
+    #[must_use]
+    pub fn percent(&self, count: u64) -> f64 {
+        100.0 * count as f64 / (self.samples as f64).max(1.0)
+    }
+}
+
+/// How a row was made, as far as the limits depend on it.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    pub jit: bool,
+    /// The judge was kept off the target's CPU.
+    pub remote: bool,
+    /// Share of first reads during which the top moved, in percent.
+    pub moved_percent: f64,
+    /// True share of the samples below `smallCalls`, in percent.
+    pub true_small_percent: Option<f64>,
+}
+
+/// The limits that a row breaks, in words; none if it holds.
+#[must_use]
+pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
+    let mut broken = Vec::new();
+    let mut limit = |holds: bool, words: String| {
+        if !holds {
+            broken.push(words);
+        }
+    };
+    limit(
+        counts.wrong_edges == 0,
+        format!(
+            "{} wrong edges: {}",
+            counts.wrong_edges,
+            counts.examples.join(", ")
+        ),
+    );
+    limit(
+        counts.truncated == 0,
+        format!("{} truncated stacks", counts.truncated),
+    );
+    let mixed = counts.samples.div_ceil(50_000);
+    limit(
+        counts.wrong_path <= mixed,
+        format!("{} mixed paths, {mixed} allowed", counts.wrong_path),
+    );
+    let unstable = counts.percent(counts.unstable);
+    let allowed = match target.kind {
+        Kind::Named | Kind::Shares if how.jit => 0.5,
+        Kind::Implicit if how.remote => 100.0,
+        _ => 2.0,
+    };
+    limit(
+        unstable < allowed,
+        format!("{unstable:.2} % unstable, {allowed} % allowed"),
+    );
+    // Without movement nothing was tested: sampler and target have shared a core.
+    let tests_something = target.name != "small" || how.jit || how.moved_percent >= 20.0;
+    limit(
+        tests_something,
+        format!(
+            "the top moved in {:.0} % of the reads only",
+            how.moved_percent
+        ),
+    );
+    if let Some(truth) = how.true_small_percent {
+        let [small, long] = counts.shares;
+        let share = 100.0 * small as f64 / ((small + long) as f64).max(1.0);
+        limit(
+            (share - truth).abs() <= 1.0,
+            format!("small calls {share:.2} % of the samples, {truth:.2} % of the time"),
+        );
+    }
+    broken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::targets::TARGETS;
+
+    fn target(name: &str) -> &'static Target {
+        TARGETS.iter().find(|target| target.name == name).unwrap()
+    }
+
+    fn counts(name: &str, stack: &[&str]) -> Counts {
+        let mut counts = Counts::default();
+        counts.add(target(name), stack, 1);
+        counts
+    }
+
+    const HOW: How = How {
+        jit: false,
+        remote: false,
+        moved_percent: 50.0,
+        true_small_percent: None,
+    };
+
+    #[test]
+    fn a_true_stack_breaks_nothing() {
+        let counts = counts("paths", &["{main}", "h1", "w", "left"]);
+        assert_eq!(broken(target("paths"), HOW, &counts), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_kind_of_fault_is_seen() {
+        assert_eq!(counts("paths", &["{main}", "w"]).wrong_edges, 1);
+        assert_eq!(counts("paths", &["w", "left"]).truncated, 1);
+        assert_eq!(
+            counts("paths", &["{main}", "h1", "w", UNSTABLE]).unstable,
+            1
+        );
+        assert_eq!(
+            counts("paths", &["{main}", "h1", "w", "right"]).wrong_path,
+            1
+        );
+        let mixed = Counts {
+            wrong_path: 21,
+            samples: 1_000_000,
+            ..Counts::default()
+        };
+        assert_eq!(broken(target("paths"), HOW, &mixed).len(), 1);
+        let still = How {
+            moved_percent: 10.0,
+            ..HOW
+        };
+        assert_eq!(broken(target("small"), still, &Counts::default()).len(), 1);
+        let biased = Counts {
+            samples: 100,
+            shares: [50, 50],
+            ..Counts::default()
+        };
+        assert_eq!(
+            broken(
+                target("shares"),
+                How {
+                    true_small_percent: Some(40.0),
+                    ..HOW
+                },
+                &biased
+            )
+            .len(),
+            1
+        );
+    }
+}

@@ -1,1 +1,0 @@
-//! The truth harness: sampled stacks held against the calls that a program can make.

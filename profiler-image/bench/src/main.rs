@@ -1,0 +1,333 @@
+//! `make truth`: samples programs whose calls are known, holds every stack against them, and prints a table.
+//!
+//! Target and sampler are kept on different CPUs: where they share one, nothing moves and every check passes.
+//! Usage: `truth PHP RESULTS.csv`; with `FULL=1` all rows with a million samples each, unpaced.
+
+mod check;
+mod targets;
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use check::{Counts, How, broken};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use phpprof::discover::Scope;
+use phpprof::record::{Options, Recording, record};
+use targets::{Kind, TARGETS, Target};
+
+/// The CPU of the sampler, and that of the target.
+const CPUS: [usize; 2] = [0, 1];
+const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,quiet,reads_per_sample";
+
+/// How PHP runs the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Engine {
+    opcache: bool,
+    jit: &'static str,
+}
+
+const ENGINES: [Engine; 4] = [
+    Engine {
+        opcache: false,
+        jit: "off",
+    },
+    Engine {
+        opcache: true,
+        jit: "off",
+    },
+    Engine {
+        opcache: true,
+        jit: "function",
+    },
+    Engine {
+        opcache: true,
+        jit: "tracing",
+    },
+];
+
+/// One row of the table.
+struct Row {
+    engine: Engine,
+    remote: bool,
+    target: &'static Target,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(broken) => {
+            eprintln!("truth: {broken} rows break their limits");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("truth: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<usize> {
+    let mut arguments = std::env::args().skip(1);
+    let php = arguments
+        .next()
+        .context("usage: truth PHP RESULTS.csv [TARGET]")?;
+    let results = PathBuf::from(
+        arguments
+            .next()
+            .context("usage: truth PHP RESULTS.csv [TARGET]")?,
+    );
+    let only = arguments.next();
+    let full = std::env::var("FULL").is_ok_and(|value| value == "1");
+    ensure!(
+        std::thread::available_parallelism()?.get() >= 2,
+        "two CPUs are needed: one for the target, one for the sampler"
+    );
+    pin(Pid::from_raw(0), CPUS[0])?;
+    let mut csv = format!("{COLUMNS}\n");
+    println!(
+        "{:<26} {:>9} {:>6} {:>9} {:>5} {:>5} {:>5} {:>9} {:>6} {:>5}",
+        "target, PHP, mode",
+        "samples",
+        "moved",
+        "edges",
+        "wrong",
+        "mixed",
+        "trunc",
+        "unstable",
+        "quiet",
+        "reads"
+    );
+    let mut failures = 0;
+    for row in rows(full)
+        .iter()
+        .filter(|row| only.as_deref().is_none_or(|only| row.target.name == only))
+    {
+        let (counts, how, recording) = measure(&php, row, full)?;
+        let reads = recording.reads as f64 / counts.samples.max(1) as f64;
+        let quiet = recording.sampler.quality.quiet;
+        let label = format!(
+            "{}{} {} {}",
+            row.target.name,
+            depth(row.target),
+            engine(row.engine),
+            mode(row)
+        );
+        println!(
+            "{label:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",
+            counts.samples,
+            how.moved_percent,
+            counts.edges,
+            counts.wrong_edges,
+            counts.wrong_path,
+            counts.truncated,
+            counts.percent(counts.unstable),
+            quiet,
+            reads
+        );
+        writeln!(
+            csv,
+            "{},{},{},{},{},{},{},{:.4},{},{},{},{},{},{},{:.3}",
+            recording.engine.version,
+            if row.engine.opcache { "on" } else { "off" },
+            row.engine.jit,
+            mode(row),
+            row.target.name,
+            row.target.depth,
+            counts.samples,
+            how.moved_percent / 100.0,
+            counts.edges,
+            counts.wrong_edges,
+            counts.wrong_path,
+            counts.truncated,
+            counts.unstable,
+            quiet,
+            reads
+        )?;
+        let broken = broken(row.target, how, &counts);
+        for words in &broken {
+            println!("    BROKEN: {words}");
+        }
+        failures += usize::from(!broken.is_empty());
+    }
+    if let Some(folder) = results.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(&results, csv).with_context(|| format!("writing {}", results.display()))?;
+    println!("{}", results.display());
+    Ok(failures)
+}
+
+/// All rows, or those of the short form: each target once without opcache, and the small calls in all ways.
+fn rows(full: bool) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for remote in [false, true] {
+        for engine in ENGINES {
+            for target in TARGETS {
+                let plain = !engine.opcache && !remote;
+                let jit = target.name == "small" && target.depth == 30 && !remote;
+                let judgeless = remote && !engine.opcache && matches!(target.name, "paths");
+                if full || plain || jit || judgeless {
+                    rows.push(Row {
+                        engine,
+                        remote,
+                        target,
+                    });
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)> {
+    let mut target = Running::start(php, row)?;
+    let mut judge_cpus = CpuSet::new();
+    judge_cpus.set(CPUS[0])?;
+    if !row.remote {
+        judge_cpus.set(CPUS[1])?;
+    }
+    let recording = record(&Options {
+        scope: Scope::Pids(vec![target.pid()?.as_raw()]),
+        samples_per_second: 999,
+        duration: Duration::from_secs(120),
+        max_samples: Some(if full { 1_000_000 } else { 20_000 }),
+        unpaced: full,
+        judge_cpus: Some(judge_cpus),
+    })
+    .with_context(|| format!("sampling {}", row.target.script))?;
+    let true_small_percent = target.stop(row.target.kind == Kind::Shares)?;
+    let (settled, _) = recording.sampler.aggregate.settle(&recording.sampler.edges);
+    let mut counts = Counts::default();
+    for ((lines, _), sum) in &settled {
+        let names: Vec<String> = lines
+            .iter()
+            .map(|&(id, _)| short(&recording.sampler.codes.names.get(id).name))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        counts.add(row.target, &names, u64::try_from(sum.samples)?);
+    }
+    let how = How {
+        jit: row.engine.jit != "off",
+        remote: row.remote,
+        moved_percent: counts.percent(recording.sampler.quality.moved),
+        true_small_percent,
+    };
+    Ok((counts, how, recording))
+}
+
+/// A closure's name without the folder of its script.
+fn short(name: &str) -> String {
+    match (name.strip_prefix("{closure:"), name.rsplit_once('/')) {
+        (Some(_), Some((_, tail))) => format!("{{closure:{tail}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// A target that runs; it is ended when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(php: &str, row: &Row) -> Result<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("targets")
+            .join(row.target.script);
+        let on = |on: bool| if on { "1" } else { "0" };
+        let mut command = Command::new(php);
+        // Scripts younger than two seconds are otherwise not cached.
+        command.args([
+            "-d",
+            &format!("opcache.enable_cli={}", on(row.engine.opcache)),
+            "-d",
+            "opcache.file_update_protection=0",
+        ]);
+        if row.engine.jit != "off" {
+            command.args([
+                "-d",
+                "opcache.jit_buffer_size=64M",
+                "-d",
+                &format!("opcache.jit={}", row.engine.jit),
+            ]);
+        }
+        command
+            .arg(&script)
+            .arg(row.target.depth.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {php} {}", script.display()))?;
+        let running = Self(child);
+        pin(running.pid()?, CPUS[1])?;
+        // Compiling and the first loops are not what is measured.
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(running)
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.0.id())?))
+    }
+
+    /// Ends the target; one that states its shares is asked for them.
+    fn stop(&mut self, states_shares: bool) -> Result<Option<f64>> {
+        kill(self.pid()?, Signal::SIGTERM)?;
+        let mut said = String::new();
+        if let Some(mut output) = self.0.stdout.take() {
+            output.read_to_string(&mut said)?;
+        }
+        self.0.wait()?;
+        if !states_shares {
+            return Ok(None);
+        }
+        let said: serde_json::Value =
+            serde_json::from_str(&said).context("the target has not stated its shares")?;
+        let nanoseconds = |name: &str| {
+            said[name]
+                .as_f64()
+                .with_context(|| format!("no {name} in {said}"))
+        };
+        let (small, long) = (nanoseconds("smallCalls")?, nanoseconds("longCalls")?);
+        if small + long <= 0.0 {
+            bail!("the target has not run");
+        }
+        Ok(Some(100.0 * small / (small + long)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn pin(pid: Pid, cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(pid, &set).with_context(|| format!("binding {pid} to CPU {cpu}"))
+}
+
+fn depth(target: &Target) -> String {
+    if target.name == "small" {
+        format!("/{}", target.depth)
+    } else {
+        String::new()
+    }
+}
+
+fn engine(engine: Engine) -> &'static str {
+    match (engine.opcache, engine.jit) {
+        (false, _) => "plain",
+        (true, "off") => "opcache",
+        (true, jit) => jit,
+    }
+}
+
+fn mode(row: &Row) -> &'static str {
+    if row.remote { "remote" } else { "auto" }
+}

@@ -1,0 +1,21 @@
+<?php
+// Methods that the engine calls without being told their names.
+class Magic {
+    function __get($name) { return got(); }
+    function __call($name, $arguments) { return called(); }
+    static function __callStatic($name, $arguments) { return calledStatically(); }
+    function __toString(): string { return text(); }
+    function __invoke() { return invoked(); }
+}
+function got() { return 1; }
+function called() { return 2; }
+function calledStatically() { return 3; }
+function text() { return "text"; }
+function invoked() { return 4; }
+function read($object) { return $object->missing; }
+function call($object) { return $object->missing(); }
+function callStatic() { return Magic::missing(); }
+function print_($object) { return "x" . $object; }
+function invoke($object) { return $object(); }
+$magic = new Magic;
+for (;;) { read($magic); call($magic); callStatic(); print_($magic); invoke($magic); }

@@ -107,7 +107,12 @@ impl Collector {
         let decoded = tokio::task::spawn_blocking(move || decode(&bytes, &bounds)).await;
         let profile = match decoded {
             Ok(Ok(profile)) => profile,
-            Ok(Err(error)) => return fault(InvalidProfile, error.to_string()),
+            Ok(Err(error)) => {
+                return fault(
+                    InvalidProfile,
+                    format!("not a profile within bounds: {error}"),
+                );
+            }
             Err(error) => return fault(InvalidProfile, error.to_string()),
         };
         let samples = total(&profile, SAMPLES);

@@ -118,7 +118,7 @@ async fn a_hundred_megabytes_are_refused_unread() {
 async fn a_gzip_bomb_and_random_bytes_are_not_profiles() {
     let bomb = gzip(|encoder| {
         let zeros = vec![0; 1 << 20];
-        for _ in 0..300 {
+        for _ in 0..100 {
             encoder.write_all(&zeros).expect("a vector can be written");
         }
     });

@@ -14,7 +14,7 @@ use crate::effect::{Effect, Injection, Upload};
 use crate::limits::{Deadlines, Limits, later, not_after};
 use crate::mode::mode;
 use crate::receipt::UploadReceipt;
-use crate::status::{Verdict, first_failure, progress, settle};
+use crate::status::{Verdict, first_failure, pods, progress, settle};
 use crate::target::{Step, step};
 use crate::world::{Observed, PodView};
 
@@ -248,7 +248,7 @@ impl Round<'_> {
                 Some(trouble.retry_at),
             ),
             None => {
-                let message = format!("merging the profiles of {uploaded} pods");
+                let message = format!("merging the profiles of {}", pods(uploaded));
                 (
                     Verdict {
                         reason: Reason::Collecting,

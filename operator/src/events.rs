@@ -5,6 +5,7 @@ use kube::runtime::events::{Event, EventType};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus};
 
 use crate::receipt::printable;
+use crate::status::pods;
 
 /// The longest note that the API server takes.
 const NOTE: usize = 1000;
@@ -32,11 +33,11 @@ pub fn between(
 }
 
 /// Samplers were added to so many pods.
-pub fn injected(pods: usize) -> Event {
+pub fn injected(count: usize) -> Event {
     event(
         EventType::Normal,
         "Injected",
-        format!("added samplers to {pods} pods"),
+        format!("added samplers to {}", pods(count)),
         None,
     )
 }

@@ -150,7 +150,8 @@ pub fn refusal(error: &kube::Error, injection: &Injection) -> Refusal {
             TargetReason::PodDeleted,
             "the pod was deleted before its sampler was added".to_owned(),
         ),
-        409 if said.contains("UID") || said.contains("uid") => Refusal::Final(
+        // The patch names the uid of the pod that it is for.
+        422 if said.contains("metadata.uid") => Refusal::Final(
             TargetReason::PodDeleted,
             "the pod was replaced before its sampler was added".to_owned(),
         ),

@@ -139,6 +139,9 @@ fn other_refusals_are_passed_on_and_faults_are_tried_again() {
         "InjectionRefused: admission webhook",
     );
     check(SAME_USER, 404, r#"pods "web" not found"#, "PodDeleted");
+    let replaced =
+        r#"The Pod "web" is invalid: metadata.uid: Invalid value: "1": field is immutable"#;
+    check(SAME_USER, 422, replaced, "PodDeleted: the pod was replaced");
     check(SAME_USER, 500, "etcd", "TryAgain");
     check(SAME_USER, 429, "slow down", "TryAgain");
 }

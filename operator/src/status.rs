@@ -101,22 +101,22 @@ fn conditions(
 /// What is true of a request whose samplers are under way.
 pub fn progress(targets: &[TargetStatus]) -> Verdict {
     let has = |state| targets.iter().any(|target| target.state == state);
-    let pods = targets.len();
+    let pods = pods(targets.len());
     if has(TargetState::Sampling) {
         return Verdict {
             reason: Reason::Sampling,
-            message: format!("sampling {pods} pods"),
+            message: format!("sampling {pods}"),
         };
     }
     if has(TargetState::Pending) {
         return Verdict {
             reason: Reason::Starting,
-            message: format!("starting samplers in {pods} pods"),
+            message: format!("starting samplers in {pods}"),
         };
     }
     Verdict {
         reason: Reason::Collecting,
-        message: format!("collecting the profiles of {pods} pods"),
+        message: format!("collecting the profiles of {pods}"),
     }
 }
 
@@ -150,16 +150,24 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
     if uploaded == targets.len() {
         return Verdict {
             reason: Reason::Complete,
-            message: format!("profiled {uploaded} pods"),
+            message: format!("profiled {}", pods(uploaded)),
         };
     }
     let message = format!(
-        "profiled {uploaded} of {} pods; {}",
-        targets.len(),
+        "profiled {uploaded} of {}; {}",
+        pods(targets.len()),
         first_failure(targets)
     );
     Verdict {
         reason: Reason::SomeTargetsFailed,
         message,
+    }
+}
+
+/// So many pods, as people say it.
+pub fn pods(count: usize) -> String {
+    match count {
+        1 => "1 pod".to_owned(),
+        _ => format!("{count} pods"),
     }
 }

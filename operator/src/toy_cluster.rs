@@ -16,7 +16,9 @@ use crate::effect::{Done, Effect, Injection, record};
 use crate::limits::{Limits, later};
 use crate::receipt::FullReceipt;
 use crate::testing::{at, pod, request};
-use crate::world::{Admission, Observed, PodView, SamplerDeadlines, SamplerState, SamplerView, StoreTrouble};
+use crate::world::{
+    Admission, Observed, PodView, SamplerDeadlines, SamplerState, SamplerView, StoreTrouble,
+};
 
 const PODS: usize = 3;
 const RECEIPT: &str = r#"{"reason":"Uploaded","samples":1,"size":5,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
@@ -25,18 +27,38 @@ const RECEIPT: &str = r#"{"reason":"Uploaded","samples":1,"size":5,"sha256":"47D
 #[derive(Clone, Debug)]
 enum Happening {
     /// The operator looks: at how old a view of the pods, at an old status or the newest, and how far it gets.
-    Look { pods_behind: usize, status_behind: bool, dies_after: Option<usize> },
+    Look {
+        pods_behind: usize,
+        status_behind: bool,
+        dies_after: Option<usize>,
+    },
     /// The kubelet moves a pod's sampler on.
-    Kubelet { pod: usize, fails: bool },
-    RestartTarget { pod: usize },
-    DeletePod { pod: usize },
-    Pass { seconds: i64 },
-    Store { away: bool },
+    Kubelet {
+        pod: usize,
+        fails: bool,
+    },
+    RestartTarget {
+        pod: usize,
+    },
+    DeletePod {
+        pod: usize,
+    },
+    Pass {
+        seconds: i64,
+    },
+    Store {
+        away: bool,
+    },
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
-    let look = (0..4usize, any::<bool>(), proptest::option::of(0..4usize))
-        .prop_map(|(pods_behind, status_behind, dies_after)| Happening::Look { pods_behind, status_behind, dies_after });
+    let look = (0..4usize, any::<bool>(), proptest::option::of(0..4usize)).prop_map(
+        |(pods_behind, status_behind, dies_after)| Happening::Look {
+            pods_behind,
+            status_behind,
+            dies_after,
+        },
+    );
     prop_oneof![
         8 => look,
         4 => (0..PODS, any::<bool>()).prop_map(|(pod, fails)| Happening::Kubelet { pod, fails }),
@@ -63,10 +85,15 @@ struct Toy {
 
 impl Toy {
     fn new() -> Self {
-        let pods = (0..PODS).map(|n| pod(&format!("p{n}"))).map(|pod| (pod.uid.clone(), pod)).collect();
+        let pods = (0..PODS)
+            .map(|n| pod(&format!("p{n}")))
+            .map(|pod| (pod.uid.clone(), pod))
+            .collect();
         Toy {
             now: at(0),
-            requests: vec![request(json!({"target": {"selector": {"matchLabels": {"app": "web"}}}}))],
+            requests: vec![request(
+                json!({"target": {"selector": {"matchLabels": {"app": "web"}}}}),
+            )],
             pods: vec![pods],
             added: BTreeMap::new(),
             store: BTreeSet::new(),
@@ -88,8 +115,16 @@ impl Toy {
 
     fn happen(&mut self, happening: &Happening) {
         match happening {
-            Happening::Look { pods_behind, status_behind, dies_after } => {
-                self.look(*pods_behind, usize::from(*status_behind), dies_after.unwrap_or(usize::MAX));
+            Happening::Look {
+                pods_behind,
+                status_behind,
+                dies_after,
+            } => {
+                self.look(
+                    *pods_behind,
+                    usize::from(*status_behind),
+                    dies_after.unwrap_or(usize::MAX),
+                );
             }
             Happening::Kubelet { pod, fails } => self.kubelet(&format!("uid-of-p{pod}"), *fails),
             Happening::RestartTarget { pod } => {
@@ -97,8 +132,16 @@ impl Toy {
                 self.change_pods(|pods| {
                     if let Some(pod) = pods.get_mut(&format!("uid-of-p{pod}")) {
                         pod.containers[0].id = format!("containerd://{version}");
-                        for sampler in pod.samplers.values_mut().filter(|sampler| sampler.state == SamplerState::Running) {
-                            sampler.state = SamplerState::Ended { exit_code: 137, message: String::new(), at: None };
+                        for sampler in pod
+                            .samplers
+                            .values_mut()
+                            .filter(|sampler| sampler.state == SamplerState::Running)
+                        {
+                            sampler.state = SamplerState::Ended {
+                                exit_code: 137,
+                                message: String::new(),
+                                at: None,
+                            };
                         }
                     }
                 });
@@ -106,7 +149,9 @@ impl Toy {
             Happening::DeletePod { pod } => self.change_pods(|pods| {
                 pods.remove(&format!("uid-of-p{pod}"));
             }),
-            Happening::Pass { seconds } => self.now = later(self.now, SignedDuration::from_secs(*seconds)),
+            Happening::Pass { seconds } => {
+                self.now = later(self.now, SignedDuration::from_secs(*seconds))
+            }
             Happening::Store { away } => self.store_away = *away,
         }
     }
@@ -116,8 +161,16 @@ impl Toy {
         let stored = format!("object of {uid}");
         let mut upload = false;
         self.change_pods(|pods| {
-            for sampler in pods.get_mut(uid).into_iter().flat_map(|pod| pod.samplers.values_mut()) {
-                let ended = |message: &str| SamplerState::Ended { exit_code: 0, message: message.into(), at: Some(now) };
+            for sampler in pods
+                .get_mut(uid)
+                .into_iter()
+                .flat_map(|pod| pod.samplers.values_mut())
+            {
+                let ended = |message: &str| SamplerState::Ended {
+                    exit_code: 0,
+                    message: message.into(),
+                    at: Some(now),
+                };
                 sampler.state = match &sampler.state {
                     SamplerState::Waiting { .. } => SamplerState::Running,
                     SamplerState::Running if fails => ended(r#"{"reason":"NoPhpFound"}"#),
@@ -141,8 +194,12 @@ impl Toy {
         let request = self.requests[version].clone();
         let pods = self.pods[self.pods.len() - 1 - pods_behind.min(self.pods.len() - 1)].clone();
         let observed = self.observe(&request, pods);
-        let Decision { status, effects, .. } = decide(self.now, &request, &observed, &self.limits);
-        let Some(request) = self.persist(version, request, status) else { return };
+        let Decision {
+            status, effects, ..
+        } = decide(self.now, &request, &observed, &self.limits);
+        let Some(request) = self.persist(version, request, status) else {
+            return;
+        };
         let mut done = Vec::new();
         for (index, effect) in effects.iter().enumerate() {
             if index >= dies_after {
@@ -164,13 +221,28 @@ impl Toy {
         let status = request.status.clone().unwrap_or_default();
         if status.start_time.is_none() {
             let matched = Ok(pods.into_values().collect());
-            return Observed { admission: Some(Admission { namespace_enabled: true, matched }), ..Observed::default() };
+            return Observed {
+                admission: Some(Admission {
+                    namespace_enabled: true,
+                    matched,
+                }),
+                ..Observed::default()
+            };
         }
-        Observed { admission: None, pods, store_trouble: self.trouble.clone() }
+        Observed {
+            admission: None,
+            pods,
+            store_trouble: self.trouble.clone(),
+        }
     }
 
     /// As the API server does: only over the version that was read.
-    fn persist(&mut self, version: usize, mut request: ProfileRequest, status: phpprof_crds::ProfileRequestStatus) -> Option<ProfileRequest> {
+    fn persist(
+        &mut self,
+        version: usize,
+        mut request: ProfileRequest,
+        status: phpprof_crds::ProfileRequestStatus,
+    ) -> Option<ProfileRequest> {
         if request.status.clone().unwrap_or_default() == status {
             return Some(request);
         }
@@ -187,7 +259,10 @@ impl Toy {
             Effect::Inject(injection) => Some(self.inject(injection)),
             Effect::Verify(_) | Effect::Merge if self.store_away => {
                 let retry_at = later(self.now, SignedDuration::from_secs(1));
-                self.trouble = Some(StoreTrouble { message: "away".into(), retry_at });
+                self.trouble = Some(StoreTrouble {
+                    message: "away".into(),
+                    retry_at,
+                });
                 Some(Done::StoreAway("away".into()))
             }
             Effect::Verify(upload) => {
@@ -195,14 +270,26 @@ impl Toy {
                 let pod_uid = upload.pod_uid.clone();
                 let (reason, message) = (TargetReason::ProfileMissing, String::new());
                 Some(match self.store.contains(&format!("object of {pod_uid}")) {
-                    true => Done::Verified { pod_uid, receipt: upload.receipt.clone(), full: FullReceipt::default() },
-                    false => Done::TargetFailed { pod_uid, reason, message },
+                    true => Done::Verified {
+                        pod_uid,
+                        receipt: upload.receipt.clone(),
+                        full: FullReceipt::default(),
+                    },
+                    false => Done::TargetFailed {
+                        pod_uid,
+                        reason,
+                        message,
+                    },
                 })
             }
             Effect::Merge => {
                 self.trouble = None;
                 self.store.insert("merged".into());
-                Some(Done::Merged(ProfileResult { url: "merged".into(), samples: 1, size_bytes: 1 }))
+                Some(Done::Merged(ProfileResult {
+                    url: "merged".into(),
+                    samples: 1,
+                    size_bytes: 1,
+                }))
             }
             Effect::DeleteRequest => None,
         }
@@ -212,14 +299,27 @@ impl Toy {
         let pod_uid = injection.pod_uid.clone();
         let name = injection.ephemeral_container_name.clone();
         let Some(pod) = self.pods.last().and_then(|pods| pods.get(&pod_uid)) else {
-            return Done::TargetFailed { pod_uid, reason: TargetReason::PodDeleted, message: String::new() };
+            return Done::TargetFailed {
+                pod_uid,
+                reason: TargetReason::PodDeleted,
+                message: String::new(),
+            };
         };
         if pod.samplers.contains_key(&name) {
             return Done::Injected;
         }
-        self.added.entry(pod_uid.clone()).or_default().push(name.clone());
-        let deadlines = Some(SamplerDeadlines { not_after: injection.not_after, upload_until: injection.upload_until });
-        let state = SamplerState::Waiting { reason: String::new(), message: String::new() };
+        self.added
+            .entry(pod_uid.clone())
+            .or_default()
+            .push(name.clone());
+        let deadlines = Some(SamplerDeadlines {
+            not_after: injection.not_after,
+            upload_until: injection.upload_until,
+        });
+        let state = SamplerState::Waiting {
+            reason: String::new(),
+            message: String::new(),
+        };
         self.change_pods(|pods| {
             if let Some(pod) = pods.get_mut(&pod_uid) {
                 pod.samplers.insert(name, SamplerView { deadlines, state });
@@ -234,13 +334,28 @@ impl Toy {
         }
         let status = self.newest().status.clone().unwrap_or_default();
         if status.profile.is_some() {
-            assert!(self.store.contains("merged"), "a profile is claimed that is not there");
+            assert!(
+                self.store.contains("merged"),
+                "a profile is claimed that is not there"
+            );
         }
-        for target in status.targets.iter().filter(|target| target.state == TargetState::Uploaded) {
-            assert!(self.store.contains(&format!("object of {}", target.pod_uid)), "{} is not stored", target.pod_name);
+        for target in status
+            .targets
+            .iter()
+            .filter(|target| target.state == TargetState::Uploaded)
+        {
+            assert!(
+                self.store
+                    .contains(&format!("object of {}", target.pod_uid)),
+                "{} is not stored",
+                target.pod_name
+            );
         }
         for pod in self.added.keys() {
-            assert!(status.targets.iter().any(|target| target.pod_uid == *pod), "{pod} is not in the status");
+            assert!(
+                status.targets.iter().any(|target| target.pod_uid == *pod),
+                "{pod} is not in the status"
+            );
         }
     }
 

@@ -1,0 +1,20 @@
+{{- define "phpprof.name" -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}-operator
+{{- end }}
+
+{{- define "phpprof.labels" -}}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{ include "phpprof.selector" . }}
+{{- end }}
+
+{{- define "phpprof.selector" -}}
+app.kubernetes.io/name: phpprof
+app.kubernetes.io/component: operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "phpprof.pathStyle" -}}
+{{- if kindIs "bool" .Values.store.pathStyle }}{{ .Values.store.pathStyle }}{{ else }}{{ ne .Values.store.endpoint "" }}{{ end }}
+{{- end }}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::events::{Event, Recorder};
@@ -82,16 +82,11 @@ pub async fn run(
         watches,
     });
     let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(client);
-    let controller = Controller::new(requests, watcher::Config::default().any_semantic())
+    let controller = Controller::new(requests.clone(), watcher::Config::default().any_semantic())
         .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .reconcile_on(changes)
         .shutdown_on_signal();
-    let store = controller.store();
-    tokio::spawn(async move {
-        if store.wait_until_ready().await.is_ok() {
-            readiness.set();
-        }
-    });
+    tokio::spawn(announce(requests, readiness));
     let watches = context.watches.clone();
     controller
         .run(reconcile, |_, error, _| retry(error), context)
@@ -104,6 +99,15 @@ pub async fn run(
             std::future::ready(())
         })
         .await;
+}
+
+/// Ready is who can list the requests. The controller's own store cannot tell: it wakes only one of those who wait for it.
+async fn announce(requests: Api<DeserializeGuard<ProfileRequest>>, readiness: Readiness) {
+    while let Err(error) = requests.list(&ListParams::default().limit(1)).await {
+        tracing::warn!(%error, "requests cannot be listed; it is tried again");
+        tokio::time::sleep(PAUSE).await;
+    }
+    readiness.set();
 }
 
 /// The controller reports a request that is gone without its type.

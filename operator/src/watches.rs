@@ -12,6 +12,7 @@ use kube::runtime::reflector::{ObjectRef, Store, reflector, store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, core::DeserializeGuard};
 use phpprof_crds::ProfileRequest;
+use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 /// What a change of a pod sends to the controller.
@@ -38,6 +39,7 @@ pub struct PodWatches {
 
 struct Watch {
     pods: Store<Pod>,
+    ready: signal::Receiver<bool>,
     requests: Arc<Mutex<HashSet<RequestRef>>>,
     task: AbortHandle,
 }
@@ -68,15 +70,18 @@ impl PodWatches {
         namespace: &str,
         request: &RequestRef,
     ) -> Result<Vec<Arc<Pod>>, WatchError> {
-        let pods = self.subscribe(namespace, request);
-        let ready = tokio::time::timeout(READY, pods.wait_until_ready()).await;
-        match ready {
-            Ok(Ok(())) => Ok(pods.state()),
+        let (pods, mut ready) = self.subscribe(namespace, request);
+        match tokio::time::timeout(READY, ready.wait_for(|ready| *ready)).await {
+            Ok(Ok(_)) => Ok(pods.state()),
             _ => Err(WatchError::NotReady(namespace.to_owned())),
         }
     }
 
-    fn subscribe(&self, namespace: &str, request: &RequestRef) -> Store<Pod> {
+    fn subscribe(
+        &self,
+        namespace: &str,
+        request: &RequestRef,
+    ) -> (Store<Pod>, signal::Receiver<bool>) {
         let mut namespaces = self
             .namespaces
             .lock()
@@ -89,7 +94,7 @@ impl PodWatches {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(request.clone());
-        watch.pods.clone()
+        (watch.pods.clone(), watch.ready.clone())
     }
 
     fn watch(&self, namespace: &str) -> Watch {
@@ -117,6 +122,7 @@ impl PodWatches {
                 future::ready(())
             });
         Watch {
+            ready: readiness(pods.clone()),
             pods,
             requests,
             task: tokio::spawn(changes).abort_handle(),
@@ -145,4 +151,16 @@ impl PodWatches {
             }
         }
     }
+}
+
+/// A store wakes only one of those who wait for it, so one waits for all.
+fn readiness(pods: Store<Pod>) -> signal::Receiver<bool> {
+    let (ready, wait) = signal::channel(false);
+    tokio::spawn(async move {
+        if pods.wait_until_ready().await.is_ok() {
+            // Where nobody waits any more, nobody has to know.
+            let _ = ready.send(true);
+        }
+    });
+    wait
 }

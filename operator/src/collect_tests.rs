@@ -212,7 +212,14 @@ async fn the_pods_are_merged_and_listed_in_a_manifest() {
         .read(&format!("{folder}/manifest.json"), 1 << 20)
         .await
         .unwrap();
-    insta::assert_snapshot!(String::from_utf8(manifest).unwrap());
+    let mut manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    // What follows from the compression alone is not held.
+    manifest["merged"]["sizeBytes"] = json!("…");
+    for target in manifest["targets"].as_array_mut().unwrap() {
+        target["sizeBytes"] = json!("…");
+        target["sha256"] = json!("…");
+    }
+    insta::assert_snapshot!(serde_json::to_string_pretty(&manifest).unwrap());
 }
 
 #[tokio::test]

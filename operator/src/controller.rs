@@ -178,7 +178,7 @@ async fn reconcile(
             tracing::info!(
                 request = request.name_any(),
                 namespace = request.namespace(),
-                message,
+                error = message,
                 "trying again"
             );
             return Ok(Action::requeue(PAUSE));

@@ -283,9 +283,13 @@ pub fn fail(target: &mut TargetStatus, reason: TargetReason, message: String) {
 }
 
 fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {
-    let message = format!("the store does not answer; it is tried until {give_up:.0}: {message}");
+    let message = format!("the store cannot be used; it is tried until {give_up:.0}: {message}");
     Verdict {
         reason: Reason::WaitingForStore,
         message,
     }
 }
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

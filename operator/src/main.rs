@@ -73,6 +73,7 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
+        .with_span_list(false)
         .with_env_filter(filter)
         .init();
     match serve(Args::parse()).await {

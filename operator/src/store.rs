@@ -43,12 +43,32 @@ pub enum OpenError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// Without what differs from one try to the next, because it goes into a status.
     #[error("{0}")]
-    Store(#[from] object_store::Error),
+    Store(String),
     #[error("object {0} does not exist")]
     Missing(String),
     #[error("object {key} has more than {limit} bytes")]
     TooLarge { key: String, limit: u64 },
+}
+
+impl From<object_store::Error> for StoreError {
+    fn from(error: object_store::Error) -> Self {
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        StoreError::Store(match &error {
+            object_store::Error::PermissionDenied { .. } => {
+                "the store denies access; check the permissions of the operator's credentials"
+                    .to_owned()
+            }
+            object_store::Error::Unauthenticated { .. } => {
+                "the store does not accept the operator's credentials".to_owned()
+            }
+            _ => cause.to_string(),
+        })
+    }
 }
 
 /// A create-only write of one key, for whoever holds it.

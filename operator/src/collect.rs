@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState, TargetStatus};
-use phpprof_profile::{Limits as Bounds, Merger, Profile, decode, encode_gzip, total};
+use phpprof_profile::{Limits as Bounds, MergeError, Merger, Profile, decode, encode_gzip, total};
 use tokio::sync::Semaphore;
 
 use crate::admit::key;
@@ -23,14 +23,20 @@ const SAMPLES: &str = "samples";
 pub struct Collector {
     store: Store,
     bounds: Bounds,
-    /// Bounds the operator's memory, whatever is uploaded by however many pods.
+    /// One upload is in memory at a time, and one merged profile beside it: that bounds the operator's memory,
+    /// whatever is uploaded by however many pods.
     desk: Semaphore,
+    merging: Semaphore,
 }
 
 /// Why an upload is not what its receipt says.
 enum Fault {
     Target(TargetReason, String),
     Store(String),
+}
+
+fn fault<T>(reason: TargetReason, message: String) -> Result<T, Fault> {
+    Err(Fault::Target(reason, message))
 }
 
 impl From<StoreError> for Fault {
@@ -45,14 +51,15 @@ impl Collector {
             store,
             bounds: Bounds::default(),
             desk: Semaphore::new(1),
+            merging: Semaphore::new(1),
         }
     }
 
     /// Holds what the store has against the receipt.
     pub async fn verify(&self, upload: &Upload) -> Done {
         let pod_uid = upload.pod_uid.clone();
-        match self.load(&upload.key, &upload.receipt).await {
-            Ok((_, full)) => Done::Verified {
+        match self.judge(&upload.key, &upload.receipt).await {
+            Ok(full) => Done::Verified {
                 pod_uid,
                 receipt: upload.receipt.clone(),
                 full,
@@ -66,36 +73,43 @@ impl Collector {
         }
     }
 
+    async fn judge(&self, key: &str, receipt: &UploadReceipt) -> Result<FullReceipt, Fault> {
+        self.check_size(key, receipt).await?;
+        let _turn = self.desk.acquire().await;
+        let (_, full) = self.load(key, receipt).await?;
+        Ok(full)
+    }
+
+    /// Before anything is read.
+    async fn check_size(&self, key: &str, receipt: &UploadReceipt) -> Result<(), Fault> {
+        let limit = self.bounds.compressed_bytes as u64;
+        match self.store.size(key).await? {
+            None => fault(
+                TargetReason::ProfileMissing,
+                format!("the store has no object {key}"),
+            ),
+            Some(size) if size > limit => fault(
+                TargetReason::ProfileTooLarge,
+                format!("the object has {size} bytes, and {limit} are allowed; it was not read"),
+            ),
+            Some(size) if size != receipt.size => fault(
+                TargetReason::SizeMismatch,
+                format!(
+                    "the object has {size} bytes, and the receipt says {}",
+                    receipt.size
+                ),
+            ),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Reads an upload whose size was checked; whoever calls it has its turn at the desk.
     async fn load(
         &self,
         key: &str,
         receipt: &UploadReceipt,
     ) -> Result<(Profile, FullReceipt), Fault> {
-        use TargetReason::*;
-        let limit = self.bounds.compressed_bytes as u64;
-        let fault = |reason, message: String| Err(Fault::Target(reason, message));
-        match self.store.size(key).await? {
-            None => return fault(ProfileMissing, format!("the store has no object {key}")),
-            Some(size) if size > limit => {
-                return fault(
-                    ProfileTooLarge,
-                    format!(
-                        "the object has {size} bytes, and {limit} are allowed; it was not read"
-                    ),
-                );
-            }
-            Some(size) if size != receipt.size => {
-                return fault(
-                    SizeMismatch,
-                    format!(
-                        "the object has {size} bytes, and the receipt says {}",
-                        receipt.size
-                    ),
-                );
-            }
-            Some(_) => {}
-        }
-        let _turn = self.desk.acquire().await;
+        use TargetReason::{ChecksumMismatch, InvalidProfile};
         let bytes = self.store.read(key, receipt.size).await?;
         if sha256(&bytes) != receipt.sha256 {
             return fault(
@@ -153,21 +167,26 @@ impl Collector {
             .as_ref()
             .map(|status| status.targets.as_slice())
             .unwrap_or_default();
+        let _alone = self.merging.acquire().await;
         let mut merger = Merger::default();
         for target in targets
             .iter()
             .filter(|target| target.state == TargetState::Uploaded)
         {
-            let (profile, _) = self
-                .load(&target.object_key, &receipt_of(target))
+            let (key, receipt) = (&target.object_key, receipt_of(target));
+            self.check_size(key, &receipt)
                 .await
                 .map_err(|fault| in_pod(fault, target))?;
-            merger.add(&profile).map_err(|error| unmergeable(&error))?;
+            let _turn = self.desk.acquire().await;
+            let loaded = self.load(key, &receipt).await;
+            let (profile, _) = loaded.map_err(|fault| in_pod(fault, target))?;
+            merger = beside(move || merger.add(&profile).map(|()| merger)).await?;
         }
-        let merged = merger.finish().map_err(|error| unmergeable(&error))?;
-        let samples = total(&merged, SAMPLES);
-        let bytes = encode_gzip(&merged);
-        drop(merged);
+        let (samples, bytes) = beside(move || {
+            let merged = merger.finish()?;
+            Ok((total(&merged, SAMPLES), encode_gzip(&merged)))
+        })
+        .await?;
         let merged_key = key(request, limits, "merged.pb.gz");
         let size = self.create(&merged_key, bytes).await?;
         let result = ProfileResult {
@@ -219,9 +238,18 @@ fn in_pod(fault: Fault, target: &TargetStatus) -> Fault {
     }
 }
 
-fn unmergeable(error: &phpprof_profile::MergeError) -> Fault {
-    let hint = "the pods' own profiles are in the store";
-    Fault::Target(TargetReason::InvalidProfile, format!("{error}; {hint}"))
+/// Work that takes long goes beside the threads that answer; what fails says where the pods' profiles are.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, MergeError> + Send + 'static,
+) -> Result<T, Fault> {
+    let failed = |error: &dyn std::error::Error| {
+        let message = format!("{error}; the pods' own profiles are in the store");
+        Fault::Target(TargetReason::InvalidProfile, message)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(|error| failed(&error)),
+        Err(error) => Err(failed(&error)),
+    }
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use http::{HeaderName, HeaderValue, Method};
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer};
@@ -35,6 +35,8 @@ pub enum OpenError {
     Url(String),
     #[error("the store's scheme {0:?} is not supported; write s3://bucket/prefix")]
     Scheme(String),
+    #[error("{0} has a character that no credential has; look at the store's Secret")]
+    Credential(&'static str),
     #[error("the CA bundle is not PEM")]
     CaBundle(#[source] object_store::Error),
     #[error("the store cannot be set up")]
@@ -115,6 +117,11 @@ impl Store {
                     .with_virtual_hosted_style_request(!config.path_style)
                     .with_client_options(options)
                     .with_retry(quick_retry());
+                for (name, key) in CREDENTIALS {
+                    if let Ok(value) = std::env::var(name) {
+                        builder = builder.with_config(key, credential(name, &value)?);
+                    }
+                }
                 if let Some(endpoint) = &config.endpoint {
                     builder = builder.with_endpoint(endpoint);
                 }
@@ -260,6 +267,21 @@ impl Store {
     }
 }
 
+const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [
+    ("AWS_ACCESS_KEY_ID", AmazonS3ConfigKey::AccessKeyId),
+    ("AWS_SECRET_ACCESS_KEY", AmazonS3ConfigKey::SecretAccessKey),
+    ("AWS_SESSION_TOKEN", AmazonS3ConfigKey::Token),
+];
+
+/// A Secret made from a file often ends with a newline, at which object_store 0.14 panics with the first request.
+fn credential<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
+    let value = value.trim();
+    match value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(value),
+        false => Err(OpenError::Credential(name)),
+    }
+}
+
 /// A store that is away is tried again by the reconciler, which can tell the user; so not long by the client.
 fn quick_retry() -> RetryConfig {
     RetryConfig {
@@ -340,6 +362,16 @@ mod tests {
         check(
             "ftp://bucket",
             "the store's scheme \"ftp\" is not supported; write s3://bucket/prefix",
+        );
+    }
+
+    #[test]
+    fn a_credential_may_end_with_a_newline_and_have_none_within() {
+        assert_eq!(credential("KEY", "abc/+=\n").unwrap(), "abc/+=");
+        let error = credential("KEY", "a\nb").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "KEY has a character that no credential has; look at the store's Secret"
         );
     }
 }

@@ -1,0 +1,64 @@
+//! Grants, bounded reads and writes that never overwrite, against a store in memory.
+
+use super::*;
+use object_store::memory::InMemory;
+
+#[tokio::test]
+async fn a_grant_is_a_put_of_one_key_that_signs_the_precondition() {
+    let grant = Store::in_memory(Arc::new(InMemory::new()))
+        .grant("a/b.pb.gz", Duration::from_secs(60))
+        .await
+        .unwrap();
+    assert_eq!(grant.method, "PUT");
+    assert_eq!(grant.headers["if-none-match"], "*");
+    let url = Url::parse(&grant.url).unwrap();
+    let query: std::collections::HashMap<_, _> = url.query_pairs().collect();
+    assert!(url.path().ends_with("/a/b.pb.gz"), "{url}");
+    assert_eq!(query["X-Amz-SignedHeaders"], "host;if-none-match");
+    assert_eq!(query["X-Amz-Expires"], "60");
+}
+
+#[tokio::test]
+async fn an_object_is_never_overwritten() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    assert_eq!(store.create("a", vec![1]).await.unwrap(), Created::Now);
+    assert_eq!(store.create("a", vec![2]).await.unwrap(), Created::Before);
+    assert_eq!(store.read("a", 10).await.unwrap(), vec![1]);
+}
+
+#[tokio::test]
+async fn reading_stops_at_the_limit() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    store.create("a", vec![0; 11]).await.unwrap();
+    let error = store.read("a", 10).await.unwrap_err();
+    assert_eq!(error.to_string(), "object a has more than 10 bytes");
+}
+
+#[test]
+fn a_url_that_is_not_a_store_is_refused_with_an_example() {
+    let check = |url: &str, expected: &str| {
+        let config = StoreConfig {
+            url: url.into(),
+            ..StoreConfig::default()
+        };
+        assert_eq!(Store::open(&config).unwrap_err().to_string(), expected);
+    };
+    check(
+        "bucket",
+        "the store's url \"bucket\" is not one; write s3://bucket/prefix",
+    );
+    check(
+        "ftp://bucket",
+        "the store's scheme \"ftp\" is not supported; write s3://bucket/prefix",
+    );
+}
+
+#[test]
+fn a_credential_may_end_with_a_newline_and_have_none_within() {
+    assert_eq!(credential("KEY", "abc/+=\n").unwrap(), "abc/+=");
+    let error = credential("KEY", "a\nb").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "KEY has a character that no credential has; look at the store's Secret"
+    );
+}

@@ -5,6 +5,9 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
+
+use crate::contexts::{ContextId, Contexts};
 use crate::edges::{EdgeId, Edges};
 use crate::names::{NameId, Names};
 
@@ -20,6 +23,8 @@ pub struct Stack {
     pub lines: Vec<Line>,
     /// Open edges: the index in `lines` of the callee, and the edge that leads to it.
     pub open: Vec<(u32, EdgeId)>,
+    /// The way to the leaf, where it has not been seen to stand.
+    pub unwitnessed: Option<ContextId>,
     /// The part above `lines` could not be proven.
     pub unstable: bool,
 }
@@ -48,9 +53,9 @@ pub struct StackId(u32);
 #[derive(Debug, Default)]
 pub struct Aggregate {
     stacks: Vec<Stack>,
-    by_stack: HashMap<Stack, StackId>,
+    by_stack: FxHashMap<Stack, StackId>,
     /// By stack and PID.
-    sums: HashMap<(StackId, i32), Sum>,
+    sums: FxHashMap<(StackId, i32), Sum>,
     bytes: usize,
 }
 
@@ -76,10 +81,14 @@ impl Aggregate {
         self.sums.entry((id, pid)).or_default().add(sum);
     }
 
-    /// Decides the open stacks: all edges proven, or cut below the first that is not. Gives the stacks, root first, by
-    /// PID, and how many samples were cut.
+    /// Decides the open stacks: all edges proven and the way witnessed, or cut below the first that is not. Gives the
+    /// stacks, root first, by PID, and how many samples were cut.
     #[must_use]
-    pub fn settle(&self, edges: &Edges) -> (HashMap<(Vec<Line>, i32), Sum>, i64) {
+    pub fn settle(
+        &self,
+        edges: &Edges,
+        contexts: &Contexts,
+    ) -> (HashMap<(Vec<Line>, i32), Sum>, i64) {
         let mut settled: HashMap<(Vec<Line>, i32), Sum> = HashMap::new();
         let mut unstable = 0;
         for (&(id, pid), &sum) in &self.sums {
@@ -87,9 +96,13 @@ impl Aggregate {
                 continue;
             };
             let unproven = stack.open.iter().find(|(_, edge)| !edges.is_settled(*edge));
-            let kept = unproven.map_or(stack.lines.len(), |&(index, _)| index as usize);
+            let proven = unproven.map_or(stack.lines.len(), |&(index, _)| index as usize);
+            let witnessed = stack.unwitnessed.map_or(stack.lines.len(), |context| {
+                contexts.witnessed_lines(context)
+            });
+            let kept = proven.min(witnessed);
             let mut lines = stack.lines.get(..kept).unwrap_or(&stack.lines).to_vec();
-            if stack.unstable || unproven.is_some() {
+            if stack.unstable || lines.len() < stack.lines.len() {
                 lines.push((Names::UNSTABLE, 0));
                 unstable += sum.samples;
             }
@@ -164,7 +177,7 @@ mod tests {
         let stack = Stack {
             lines: lines.clone(),
             open: vec![(1, id)],
-            unstable: false,
+            ..Stack::default()
         };
         let at = aggregate.add(&stack, 42, 10);
         aggregate.add(&stack, 42, 10);
@@ -175,7 +188,7 @@ mod tests {
             cpu_nanoseconds: 5,
         };
 
-        let (settled, unstable) = aggregate.settle(&edges);
+        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default());
         assert_eq!(
             settled,
             HashMap::from([((vec![lines[0], (Names::UNSTABLE, 0)], 42), sum)])
@@ -183,7 +196,7 @@ mod tests {
         assert_eq!(unstable, 2);
 
         edges.prove(edge, Check::Nothing);
-        let (settled, unstable) = aggregate.settle(&edges);
+        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default());
         assert_eq!(settled, HashMap::from([((lines, 42), sum)]));
         assert_eq!(unstable, 0);
     }
@@ -200,7 +213,7 @@ mod tests {
             aggregate.add(&stack, 1, 1);
         }
         assert!(aggregate.bytes <= MAX_BYTES);
-        let (settled, _) = aggregate.settle(&Edges::default());
+        let (settled, _) = aggregate.settle(&Edges::default(), &Contexts::default());
         assert_eq!(settled.values().map(|sum| sum.samples).sum::<i64>(), 2000);
         assert!(settled.contains_key(&(vec![(Names::OVERFLOW, 0)], 1)));
     }

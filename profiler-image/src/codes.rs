@@ -9,13 +9,15 @@
 //!
 //! What has to be looked at in a sample is looked at in one gather for the whole stack.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use phpprof_zend::Layout;
+use rustc_hash::FxHashMap;
+
 use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece, word_at};
-use phpprof_zend::site::{Op, same_code};
+use phpprof_zend::site::Op;
 use phpprof_zend::walk::Frame;
 
 use crate::names::{Name, NameId, Names};
@@ -37,7 +39,7 @@ pub struct Code {
     pub name: NameId,
     main: Option<NameId>,
     /// By index: opcode and line.
-    ops: HashMap<u32, (u8, u32)>,
+    ops: FxHashMap<u32, (u8, u32)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +52,8 @@ struct Entry {
 /// worker's own.
 #[derive(Debug, Default)]
 pub struct Map {
-    by_func: HashMap<u64, Entry>,
-    by_key: HashMap<Key, CodeId>,
+    by_func: FxHashMap<u64, Entry>,
+    by_key: FxHashMap<Key, CodeId>,
     /// Code blocks in shared memory: start to (end, code, whether two functions share the block, as of a trait).
     blocks: BTreeMap<u64, (u64, CodeId, bool)>,
 }
@@ -310,7 +312,7 @@ impl Codes {
             ])
             .ok()?;
         let again = Key::parse(place.layout, &head)?;
-        if !same_code(&again, &key) || (!is_named(&key) && u64::from_le_bytes(func) != look.func) {
+        if again != key || (!is_named(&key) && u64::from_le_bytes(func) != look.func) {
             return None;
         }
         Some(self.add(place, function))
@@ -368,7 +370,7 @@ impl Codes {
             function,
             name,
             main: None,
-            ops: HashMap::new(),
+            ops: FxHashMap::default(),
         };
         let id = match self.free.pop() {
             Some(id) => id,
@@ -449,8 +451,37 @@ struct Look {
     code: Option<CodeId>,
 }
 
+/// Whether a leaf still is what it was: the function in it, its caller, and that nothing has returned from it.
+pub fn stands<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    current_execute_data: u64,
+    leaf: &Frame,
+) -> bool {
+    let (mut func, mut prev, mut top) = ([0; 8], [0; 8], [0; 8]);
+    let row = &layout.execute_data;
+    let read = memory.gather(&mut [
+        Piece {
+            address: current_execute_data,
+            bytes: &mut top,
+        },
+        Piece {
+            address: leaf.address + row.func as u64,
+            bytes: &mut func,
+        },
+        Piece {
+            address: leaf.address + row.prev_execute_data as u64,
+            bytes: &mut prev,
+        },
+    ]);
+    read.is_ok()
+        && u64::from_le_bytes(func) == leaf.func
+        && u64::from_le_bytes(prev) == leaf.prev
+        && u64::from_le_bytes(top) == leaf.address
+}
+
 /// Whether a function is named and lives in a table of the engine, not in an object or for one call.
-fn is_named(key: &Key) -> bool {
+pub fn is_named(key: &Key) -> bool {
     !key.passing && key.name != 0
 }
 

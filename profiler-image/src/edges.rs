@@ -3,9 +3,8 @@
 //! An edge is keyed by names and the op's index, so that its proof outlives a request and serves every worker of the
 //! run. Invariant: proven stays proven; an edge becomes proven only by its call site or by a quiet read.
 
-use std::collections::HashMap;
-
 use phpprof_zend::site::Check;
+use rustc_hash::FxHashMap;
 
 use crate::names::NameId;
 
@@ -46,7 +45,7 @@ struct Entry {
 /// All edges of a run.
 #[derive(Debug, Default)]
 pub struct Edges {
-    entries: HashMap<Edge, Entry>,
+    entries: FxHashMap<Edge, Entry>,
     opened: Vec<Edge>,
     /// Those still open, so that the judge is asked only while it can help.
     unsettled: usize,

@@ -7,6 +7,7 @@
 
 pub mod aggregate;
 pub mod codes;
+pub mod contexts;
 pub mod discover;
 pub mod edges;
 pub mod judge;

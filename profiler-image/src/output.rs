@@ -63,7 +63,7 @@ struct Counts {
 #[must_use]
 pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) -> Output {
     let sampler = &recording.sampler;
-    let (settled, unstable) = sampler.aggregate.settle(&sampler.edges);
+    let (settled, unstable) = sampler.aggregate.settle(&sampler.edges, &sampler.contexts);
     let mut builder = Builder::new(Settings {
         period: i64::try_from(recording.period.as_nanos()).unwrap_or(i64::MAX),
         time_nanos: recording.began_unix_nanoseconds,

@@ -2,7 +2,7 @@
 //!
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
 //! most reads of call-heavy code. The ladder: the leading `current_execute_data`; the trailing one over the same bytes;
-//! two more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
+//! some more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
 //! below proven or open edges, so no caller is wronged.
 
 use phpprof_zend::Layout;
@@ -11,7 +11,8 @@ use phpprof_zend::site::{Evidence, Op, Side, Site};
 use phpprof_zend::walk::{End, Frame, walk};
 
 use crate::aggregate::{Aggregate, Stack};
-use crate::codes::{CodeId, Codes, Map, Place};
+use crate::codes::{CodeId, Codes, Map, Place, is_named, stands};
+use crate::contexts::{ContextId, Contexts};
 use crate::edges::{Edge, Edges, Known};
 use crate::judge::{Observation, quietly};
 use crate::names::{NameId, Names};
@@ -19,7 +20,11 @@ use crate::process::stat::Watch;
 use crate::worker::{Globals, Reading, Worker};
 
 /// Reads of one sample, the first included.
-const READS: usize = 3;
+const READS: usize = 6;
+/// Further reads that must agree on a way before it is taken for witnessed. One is not enough: under the JIT a frame's
+/// opline is not reset when the frame is pushed, so that for some nanoseconds what earlier calls left can look like a
+/// way.
+const WITNESSES: usize = 3;
 /// The op index that stands for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
 const UNWINDING: u32 = u32::MAX;
 
@@ -57,12 +62,15 @@ pub enum Outcome {
 pub struct Sampler {
     pub codes: Codes,
     pub edges: Edges,
+    pub contexts: Contexts,
     pub aggregate: Aggregate,
     pub quality: Quality,
     /// Functions in the memory that the processes of a family share.
     families: Vec<Map>,
     frames: Vec<Frame>,
     ids: Vec<Option<CodeId>>,
+    /// The way to each of `frames`, as far as the last climb came.
+    ways: Vec<ContextId>,
 }
 
 /// A stack as far as it was proven.
@@ -95,7 +103,7 @@ impl Sampler {
             for start in starts(&leading, &trailing) {
                 let candidate = self.candidate(worker, start, now);
                 if candidate.whole && !candidate.contradicted {
-                    return Outcome::Sample(candidate.stack);
+                    return Outcome::Sample(self.witnessed(worker, candidate.stack));
                 }
                 if best
                     .as_ref()
@@ -105,15 +113,68 @@ impl Sampler {
                 }
             }
         }
-        let stack = best.map_or_else(Stack::default, |best| {
-            let unstable = !best.whole;
+        let (whole, stack) =
+            best.map_or((false, Stack::default()), |best| (best.whole, best.stack));
+        Outcome::Sample(Stack {
+            unstable: !whole || stack.lines.is_empty(),
+            ..stack
+        })
+    }
+
+    /// Sees whether the way of the stack at hand stands: it is known to, or several reads in a row have all of it again.
+    /// Where only the leaf changes while its callers stay, the code is too slow for a mix: that sample counts, but the
+    /// way is not taken for witnessed.
+    fn witnessed(&mut self, worker: &mut Worker, stack: Stack) -> Stack {
+        let Some(&way) = self.ways.last() else {
+            return stack;
+        };
+        if self.contexts.is_witnessed(way) {
+            return stack;
+        }
+        let mut stood = self.frames.len();
+        for _ in 0..WITNESSES {
+            stood = stood.min(self.standing(worker));
+        }
+        // `ways` has the root first, and one way for each frame.
+        if let Some(&way) = stood.checked_sub(1).and_then(|index| self.ways.get(index)) {
+            self.contexts.witness(way);
+        }
+        if stood + 1 >= self.frames.len() {
+            stack
+        } else {
             Stack {
-                unstable,
-                ..best.stack
+                unwitnessed: Some(way),
+                ..stack
             }
-        });
-        let unstable = stack.unstable || stack.lines.is_empty();
-        Outcome::Sample(Stack { unstable, ..stack })
+        }
+    }
+
+    /// How many of the frames at hand, from the root, another read has again.
+    fn standing(&self, worker: &mut Worker) -> usize {
+        let Ok(Reading::Busy { leading, trailing }) = worker.reader.read() else {
+            return 0;
+        };
+        let layout = worker.process.engine.layout;
+        let memory = std::sync::Arc::clone(&worker.reader.memory);
+        let copy = &mut worker.reader.copy;
+        let mut same_calls = true;
+        self.frames
+            .iter()
+            .rev()
+            .take_while(|frame| {
+                let live = copy.is_live(frame.address, leading.current_execute_data)
+                    && copy.is_live(frame.address, trailing.current_execute_data);
+                let Some(again) = copy
+                    .frame(&*memory, layout, frame.address)
+                    .filter(|_| live && same_calls)
+                else {
+                    return false;
+                };
+                // The calls of the frames below must have led here all the time.
+                same_calls = again.opline == frame.opline;
+                again.func == frame.func && again.prev == frame.prev
+            })
+            .count()
     }
 
     /// Proves the open edges of a worker that sleeps, in passing: a read of a sleeping worker is quiet.
@@ -199,9 +260,28 @@ impl Sampler {
         self.identify(worker, now);
         if end == End::TooDeep {
             candidate.stack.lines.push((Names::TRUNCATED, 0));
+        } else if !self.has_root(worker) {
+            return candidate;
         }
         self.climb(worker, layout, &mut candidate);
         candidate
+    }
+
+    /// Whether the last frame is where the engine begins: a script's top level, or the first frame of the page. Another
+    /// one (a shutdown function after a fatal error leaves the page as it was) must be seen to stand.
+    fn has_root(&mut self, worker: &mut Worker) -> bool {
+        let Some(root) = self.frames.last() else {
+            return false;
+        };
+        let first = worker.reader.copy.base + worker.process.engine.layout.vm_stack_header;
+        let code = self
+            .ids
+            .last()
+            .copied()
+            .flatten()
+            .and_then(|id| self.codes.get(id));
+        let is_script = code.is_some_and(|code| code.function.key.is_top_level());
+        is_script || root.address == first || (0..WITNESSES).all(|_| self.standing(worker) > 0)
     }
 
     /// Follows the chain from the root towards the leaf for as long as its edges are not refuted.
@@ -209,6 +289,8 @@ impl Sampler {
         let memory = &*worker.reader.memory;
         let last = self.frames.len().saturating_sub(1);
         let mut site: Option<(NameId, u32)> = None;
+        let mut way = Contexts::NONE;
+        self.ways.clear();
         for index in (0..self.frames.len()).rev() {
             let Some(id) = self.ids.get(index).copied().flatten() else {
                 return;
@@ -228,7 +310,7 @@ impl Sampler {
                     Known::Proven(check) => {
                         let (caller, callee) = (&self.frames[index + 1], &self.frames[index]);
                         candidate.contradicted |=
-                            check.contradicted(layout, &worker.reader.copy, caller, callee);
+                            check.contradicted(&worker.reader.copy, caller, callee);
                     }
                 }
             }
@@ -253,6 +335,11 @@ impl Sampler {
                     .lines
                     .push((name, if key.is_user() { line } else { 0 }));
             }
+            let from = site.map_or(0, |(_, op)| op);
+            way = self
+                .contexts
+                .child(way, from, name, candidate.stack.lines.len());
+            self.ways.push(way);
             if key.is_user() {
                 match op {
                     Some(op) => site = Some((name, op)),
@@ -260,6 +347,19 @@ impl Sampler {
                     None if index == 0 => {}
                     None => return,
                 }
+            }
+            // The function at an address that is reused was read after the frame: its code is that of the frame's opline,
+            // or the frame must still be there.
+            if op.is_none()
+                && !is_named(&key)
+                && !stands(
+                    memory,
+                    layout,
+                    worker.process.engine.current_execute_data(),
+                    &self.frames[index],
+                )
+            {
+                return;
             }
         }
         candidate.whole = true;
@@ -293,10 +393,11 @@ impl Sampler {
             None if edge.site.1 == UNWINDING => None,
             None => Some(Op::read(memory, layout, self.frames[index + 1].opline)?),
         };
-        let judged = Site {
+        let site = Site {
             memory,
             layout,
             copy: &worker.reader.copy,
+            current_execute_data: worker.process.engine.current_execute_data(),
             caller: Side {
                 frame: &self.frames[index + 1],
                 function: &caller.function,
@@ -305,11 +406,12 @@ impl Sampler {
                 frame: &self.frames[index],
                 function: &self.codes.get(callee_id)?.function,
             },
-        }
-        .judge(op.as_ref());
-        Some(match judged {
-            Evidence::Proven(check) => self.edges.prove(edge, check),
-            Evidence::Open => self.edges.open(edge),
+        };
+        Some(match site.judge(op.as_ref()) {
+            Evidence::Proven(check, operand) if site.stands(operand) => {
+                self.edges.prove(edge, check)
+            }
+            Evidence::Proven(..) | Evidence::Open => self.edges.open(edge),
             Evidence::Refuted => self.edges.refute(edge),
         })
     }
@@ -320,10 +422,11 @@ impl Sampler {
         let mut site: Option<(NameId, u32)> = None;
         let mut via: Option<NameId> = None;
         let mut caller: Option<NameId> = None;
+        let (mut way, mut lines) = (Some(Contexts::NONE), 0);
         for index in (0..self.frames.len()).rev() {
             let Some(id) = self.ids.get(index).copied().flatten() else {
                 // What is above an unknown frame has no known caller.
-                (site, via, caller) = (None, None, None);
+                (site, via, caller, way) = (None, None, None, None);
                 continue;
             };
             let name = self.codes.name(id, index == last);
@@ -339,6 +442,14 @@ impl Sampler {
                 return;
             };
             let key = code.function.key;
+            lines += usize::from(!code.function.name.is_empty());
+            way = way.map(|way| {
+                self.contexts
+                    .child(way, site.map_or(0, |(_, op)| op), name, lines)
+            });
+            if let Some(way) = way {
+                self.contexts.witness(way);
+            }
             if key.is_user() {
                 // Outside its code the opline is that of the exception that unwinds, or none.
                 site = Some((

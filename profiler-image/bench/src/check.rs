@@ -14,15 +14,15 @@ pub struct Counts {
     pub wrong_path: u64,
     pub truncated: u64,
     pub unstable: u64,
-    /// Samples below `smallCalls` and below `longCalls`.
+    /// Nanoseconds below `smallCalls` and below `longCalls`.
     pub shares: [u64; 2],
     /// The first wrong edges, for people.
     pub examples: Vec<String>,
 }
 
 impl Counts {
-    /// Adds `count` samples of a stack, root first.
-    pub fn add(&mut self, target: &Target, stack: &[&str], count: u64) {
+    /// Adds `count` samples of a stack, root first, that stand for so much time.
+    pub fn add(&mut self, target: &Target, stack: &[&str], count: u64, nanoseconds: u64) {
         self.samples += count;
         let proven = match stack.split_last() {
             Some((&UNSTABLE, proven)) => {
@@ -33,19 +33,18 @@ impl Counts {
         };
         if proven.first().is_some_and(|&root| root != "{main}") {
             self.truncated += count;
+            self.example(format!("root of {}", proven.join(";")));
         }
         for pair in proven.windows(2) {
             self.edges += count;
             if !target.edges.contains(&(pair[0], pair[1])) {
                 self.wrong_edges += count;
-                if self.examples.len() < 5 {
-                    self.examples.push(format!(
-                        "{} -> {} in {}",
-                        pair[0],
-                        pair[1],
-                        proven.join(";")
-                    ));
-                }
+                self.example(format!(
+                    "{} -> {} in {}",
+                    pair[0],
+                    pair[1],
+                    proven.join(";")
+                ));
             }
         }
         if proven
@@ -55,7 +54,17 @@ impl Counts {
             self.wrong_path += count;
         }
         for (share, name) in self.shares.iter_mut().zip(["smallCalls", "longCalls"]) {
-            *share += if proven.contains(&name) { count } else { 0 };
+            *share += if proven.contains(&name) {
+                nanoseconds
+            } else {
+                0
+            };
+        }
+    }
+
+    fn example(&mut self, text: String) {
+        if self.examples.len() < 5 {
+            self.examples.push(text);
         }
     }
 
@@ -97,7 +106,11 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     );
     limit(
         counts.truncated == 0,
-        format!("{} truncated stacks", counts.truncated),
+        format!(
+            "{} truncated stacks: {}",
+            counts.truncated,
+            counts.examples.join(", ")
+        ),
     );
     let mixed = counts.samples.div_ceil(50_000);
     limit(
@@ -128,7 +141,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
         let share = 100.0 * small as f64 / ((small + long) as f64).max(1.0);
         limit(
             (share - truth).abs() <= 1.0,
-            format!("small calls {share:.2} % of the samples, {truth:.2} % of the time"),
+            format!("small calls {share:.2} % of the sampled time, {truth:.2} % of the true"),
         );
     }
     broken
@@ -145,7 +158,7 @@ mod tests {
 
     fn counts(name: &str, stack: &[&str]) -> Counts {
         let mut counts = Counts::default();
-        counts.add(target(name), stack, 1);
+        counts.add(target(name), stack, 1, 1);
         counts
     }
 

@@ -18,7 +18,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::discover::Scope;
-use phpprof::record::{Options, Recording, record};
+use phpprof::record::{Ended, Options, Recording, record};
 use targets::{Kind, TARGETS, Target};
 
 /// The CPU of the sampler, and that of the target.
@@ -201,8 +201,17 @@ fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)>
         judge_cpus: Some(judge_cpus),
     })
     .with_context(|| format!("sampling {}", row.target.script))?;
+    ensure!(
+        recording.ended == Ended::Done,
+        "{} has ended before it was stopped: {:?}",
+        row.target.script,
+        recording.ended
+    );
     let true_small_percent = target.stop(row.target.kind == Kind::Shares)?;
-    let (settled, _) = recording.sampler.aggregate.settle(&recording.sampler.edges);
+    let (settled, _) = recording
+        .sampler
+        .aggregate
+        .settle(&recording.sampler.edges, &recording.sampler.contexts);
     let mut counts = Counts::default();
     for ((lines, _), sum) in &settled {
         let names: Vec<String> = lines
@@ -210,7 +219,12 @@ fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)>
             .map(|&(id, _)| short(&recording.sampler.codes.names.get(id).name))
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        counts.add(row.target, &names, u64::try_from(sum.samples)?);
+        counts.add(
+            row.target,
+            &names,
+            u64::try_from(sum.samples)?,
+            u64::try_from(sum.wall_nanoseconds)?,
+        );
     }
     let how = How {
         jit: row.engine.jit != "off",

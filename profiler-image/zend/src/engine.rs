@@ -38,6 +38,14 @@ pub struct Engine {
     pub build_id: String,
 }
 
+impl Engine {
+    /// Address of `EG(current_execute_data)`.
+    #[must_use]
+    pub fn current_execute_data(&self) -> u64 {
+        self.executor_globals + self.layout.executor_globals.current_execute_data as u64
+    }
+}
+
 /// Why a process cannot be sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {

@@ -8,9 +8,9 @@
 //! callee: callbacks, magic methods, destructors; only a quiet read can prove those). What this module does not do:
 //! believe the top frame's own opline, or a callee's `zend_function` address by itself.
 
-use crate::function::{Function, Key};
+use crate::function::Function;
 use crate::layouts::Layout;
-use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
 use crate::text::ZendString;
 use crate::walk::{Copy, Frame};
 
@@ -36,12 +36,15 @@ const IS_OBJECT: u8 = 8;
 /// How far back from a DO_* its INIT_* is looked for: a call with that many ops between is refused.
 const MAX_OPS_BACK: u64 = 4096;
 const MAX_PARENTS: usize = 64;
+/// Reads that must agree on a proof's words.
+const AGREEING_READS: usize = 3;
 
 /// What an edge's call site says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The program has this edge. The [`Check`] tells, without a read, whether a pair of frames agrees with it.
-    Proven(Check),
+    /// The program has this edge, if the words that say so belong together, which [`Site::stands`] tells; among them
+    /// the zval at this address. The [`Check`] tells later, without a read, whether a pair of frames agrees with it.
+    Proven(Check, Option<u64>),
     /// The site calls without naming the callee.
     Open,
     /// The two frames do not belong together.
@@ -58,20 +61,12 @@ pub enum Check {
     SameThis,
     /// `$cv->m()`: the callee's `This` is the object in the caller's variable at this offset.
     ThisIn(u32),
-    /// `$cv()`: the callee's function lies in the closure object in the caller's variable at this offset.
-    ClosureIn(u32),
 }
 
 impl Check {
     /// Whether the two frames contradict it. What was not copied contradicts nothing.
     #[must_use]
-    pub fn contradicted(
-        self,
-        layout: &Layout,
-        copy: &Copy,
-        caller: &Frame,
-        callee: &Frame,
-    ) -> bool {
+    pub fn contradicted(self, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
         let object_in = |offset: u32| {
             copy.zval(caller.address.wrapping_add(u64::from(offset)))
                 .and_then(|(value, kind)| (kind == IS_OBJECT).then_some(value))
@@ -80,9 +75,6 @@ impl Check {
             Self::Nothing => false,
             Self::SameThis => caller.this != callee.this,
             Self::ThisIn(offset) => object_in(offset).is_some_and(|object| object != callee.this),
-            Self::ClosureIn(offset) => object_in(offset).is_some_and(|object| {
-                object.wrapping_add(layout.function.in_closure) != callee.func
-            }),
         }
     }
 }
@@ -160,6 +152,8 @@ pub struct Site<'a, M: Memory + ?Sized> {
     pub memory: &'a M,
     pub layout: &'a Layout,
     pub copy: &'a Copy,
+    /// Address of `EG(current_execute_data)`.
+    pub current_execute_data: u64,
     pub caller: Side<'a>,
     pub callee: Side<'a>,
 }
@@ -188,7 +182,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             let included =
                 callee.is_top_level() && callee.is_eval() == (op.extended_value == ZEND_EVAL);
             return if included {
-                Evidence::Proven(Check::Nothing)
+                Evidence::Proven(Check::Nothing, None)
             } else {
                 Evidence::Refuted
             };
@@ -200,6 +194,59 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Some(init) => self.judge_init(&init),
             None => Evidence::Refuted,
         }
+    }
+
+    /// Whether both frames, and the zval that the proof looked at, are still what they were when they were copied. The
+    /// words of one frame can be from different moments too: `func` from one call, `run_time_cache` or a variable from
+    /// another. Such a mix never stands in memory, so that reads hardly agree on it. A frame above the top does not
+    /// count: what a call left there stays until it is overwritten.
+    #[must_use]
+    pub fn stands(&self, operand: Option<u64>) -> bool {
+        (0..AGREEING_READS).all(|_| self.stands_now(operand))
+    }
+
+    fn stands_now(&self, operand: Option<u64>) -> bool {
+        const HEADER: usize = 128;
+        let size = self.layout.execute_data.sizeof.min(HEADER);
+        let (mut caller, mut callee) = ([0_u8; HEADER], [0_u8; HEADER]);
+        let (mut zval, mut top) = ([0_u8; 16], [0_u8; 8]);
+        let mut pieces = vec![
+            Piece {
+                address: self.current_execute_data,
+                bytes: &mut top,
+            },
+            Piece {
+                address: self.caller.frame.address,
+                bytes: &mut caller[..size],
+            },
+            Piece {
+                address: self.callee.frame.address,
+                bytes: &mut callee[..size],
+            },
+        ];
+        if let Some(address) = operand {
+            pieces.push(Piece {
+                address,
+                bytes: &mut zval,
+            });
+        }
+        let read = self.memory.gather(&mut pieces).is_ok();
+        drop(pieces);
+        let frame = |frame: &Frame, bytes: &[u8]| Frame::parse(self.layout, frame.address, bytes);
+        // The callee goes on: its own opline may have moved.
+        let callee = Frame {
+            opline: self.callee.frame.opline,
+            ..frame(self.callee.frame, &callee[..size])
+        };
+        let same_operand = operand.is_none_or(|address| {
+            self.copy.at(address).and_then(|bytes| bytes.get(..16)) == Some(&zval[..])
+        });
+        read && same_operand
+            && self
+                .copy
+                .is_live(self.callee.frame.address, u64::from_le_bytes(top))
+            && frame(self.caller.frame, &caller[..size]) == *self.caller.frame
+            && callee == *self.callee.frame
     }
 
     /// Walks back from a DO_* to its INIT_*, as the engine does itself (`cleanup_unfinished_calls`,
@@ -249,7 +296,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     fn judge_function(&self, init: &Op) -> Evidence {
         match self.cached(init.result) {
             Some(function) if function == self.callee.frame.func => {
-                return Evidence::Proven(Check::Nothing);
+                return Evidence::Proven(Check::Nothing, None);
             }
             // A function's slot is filled once for the whole request.
             Some(function) if function != 0 => return Evidence::Refuted,
@@ -265,7 +312,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 self.literal_is(init, init.op2, index, &self.callee.function.function_name)
             });
         if named {
-            Evidence::Proven(Check::Nothing)
+            Evidence::Proven(Check::Nothing, None)
         } else {
             Evidence::Refuted
         }
@@ -289,47 +336,52 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Check::Nothing
         };
         if self.cached(init.result.wrapping_add(8)) == Some(self.callee.frame.func) {
-            return Evidence::Proven(check);
+            return Evidence::Proven(check, None);
         }
         if !self.literal_is(init, init.op2, 0, &self.callee.function.function_name) {
             return self.judge_magic_call(init, check);
         }
         // The slot has the last class only, or nothing: the object decides.
-        let agrees = match check {
-            Check::SameThis => self.caller.frame.this == self.callee.frame.this,
-            _ if self.is_object_call() => {
-                let operand = self.caller.frame.address.wrapping_add(u64::from(init.op1));
-                self.copy.zval(operand).is_some_and(|(value, kind)| {
-                    kind == IS_OBJECT && value == self.callee.frame.this
-                })
+        let operand = self.caller.frame.address.wrapping_add(u64::from(init.op1));
+        if check == Check::SameThis {
+            let agrees = self.caller.frame.this == self.callee.frame.this;
+            return if agrees {
+                Evidence::Proven(check, None)
+            } else {
+                Evidence::Open
+            };
+        }
+        match self.copy.zval(operand) {
+            Some((object, IS_OBJECT))
+                if self.is_object_call() && object == self.callee.frame.this =>
+            {
+                Evidence::Proven(check, Some(operand))
             }
-            _ => false,
-        };
-        if agrees {
-            Evidence::Proven(check)
-        } else {
-            Evidence::Open
+            _ => Evidence::Open,
         }
     }
 
     /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
     fn judge_magic_call(&self, init: &Op, check: Check) -> Evidence {
         let name = self.callee.function.function_name.as_slice();
-        if !name.eq_ignore_ascii_case(b"__call") && !name.eq_ignore_ascii_case(b"__callStatic") {
+        // A static call inside an object of the class finds `__call` too; a call on an object nothing else.
+        let statically =
+            init.opcode == INIT_STATIC_METHOD_CALL && name.eq_ignore_ascii_case(b"__callStatic");
+        if !name.eq_ignore_ascii_case(b"__call") && !statically {
             return Evidence::Refuted;
         }
-        let first_argument = self
+        let argument = self
             .callee
             .frame
             .address
             .wrapping_add(self.layout.execute_data.sizeof as u64);
-        let called = match self.copy.zval(first_argument) {
+        let called = match self.copy.zval(argument) {
             Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
             _ => None,
         };
         match called {
             Some(called) if self.literal_is(init, init.op2, 0, &called.bytes) => {
-                Evidence::Proven(check)
+                Evidence::Proven(check, Some(argument))
             }
             // The argument may have been assigned since.
             _ => Evidence::Open,
@@ -341,7 +393,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let callee = self.callee.function;
         if init.op2_type == op_types.is_const {
             if self.cached(init.result.wrapping_add(8)) == Some(self.callee.frame.func) {
-                return Evidence::Proven(Check::Nothing);
+                return Evidence::Proven(Check::Nothing, None);
             }
             if !self.literal_is(init, init.op2, 0, &callee.function_name) {
                 return self.judge_magic_call(init, Check::Nothing);
@@ -361,7 +413,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             false
         };
         if related {
-            Evidence::Proven(Check::Nothing)
+            Evidence::Proven(Check::Nothing, None)
         } else {
             Evidence::Open
         }
@@ -380,7 +432,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
             return match self.memory.word(constructor) {
                 Ok(function) if function == self.callee.frame.func => {
-                    Evidence::Proven(Check::Nothing)
+                    Evidence::Proven(Check::Nothing, None)
                 }
                 _ => Evidence::Refuted,
             };
@@ -391,27 +443,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let named = init.op1_type == self.layout.op_types.is_const
             && self.literal_is(init, init.op1, 0, &callee.class);
         if named {
-            Evidence::Proven(Check::Nothing)
+            Evidence::Proven(Check::Nothing, None)
         } else {
             Evidence::Open
         }
     }
 
-    /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the operand's slot may still hold whom it calls.
+    /// INIT_DYNAMIC_CALL and INIT_USER_CALL: a name in the operand's slot names the callee. A closure there proves
+    /// nothing: its address may have come to hold another closure before its code was looked at.
     fn judge_dynamic(&self, init: &Op) -> Evidence {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
-        let in_closure = self.layout.function.in_closure;
         match self.copy.zval(operand) {
-            Some((object, IS_OBJECT))
-                if object.wrapping_add(in_closure) == self.callee.frame.func =>
-            {
-                let is_cv = init.op2_type == self.layout.op_types.is_cv;
-                Evidence::Proven(if is_cv {
-                    Check::ClosureIn(init.op2)
-                } else {
-                    Check::Nothing
-                })
-            }
             Some((string, IS_STRING))
                 if self.callee.function.class.is_empty()
                     && ZendString::read(self.memory, self.layout, string).is_some_and(|text| {
@@ -419,7 +461,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                             .eq_ignore_ascii_case(&self.callee.function.function_name)
                     }) =>
             {
-                Evidence::Proven(Check::Nothing)
+                Evidence::Proven(Check::Nothing, Some(operand))
             }
             _ => Evidence::Open,
         }
@@ -477,11 +519,4 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         false
     }
-}
-
-/// Whether a key still stands for the same bytes as another: used to compare what was read twice.
-#[must_use]
-pub fn same_code(one: &Key, other: &Key) -> bool {
-    (one.code, one.last, one.kind, one.name, one.scope)
-        == (other.code, other.last, other.kind, other.name, other.scope)
 }

@@ -32,6 +32,23 @@ pub struct Frame {
     pub call_info: u32,
 }
 
+impl Frame {
+    /// Takes a frame's words out of its header's bytes.
+    #[must_use]
+    pub fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Self {
+        let row = &layout.execute_data;
+        Self {
+            address,
+            opline: word_at(bytes, row.opline),
+            func: word_at(bytes, row.func),
+            this: word_at(bytes, row.this),
+            prev: word_at(bytes, row.prev_execute_data),
+            run_time_cache: word_at(bytes, row.run_time_cache),
+            call_info: half_at(bytes, row.this_type_info) >> layout.call_info.shift,
+        }
+    }
+}
+
 /// How a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -70,6 +87,12 @@ impl Copy {
         address
             .checked_sub(self.base)
             .is_some_and(|offset| offset < self.bytes.len() as u64)
+    }
+
+    /// Whether a frame can be on the stack whose top frame is `top`: in one page a frame above it is what a call left.
+    #[must_use]
+    pub fn is_live(&self, address: u64, top: u64) -> bool {
+        address <= top || !self.inside(address) || !self.inside(top)
     }
 
     /// The bytes from `address` on, as far as they were copied.
@@ -129,7 +152,8 @@ impl Copy {
         Some(())
     }
 
-    fn frame<M: Memory + ?Sized>(
+    /// The frame at an address, fetched if it was not copied.
+    pub fn frame<M: Memory + ?Sized>(
         &mut self,
         memory: &M,
         layout: &Layout,
@@ -139,17 +163,11 @@ impl Copy {
         if self.at(address).is_none_or(|bytes| bytes.len() < size) {
             self.fetch(memory, layout, address)?;
         }
-        let bytes = self.at(address)?.get(..size)?;
-        let row = &layout.execute_data;
-        Some(Frame {
+        Some(Frame::parse(
+            layout,
             address,
-            opline: word_at(bytes, row.opline),
-            func: word_at(bytes, row.func),
-            this: word_at(bytes, row.this),
-            prev: word_at(bytes, row.prev_execute_data),
-            run_time_cache: word_at(bytes, row.run_time_cache),
-            call_info: half_at(bytes, row.this_type_info) >> layout.call_info.shift,
-        })
+            self.at(address)?.get(..size)?,
+        ))
     }
 }
 

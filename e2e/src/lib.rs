@@ -1,1 +1,30 @@
-//! Tests on a real cluster.
+//! What the tests on a real cluster share: a namespace for each, phpprof installed by its chart, requests and
+//! what becomes of them, the object store.
+//!
+//! It knows a cluster only by its kubeconfig, and reaches the store from a pod, as everyone else does; so it works on any
+//! cluster whose nodes have the images. It does not make the cluster or the images.
+//!
+//! Invariant: what a test leaves behind, however it ends, the next run removes or puts right.
+
+mod command;
+pub mod outage;
+pub mod pods;
+pub mod release;
+pub mod requests;
+mod scene;
+pub mod store;
+
+pub use command::{kubectl, run};
+pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, calm, poll};
+
+use std::time::Duration;
+
+/// A promised time. Tests print what it really took, and fail at three times the promise only: machines differ.
+pub fn promised(what: &str, promise: Duration, took: Duration) -> anyhow::Result<()> {
+    println!("{what}: {took:.1?}, promised are {promise:?}");
+    anyhow::ensure!(
+        took <= promise * 3,
+        "{what} took {took:.1?}, and {promise:?} are promised"
+    );
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! The pods that are profiled, and what is done in them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::runtime::wait::await_condition;
+use serde_json::{Value, json};
+
+use crate::Scene;
+use crate::command::run;
+use crate::scene::poll;
+
+const READY: Duration = Duration::from_secs(60);
+
+/// An image of the project, by its name.
+pub fn image(name: &str) -> String {
+    let registry = std::env::var("IMAGE_REGISTRY").unwrap_or_default();
+    let registry = match registry.trim_end_matches('/') {
+        "" => "phpprof.dev",
+        registry => registry,
+    };
+    format!("{registry}/{name}:dev")
+}
+
+/// Whether the application in [`php`] has or calls a function of that name.
+pub fn application_has(function: &str) -> bool {
+    let list = include_str!("../../demo/functions.txt").lines();
+    let mut names = list.filter(|line| !line.starts_with('#'));
+    names.any(|name| match name.strip_suffix('*') {
+        Some(beginning) => function.starts_with(beginning),
+        None => function == name,
+    })
+}
+
+fn pod(name: &str, containers: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": containers},
+    })
+}
+
+fn container(name: &str, image_name: &str, command: Value) -> Value {
+    json!({
+        "name": name, "image": image(image_name), "imagePullPolicy": "IfNotPresent", "command": command,
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+    })
+}
+
+/// php-fpm as most run it: root master, www-data workers, no security context. Beside it, a client that keeps it busy for a third of the time.
+pub fn php(name: &str) -> Value {
+    let mut fpm = container("fpm", "demo", json!(["php-fpm8.2", "--nodaemonize"]));
+    fpm["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
+    let load = json!(["php", "/srv/load.php", "127.0.0.1:9000", "300", "1", "40"]);
+    pod(name, json!([fpm, container("load", "demo", load)]))
+}
+
+/// The same as an ordinary user, as Pod Security `restricted` wants it.
+pub fn restricted(mut pod: Value) -> Value {
+    pod["spec"]["securityContext"] = json!({
+        "runAsNonRoot": true, "runAsUser": 1000, "runAsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    for container in pod["spec"]["containers"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        container["securityContext"] =
+            json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    }
+    pod
+}
+
+/// A pod in which no PHP runs.
+pub fn without_php(name: &str) -> Value {
+    pod(
+        name,
+        json!([container("fpm", "demo", json!(["sleep", "infinity"]))]),
+    )
+}
+
+/// php-fpm of a version that nobody knows.
+pub fn unknown_php(name: &str) -> Value {
+    pod(
+        name,
+        json!([container(
+            "fpm",
+            "unknown-php",
+            json!(["php-fpm8.2", "--nodaemonize"])
+        )]),
+    )
+}
+
+fn is_ready(pod: Option<&Pod>) -> bool {
+    let status = pod.and_then(|pod| pod.status.clone()).unwrap_or_default();
+    let conditions = status.conditions.unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// How often the containers of a pod were restarted.
+pub fn restarts(pod: &Pod) -> i32 {
+    let status = pod.status.clone().unwrap_or_default();
+    let containers = status.container_statuses.unwrap_or_default();
+    containers
+        .iter()
+        .map(|container| container.restart_count)
+        .sum()
+}
+
+/// How many ephemeral containers a pod has.
+pub fn ephemeral_containers(pod: &Pod) -> usize {
+    let spec = pod.spec.clone().unwrap_or_default();
+    spec.ephemeral_containers.unwrap_or_default().len()
+}
+
+impl Scene {
+    /// Starts pods and waits until they are ready.
+    pub async fn start(&self, pods: &[Value]) -> Result<()> {
+        for pod in pods {
+            let pod: Pod = serde_json::from_value(pod.clone())?;
+            self.api().create(&PostParams::default(), &pod).await?;
+        }
+        for pod in pods {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let ready = await_condition(self.api::<Pod>(), name, is_ready);
+            tokio::time::timeout(READY, ready)
+                .await
+                .with_context(|| format!("pod {name} is not ready after {READY:?}"))??;
+        }
+        Ok(())
+    }
+
+    /// Starts a Deployment of such pods and waits until all are ready.
+    pub async fn deploy(&self, name: &str, replicas: i32, pod: Value) -> Result<()> {
+        let labels = json!({"app": name});
+        let object = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+            },
+        });
+        let deployments = self.api::<Deployment>();
+        deployments
+            .create(&PostParams::default(), &serde_json::from_value(object)?)
+            .await?;
+        poll("all pods of the Deployment are ready", READY, async || {
+            let status = deployments.get(name).await?.status.unwrap_or_default();
+            Ok((status.ready_replicas == Some(replicas)).then_some(()))
+        })
+        .await
+    }
+
+    /// Runs a command in a container.
+    pub async fn exec(&self, pod: &str, command: &[&str], input: &[u8]) -> Result<Vec<u8>> {
+        let place = [
+            "--namespace",
+            &self.namespace,
+            "exec",
+            "--stdin",
+            pod,
+            "--container=fpm",
+            "--",
+        ];
+        run("kubectl", &[&place, command].concat(), input).await
+    }
+
+    /// Runs a line of shell on the node of a pod, as root among all processes; `$pids` are those of the pod's only container.
+    pub async fn on_node(&self, line: &str, pod: &Pod) -> Result<String> {
+        let spec = pod.spec.clone().unwrap_or_default();
+        let status = pod.status.clone().unwrap_or_default();
+        let containers = status.container_statuses.unwrap_or_default();
+        let id = containers
+            .first()
+            .and_then(|container| container.container_id.as_ref());
+        let id = id
+            .and_then(|id| id.rsplit('/').next())
+            .context("the container has no id")?;
+        let name = format!("node-{}", &id[..8]);
+        let mut helper = without_php(&name);
+        helper["spec"]["hostPID"] = json!(true);
+        helper["spec"]["nodeName"] = json!(spec.node_name);
+        if self.api::<Pod>().get_opt(&name).await?.is_none() {
+            self.start(&[helper]).await?;
+        }
+        let find =
+            format!("pids=$(grep -l {id} /proc/[0-9]*/cgroup 2>/dev/null | cut -d/ -f3); {line}");
+        let output = self.exec(&name, &["sh", "-c", &find], &[]).await?;
+        Ok(String::from_utf8(output)?)
+    }
+}

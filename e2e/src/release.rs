@@ -1,0 +1,151 @@
+//! phpprof as the chart installs it, with short deadlines, so that tests can wait for them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt as _};
+use tokio::sync::Mutex;
+
+use crate::command::{kubectl, run};
+use crate::pods::{image, restarts};
+use crate::scene::poll;
+use crate::store::StoreFiles;
+
+pub const NAMESPACE: &str = "phpprof-system";
+const NAME: &str = "phpprof";
+const DEPLOYMENT: &str = "deployment/phpprof-operator";
+const SECRET: &str = "phpprof-store";
+/// Where the profiles of the tests lie in the bucket.
+pub const PREFIX: &str = "e2e";
+pub const DURATION_LIMIT: i32 = 60;
+pub const START_SLACK: Duration = Duration::from_secs(15);
+pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(15);
+
+/// What the release differs by from its values for most tests; nothing until it was looked at.
+static INSTALLED: Mutex<Option<Vec<String>>> = Mutex::const_new(None);
+
+/// Installs the chart, or upgrades it, with these `--set` values beside those for most tests.
+pub async fn install(values: &[&str]) -> Result<()> {
+    let mut installed = INSTALLED.lock().await;
+    let wanted: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+    if installed.as_ref() != Some(&wanted) {
+        *installed = None;
+        upgrade(&wanted).await?;
+        *installed = Some(wanted);
+    }
+    scale(1).await
+}
+
+/// A new operator, from the image that was loaded last.
+pub async fn renew() -> Result<()> {
+    kubectl(&["--namespace", NAMESPACE, "rollout", "restart", DEPLOYMENT]).await?;
+    ready().await
+}
+
+/// Stops or starts the operator.
+pub async fn scale(replicas: u8) -> Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    kubectl(&["--namespace", NAMESPACE, "scale", DEPLOYMENT, &replicas]).await?;
+    ready().await
+}
+
+async fn ready() -> Result<()> {
+    kubectl(&[
+        "--namespace",
+        NAMESPACE,
+        "rollout",
+        "status",
+        DEPLOYMENT,
+        "--timeout=60s",
+    ])
+    .await?;
+    Ok(())
+}
+
+/// The operator's only pod, once those before it are gone.
+pub async fn operator(client: &Client) -> Result<Option<Pod>> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let ours = ListParams::default().labels("app.kubernetes.io/name=phpprof");
+    poll(
+        "at most one pod of the operator",
+        Duration::from_secs(30),
+        async || {
+            let mut found = pods.list(&ours).await?.items;
+            Ok((found.len() < 2).then(|| found.pop()))
+        },
+    )
+    .await
+}
+
+/// Kills the operator's process, as a lack of memory would, and waits for its next life.
+pub async fn kill(scene: &crate::Scene) -> Result<()> {
+    let pod = operator(&scene.client).await?.context("no operator runs")?;
+    let lives = restarts(&pod);
+    scene.on_node("kill -KILL $pids", &pod).await?;
+    let pods: Api<Pod> = Api::namespaced(scene.client.clone(), NAMESPACE);
+    poll(
+        "the operator's next life",
+        Duration::from_secs(60),
+        async || {
+            let now = pods.get(&pod.name_any()).await?;
+            Ok((restarts(&now) > lives).then_some(()))
+        },
+    )
+    .await
+}
+
+async fn upgrade(values: &[String]) -> Result<()> {
+    let store = StoreFiles::read()?;
+    for object in [namespace(), secret(&store)] {
+        run(
+            "kubectl",
+            &["apply", "--filename=-"],
+            object.to_string().as_bytes(),
+        )
+        .await?;
+    }
+    let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
+    let mut sets = vec![
+        format!("store.url=s3://{}/{PREFIX}", store.bucket),
+        format!("store.endpoint={}", store.endpoint),
+        format!("store.credentialsSecret={SECRET}"),
+        format!("images.operator={}", image("operator")),
+        format!("images.sampler={}", image("phpprof")),
+        format!("limits.durationSeconds={DURATION_LIMIT}"),
+        format!("startSlackSeconds={}", START_SLACK.as_secs()),
+        format!("uploadDeadlineSeconds={}", UPLOAD_DEADLINE.as_secs()),
+        "storeGraceSeconds=20".to_owned(),
+    ];
+    sets.extend(values.iter().cloned());
+    let chart = chart.display().to_string();
+    // The authority is a whole file: it comes as values on standard input.
+    let authority = serde_json::json!({"store": {"caBundle": store.authority}}).to_string();
+    let mut arguments = vec![
+        "upgrade",
+        "--install",
+        NAME,
+        &chart,
+        "--namespace",
+        NAMESPACE,
+        "--wait",
+        "--timeout=2m",
+        "--values=-",
+    ];
+    arguments.extend(sets.iter().flat_map(|set| ["--set", set.as_str()]));
+    run("helm", &arguments, authority.as_bytes()).await?;
+    Ok(())
+}
+
+fn namespace() -> serde_json::Value {
+    serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+}
+
+fn secret(store: &StoreFiles) -> serde_json::Value {
+    serde_json::json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": NAMESPACE},
+        "stringData": {"access-key-id": store.access_key, "secret-access-key": store.secret_key},
+    })
+}

@@ -1,0 +1,168 @@
+//! ProfileRequests, and what becomes of them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerStateTerminated, ContainerStatus, EphemeralContainer, Pod,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use kube::api::PostParams;
+use kube::runtime::wait::await_condition;
+use phpprof_crds::{ProfileRequest, ProfileRequestStatus, TargetReason, TargetStatus, condition};
+use serde_json::{Value, json};
+
+use crate::Scene;
+
+/// Longer than any request of the tests takes.
+const END: Duration = Duration::from_secs(90);
+
+impl Scene {
+    /// Applies a request.
+    pub async fn apply(&self, spec: Value) -> Result<ProfileRequest> {
+        let object = json!({
+            "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
+            "metadata": {"generateName": "r-"}, "spec": spec,
+        });
+        let request = serde_json::from_value(object)?;
+        Ok(self.api().create(&PostParams::default(), &request).await?)
+    }
+
+    /// Waits until the request is as wanted, and gives it as it is then.
+    pub async fn until(
+        &self,
+        request: &ProfileRequest,
+        what: &str,
+        holds: impl Fn(&ProfileRequest) -> bool,
+    ) -> Result<ProfileRequest> {
+        let condition = |now: Option<&ProfileRequest>| now.is_none_or(&holds);
+        let found = tokio::time::timeout(
+            END,
+            await_condition(self.api(), &request.name_any(), condition),
+        )
+        .await
+        .with_context(|| format!("waited {END:?} until request {} {what}", request.name_any()))??;
+        found.with_context(|| format!("request {} is gone before it {what}", request.name_any()))
+    }
+
+    /// The request when it has completed or failed.
+    pub async fn ended(&self, request: &ProfileRequest) -> Result<ProfileRequest> {
+        self.until(request, "has ended", |now| {
+            status(now).completion_time.is_some()
+        })
+        .await
+    }
+
+    /// Applies a request that has to complete.
+    pub async fn completed(&self, spec: Value) -> Result<ProfileRequest> {
+        let request = self.ended(&self.apply(spec).await?).await?;
+        holds(&request, condition::COMPLETE)?;
+        Ok(request)
+    }
+
+    /// The sampler of a target: what was added to its pod, and how it ended.
+    pub async fn sampler(&self, target: &TargetStatus) -> Result<Sampler> {
+        let pod: Pod = self.api().get(&target.pod_name).await?;
+        let name = &target.ephemeral_container_name;
+        let containers = pod.spec.clone().and_then(|spec| spec.ephemeral_containers);
+        let statuses = pod
+            .status
+            .clone()
+            .and_then(|status| status.ephemeral_container_statuses);
+        let container = containers
+            .into_iter()
+            .flatten()
+            .find(|container| container.name == *name);
+        let status = statuses
+            .into_iter()
+            .flatten()
+            .find(|status| status.name == *name);
+        Ok(Sampler {
+            container: container
+                .with_context(|| format!("pod {} has no container {name}", target.pod_name))?,
+            status: status.with_context(|| format!("container {name} has no status"))?,
+            pod,
+        })
+    }
+}
+
+/// An ephemeral container and the pod that it is in.
+pub struct Sampler {
+    pub pod: Pod,
+    pub container: EphemeralContainer,
+    pub status: ContainerStatus,
+}
+
+impl Sampler {
+    fn ended(&self) -> Option<ContainerStateTerminated> {
+        self.status.state.clone()?.terminated
+    }
+
+    /// The line in its termination message.
+    pub fn receipt(&self) -> Result<String> {
+        let ended = self.ended().context("the sampler has not ended")?;
+        Ok(ended.message.unwrap_or_default())
+    }
+
+    /// When it started, to the second; nothing before its end.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        Some(self.ended()?.started_at?.0)
+    }
+
+    /// The value of one of its variables.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let variables = self.container.env.as_deref().unwrap_or_default();
+        let found = variables.iter().find(|variable| variable.name == name)?;
+        found.value.as_deref()
+    }
+
+    /// The value of one of its flags.
+    pub fn flag(&self, name: &str) -> Option<&str> {
+        let arguments = self.container.args.as_deref().unwrap_or_default();
+        arguments
+            .iter()
+            .find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+/// The status, which is empty at first.
+pub fn status(request: &ProfileRequest) -> ProfileRequestStatus {
+    request.status.clone().unwrap_or_default()
+}
+
+/// The condition of that type, which has to be true.
+pub fn holds(request: &ProfileRequest, kind: &str) -> Result<Condition> {
+    let conditions = status(request).conditions;
+    let found = conditions
+        .iter()
+        .find(|condition| condition.type_ == kind && condition.status == "True");
+    found
+        .cloned()
+        .with_context(|| format!("request {} is not {kind}", request.name_any()))
+}
+
+/// The request's only target.
+pub fn only_target(request: &ProfileRequest) -> Result<TargetStatus> {
+    let targets = status(request).targets;
+    ensure!(
+        targets.len() == 1,
+        "{} targets instead of one",
+        targets.len()
+    );
+    Ok(targets[0].clone())
+}
+
+/// The only target of a request that has failed, which says that reason in words too, and claims nothing.
+pub fn failed_with(request: &ProfileRequest, reason: TargetReason) -> Result<TargetStatus> {
+    let condition = holds(request, condition::FAILED)?;
+    let target = only_target(request)?;
+    ensure!(target.reason == Some(reason), "{target:?}");
+    ensure!(
+        !target.message.is_empty() && condition.message.contains(&target.message),
+        "{condition:?}"
+    );
+    ensure!(status(request).profile.is_none(), "a profile is claimed");
+    Ok(target)
+}

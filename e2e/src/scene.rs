@@ -1,0 +1,189 @@
+//! One test's part of the cluster: its namespace, its turn, and what is shown when it fails.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+use tokio::sync::{OnceCell, RwLock};
+
+use crate::command::kubectl;
+use crate::store::Store;
+use crate::{outage, release};
+
+/// Labels of a namespace.
+pub type Labels = &'static [(&'static str, &'static str)];
+
+const OPTED_IN: (&str, &str) = (
+    phpprof_crds::NAMESPACE_LABEL,
+    phpprof_crds::NAMESPACE_ENABLED,
+);
+/// A namespace that may be profiled.
+pub const ENABLED: Labels = &[OPTED_IN];
+/// One that may be profiled and enforces Pod Security `restricted`.
+pub const RESTRICTED: Labels = &[
+    OPTED_IN,
+    ("pod-security.kubernetes.io/enforce", "restricted"),
+];
+/// One that has not opted in.
+pub const NOT_ENABLED: Labels = &[];
+
+/// On all that the tests make, so that the next run finds what a killed one left.
+const OURS: &str = "phpprof.dev/e2e";
+
+/// Tests that leave the cluster as it is share it; one that stops parts of it has it alone.
+static TURN: RwLock<()> = RwLock::const_new(());
+static PREPARED: OnceCell<()> = OnceCell::const_new();
+
+/// Where one test plays.
+pub struct Scene {
+    pub client: Client,
+    pub namespace: String,
+    pub store: Store,
+}
+
+/// Runs a test that disturbs no other.
+pub fn calm(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    runtime()?.block_on(async {
+        let _turn = TURN.read().await;
+        play(labels, test).await
+    })
+}
+
+/// Runs a test while no other runs, and puts right what it has stopped or changed.
+pub fn alone(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    runtime()?.block_on(async {
+        let _turn = TURN.write().await;
+        let result = play(ENABLED, test).await;
+        result.and(put_right().await)
+    })
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    // The only provider that is compiled in; a second call is the only way to fail.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    Ok(builder.enable_all().build()?)
+}
+
+async fn play(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    let client = Client::try_default()
+        .await
+        .context("no cluster; make e2e starts one")?;
+    PREPARED.get_or_try_init(|| prepare(&client)).await?;
+    let scene = Scene::create(client, labels).await?;
+    let result = match test(&scene).await {
+        Ok(()) => scene.clear_store().await,
+        Err(error) => Err(anyhow!("{error:?}\n{}", scene.evidence().await)),
+    };
+    result.and(scene.remove().await)
+}
+
+/// Removes what a killed run left, puts right what it had stopped, and installs what is tested.
+async fn prepare(client: &Client) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    for left in namespaces.list(&ListParams::default().labels(OURS)).await? {
+        namespaces
+            .delete(&left.name_any(), &DeleteParams::background())
+            .await?;
+    }
+    put_right().await?;
+    release::renew().await
+}
+
+async fn put_right() -> Result<()> {
+    outage::put_right().await?;
+    release::install(&[]).await
+}
+
+impl Scene {
+    async fn create(client: Client, labels: Labels) -> Result<Scene> {
+        let mut object = json!({"metadata": {"generateName": "e2e-", "labels": {OURS: "true"}}});
+        for (key, value) in labels {
+            object["metadata"]["labels"][key] = json!(value);
+        }
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let made = namespaces
+            .create(&PostParams::default(), &serde_json::from_value(object)?)
+            .await?;
+        let namespace = made.name_any();
+        Ok(Scene {
+            store: Store::open()?,
+            client,
+            namespace,
+        })
+    }
+
+    async fn remove(&self) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces
+            .delete(&self.namespace, &DeleteParams::background())
+            .await?;
+        Ok(())
+    }
+
+    /// An interface to the namespace's objects of a kind.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// What somebody needs to see why a test failed.
+    async fn evidence(&self) -> String {
+        let here = ["--namespace", &self.namespace];
+        let of_operator = ["--namespace", release::NAMESPACE];
+        let looks: [(&[&str], &[&str]); 5] = [
+            (&here, &["get", "profilerequests", "--output=yaml"]),
+            (&here, &["get", "pods", "--output=wide"]),
+            (
+                &here,
+                &["get", "events", "--sort-by=.metadata.creationTimestamp"],
+            ),
+            (&of_operator, &["get", "pods", "--output=wide"]),
+            (
+                &of_operator,
+                &[
+                    "logs",
+                    "--selector=app.kubernetes.io/name=phpprof",
+                    "--tail=40",
+                ],
+            ),
+        ];
+        let mut evidence = String::new();
+        for (place, what) in looks {
+            let shown = kubectl(&[place, what].concat())
+                .await
+                .unwrap_or_else(|error| error.to_string());
+            evidence += &format!(
+                "--- kubectl {} {}\n{shown}",
+                place.join(" "),
+                what.join(" ")
+            );
+        }
+        evidence
+    }
+}
+
+/// Asks again and again until the answer is there.
+pub async fn poll<T>(
+    what: &str,
+    limit: Duration,
+    mut ask: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await? {
+                return Ok(answer);
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(limit, asking)
+        .await
+        .with_context(|| format!("waited {limit:?} for this: {what}"))?
+}

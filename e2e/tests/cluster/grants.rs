@@ -1,0 +1,242 @@
+//! What the holder of a grant can do: write one new object until it expires, and nothing else.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::requests::{Sampler, status};
+use e2e::store::{Call, sha256};
+use e2e::{ENABLED, Scene, alone, calm, outage, pods};
+use jiff::Timestamp;
+use phpprof_crds::{Reason, TargetState, TargetStatus, condition};
+use serde_json::{Value, json};
+
+/// A grant, out of the environment of a sampler.
+fn grant(sampler: &Sampler) -> Result<Call> {
+    let grants = sampler
+        .variable("PHPPROF_GRANTS")
+        .context("the sampler has no grants")?;
+    let grants: Value = serde_json::from_str(grants)?;
+    let grant = &grants["profile"];
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
+    let mut call = Call::new(&text(&grant["method"])?, &text(&grant["url"])?);
+    for (name, value) in grant["headers"].as_object().into_iter().flatten() {
+        call = call.header(name, &text(value)?);
+    }
+    Ok(call)
+}
+
+/// The same grant, bent.
+fn with_method(mut grant: Call, method: &str) -> Call {
+    method.clone_into(&mut grant.method);
+    grant
+}
+
+fn with_url(mut grant: Call, url: String) -> Call {
+    grant.url = url;
+    grant
+}
+
+/// Each way to do more than the grant says, by its name, with the status that refuses it.
+fn abuses(grant: &Call) -> Result<Vec<(&'static str, Call, u16)>> {
+    let (path, query) = grant
+        .url
+        .split_once('?')
+        .context("the grant has no query")?;
+    let (folder, _) = path.rsplit_once('/').context("the grant has no path")?;
+    let host: Vec<&str> = path.splitn(5, '/').collect();
+    let bucket = host[..4].join("/");
+    let mut unconditional = grant.clone();
+    unconditional.headers.clear();
+    let list = format!("{bucket}?list-type=2&{query}");
+    let other = format!("{folder}/other.pb.gz?{query}");
+    let longer = grant.url.replace("X-Amz-Expires=", "X-Amz-Expires=9");
+    Ok(vec![
+        ("an overwrite", grant.clone().body(b"other", 1), 412),
+        (
+            "an overwrite without the precondition",
+            unconditional.body(b"other", 1),
+            403,
+        ),
+        ("a GET", with_method(grant.clone(), "GET"), 403),
+        ("a HEAD", with_method(grant.clone(), "HEAD"), 403),
+        (
+            "a LIST",
+            with_method(with_url(grant.clone(), list), "GET"),
+            403,
+        ),
+        ("a DELETE", with_method(grant.clone(), "DELETE"), 403),
+        (
+            "another key",
+            with_url(grant.clone(), other).body(b"other", 1),
+            403,
+        ),
+        (
+            "a longer life",
+            with_url(grant.clone(), longer).body(b"other", 1),
+            403,
+        ),
+    ])
+}
+
+/// The pod carries no credential but the grants: no volume, no token, no other variable.
+fn check_sampler(scene: &Scene, sampler: &Sampler) -> Result<()> {
+    let container = serde_json::to_value(&sampler.container)?;
+    for field in ["volumeMounts", "volumeDevices", "envFrom", "command"] {
+        ensure!(
+            container.get(field).is_none(),
+            "{field}: {}",
+            container[field]
+        );
+    }
+    let variables = sampler.container.env.as_deref().unwrap_or_default();
+    let names: Vec<&str> = variables
+        .iter()
+        .map(|variable| variable.name.as_str())
+        .collect();
+    ensure!(
+        names == ["PHPPROF_GRANTS", "PHPPROF_CA_BUNDLE"],
+        "{names:?}"
+    );
+    ensure!(
+        variables
+            .iter()
+            .all(|variable| variable.value_from.is_none()),
+        "a variable from elsewhere"
+    );
+    let pod = serde_json::to_string(&sampler.pod)?;
+    ensure!(
+        !pod.contains(&scene.store.files.secret_key),
+        "the pod has the store's secret key"
+    );
+    ensure!(
+        sampler.variable("PHPPROF_CA_BUNDLE") == Some(&scene.store.files.authority),
+        "the bundle is not the store's authority"
+    );
+    Ok(())
+}
+
+fn target<'a>(targets: &'a [TargetStatus], pod: &str) -> Result<&'a TargetStatus> {
+    let found = targets.iter().find(|target| target.pod_name == pod);
+    found.with_context(|| format!("pod {pod} is not a target"))
+}
+
+#[test]
+fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        // Of the three, two leave their grants unused.
+        let names = ["web", "idle-a", "idle-b"];
+        scene
+            .start(&[
+                pods::php("web"),
+                pods::without_php("idle-a"),
+                pods::without_php("idle-b"),
+            ])
+            .await?;
+        let selector = json!({"matchLabels": {"app": "web"}});
+        let request = scene
+            .completed(json!({"target": {"selector": selector, "containerName": "fpm"}, "durationSeconds": 1}))
+            .await?;
+        let complete = e2e::requests::holds(&request, condition::COMPLETE)?;
+        ensure!(
+            complete.reason == Reason::SomeTargetsFailed.to_string(),
+            "{complete:?}"
+        );
+        let targets = status(&request).targets;
+        let mut grants = Vec::new();
+        for name in names {
+            let sampler = scene.sampler(target(&targets, name)?).await?;
+            check_sampler(scene, &sampler)?;
+            let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
+            grants.push((grant(&sampler)?, Timestamp::from_second(until)?));
+        }
+        let web = target(&targets, "web")?;
+        check_used(scene, &grants[0].0, web).await?;
+        check_unused(scene, &grants[1].0, &target(&targets, "idle-a")?.object_key).await?;
+        check_expired(scene, &grants[2], target(&targets, "idle-b")?).await
+    })
+}
+
+/// Tried from inside the profiled pod: nothing more can be done with a grant that was used.
+async fn check_used(scene: &Scene, grant: &Call, web: &TargetStatus) -> Result<()> {
+    let abuses = abuses(grant)?;
+    let calls: Vec<Call> = abuses.iter().map(|(_, call, _)| call.clone()).collect();
+    let answers = scene.call("web", &calls).await?;
+    for ((what, _, expected), answer) in abuses.iter().zip(answers) {
+        ensure!(
+            answer.status == *expected,
+            "{what}: HTTP {} instead of {expected}: {}",
+            answer.status,
+            String::from_utf8_lossy(&answer.body)
+        );
+    }
+    ensure!(
+        sha256(&scene.read(&web.object_key).await?) == web.sha256,
+        "the profile was changed"
+    );
+    Ok(())
+}
+
+/// The grant works from any pod, so that a refusal of it means what it seems to mean; but once only.
+async fn check_unused(scene: &Scene, grant: &Call, key: &str) -> Result<()> {
+    let calls = [
+        grant.clone().body(b"first", 1),
+        grant.clone().body(b"second", 1),
+    ];
+    let answers = scene.call("idle-a", &calls).await?;
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    ensure!(statuses == [200, 412], "{statuses:?}");
+    ensure!(
+        scene.read(key).await? == b"first",
+        "the first object was replaced"
+    );
+    Ok(())
+}
+
+/// An unused grant, after the time that the sampler was told.
+async fn check_expired(
+    scene: &Scene,
+    (grant, until): &(Call, Timestamp),
+    idle: &TargetStatus,
+) -> Result<()> {
+    let left = Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default();
+    tokio::time::sleep(left + Duration::from_secs(1)).await;
+    let abuses = abuses(grant)?;
+    let calls: Vec<Call> = abuses.iter().map(|(_, call, _)| call.clone()).collect();
+    for ((what, ..), answer) in abuses.iter().zip(scene.call("idle-b", &calls).await?) {
+        ensure!(
+            answer.status == 403,
+            "{what} after the end: HTTP {}",
+            answer.status
+        );
+    }
+    let keys = scene.keys().await?;
+    ensure!(!keys.contains(&idle.object_key), "{keys:?}");
+    Ok(())
+}
+
+#[test]
+fn a_put_whose_answer_is_lost_and_its_retry_end_in_one_object_and_complete() -> Result<()> {
+    alone(async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        outage::lose_first_answer(scene, "/web.fpm.").await?;
+        let request = scene
+            .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
+            .await?;
+        let target = e2e::requests::only_target(&request)?;
+        ensure!(target.state == TargetState::Uploaded, "{target:?}");
+        let seen = outage::seen().await?;
+        let puts: Vec<&str> = seen
+            .lines()
+            .filter(|line| line.starts_with("PUT") && line.contains(&target.object_key))
+            .filter_map(|line| Some(line.rsplit_once(": ")?.1))
+            .collect();
+        ensure!(puts == ["200 lost", "412"], "{seen}");
+        ensure!(
+            sha256(&scene.read(&target.object_key).await?) == target.sha256,
+            "another object"
+        );
+        let keys = scene.keys().await?;
+        ensure!(keys.len() == 3, "{keys:?}");
+        Ok(())
+    })
+}

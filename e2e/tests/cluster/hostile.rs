@@ -1,0 +1,188 @@
+//! Uploads that are not what their receipts say, or not profiles at all.
+//!
+//! While the operator is stopped, the test does what a hostile pod could: it writes an object where the profile belongs,
+//! and lets the container that the operator will find say whatever fits.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::pods::{restarts, without_php};
+use e2e::requests::failed_with;
+use e2e::store::sha256;
+use e2e::{Scene, alone, poll, release};
+use flate2::{Compression, write::GzEncoder};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
+use phpprof_crds::{ProfileRequest, TargetReason};
+use serde_json::json;
+
+/// What the chart gives the operator.
+const MEMORY_LIMIT_MIB: u64 = 128;
+
+/// An upload and what the operator has to say of it.
+struct Upload {
+    /// What is in the store, repeated so often; nothing where `times` is 0.
+    body: Vec<u8>,
+    times: usize,
+    /// What the receipt says: the size, and the SHA-256 where it is not that of the object.
+    size: usize,
+    sha256: Option<String>,
+    reason: TargetReason,
+    message: &'static str,
+}
+
+/// A profile of a gigabyte: empty strings without end, in a gzip file of a megabyte.
+fn bomb() -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&[0x32, 0x00].repeat(512 << 10))?;
+    Ok(encoder.finish()?)
+}
+
+fn uploads() -> Result<Vec<Upload>> {
+    use TargetReason::*;
+    let upload = |body: Vec<u8>, times: usize, reason, message| Upload {
+        size: body.len() * times,
+        body,
+        times,
+        sha256: None,
+        reason,
+        message,
+    };
+    let random: Vec<u8> = (0..1 << 20)
+        .map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    let not_a_profile = || b"not a profile".to_vec();
+    Ok(vec![
+        upload(vec![0; 1 << 20], 100, ProfileTooLarge, "it was not read"),
+        upload(bomb()?, 1024, InvalidProfile, "not a profile within bounds"),
+        upload(random, 31, InvalidProfile, "not a profile within bounds"),
+        upload(
+            not_a_profile(),
+            1,
+            InvalidProfile,
+            "not a profile within bounds",
+        ),
+        Upload {
+            size: 14,
+            ..upload(
+                not_a_profile(),
+                1,
+                SizeMismatch,
+                "the object has 13 bytes, and the receipt says 14",
+            )
+        },
+        Upload {
+            sha256: Some(sha256(b"other")),
+            ..upload(not_a_profile(), 1, ChecksumMismatch, "SHA-256")
+        },
+        Upload {
+            size: 13,
+            ..upload(
+                not_a_profile(),
+                0,
+                ProfileMissing,
+                "the store has no object",
+            )
+        },
+    ])
+}
+
+#[test]
+fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memory() -> Result<()> {
+    alone(async |scene| {
+        scene.start(&[without_php("web")]).await?;
+        release::scale(0).await?;
+        let gone = async || {
+            Ok(release::operator(&scene.client)
+                .await?
+                .is_none()
+                .then_some(()))
+        };
+        poll("the operator has stopped", Duration::from_secs(30), gone).await?;
+        let mut requests = Vec::new();
+        for upload in uploads()? {
+            let request = scene
+                .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
+                .await?;
+            pretend(scene, &request, &upload).await?;
+            requests.push((request, upload));
+        }
+        release::scale(1).await?;
+        for (request, upload) in &requests {
+            let target = failed_with(&scene.ended(request).await?, upload.reason)?;
+            ensure!(target.message.contains(upload.message), "{target:?}");
+        }
+        let pod = release::operator(&scene.client)
+            .await?
+            .context("no operator")?;
+        ensure!(restarts(&pod) == 0, "the operator has ended");
+        let peak = scene
+            .on_node(
+                "for pid in $pids; do grep VmHWM /proc/$pid/status; done",
+                &pod,
+            )
+            .await?;
+        let peak = peak.split_whitespace().nth(1).context("no peak")?;
+        let peak: u64 = peak.parse::<u64>()? / 1024;
+        println!("the operator's memory: {peak} MiB of {MEMORY_LIMIT_MIB}");
+        ensure!(peak < MEMORY_LIMIT_MIB, "{peak} MiB");
+        Ok(())
+    })
+}
+
+/// Puts the object and the container with the receipt where the operator looks for them.
+async fn pretend(scene: &Scene, request: &ProfileRequest, upload: &Upload) -> Result<()> {
+    let pods = scene.api::<Pod>();
+    let pod = pods.get("web").await?;
+    let (uid, pod_uid) = (
+        request.uid().unwrap_or_default(),
+        pod.uid().unwrap_or_default(),
+    );
+    let key = format!(
+        "{}/{}/{}-{uid}/web.fpm.{}.0.pb.gz",
+        release::PREFIX,
+        scene.namespace,
+        request.name_any(),
+        &pod_uid[..8]
+    );
+    let sha256 = match upload.times {
+        0 => sha256(&upload.body),
+        times => scene.write(&key, &upload.body, times).await?,
+    };
+    let sha256 = upload.sha256.clone().unwrap_or(sha256);
+    let receipt =
+        json!({"reason": "Uploaded", "samples": 1, "size": upload.size, "sha256": sha256})
+            .to_string();
+    let name = format!("phpprof-{}-0", &uid[..8]);
+    let container = json!({
+        "name": name, "image": e2e::pods::image("demo"), "imagePullPolicy": "IfNotPresent", "targetContainerName": "fpm",
+        "command": ["sh", "-c", "printf %s \"$1\" >/dev/termination-log", "sh"], "args": [receipt],
+    });
+    let patch = json!({"spec": {"ephemeralContainers": [container]}});
+    let parameters = PatchParams::default();
+    pods.patch_subresource(
+        "ephemeralcontainers",
+        "web",
+        &parameters,
+        &Patch::Strategic(patch),
+    )
+    .await?;
+    poll(
+        "the receipt is there",
+        Duration::from_secs(30),
+        async || {
+            let pod = pods.get("web").await?;
+            let statuses = pod
+                .status
+                .and_then(|status| status.ephemeral_container_statuses);
+            let mut statuses = statuses.into_iter().flatten();
+            let ended = statuses.any(|status| {
+                status.name == name && status.state.is_some_and(|state| state.terminated.is_some())
+            });
+            Ok(ended.then_some(()))
+        },
+    )
+    .await
+}

@@ -1,0 +1,55 @@
+//! How long people wait for the first sample, and after the last one.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result};
+use e2e::requests::{holds, status};
+use e2e::{alone, pods, promised};
+use phpprof_crds::condition;
+use serde_json::json;
+
+const REQUESTS: usize = 10;
+const PROMISE: Duration = Duration::from_secs(3);
+
+#[test]
+fn sampling_begins_3_seconds_after_apply_and_a_request_is_complete_3_seconds_after_its_duration()
+-> Result<()> {
+    alone(async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let (mut to_first_sample, mut to_complete) = (Vec::new(), Vec::new());
+        for _ in 0..REQUESTS {
+            let applied = unix_now()?;
+            let request = scene
+                .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
+                .await?;
+            let request = scene.ended(&request).await?;
+            let complete = unix_now()?;
+            holds(&request, condition::COMPLETE)?;
+            let claimed = status(&request).profile.context("no merged profile")?;
+            let profile = scene.profile(scene.store.key_of(&claimed.url)?).await?;
+            let began = Duration::from_nanos(u64::try_from(profile.time_nanos)?);
+            let ended = began + Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
+            to_first_sample.push(began.saturating_sub(applied));
+            to_complete.push(complete.saturating_sub(ended));
+        }
+        println!("from apply to the first sample: {to_first_sample:.2?}");
+        println!("from the end of the duration to Complete: {to_complete:.2?}");
+        to_first_sample.sort_unstable();
+        to_complete.sort_unstable();
+        promised(
+            "the median from apply to the first sample",
+            PROMISE,
+            to_first_sample[REQUESTS / 2],
+        )?;
+        promised(
+            "the longest from the end of the duration to Complete",
+            PROMISE,
+            to_complete[REQUESTS - 1],
+        )
+    })
+}
+
+/// The cluster's nodes are taken to have this machine's clock.
+fn unix_now() -> Result<Duration> {
+    Ok(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?)
+}

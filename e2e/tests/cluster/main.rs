@@ -1,0 +1,9 @@
+//! What issue after issue promises, tried on a real cluster: `make e2e`.
+
+mod grants;
+mod hostile;
+mod latency;
+mod outages;
+mod profiles;
+mod refusals;
+mod restarts;

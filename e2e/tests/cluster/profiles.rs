@@ -1,0 +1,292 @@
+//! From a request to profiles that are right, in the pods that people have.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::requests::{Sampler, only_target, status};
+use e2e::store::sha256;
+use e2e::{ENABLED, RESTRICTED, Scene, calm, pods, promised, release};
+use kube::ResourceExt as _;
+use phpprof_crds::{ProfileRequest, TargetState, TargetStatus, condition};
+use phpprof_profile::{Lookup, Profile, top, total};
+use serde_json::{Value, json};
+
+/// The leaf of a stack that could not be read to its top.
+const UNSTABLE: &str = "[unstable]";
+
+#[test]
+fn php_fpm_as_most_run_it_is_profiled_without_a_field_being_set() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let request = scene
+            .completed(json!({"target": {"podName": "web"}, "durationSeconds": 3}))
+            .await?;
+        let sampler = check_profiles(scene, &request, &["web"]).await?;
+        let context = context(&sampler);
+        ensure!(context["runAsUser"] == 0, "{context}");
+        ensure!(
+            context["capabilities"] == json!({"drop": ["ALL"], "add": ["SYS_PTRACE"]}),
+            "{context}"
+        );
+        check_manifest(scene, &request).await
+    })
+}
+
+#[test]
+fn php_fpm_as_an_ordinary_user_is_profiled_under_pod_security_restricted_without_a_capability()
+-> Result<()> {
+    calm(RESTRICTED, async |scene| {
+        scene.start(&[pods::restricted(pods::php("web"))]).await?;
+        let request = scene
+            .completed(json!({"target": {"podName": "web"}, "durationSeconds": 3}))
+            .await?;
+        let sampler = check_profiles(scene, &request, &["web"]).await?;
+        let context = context(&sampler);
+        ensure!(
+            context["runAsUser"] == 1000 && context["runAsGroup"] == 1000,
+            "{context}"
+        );
+        ensure!(
+            context["capabilities"] == json!({"drop": ["ALL"]}),
+            "{context}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn pods_of_a_deployment_become_one_profile_that_tells_them_apart() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.deploy("web", 3, pods::php("web")).await?;
+        let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+        let target = json!({"workloadRef": workload, "containerName": "fpm", "maxPods": 2});
+        let request = scene
+            .completed(json!({"target": target, "durationSeconds": 3}))
+            .await?;
+        let status = status(&request);
+        ensure!(
+            (status.matched, status.selected, status.succeeded) == (3, 2, 2),
+            "{status:?}"
+        );
+        let names: Vec<&str> = status
+            .targets
+            .iter()
+            .map(|target| target.pod_name.as_str())
+            .collect();
+        check_profiles(scene, &request, &names).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_request_is_deleted_after_its_time_to_live_and_its_profile_stays() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let request = scene
+            .completed(json!({
+                "target": {"podName": "web"}, "durationSeconds": 1, "ttlSecondsAfterFinished": 2,
+            }))
+            .await?;
+        let completed = status(&request)
+            .completion_time
+            .context("no completion time")?;
+        let requests = scene.api::<ProfileRequest>();
+        e2e::poll(
+            "the request is deleted",
+            Duration::from_secs(30),
+            async || {
+                Ok(requests
+                    .get_opt(&request.name_any())
+                    .await?
+                    .is_none()
+                    .then_some(()))
+            },
+        )
+        .await?;
+        let took = Duration::try_from(jiff::Timestamp::now().duration_since(completed.0))?;
+        ensure!(
+            took >= Duration::from_secs(2),
+            "deleted {took:?} after its end"
+        );
+        promised(
+            "deletion after a time to live of 2 s",
+            Duration::from_secs(4),
+            took,
+        )?;
+        let keys = scene.keys().await?;
+        ensure!(
+            keys.iter().any(|key| key.ends_with("/merged.pb.gz")),
+            "{keys:?}"
+        );
+        Ok(())
+    })
+}
+
+fn context(sampler: &Sampler) -> Value {
+    serde_json::to_value(&sampler.container.security_context).unwrap_or_default()
+}
+
+/// Holds what a completed request claims against its samplers' receipts and the store; gives the last sampler.
+async fn check_profiles(scene: &Scene, request: &ProfileRequest, pods: &[&str]) -> Result<Sampler> {
+    let status = status(request);
+    e2e::requests::holds(request, condition::COMPLETE)?;
+    ensure!(status.targets.len() == pods.len(), "{:?}", status.targets);
+    let mut samples = 0;
+    let mut last = None;
+    for target in &status.targets {
+        ensure!(pods.contains(&target.pod_name.as_str()), "{target:?}");
+        let sampler = scene.sampler(target).await?;
+        check_target(scene, target, &sampler).await?;
+        samples += target.samples.unwrap_or_default();
+        last = Some(sampler);
+    }
+    let claimed = status.profile.context("no merged profile")?;
+    let bytes = scene.read(scene.store.key_of(&claimed.url)?).await?;
+    ensure!(bytes.len() as i64 == claimed.size_bytes, "{claimed:?}");
+    let merged = scene.profile(scene.store.key_of(&claimed.url)?).await?;
+    ensure!(total(&merged, "samples") == claimed.samples, "{claimed:?}");
+    ensure!(
+        claimed.samples == samples,
+        "{claimed:?} of {samples} samples"
+    );
+    check_functions(&merged)?;
+    ensure!(
+        labels(&merged, "pod")? == pods.iter().map(|pod| (*pod).to_owned()).collect(),
+        "pods"
+    );
+    ensure!(
+        labels(&merged, "namespace")? == [scene.namespace.clone()].into(),
+        "namespaces"
+    );
+    ensure!(
+        labels(&merged, "container")? == ["fpm".to_owned()].into(),
+        "containers"
+    );
+    // Each pod's profile, the merged one and the manifest, and nothing else.
+    let keys = scene.keys().await?;
+    ensure!(keys.len() == pods.len() + 2, "{keys:?}");
+    last.context("no sampler")
+}
+
+/// One pod: the receipt, the status and the object say the same.
+async fn check_target(scene: &Scene, target: &TargetStatus, sampler: &Sampler) -> Result<()> {
+    ensure!(target.state == TargetState::Uploaded, "{target:?}");
+    let receipt = sampler.receipt()?;
+    ensure!(receipt.len() <= 120, "{receipt}");
+    let bytes = scene.read(&target.object_key).await?;
+    let profile = scene.profile(&target.object_key).await?;
+    let expected = json!({
+        "reason": "Uploaded", "samples": total(&profile, "samples"), "size": bytes.len(), "sha256": sha256(&bytes),
+    });
+    ensure!(
+        serde_json::from_str::<Value>(&receipt)? == expected,
+        "{receipt} is not {expected}"
+    );
+    let claimed = json!({
+        "reason": "Uploaded", "samples": target.samples, "size": target.size_bytes, "sha256": target.sha256,
+    });
+    ensure!(claimed == expected, "{claimed} is not {expected}");
+    ensure!(target.samples > Some(0), "no samples");
+    let php = target.php.clone().unwrap_or_default();
+    ensure!(
+        php.version.starts_with("8.2.") && php.sapi == "fpm-fcgi",
+        "{php:?}"
+    );
+    let quality = target.quality.clone().unwrap_or_default();
+    ensure!(
+        quality.denied == 0 && quality.due == quality.taken + quality.late,
+        "{quality:?}"
+    );
+    Ok(())
+}
+
+/// The application's functions and no others, not even those of the client in the container beside it.
+fn check_functions(profile: &Profile) -> Result<()> {
+    let rows = top(profile, "samples");
+    for row in &rows {
+        ensure!(
+            row.name == UNSTABLE || pods::application_has(&row.name),
+            "the application has no function {} ({})",
+            row.name,
+            row.file
+        );
+    }
+    let cumulative = |name: &str| -> i64 {
+        let of_name = rows.iter().filter(|row| row.name == name);
+        of_name.map(|row| row.cum).sum()
+    };
+    let samples = total(profile, "samples");
+    ensure!(
+        // What comes before and after it, such as the compilation of the first file, is outside of it.
+        cumulative("{main}") * 20 >= samples * 19,
+        "{} of {samples} samples are in {{main}}",
+        cumulative("{main}")
+    );
+    ensure!(
+        cumulative(UNSTABLE) * 10 <= samples,
+        "{} of {samples} samples are unstable",
+        cumulative(UNSTABLE)
+    );
+    ensure!(
+        cumulative(r"Demo\Checkout\Cart::checkout") * 3 > samples,
+        "the path of 60 % has {} of {samples} samples",
+        cumulative(r"Demo\Checkout\Cart::checkout")
+    );
+    ensure!(
+        profile.sample.iter().all(
+            |sample| Lookup::new(profile)
+                .frames(sample)
+                .all(|frame| frame.name == UNSTABLE
+                    || frame.file.is_empty()
+                    || frame.file.starts_with("/srv/app/"))
+        ),
+        "a frame is not in a file of the application"
+    );
+    Ok(())
+}
+
+/// The values of a label, which every sample has to have.
+fn labels(profile: &Profile, key: &str) -> Result<BTreeSet<String>> {
+    let of_sample = |sample: &phpprof_profile::proto::Sample| {
+        let mut labels = sample.label.iter();
+        let label = labels.find(|label| profile.string(label.key) == key)?;
+        Some(profile.string(label.str).to_owned())
+    };
+    let values = profile.sample.iter().map(of_sample);
+    values
+        .collect::<Option<_>>()
+        .with_context(|| format!("a sample has no label {key}"))
+}
+
+async fn check_manifest(scene: &Scene, request: &ProfileRequest) -> Result<()> {
+    let (status, target) = (status(request), only_target(request)?);
+    let claimed = status.profile.context("no merged profile")?;
+    let merged = scene.store.key_of(&claimed.url)?;
+    let folder = format!(
+        "{}/{}/{}-{}/",
+        release::PREFIX,
+        scene.namespace,
+        request.name_any(),
+        request.uid().unwrap_or_default()
+    );
+    ensure!(
+        merged == folder.clone() + "merged.pb.gz",
+        "{merged} is not in {folder}"
+    );
+    ensure!(target.object_key.starts_with(&folder), "{target:?}");
+    let manifest: Value = serde_json::from_slice(&scene.read(&(folder + "manifest.json")).await?)?;
+    let expected =
+        json!({"objectKey": merged, "samples": claimed.samples, "sizeBytes": claimed.size_bytes});
+    ensure!(manifest["merged"] == expected, "{manifest}");
+    ensure!(manifest["namespace"] == scene.namespace, "{manifest}");
+    ensure!(manifest["name"] == request.name_any(), "{manifest}");
+    ensure!(manifest["expiresAt"].is_string(), "{manifest}");
+    ensure!(
+        manifest["targets"] == json!([target]),
+        "{} is not {}",
+        manifest["targets"],
+        json!([target])
+    );
+    Ok(())
+}

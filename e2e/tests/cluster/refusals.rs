@@ -1,0 +1,161 @@
+//! What is refused before anything is started, and what fails as soon as it has.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::requests::{failed_with, holds, status};
+use e2e::{ENABLED, NOT_ENABLED, Scene, calm, pods, promised, release};
+use k8s_openapi::api::core::v1::Pod;
+use phpprof_crds::{Reason, TargetReason, condition};
+use serde_json::{Value, json};
+
+/// A request that the API server refuses, with what it has to say.
+async fn refused_by_api_server(scene: &Scene, spec: Value, message: &str) -> Result<()> {
+    match scene.apply(spec.clone()).await {
+        Ok(_) => bail!("{spec} was not refused"),
+        Err(error) => {
+            ensure!(format!("{error:#}").contains(message), "{spec}: {error:#}");
+            Ok(())
+        }
+    }
+}
+
+/// A request that the operator refuses, with what it has to say.
+async fn refused_by_operator(
+    scene: &Scene,
+    spec: Value,
+    reason: Reason,
+    message: &str,
+) -> Result<()> {
+    let request = scene.ended(&scene.apply(spec.clone()).await?).await?;
+    let failed = holds(&request, condition::FAILED)?;
+    ensure!(failed.reason == reason.to_string(), "{spec}: {failed:?}");
+    ensure!(failed.message.contains(message), "{spec}: {failed:?}");
+    let status = status(&request);
+    ensure!(
+        status.targets.is_empty() && status.start_time.is_none() && status.profile.is_none(),
+        "{status:?}"
+    );
+    Ok(())
+}
+
+async fn check_nothing_started(scene: &Scene, pod: &str) -> Result<()> {
+    let pod: Pod = scene.api().get(pod).await?;
+    ensure!(
+        pods::ephemeral_containers(&pod) == 0,
+        "a container was added"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_clear_message_and_starts_nothing() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::without_php("web")]).await?;
+        let web = json!({"podName": "web"});
+        let two = json!({"podName": "web", "selector": {"matchLabels": {"app": "web"}}});
+        let selector = json!({"selector": {"matchLabels": {"app": "nobody"}}});
+        let container = json!({"podName": "web", "containerName": "nginx"});
+        let workload = json!({"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nobody"}});
+        let range = "durationSeconds must be from 1 to 3600";
+        let limit = format!(
+            "the administrator allows {} at most",
+            release::DURATION_LIMIT
+        );
+        tokio::try_join!(
+            refused_by_api_server(scene, json!({"target": web, "durationSeconds": 0}), range),
+            refused_by_api_server(
+                scene,
+                json!({"target": web, "durationSeconds": 1_000_000}),
+                range
+            ),
+            refused_by_api_server(
+                scene,
+                json!({"target": two}),
+                "target needs exactly one of podName, selector and workloadRef"
+            ),
+            refused_by_operator(
+                scene,
+                json!({"target": selector}),
+                Reason::NoPodsMatched,
+                "matches app=nobody"
+            ),
+            refused_by_operator(
+                scene,
+                json!({"target": {"podName": "nobody"}}),
+                Reason::NoPodsMatched,
+                "nobody"
+            ),
+            refused_by_operator(
+                scene,
+                json!({"target": workload}),
+                Reason::WorkloadNotFound,
+                "Deployment nobody does not exist"
+            ),
+            refused_by_operator(
+                scene,
+                json!({"target": container}),
+                Reason::ContainerNotFound,
+                "no ready pod has a running container nginx; pod web has fpm"
+            ),
+            refused_by_operator(
+                scene,
+                json!({"target": web, "durationSeconds": release::DURATION_LIMIT + 1}),
+                Reason::DurationOverLimit,
+                &limit,
+            ),
+        )?;
+        check_nothing_started(scene, "web").await
+    })
+}
+
+#[test]
+fn a_namespace_that_has_not_opted_in_is_refused() -> Result<()> {
+    calm(NOT_ENABLED, async |scene| {
+        scene.start(&[pods::without_php("web")]).await?;
+        let command = format!(
+            "kubectl label namespace {} phpprof.dev/profiling=enabled",
+            scene.namespace
+        );
+        let spec = json!({"target": {"podName": "web"}});
+        refused_by_operator(scene, spec, Reason::NamespaceNotEnabled, &command).await?;
+        check_nothing_started(scene, "web").await
+    })
+}
+
+#[test]
+fn a_pod_without_php_and_an_unknown_version_fail_within_3_seconds_and_upload_nothing() -> Result<()>
+{
+    calm(ENABLED, async |scene| {
+        scene
+            .start(&[pods::without_php("none"), pods::unknown_php("unknown")])
+            .await?;
+        let check = async |pod: &str, reason: TargetReason, message: &str| {
+            let request = scene
+                .apply(json!({"target": {"podName": pod}, "durationSeconds": 30}))
+                .await?;
+            let request = scene.ended(&request).await?;
+            let target = failed_with(&request, reason)?;
+            ensure!(target.message.contains(message), "{target:?}");
+            let sampler = scene.sampler(&target).await?;
+            let receipt = sampler.receipt()?;
+            ensure!(receipt.len() <= 120, "{receipt}");
+            let started = sampler.started_at().context("the sampler did not start")?;
+            let failed = status(&request).completion_time.context("not over")?;
+            // The sampler's start is known to the second.
+            let took = Duration::try_from(failed.0.duration_since(started))?;
+            promised(
+                &format!("from the sampler's start to {reason}"),
+                Duration::from_secs(3),
+                took,
+            )
+        };
+        tokio::try_join!(
+            check("none", TargetReason::NoPhpFound, "target.containerName"),
+            check("unknown", TargetReason::UnsupportedVersion, "9.2."),
+        )?;
+        let keys = scene.keys().await?;
+        ensure!(keys.is_empty(), "{keys:?}");
+        Ok(())
+    })
+}

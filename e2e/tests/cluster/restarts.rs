@@ -1,0 +1,72 @@
+//! The operator is killed, at any moment of a request's life.
+
+use anyhow::{Result, ensure};
+use e2e::requests::{holds, status};
+use e2e::{Scene, alone, pods, release};
+use k8s_openapi::api::core::v1::Pod;
+use phpprof_crds::{ProfileRequest, TargetState, condition};
+use serde_json::json;
+
+/// Kills the operator once the request is as wanted, and holds what becomes of it.
+async fn killed_when(
+    scene: &Scene,
+    moment: &str,
+    holds_then: impl Fn(&ProfileRequest) -> bool,
+) -> Result<()> {
+    // Kubernetes waits longer before each restart; a new pod starts anew.
+    release::renew().await?;
+    let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
+    let request = scene
+        .apply(json!({"target": target, "durationSeconds": 3}))
+        .await?;
+    let request = scene.until(&request, moment, holds_then).await?;
+    release::kill(scene).await?;
+    let request = scene.ended(&request).await?;
+    let complete = holds(&request, condition::COMPLETE)?;
+    let status = status(&request);
+    ensure!(
+        status.succeeded == 2,
+        "killed when it {moment}: {complete:?}"
+    );
+    for target in &status.targets {
+        let name = format!(
+            "phpprof-{}-",
+            &request.metadata.uid.clone().unwrap_or_default()[..8]
+        );
+        let pod: Pod = scene.api().get(&target.pod_name).await?;
+        let containers = pod
+            .spec
+            .and_then(|spec| spec.ephemeral_containers)
+            .unwrap_or_default();
+        let ours = containers
+            .iter()
+            .filter(|container| container.name.starts_with(&name))
+            .count();
+        ensure!(
+            ours == 1,
+            "killed when it {moment}: {ours} samplers in pod {}",
+            target.pod_name
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn an_operator_that_is_killed_at_any_moment_goes_on_without_a_second_sampler() -> Result<()> {
+    alone(async |scene| {
+        scene
+            .start(&[pods::php("web-a"), pods::php("web-b")])
+            .await?;
+        let any = |now: &ProfileRequest, state: TargetState| {
+            let targets = status(now).targets;
+            targets.iter().any(|target| target.state == state)
+        };
+        killed_when(scene, "is applied", |_| true).await?;
+        killed_when(scene, "is accepted", |now| !status(now).targets.is_empty()).await?;
+        killed_when(scene, "samples", |now| any(now, TargetState::Sampling)).await?;
+        killed_when(scene, "has a verified profile", |now| {
+            any(now, TargetState::Uploaded)
+        })
+        .await
+    })
+}

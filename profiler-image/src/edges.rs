@@ -11,6 +11,9 @@ use crate::names::NameId;
 /// Edges beyond this many are not told apart any more: they count as open and never as proven.
 const MAX_EDGES: usize = 500_000;
 
+/// Quiet reads that an open edge has to be missing from before it is doubted.
+const DOUBT_AFTER: u64 = 8;
+
 /// Where a call comes from, and whom it calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Edge {
@@ -46,7 +49,9 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Edges {
     entries: FxHashMap<Edge, Entry>,
-    opened: Vec<Edge>,
+    /// Each with the number of quiet reads before it.
+    opened: Vec<(Edge, u64)>,
+    quiet_reads: u64,
     /// Those still open, so that the judge is asked only while it can help.
     unsettled: usize,
 }
@@ -81,10 +86,11 @@ impl Edges {
     /// Records that the call site does not name this callee.
     pub fn open(&mut self, edge: Edge) -> Known {
         let next = u32::try_from(self.opened.len()).unwrap_or(u32::MAX);
+        let quiet_reads = self.quiet_reads;
         let entry = self.entry(edge);
         if entry.known == Known::Refuted {
             entry.known = Known::Open(EdgeId(next));
-            self.opened.push(edge);
+            self.opened.push((edge, quiet_reads));
             self.unsettled += 1;
             return Known::Open(EdgeId(next));
         }
@@ -102,8 +108,22 @@ impl Edges {
     pub fn is_settled(&self, id: EdgeId) -> bool {
         self.opened
             .get(id.0 as usize)
-            .and_then(|edge| self.entries.get(edge))
+            .and_then(|(edge, _)| self.entries.get(edge))
             .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
+    }
+
+    /// Counts a quiet read.
+    pub fn note_quiet_read(&mut self) {
+        self.quiet_reads += 1;
+    }
+
+    /// Whether an open edge has not been seen in many quiet reads since it was opened: rather than a rare call it is a
+    /// pair of frames from different moments.
+    #[must_use]
+    pub fn is_doubtful(&self, id: EdgeId) -> bool {
+        self.opened
+            .get(id.0 as usize)
+            .is_some_and(|(_, before)| self.quiet_reads - before >= DOUBT_AFTER)
     }
 
     /// How many edges wait for a quiet read.

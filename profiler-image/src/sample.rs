@@ -78,7 +78,7 @@ struct Candidate {
     stack: Stack,
     /// All frames are in it.
     whole: bool,
-    /// A pair of frames contradicts itself: read at different moments, or a variable was assigned since the call.
+    /// A pair of frames is doubtful: read at different moments, or a variable was assigned since the call.
     contradicted: bool,
 }
 
@@ -209,6 +209,7 @@ impl Sampler {
         });
         if quiet.is_some() {
             self.quality.quiet += 1;
+            self.edges.note_quiet_read();
             self.prove_all(layout);
         }
     }
@@ -216,6 +217,7 @@ impl Sampler {
     /// Proves what the judge saw.
     pub fn believe(&mut self, worker: &mut Worker, observation: Observation, now: u64) {
         self.quality.quiet += 1;
+        self.edges.note_quiet_read();
         let layout = worker.process.engine.layout;
         self.frames = observation.frames;
         for function in observation.functions {
@@ -306,6 +308,7 @@ impl Sampler {
                         let position =
                             u32::try_from(candidate.stack.lines.len()).unwrap_or(u32::MAX);
                         candidate.stack.open.push((position, edge));
+                        candidate.contradicted |= self.edges.is_doubtful(edge);
                     }
                     Known::Proven(check) => {
                         let (caller, callee) = (&self.frames[index + 1], &self.frames[index]);

@@ -3,9 +3,11 @@
 #
 # Does: install the chart, the application and the load; apply a ProfileRequest; print its conditions, the top table and
 #       where the profile lies; compare it with what the application measured itself.
-# Does not: make the cluster or the images (`make demo` does that first), or take anything away but its load.
+# Does not: make the cluster or the images (`make demo` does that first), or take anything away but the
+#       application and load of an earlier run.
 #
-#   KUBECONFIG_CONTEXT=name  another context of the kubeconfig than the current one
+# The cluster is that of KUBECONFIG's current context; `make demo KUBECONFIG_CONTEXT=name` sets it.
+#
 #   IMAGE_REGISTRY=host/path where the images were pushed, instead of phpprof.dev
 #   STORE_FILES=folder       an S3 store: files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt
 set -euo pipefail
@@ -13,16 +15,15 @@ cd "$(dirname "$0")/.."
 . e2e/tools/cache.sh
 . e2e/cluster/names.sh
 export PATH=$BIN:$PATH
-[ -n "${KUBECONFIG_CONTEXT:-}" ] || export KUBECONFIG=$KUBECONFIG_FILE
+export KUBECONFIG=${KUBECONFIG:-$KUBECONFIG_FILE}
 
-namespace=phpprof-demo system=phpprof-system out=target/demo
+namespace=phpprof-demo system=phpprof-system operator=deployment/phpprof-operator out=target/demo
 store=${STORE_FILES:-$RUN/store}
-registry=${IMAGE_REGISTRY:-phpprof.dev}
+registry=${IMAGE_REGISTRY:-phpprof.dev} registry=${registry%/}
 helm_ca=() curl_ca=()
 [ ! -e "$store/ca.crt" ] || helm_ca=(--set-file "store.caBundle=$store/ca.crt") curl_ca=(--cacert "$store/ca.crt")
 
-k() { kubectl ${KUBECONFIG_CONTEXT:+--context="$KUBECONFIG_CONTEXT"} "$@"; }
-of_demo() { k --namespace "$namespace" "$@"; }
+of_demo() { kubectl --namespace "$namespace" "$@"; }
 step() { doing=$1; printf '\n==> %s\n' "$1"; }
 fail() { printf 'demo: %s\n' "$1" >&2; shift; printf '      %s\n' "$@" >&2; exit 1; }
 
@@ -37,7 +38,7 @@ doing=start
 
 check_givens() {
   local file
-  k version >/dev/null 2>&1 || fail "no cluster answers" \
+  kubectl version >/dev/null 2>&1 || fail "no cluster answers" \
     "make cluster-up starts one; KUBECONFIG_CONTEXT=name uses one of your own"
   for file in endpoint bucket access-key secret-key; do
     [ -r "$store/$file" ] || fail "$store/$file is missing: it says where profiles are stored" \
@@ -46,26 +47,30 @@ check_givens() {
 }
 
 install_phpprof() {
-  k create namespace "$system" --dry-run=client -o yaml | k apply -f - >/dev/null
-  k --namespace "$system" create secret generic phpprof-store \
-    --from-file=access-key-id="$store/access-key" --from-file=secret-access-key="$store/secret-key" \
-    --dry-run=client -o yaml | k apply -f - >/dev/null
-  helm ${KUBECONFIG_CONTEXT:+--kube-context="$KUBECONFIG_CONTEXT"} upgrade --install phpprof charts/phpprof \
+  kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+  kubectl --namespace "$system" create secret generic phpprof-store \
+    --from-literal=access-key-id="$(cat "$store/access-key")" --from-literal=secret-access-key="$(cat "$store/secret-key")" \
+    --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+  # The images keep their tag: an operator that an earlier run installed is the one just built only after a restart.
+  kubectl --namespace "$system" rollout restart "$operator" >/dev/null 2>&1 || true
+  helm upgrade --install phpprof charts/phpprof \
     --namespace "$system" --wait --timeout 2m \
     --set "store.url=s3://$(cat "$store/bucket")/demo" --set "store.endpoint=$(cat "$store/endpoint")" \
-    --set store.credentialsSecret=phpprof-store "${helm_ca[@]}" >/dev/null ||
-    fail "the operator did not become ready" "kubectl -n $system describe pods; kubectl -n $system logs deploy/phpprof-operator"
+    --set store.credentialsSecret=phpprof-store "${helm_ca[@]}" \
+    --set "images.operator=$registry/operator:dev" --set "images.sampler=$registry/phpprof:dev" >/dev/null ||
+    fail "phpprof could not be installed; the line above says why" "kubectl -n $system describe pods; kubectl -n $system logs $operator"
 }
 
 deploy() {
-  sed "s#image: phpprof.dev/#image: ${registry%/}/#" "demo/k8s/$1.yaml" | k apply -f - >/dev/null
+  sed "s#image: phpprof.dev/#image: $registry/#" "demo/k8s/$1.yaml" | kubectl apply -f - >/dev/null
 }
 
 deploy_application() {
+  # New pods each time, for the same reason.
+  of_demo delete deployment/web job/load --ignore-not-found >/dev/null 2>&1
   deploy web
   of_demo rollout status deployment/web --timeout=120s >/dev/null ||
     fail "the application did not become ready" "kubectl -n $namespace describe pods"
-  of_demo delete job/load --ignore-not-found >/dev/null
   loading=yes
   deploy load
   of_demo wait pod --selector app=load --for=condition=Ready --timeout=60s >/dev/null ||
@@ -82,12 +87,12 @@ profile() {
   while :; do
     state=$(of_demo get "$request" -o json | jq -r '(.status // {}) as $s | ($s.conditions // []) as $c
       | ([$c[] | select((.type == "Complete" or .type == "Failed") and .status == "True")][0].type // "") + "\t"
-      + ([$c[] | .reason][-1] // "Pending") + ", \($s.selected // 0) pods: \($s.active // 0) active, \($s.succeeded // 0) succeeded, \($s.failed // 0) failed"')
+      + ([$c[] | select(.type == "Complete").reason][0] // "Pending") + ", \($s.selected // 0) pods: \($s.active // 0) active, \($s.succeeded // 0) succeeded, \($s.failed // 0) failed"')
     [ "$state" = "$last" ] || printf '%4d s  %s\n' $((SECONDS - begin)) "${state#*$'\t'}"
     last=$state
     [ -z "${state%%$'\t'*}" ] || break
     [ "$SECONDS" -lt "$until" ] || fail "the request is not over after 120 s" \
-      "kubectl -n $namespace describe $request; kubectl -n $system logs deploy/phpprof-operator"
+      "kubectl -n $namespace describe $request; kubectl -n $system logs $operator"
     sleep 0.5
   done
   of_demo get "$request" -o json >"$out/request.json"
@@ -111,7 +116,7 @@ download() {
   endpoint=$(cat "$store/endpoint") host=${endpoint#*://}
   if [[ $host =~ ^([^.:]+)\.([^.:]+)\.svc ]]; then
     service=${BASH_REMATCH[1]}
-    k --namespace "${BASH_REMATCH[2]}" port-forward "service/$service" :443 >"$out/forward.log" 2>&1 &
+    kubectl --namespace "${BASH_REMATCH[2]}" port-forward "service/$service" :443 >"$out/forward.log" 2>&1 &
     forward=$!
     for _ in $(seq 50); do
       grep -q '127.0.0.1:' "$out/forward.log" && break
@@ -120,7 +125,7 @@ download() {
     connect=(--connect-to "::127.0.0.1:$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\) .*/\1/p' "$out/forward.log" | head -n 1)")
   fi
   printf 'user = "%s:%s"\n' "$(cat "$store/access-key")" "$(cat "$store/secret-key")" |
-    curl --silent --show-error --fail --config - --aws-sigv4 aws:amz:us-east-1:s3 --max-time 30 --retry 3 --retry-connrefused \
+    curl --silent --show-error --fail --config - --header "x-amz-content-sha256: $(sha256sum </dev/null | cut -d ' ' -f 1)" --aws-sigv4 aws:amz:us-east-1:s3 --max-time 30 --retry 3 --retry-connrefused \
       "${connect[@]}" "${curl_ca[@]}" \
       --output "$out/merged.pb.gz" "$endpoint/${1#s3://}" ||
     fail "the profile could not be fetched from $endpoint/${1#s3://}" "kubectl -n phpprof-store get pods"
@@ -132,7 +137,7 @@ step "install phpprof with Helm"
 install_phpprof
 step "start the demo application: php-fpm in two pods, under load"
 deploy_application
-step "profile it for 15 seconds"
+step "profile it for 20 seconds"
 profile
 step "fetch the profile"
 truth
@@ -141,7 +146,7 @@ download "$url"
 go tool pprof -top -sample_index=wall -nodecount=15 "$out/merged.pb.gz" 2>/dev/null | grep -v '^{'
 step "hold it against what the application measured itself"
 cargo run --quiet -p phpprof-profile --example shares -- \
-  "$out/merged.pb.gz" "$out/truth.json" demo/functions.txt "$(jq .status.profile.samples "$out/request.json")"
+  "$out/merged.pb.gz" "$out/truth.json" demo/calls.txt "$(jq .status.profile.samples "$out/request.json")"
 
 cat <<TEXT
 

@@ -1,16 +1,16 @@
-//! Holds the demo's profile against the truth: `shares PROFILE TRUTH FUNCTIONS RECEIPT_SAMPLES`.
+//! Holds the demo's profile against the truth: `shares PROFILE TRUTH CALLS RECEIPT_SAMPLES`.
 //!
-//! TRUTH is what the load measured (demo/load.php), FUNCTIONS lists every function that the application has or calls,
-//! RECEIPT_SAMPLES is the number in the request's status. It does not look at lines or at functions below a path.
+//! TRUTH is what the load measured (demo/rootfs/srv/load.php), CALLS lists every call that the application can make
+//! (demo/calls.txt), RECEIPT_SAMPLES is the number in the request's status. It does not look at lines.
 //!
 //! Invariant: exit 0 means that every code path is within three points of its measured share of the wall time, that no
-//! function is in the profile that the application does not have, and that the samples are those of the receipt.
+//! stack has a function or a call that the application does not have, and that the samples are those of the receipt.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::process::ExitCode;
 
-use phpprof_profile::{Limits, Profile, Row, decode, top, total};
+use phpprof_profile::{Limits, Lookup, Profile, Row, decode, top, total};
 
 /// A code path of the demo: its name in the truth, the function that it begins with, its share by construction.
 const PATHS: [(&str, &str, f64); 4] = [
@@ -20,6 +20,9 @@ const PATHS: [(&str, &str, f64); 4] = [
     ("audit", r"Demo\Audit\Trail::record", 5.0),
 ];
 const TOLERANCE: f64 = 3.0;
+const ROOT: &str = "{main}";
+/// A leaf that is no function: time below its caller, where the sampler could not prove which callee it was.
+const UNSTABLE: &str = "[unstable]";
 
 fn main() -> ExitCode {
     match run() {
@@ -40,16 +43,16 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [profile, truth, functions, receipt] = arguments.as_slice() else {
-        return Err("usage: shares PROFILE TRUTH FUNCTIONS RECEIPT_SAMPLES".into());
+    let [profile, truth, calls, receipt] = arguments.as_slice() else {
+        return Err("usage: shares PROFILE TRUTH CALLS RECEIPT_SAMPLES".into());
     };
     let profile = decode(&std::fs::read(profile)?, &Limits::default())?;
     let truth: serde_json::Value = serde_json::from_slice(&std::fs::read(truth)?)?;
     let truth: HashMap<String, i64> = serde_json::from_value(truth["nanoseconds"].clone())?;
-    let functions = std::fs::read_to_string(functions)?;
+    let calls = std::fs::read_to_string(calls)?;
     let mut faults = shares(&profile, &truth);
-    faults.extend(strangers(&profile, &functions));
     faults.extend(samples(&profile, receipt.parse()?));
+    faults.extend(wrong_calls(&profile, &Calls::parse(&calls)));
     Ok(faults)
 }
 
@@ -88,29 +91,68 @@ fn percent(part: i64, whole: i64) -> f64 {
     }
 }
 
-/// Functions in the profile that the application does not have.
-fn strangers(profile: &Profile, functions: &str) -> Vec<String> {
-    let known: Vec<_> = functions
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect();
-    let rows = top(profile, "samples");
-    let strangers = rows
-        .iter()
-        .filter(|row| !known.contains(&row.name.as_str()));
-    strangers
-        .map(|row| {
-            format!(
-                "the application has no function {} ({})",
-                row.name, row.file
-            )
-        })
-        .collect()
-}
-
 fn samples(profile: &Profile, receipt: i64) -> Option<String> {
     let samples = total(profile, "samples");
-    println!("samples: {samples} in the profile, {receipt} in the receipt");
+    let unstable = percent(cumulative(&top(profile, "samples"), UNSTABLE), samples);
+    println!(
+        "samples: {samples} in the profile, {receipt} in the receipt; {unstable:.1} % {UNSTABLE}"
+    );
     (samples != receipt)
         .then(|| format!("the profile has {samples} samples, the receipt says {receipt}"))
+}
+
+/// Every call that the application can make, as (caller, callee).
+struct Calls<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Calls<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut caller = "";
+        let mut calls = Vec::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            match line.strip_prefix("  ") {
+                Some(callee) => calls.push((caller, callee)),
+                None => caller = line,
+            }
+        }
+        Calls(calls)
+    }
+
+    fn allow(&self, caller: &str, callee: &str) -> bool {
+        let is = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == pattern,
+        };
+        callee == UNSTABLE || self.0.iter().any(|(a, b)| is(a, caller) && is(b, callee))
+    }
+}
+
+/// The calls in the profile that the application cannot make, the most frequent first.
+fn wrong_calls(profile: &Profile, calls: &Calls<'_>) -> Vec<String> {
+    let lookup = Lookup::new(profile);
+    let index = profile.value_index("samples").unwrap_or(0);
+    let mut checked = 0;
+    let mut wrong: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for sample in &profile.sample {
+        let count = sample.value.get(index).copied().unwrap_or(0);
+        let stack: Vec<_> = lookup.frames(sample).map(|frame| frame.name).collect();
+        let root = stack.last().copied().unwrap_or("");
+        if root != ROOT {
+            *wrong.entry(("", root)).or_default() += count;
+        }
+        for pair in stack.windows(2) {
+            checked += count;
+            if !calls.allow(pair[1], pair[0]) {
+                *wrong.entry((pair[1], pair[0])).or_default() += count;
+            }
+        }
+    }
+    println!(
+        "calls: {checked} checked, {} that the application cannot make",
+        wrong.values().sum::<i64>()
+    );
+    let mut wrong: Vec<_> = wrong.into_iter().collect();
+    wrong.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    let text =
+        |((caller, callee), count)| format!("{count} samples in which \"{caller}\" calls {callee}");
+    wrong.into_iter().map(text).collect()
 }

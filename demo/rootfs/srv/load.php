@@ -12,6 +12,7 @@ declare(strict_types=1);
 
 const SCRIPT = '/srv/app/index.php';
 const TIMEOUT_SECONDS = 5;
+const START_SECONDS = 30;
 const MAX_SECONDS = 600;
 const MAX_CONNECTIONS = 64;
 
@@ -92,6 +93,16 @@ final class Connection
     }
 }
 
+/** Waits until somebody listens: a Service knows its pods a moment after they are ready. */
+function await(string $address): void
+{
+    for ($until = microtime(true) + START_SECONDS; microtime(true) < $until; usleep(100_000)) {
+        if (@stream_socket_client("tcp://$address", $code, $message, 1) !== false) {
+            return;
+        }
+    }
+}
+
 final class Load
 {
     public int $requests = 0;
@@ -162,6 +173,7 @@ $connections = [];
 for ($count = min((int) $argv[3], MAX_CONNECTIONS); $count > 0; $count--) {
     $connections[] = new Connection($address, (int) $argv[4] / 1000);
 }
+await($address);
 $load = new Load();
 $load->run($connections, microtime(true) + min((int) $argv[2], MAX_SECONDS));
 echo json_encode($load), "\n";

@@ -91,6 +91,7 @@ impl Aggregate {
     ) -> (HashMap<(Vec<Line>, i32), Sum>, i64) {
         let mut settled: HashMap<(Vec<Line>, i32), Sum> = HashMap::new();
         let mut unstable = 0;
+        let doubt = contexts.doubt();
         for (&(id, pid), &sum) in &self.sums {
             let Some(stack) = self.stacks.get(id.0 as usize) else {
                 continue;
@@ -98,7 +99,7 @@ impl Aggregate {
             let unproven = stack.open.iter().find(|(_, edge)| !edges.is_settled(*edge));
             let proven = unproven.map_or(stack.lines.len(), |&(index, _)| index as usize);
             let witnessed = stack.unwitnessed.map_or(stack.lines.len(), |context| {
-                contexts.witnessed_lines(context)
+                contexts.trusted_lines(context, &doubt)
             });
             let kept = proven.min(witnessed);
             let mut lines = stack.lines.get(..kept).unwrap_or(&stack.lines).to_vec();

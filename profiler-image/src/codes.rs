@@ -258,7 +258,7 @@ impl Codes {
         key: &Key,
         stored: Option<(u64, u64)>,
     ) -> Option<CodeId> {
-        let map = if is_shared(place, key.code) {
+        let map = if outlives(place, key) {
             &*place.shared
         } else {
             &*place.local
@@ -320,7 +320,7 @@ impl Codes {
 
     /// Learns a function that a quiet read has seen.
     pub fn know<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, function: Function) {
-        let map = if is_shared(place, function.key.code) {
+        let map = if outlives(place, &function.key) {
             &*place.shared
         } else {
             &*place.local
@@ -382,14 +382,15 @@ impl Codes {
         if let Some(slot) = self.arena.get_mut(id.0 as usize) {
             *slot = Some(code);
         }
-        let in_shared = is_shared(place, key.code);
+        let in_shared = outlives(place, &key);
         let map = if in_shared {
             &mut *place.shared
         } else {
             &mut *place.local
         };
         if map.by_key.len() >= MAX_REMEMBERED {
-            self.forget_all_but(map, id);
+            // What is still in use is resolved again at its next sight.
+            (map.by_key, map.by_func, map.blocks) = Default::default();
         }
         map.by_key.insert(key, id);
         if in_shared && key.is_user() {
@@ -404,15 +405,10 @@ impl Codes {
         id
     }
 
-    fn forget_all_but(&mut self, map: &mut Map, kept: CodeId) {
-        map.by_key.retain(|_, id| *id != kept);
-        self.forget(map);
-    }
-
     fn remember<M: Memory + ?Sized>(&self, place: &mut Place<'_, M>, func: u64, code: CodeId) {
         let Some(known) = self.get(code) else { return };
         let key = &known.function.key;
-        let lasting = is_shared(place, func) || (!key.is_user() && !key.passing && key.name != 0);
+        let lasting = outlives(place, key) && (is_shared(place, func) || !key.is_user());
         if lasting
             && place
                 .shared
@@ -449,6 +445,16 @@ struct Look {
     /// The name's string as it was known, 0 where nothing was.
     anchor: u64,
     code: Option<CodeId>,
+}
+
+/// Whether a code outlives the request: it lies in shared memory, or is an internal function in the engine's tables.
+/// Such codes are kept in the family's map and never freed, since every worker may hold them.
+fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
+    if key.is_user() {
+        is_shared(place, key.code)
+    } else {
+        is_named(key)
+    }
 }
 
 /// Whether a leaf still is what it was: the function in it, its caller, and that nothing has returned from it.

@@ -11,6 +11,9 @@ use crate::names::NameId;
 /// Edges beyond this many are not told apart any more: they count as open and never as proven.
 const MAX_EDGES: usize = 500_000;
 
+/// Sights of an edge without proof at which its call site is asked each time, and then at one in so many.
+const EAGER_SIGHTS: u32 = 200;
+const SELDOM: u32 = 50;
 /// Quiet reads that an open edge has to be missing from before it is doubted.
 const DOUBT_AFTER: u64 = 8;
 
@@ -59,15 +62,15 @@ pub struct Edges {
 impl Edges {
     /// What is known, where nothing new can be learned by asking the call site again now.
     ///
-    /// A refusal or an open answer may have come from a torn pair of frames, so it is asked again at the 1st, 2nd, 4th,
-    /// 8th, … sight: real edges are found soon, and impossible ones cost little.
+    /// A refusal or an open answer may have come from a torn pair of frames, so it is asked again, at first each time and
+    /// then seldom: real edges are found soon, and impossible ones cost little.
     pub fn known(&mut self, edge: &Edge) -> Option<Known> {
         let entry = self.entries.get_mut(edge)?;
         if let Known::Proven(_) = entry.known {
             return Some(entry.known);
         }
         entry.asked = entry.asked.saturating_add(1);
-        (!entry.asked.is_power_of_two()).then_some(entry.known)
+        (entry.asked > EAGER_SIGHTS && !entry.asked.is_multiple_of(SELDOM)).then_some(entry.known)
     }
 
     /// Records the call site's proof.
@@ -177,13 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_asked_again_ever_more_seldom() {
+    fn a_refusal_is_asked_again_at_first_each_time_and_then_seldom() {
         let mut edges = Edges::default();
         edges.refute(edge(1));
-        let asked: Vec<bool> = (1..=9).map(|_| edges.known(&edge(1)).is_none()).collect();
-        assert_eq!(
-            asked,
-            [true, true, false, true, false, false, false, true, false]
-        );
+        let asked = |edges: &mut Edges, sights: u32| {
+            (0..sights)
+                .filter(|_| edges.known(&edge(1)).is_none())
+                .count()
+        };
+        assert_eq!(asked(&mut edges, EAGER_SIGHTS), EAGER_SIGHTS as usize);
+        assert_eq!(asked(&mut edges, 10 * SELDOM), 10);
     }
 }

@@ -20,7 +20,7 @@ use crate::process::stat::Watch;
 use crate::worker::{Globals, Reading, Worker};
 
 /// Reads of one sample, the first included.
-const READS: usize = 6;
+const READS: usize = 12;
 /// Further reads that must agree on a way before it is taken for witnessed. One is not enough: under the JIT a frame's
 /// opline is not reset when the frame is pushed, so that for some nanoseconds what earlier calls left can look like a
 /// way.
@@ -129,7 +129,14 @@ impl Sampler {
             return stack;
         };
         if self.contexts.is_witnessed(way) {
+            self.contexts.sight(way);
             return stack;
+        }
+        if !self.contexts.sight(way) {
+            return Stack {
+                unwitnessed: Some(way),
+                ..stack
+            };
         }
         let mut stood = self.frames.len();
         for _ in 0..WITNESSES {

@@ -1,6 +1,7 @@
 //! One PHP process: where its stack lies, and the one call that reads it.
 //!
-//! The call's pieces are read in their order: the globals, the used part of the VM stack, the globals again. Where the
+//! The call's pieces are read in their order: the globals, the VM stack around its top, the globals again, the rest of the
+//! used stack. Where the
 //! stack lies is known from the sample before; the first one takes a call more.
 
 use std::rc::Rc;
@@ -20,6 +21,8 @@ use crate::process::ProcessMemory;
 
 /// What is read beyond the highest top that was seen lately.
 const MARGIN: u64 = 4096;
+/// What is read below the last top together with what is above it.
+const HOT: u64 = 1024;
 /// A page larger than this is read up to here only.
 const MAX_EXTENT: u64 = 1 << 20;
 /// Samples after which a top that was not reached again is forgotten: twice this.
@@ -185,32 +188,43 @@ impl Reader {
         self.copy
             .bytes
             .resize(usize::try_from(extent).unwrap_or(0), 0);
-        let first = Piece {
-            address: at,
-            bytes: &mut before[..length],
-        };
-        let stack = Piece {
-            address: page,
-            bytes: &mut self.copy.bytes,
-        };
-        let last = Piece {
-            address: at,
-            bytes: &mut after[..length],
-        };
-        match self.request_time_at {
-            Some(address) => {
-                self.memory.gather(&mut [
-                    first,
-                    Piece {
-                        address,
-                        bytes: &mut time,
-                    },
-                    stack,
-                    last,
-                ])?;
-            }
-            None => self.memory.gather(&mut [first, stack, last])?,
+        // The frames around the top change fastest, so they are read right after the word that says which is the top, and
+        // that word again right after them; what lies below comes last.
+        let hot = self
+            .last
+            .map_or(0, |last| last.top.saturating_sub(page + HOT).min(extent));
+        let (cold_bytes, hot_bytes) = self
+            .copy
+            .bytes
+            .split_at_mut(usize::try_from(hot).unwrap_or(0));
+        let mut pieces = vec![
+            Piece {
+                address: at,
+                bytes: &mut before[..length],
+            },
+            Piece {
+                address: page + hot,
+                bytes: hot_bytes,
+            },
+            Piece {
+                address: at,
+                bytes: &mut after[..length],
+            },
+        ];
+        if !cold_bytes.is_empty() {
+            pieces.push(Piece {
+                address: page,
+                bytes: cold_bytes,
+            });
         }
+        if let Some(address) = self.request_time_at {
+            pieces.push(Piece {
+                address,
+                bytes: &mut time,
+            });
+        }
+        self.memory.gather(&mut pieces)?;
+        drop(pieces);
         self.request_time = u64::from_le_bytes(time);
         let leading = Globals::parse(self.layout, &before);
         if leading.current_execute_data == 0 {

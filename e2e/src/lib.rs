@@ -6,22 +6,31 @@
 //!
 //! Invariant: what a test leaves behind, however it ends, the next run removes or puts right.
 
+pub mod application;
 mod command;
 pub mod outage;
 pub mod pods;
 pub mod release;
 pub mod requests;
 mod scene;
+mod sign;
 pub mod store;
 
 pub use command::{kubectl, run};
 pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, calm, poll};
 
+use std::io::Write as _;
 use std::time::Duration;
+
+/// Prints a line, also where the output of a test that passes is not shown.
+pub fn say(line: &str) {
+    // Nobody reads it: no harm.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
 
 /// A promised time. Tests print what it really took, and fail at three times the promise only: machines differ.
 pub fn promised(what: &str, promise: Duration, took: Duration) -> anyhow::Result<()> {
-    println!("{what}: {took:.1?}, promised are {promise:?}");
+    say(&format!("{what}: {took:.1?}, promised are {promise:?}"));
     anyhow::ensure!(
         took <= promise * 3,
         "{what} took {took:.1?}, and {promise:?} are promised"

@@ -25,16 +25,6 @@ pub fn image(name: &str) -> String {
     format!("{registry}/{name}:dev")
 }
 
-/// Whether the application in [`php`] has or calls a function of that name.
-pub fn application_has(function: &str) -> bool {
-    let list = include_str!("../../demo/functions.txt").lines();
-    let mut names = list.filter(|line| !line.starts_with('#'));
-    names.any(|name| match name.strip_suffix('*') {
-        Some(beginning) => function.starts_with(beginning),
-        None => function == name,
-    })
-}
-
 fn pod(name: &str, containers: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
@@ -180,10 +170,11 @@ impl Scene {
         let id = id
             .and_then(|id| id.rsplit('/').next())
             .context("the container has no id")?;
-        let name = format!("node-{}", &id[..8]);
+        let node = spec.node_name.context("the pod is on no node")?;
+        let name = format!("node-{node}");
         let mut helper = without_php(&name);
         helper["spec"]["hostPID"] = json!(true);
-        helper["spec"]["nodeName"] = json!(spec.node_name);
+        helper["spec"]["nodeName"] = json!(node);
         if self.api::<Pod>().get_opt(&name).await?.is_none() {
             self.start(&[helper]).await?;
         }

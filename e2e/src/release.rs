@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
@@ -81,18 +81,18 @@ pub async fn operator(client: &Client) -> Result<Option<Pod>> {
 }
 
 /// Kills the operator's process, as a lack of memory would, and waits for its next life.
-pub async fn kill(scene: &crate::Scene) -> Result<()> {
-    let pod = operator(&scene.client).await?.context("no operator runs")?;
-    let lives = restarts(&pod);
-    scene.on_node("kill -KILL $pids", &pod).await?;
+pub async fn kill(scene: &crate::Scene, operator: &Pod) -> Result<()> {
+    let lives = restarts(operator);
+    scene.on_node("kill -KILL $pids", operator).await?;
     let pods: Api<Pod> = Api::namespaced(scene.client.clone(), NAMESPACE);
+    let restarted = async || {
+        let now = pods.get(&operator.name_any()).await?;
+        Ok((restarts(&now) > lives).then_some(()))
+    };
     poll(
         "the operator's next life",
         Duration::from_secs(60),
-        async || {
-            let now = pods.get(&pod.name_any()).await?;
-            Ok((restarts(&now) > lives).then_some(()))
-        },
+        restarted,
     )
     .await
 }

@@ -137,12 +137,22 @@ impl Scene {
     async fn evidence(&self) -> String {
         let here = ["--namespace", &self.namespace];
         let of_operator = ["--namespace", release::NAMESPACE];
-        let looks: [(&[&str], &[&str]); 5] = [
+        let looks: [(&[&str], &[&str]); 6] = [
             (&here, &["get", "profilerequests", "--output=yaml"]),
             (&here, &["get", "pods", "--output=wide"]),
             (
                 &here,
                 &["get", "events", "--sort-by=.metadata.creationTimestamp"],
+            ),
+            (
+                &here,
+                &[
+                    "logs",
+                    "--selector=app=web",
+                    "--all-containers",
+                    "--prefix",
+                    "--tail=5",
+                ],
             ),
             (&of_operator, &["get", "pods", "--output=wide"]),
             (

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use jiff::Timestamp;
 use phpprof_profile::{Limits, Profile, decode};
-use ring::{digest, hmac};
+use ring::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -21,7 +20,6 @@ use crate::release::PREFIX;
 const CALLER: &str = "caller";
 /// Where e2e/cluster leaves them (RUN in names.sh).
 const FILES: &str = "/run/phpprof-e2e/store";
-const REGION: &str = "us-east-1";
 
 /// What `STORE_FILES` names: the files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt.
 #[derive(Clone)]
@@ -152,7 +150,7 @@ impl Scene {
     /// The bytes of an object.
     pub async fn read(&self, key: &str) -> Result<Vec<u8>> {
         let answer = self
-            .call_as_owner(Call::new("GET", &self.store.sign("GET", key, &[])))
+            .call_as_owner(Call::new("GET", &self.store.files.sign("GET", key, &[])))
             .await?;
         ensure!(
             answer.status == 200,
@@ -169,7 +167,7 @@ impl Scene {
 
     /// Writes an object that repeats those bytes; gives its SHA-256 as receipts write it.
     pub async fn write(&self, key: &str, body: &[u8], times: usize) -> Result<String> {
-        let call = Call::new("PUT", &self.store.sign("PUT", key, &[])).body(body, times);
+        let call = Call::new("PUT", &self.store.files.sign("PUT", key, &[])).body(body, times);
         let answer = self.call_as_owner(call).await?;
         ensure!(
             answer.status == 200,
@@ -184,7 +182,7 @@ impl Scene {
         let prefix = format!("{PREFIX}/{}/", self.namespace);
         let query = [("list-type", "2"), ("prefix", prefix.as_str())];
         let answer = self
-            .call_as_owner(Call::new("GET", &self.store.sign("GET", "", &query)))
+            .call_as_owner(Call::new("GET", &self.store.files.sign("GET", "", &query)))
             .await?;
         ensure!(
             answer.status == 200,
@@ -208,7 +206,10 @@ impl Scene {
         }
         for key in self.keys().await? {
             let answer = self
-                .call_as_owner(Call::new("DELETE", &self.store.sign("DELETE", &key, &[])))
+                .call_as_owner(Call::new(
+                    "DELETE",
+                    &self.store.files.sign("DELETE", &key, &[]),
+                ))
                 .await?;
             ensure!(
                 answer.status == 204,
@@ -240,49 +241,6 @@ impl Store {
         uri.strip_prefix(&root)
             .with_context(|| format!("{uri} does not begin with {root}"))
     }
-
-    /// A URL that the owner has signed (AWS Signature Version 4, in the query), good for five minutes.
-    fn sign(&self, method: &str, key: &str, query: &[(&str, &str)]) -> String {
-        let StoreFiles {
-            endpoint,
-            bucket,
-            access_key,
-            secret_key,
-            ..
-        } = &self.files;
-        let now = Timestamp::now();
-        let (day, time) = (
-            now.strftime("%Y%m%d").to_string(),
-            now.strftime("%Y%m%dT%H%M%SZ").to_string(),
-        );
-        let scope = format!("{day}/{REGION}/s3/aws4_request");
-        let credential = format!("{access_key}/{scope}");
-        let mut parameters = vec![
-            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
-            ("X-Amz-Credential", &credential),
-            ("X-Amz-Date", &time),
-            ("X-Amz-Expires", "300"),
-            ("X-Amz-SignedHeaders", "host"),
-        ];
-        parameters.extend_from_slice(query);
-        parameters.sort_unstable();
-        let parameters: Vec<String> = parameters
-            .iter()
-            .map(|(name, value)| format!("{name}={}", escape(value)))
-            .collect();
-        let (path, query) = (format!("/{bucket}/{key}"), parameters.join("&"));
-        let path = path.trim_end_matches('/');
-        let host = endpoint.trim_start_matches("https://");
-        let canonical = format!("{method}\n{path}\n{query}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD");
-        let hashed = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
-        let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{hashed}");
-        let mut key = format!("AWS4{secret_key}").into_bytes();
-        for part in [day.as_str(), REGION, "s3", "aws4_request", &text] {
-            let signer = hmac::Key::new(hmac::HMAC_SHA256, &key);
-            key = hmac::sign(&signer, part.as_bytes()).as_ref().to_vec();
-        }
-        format!("{endpoint}{path}?{query}&X-Amz-Signature={}", hex(&key))
-    }
 }
 
 /// SHA-256 as receipts write it.
@@ -290,18 +248,9 @@ pub fn sha256(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, bytes))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn unhex(text: &str) -> Result<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2);
     pairs
         .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
         .collect()
-}
-
-/// For a query; keys and prefixes of the tests have no other characters that need it.
-fn escape(text: &str) -> String {
-    text.replace('/', "%2F")
 }

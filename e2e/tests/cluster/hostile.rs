@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{restarts, without_php};
 use e2e::requests::failed_with;
 use e2e::store::sha256;
-use e2e::{Scene, alone, poll, release};
+use e2e::{Scene, alone, poll, release, say};
 use flate2::{Compression, write::GzEncoder};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -126,7 +126,9 @@ fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memo
             .await?;
         let peak = peak.split_whitespace().nth(1).context("no peak")?;
         let peak: u64 = peak.parse::<u64>()? / 1024;
-        println!("the operator's memory: {peak} MiB of {MEMORY_LIMIT_MIB}");
+        say(&format!(
+            "the operator's memory: {peak} MiB of {MEMORY_LIMIT_MIB}"
+        ));
         ensure!(peak < MEMORY_LIMIT_MIB, "{peak} MiB");
         Ok(())
     })

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use e2e::requests::{holds, status};
-use e2e::{alone, pods, promised};
+use e2e::{alone, pods, promised, say};
 use phpprof_crds::condition;
 use serde_json::json;
 
@@ -32,8 +32,12 @@ fn sampling_begins_3_seconds_after_apply_and_a_request_is_complete_3_seconds_aft
             to_first_sample.push(began.saturating_sub(applied));
             to_complete.push(complete.saturating_sub(ended));
         }
-        println!("from apply to the first sample: {to_first_sample:.2?}");
-        println!("from the end of the duration to Complete: {to_complete:.2?}");
+        say(&format!(
+            "from apply to the first sample: {to_first_sample:.1?}"
+        ));
+        say(&format!(
+            "from the end of the duration to Complete: {to_complete:.1?}"
+        ));
         to_first_sample.sort_unstable();
         to_complete.sort_unstable();
         promised(

@@ -1,6 +1,6 @@
 //! The operator is killed, at any moment of a request's life.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, status};
 use e2e::{Scene, alone, pods, release};
 use k8s_openapi::api::core::v1::Pod;
@@ -15,12 +15,17 @@ async fn killed_when(
 ) -> Result<()> {
     // Kubernetes waits longer before each restart; a new pod starts anew.
     release::renew().await?;
+    let operator = release::operator(&scene.client)
+        .await?
+        .context("no operator runs")?;
+    // What it takes to kill it is there before the moment comes.
+    scene.on_node("true", &operator).await?;
     let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
     let request = scene
         .apply(json!({"target": target, "durationSeconds": 3}))
         .await?;
     let request = scene.until(&request, moment, holds_then).await?;
-    release::kill(scene).await?;
+    release::kill(scene, &operator).await?;
     let request = scene.ended(&request).await?;
     let complete = holds(&request, condition::COMPLETE)?;
     let status = status(&request);

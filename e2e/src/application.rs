@@ -1,0 +1,47 @@
+//! What the demo application can do, so that a profile of it can be told from a wrong one.
+
+use anyhow::{Result, ensure};
+use phpprof_profile::{Lookup, Profile};
+
+/// Where every stack begins.
+const ROOT: &str = "{main}";
+/// A leaf that is no function: time below its caller, where the sampler could not prove which callee it was.
+pub const UNSTABLE: &str = "[unstable]";
+
+/// Whether the application can make that call, by demo/calls.txt.
+fn can_call(caller: &str, callee: &str) -> bool {
+    let is = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    };
+    let mut of_caller = false;
+    for line in include_str!("../../demo/calls.txt").lines() {
+        match line.strip_prefix("  ") {
+            Some(pattern) if of_caller && is(pattern, callee) => return true,
+            Some(_) => {}
+            None => of_caller = is(line, caller),
+        }
+    }
+    false
+}
+
+/// Each stack of the profile is one that the application can have: from {main} on, by calls that it can make.
+pub fn check_stacks(profile: &Profile) -> Result<()> {
+    let lookup = Lookup::new(profile);
+    for sample in &profile.sample {
+        let stack: Vec<&str> = lookup.frames(sample).map(|frame| frame.name).collect();
+        let root = stack.last().copied().unwrap_or_default();
+        ensure!(
+            root == ROOT || root == UNSTABLE,
+            "a stack begins at {root}: {stack:?}"
+        );
+        for pair in stack.windows(2) {
+            let (callee, caller) = (pair[0], pair[1]);
+            ensure!(
+                callee == UNSTABLE || can_call(caller, callee),
+                "{caller} cannot call {callee}: {stack:?}"
+            );
+        }
+    }
+    Ok(())
+}

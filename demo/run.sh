@@ -9,7 +9,7 @@
 # The cluster is that of KUBECONFIG's current context; `make demo KUBECONFIG_CONTEXT=name` sets it.
 #
 #   IMAGE_REGISTRY=host/path where the images were pushed, instead of phpprof.dev
-#   STORE_FILES=folder       an S3 store: files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt
+#   STORE_FILES=folder       an S3 store: files endpoint, bucket, access-key, secret-key; where needed region, and ca.crt for a private CA
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . e2e/tools/cache.sh
@@ -20,6 +20,7 @@ export KUBECONFIG=${KUBECONFIG:-$KUBECONFIG_FILE}
 namespace=phpprof-demo system=phpprof-system operator=deployment/phpprof-operator out=target/demo
 store=${STORE_FILES:-$RUN/store}
 registry=${IMAGE_REGISTRY:-phpprof.dev} registry=${registry%/}
+region=$(cat "$store/region" 2>/dev/null || echo us-east-1)
 helm_ca=() curl_ca=()
 [ ! -e "$store/ca.crt" ] || helm_ca=(--set-file "store.caBundle=$store/ca.crt") curl_ca=(--cacert "$store/ca.crt")
 
@@ -55,7 +56,7 @@ install_phpprof() {
   kubectl --namespace "$system" rollout restart "$operator" >/dev/null 2>&1 || true
   helm upgrade --install phpprof charts/phpprof \
     --namespace "$system" --wait --timeout 2m \
-    --set "store.url=s3://$(cat "$store/bucket")/demo" --set "store.endpoint=$(cat "$store/endpoint")" \
+    --set "store.url=s3://$(cat "$store/bucket")/demo" --set "store.endpoint=$(cat "$store/endpoint")" --set "store.region=$region" \
     --set store.credentialsSecret=phpprof-store "${helm_ca[@]}" \
     --set "images.operator=$registry/operator:dev" --set "images.sampler=$registry/phpprof:dev" >/dev/null ||
     fail "phpprof could not be installed; the line above says why" "kubectl -n $system describe pods; kubectl -n $system logs $operator"
@@ -125,7 +126,7 @@ download() {
     connect=(--connect-to "::127.0.0.1:$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\) .*/\1/p' "$out/forward.log" | head -n 1)")
   fi
   printf 'user = "%s:%s"\n' "$(cat "$store/access-key")" "$(cat "$store/secret-key")" |
-    curl --silent --show-error --fail --config - --header "x-amz-content-sha256: $(sha256sum </dev/null | cut -d ' ' -f 1)" --aws-sigv4 aws:amz:us-east-1:s3 --max-time 30 --retry 3 --retry-connrefused \
+    curl --silent --show-error --fail --config - --header "x-amz-content-sha256: $(sha256sum </dev/null | cut -d ' ' -f 1)" --aws-sigv4 "aws:amz:$region:s3" --max-time 30 --retry 3 --retry-connrefused \
       "${connect[@]}" "${curl_ca[@]}" \
       --output "$out/merged.pb.gz" "$endpoint/${1#s3://}" ||
     fail "the profile could not be fetched from $endpoint/${1#s3://}" "kubectl -n phpprof-store get pods"
@@ -143,7 +144,7 @@ step "fetch the profile"
 truth
 url=$(jq -r .status.profile.url "$out/request.json")
 download "$url"
-go tool pprof -top -sample_index=wall -nodecount=15 "$out/merged.pb.gz" 2>/dev/null | grep -v '^{'
+go tool pprof -top -sample_index=wall -unit=s -nodecount=15 "$out/merged.pb.gz" 2>/dev/null | grep -v '^{'
 step "hold it against what the application measured itself"
 cargo run --quiet -p phpprof-profile --example shares -- \
   "$out/merged.pb.gz" "$out/truth.json" demo/calls.txt "$(jq .status.profile.samples "$out/request.json")"
@@ -154,7 +155,7 @@ The profile: $out/merged.pb.gz ($(wc -c <"$out/merged.pb.gz") bytes), in the sto
 
 Next:
   go tool pprof -http=:8080 $PWD/$out/merged.pb.gz
-  eval "\$(e2e/tools/env)"                                    # kubectl for this cluster
+  eval "\$(e2e/tools/env)"                                    # kubectl for the test cluster
   kubectl -n $namespace get pprof
   kubectl -n $namespace describe $request
 TEXT

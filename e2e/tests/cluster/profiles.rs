@@ -213,7 +213,7 @@ fn check_stacks(profile: &Profile) -> Result<()> {
     );
     say(&format!("{unstable} of {samples} samples are unstable"));
     ensure!(
-        unstable * 10 <= samples,
+        unstable * 5 <= samples,
         "{unstable} of {samples} samples are unstable"
     );
     ensure!(

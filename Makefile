@@ -11,7 +11,10 @@ MAKEFLAGS += --no-print-directory
 
 STAGE := e2e/tools/stage
 TOOLS := e2e/tools/build
-BIN := $(or $(PHPPROF_CACHE),/var/cache/phpprof)/bin
+CACHE := $(or $(PHPPROF_CACHE),/var/cache/phpprof)
+BIN := $(CACHE)/bin
+# Outside the clone, so that a fresh one compiles its own crates only.
+export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
 export KUBECONFIG_CONTEXT IMAGE_REGISTRY FULL
 
@@ -73,14 +76,14 @@ demo: cluster ## from a PHP application on a cluster to a profile on the screen
 generate: ## write what is generated from the API types: CRD YAML and chart
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 
-# What the last stages need is built beside the first ones, on the other core.
+# What the later stages need is built beside the first ones, on the other core. Truth comes last: it wants a quiet machine.
 .PHONY: test
 test: setup ## all tests
 	@e2e/tools/ahead
 	@$(MAKE) lint
 	@$(MAKE) unit
-	@$(MAKE) truth
 	@$(MAKE) e2e
+	@$(MAKE) truth
 
 .PHONY: test-full
 test-full: ## all tests, in their long form

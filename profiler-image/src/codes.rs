@@ -497,3 +497,6 @@ fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {
         .iter()
         .any(|range| range.contains(&address))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+use phpprof_zend::layouts::layout_of;
+use phpprof_zend::memory::Recorded;
+
+use super::*;
+
+/// Where the test's functions, names and code lie; each function has its own hundred of bytes in each.
+const FUNCTIONS: u64 = 0x10_0000;
+const STRINGS: u64 = 0x20_0000;
+const CODE: u64 = 0x30_0000;
+const FILE: u64 = 0x2f_0000;
+
+fn zend_string(text: &str) -> Vec<u8> {
+    let mut bytes = vec![0_u8; 24];
+    bytes[16..24].copy_from_slice(&(text.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.resize(128, 0);
+    bytes
+}
+
+/// Puts a function into the memory; gives the frame of a call of it.
+fn put(memory: &mut Recorded, number: u64, name: &str, is_user: bool) -> Frame {
+    let layout = layout_of(8, 2).unwrap();
+    let row = &layout.function;
+    let mut head = vec![0_u8; HEAD];
+    let mut word =
+        |offset: usize, value: u64| head[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+    word(row.function_name, STRINGS + number * 0x100);
+    word(
+        if is_user { row.opcodes } else { row.handler },
+        CODE + number * 0x1000,
+    );
+    if is_user {
+        word(row.filename, FILE);
+        head[row.last] = 4;
+    }
+    head[row.type_] = if is_user { 2 } else { 1 };
+    memory.put(FUNCTIONS + number * 0x100, head);
+    memory.put(STRINGS + number * 0x100, zend_string(name));
+    memory.put(FILE, zend_string("/a.php"));
+    let frame = 0x40_0000 + number * 0x100;
+    let func = FUNCTIONS + number * 0x100;
+    memory.put(frame, vec![0_u8; 128]);
+    memory.put_word(frame + layout.execute_data.func as u64, func);
+    Frame {
+        address: frame,
+        func,
+        opline: CODE + number * 0x1000,
+        ..Frame::default()
+    }
+}
+
+/// The names of the frames, as one worker whose requests' ends are seen would give them.
+fn names(
+    codes: &mut Codes,
+    memory: &Recorded,
+    maps: &mut (Map, Map),
+    frames: &[Frame],
+) -> Vec<String> {
+    let mut ids = Vec::new();
+    let (shared, local) = maps;
+    let mut place = Place {
+        memory,
+        layout: layout_of(8, 2).unwrap(),
+        shared_ranges: &[],
+        shared,
+        local,
+        request_ends: true,
+        now: 1,
+    };
+    codes.identify(&mut place, frames, &mut ids);
+    ids.into_iter()
+        .map(|id| {
+            id.map_or_else(String::new, |id| {
+                let name = codes.name(id, false);
+                codes.names.get(name).name.clone()
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn an_internal_function_keeps_its_name_when_a_request_ends() {
+    let (mut codes, mut maps, mut memory) = (
+        Codes::default(),
+        (Map::default(), Map::default()),
+        Recorded::default(),
+    );
+    let internal = put(&mut memory, 1, "array_map", false);
+    let user = put(&mut memory, 2, "first", true);
+    assert_eq!(
+        names(&mut codes, &memory, &mut maps, &[internal, user]),
+        ["array_map", "first"]
+    );
+    codes.forget(&mut maps.1);
+    let later = put(&mut memory, 3, "second", true);
+    assert_eq!(
+        names(&mut codes, &memory, &mut maps, &[later, internal]),
+        ["second", "array_map"]
+    );
+}
+
+#[test]
+fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
+    let (mut codes, mut maps, mut memory) = (
+        Codes::default(),
+        (Map::default(), Map::default()),
+        Recorded::default(),
+    );
+    let user = put(&mut memory, 2, "before", true);
+    assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), ["before"]);
+    codes.forget(&mut maps.1);
+    let user = put(&mut memory, 2, "afterwards", true);
+    assert_eq!(
+        names(&mut codes, &memory, &mut maps, &[user]),
+        ["afterwards"]
+    );
+}
+
+#[test]
+fn what_is_no_function_has_no_name() {
+    let (mut codes, mut maps, mut memory) = (
+        Codes::default(),
+        (Map::default(), Map::default()),
+        Recorded::default(),
+    );
+    let good = put(&mut memory, 1, "good", true);
+    let torn = Frame {
+        func: 0xdead_0000,
+        ..good
+    };
+    assert_eq!(
+        names(&mut codes, &memory, &mut maps, &[torn, good]),
+        ["", "good"]
+    );
+}

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece, word_at};
-use phpprof_zend::site::Op;
+use phpprof_zend::op::Op;
 use phpprof_zend::walk::Frame;
 
 use crate::names::{Name, NameId, Names};

@@ -5,18 +5,19 @@
 //! some more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
 //! below proven or open edges, so no caller is wronged.
 
+mod quiet;
+
 use phpprof_zend::Layout;
 use phpprof_zend::memory::Fault;
-use phpprof_zend::site::{Evidence, Op, Side, Site};
+use phpprof_zend::op::Op;
+use phpprof_zend::site::{Evidence, Side, Site};
 use phpprof_zend::walk::{End, Frame, walk};
 
 use crate::aggregate::{Aggregate, Stack};
 use crate::codes::{CodeId, Codes, Map, Place, is_named, stands};
 use crate::contexts::{ContextId, Contexts};
 use crate::edges::{Edge, Edges, Known};
-use crate::judge::{Observation, quietly};
 use crate::names::{NameId, Names};
-use crate::process::stat::Watch;
 use crate::worker::{Globals, Reading, Worker};
 
 /// Reads of one sample, the first included.
@@ -182,59 +183,6 @@ impl Sampler {
                 again.func == frame.func && again.prev == frame.prev
             })
             .count()
-    }
-
-    /// Proves the open edges of a worker that sleeps, in passing: a read of a sleeping worker is quiet.
-    pub fn prove_asleep(&mut self, worker: &mut Worker, now: u64) {
-        let Some(watch) = Watch::open(worker.process.pid) else {
-            return;
-        };
-        if !watch
-            .state()
-            .is_some_and(|(state, _)| matches!(state, 'S' | 'D'))
-        {
-            return;
-        }
-        let layout = worker.process.engine.layout;
-        let quiet = quietly(&watch, || {
-            let Ok(Reading::Busy { leading, .. }) = worker.reader.read() else {
-                return None;
-            };
-            let memory = std::sync::Arc::clone(&worker.reader.memory);
-            let end = walk(
-                &*memory,
-                layout,
-                &mut worker.reader.copy,
-                leading.current_execute_data,
-                &mut self.frames,
-            );
-            if end == End::Torn {
-                return None;
-            }
-            self.identify(worker, now);
-            Some(())
-        });
-        if quiet.is_some() {
-            self.quality.quiet += 1;
-            self.edges.note_quiet_read();
-            self.prove_all(layout);
-        }
-    }
-
-    /// Proves what the judge saw.
-    pub fn believe(&mut self, worker: &mut Worker, observation: Observation, now: u64) {
-        self.quality.quiet += 1;
-        self.edges.note_quiet_read();
-        let layout = worker.process.engine.layout;
-        self.frames = observation.frames;
-        for function in observation.functions {
-            let mut place = place(worker, &mut self.families, now);
-            self.codes.know(&mut place, function);
-        }
-        let mut place = place(worker, &mut self.families, now);
-        self.codes
-            .identify_keys(&mut place, &self.frames, &observation.keys, &mut self.ids);
-        self.prove_all(layout);
     }
 
     fn identify(&mut self, worker: &mut Worker, now: u64) {
@@ -424,55 +372,6 @@ impl Sampler {
             Evidence::Proven(..) | Evidence::Open => self.edges.open(edge),
             Evidence::Refuted => self.edges.refute(edge),
         })
-    }
-
-    /// Proves every edge of the frames at hand: they come from a quiet read.
-    fn prove_all(&mut self, layout: &Layout) {
-        let last = self.frames.len().saturating_sub(1);
-        let mut site: Option<(NameId, u32)> = None;
-        let mut via: Option<NameId> = None;
-        let mut caller: Option<NameId> = None;
-        let (mut way, mut lines) = (Some(Contexts::NONE), 0);
-        for index in (0..self.frames.len()).rev() {
-            let Some(id) = self.ids.get(index).copied().flatten() else {
-                // What is above an unknown frame has no known caller.
-                (site, via, caller, way) = (None, None, None, None);
-                continue;
-            };
-            let name = self.codes.name(id, index == last);
-            if let Some(caller) = caller {
-                let edge = Edge {
-                    site: site.unwrap_or((caller, 0)),
-                    via,
-                    callee: name,
-                };
-                self.edges.prove(edge, phpprof_zend::site::Check::Nothing);
-            }
-            let Some(code) = self.codes.get(id) else {
-                return;
-            };
-            let key = code.function.key;
-            lines += usize::from(!code.function.name.is_empty());
-            way = way.map(|way| {
-                self.contexts
-                    .child(way, site.map_or(0, |(_, op)| op), name, lines)
-            });
-            if let Some(way) = way {
-                self.contexts.witness(way);
-            }
-            if key.is_user() {
-                // Outside its code the opline is that of the exception that unwinds, or none.
-                site = Some((
-                    name,
-                    key.op_index(layout, self.frames[index].opline)
-                        .unwrap_or(UNWINDING),
-                ));
-                via = None;
-            } else {
-                via = Some(name);
-            }
-            caller = Some(name);
-        }
     }
 }
 

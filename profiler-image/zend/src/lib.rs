@@ -11,6 +11,7 @@ pub mod engine;
 pub mod function;
 pub mod layouts;
 pub mod memory;
+pub mod op;
 pub mod site;
 pub mod text;
 pub mod walk;

@@ -10,25 +10,14 @@
 
 use crate::function::Function;
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
+use crate::memory::{Memory, Piece, word_at};
+use crate::op::{
+    CALLABLE_CONVERT, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
+    INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, NEW, Op,
+};
 use crate::text::ZendString;
 use crate::walk::{Copy, Frame};
 
-// Opcodes of calls have never changed since 7.0 (Zend/zend_vm_opcodes.h).
-const INIT_FCALL_BY_NAME: u8 = 59;
-const DO_FCALL: u8 = 60;
-const INIT_FCALL: u8 = 61;
-const NEW: u8 = 68;
-const INIT_NS_FCALL_BY_NAME: u8 = 69;
-const INCLUDE_OR_EVAL: u8 = 73;
-const INIT_METHOD_CALL: u8 = 112;
-const INIT_STATIC_METHOD_CALL: u8 = 113;
-const INIT_USER_CALL: u8 = 118;
-const INIT_DYNAMIC_CALL: u8 = 128;
-const DO_ICALL: u8 = 129;
-const DO_UCALL: u8 = 130;
-const DO_FCALL_BY_NAME: u8 = 131;
-const CALLABLE_CONVERT: u8 = 202;
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
 const IS_STRING: u8 = 6;
@@ -76,67 +65,6 @@ impl Check {
             Self::SameThis => caller.this != callee.this,
             Self::ThisIn(offset) => object_in(offset).is_some_and(|object| object != callee.this),
         }
-    }
-}
-
-/// A `zend_op` as read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Op {
-    pub address: u64,
-    pub op1: u32,
-    pub op2: u32,
-    pub result: u32,
-    pub extended_value: u32,
-    pub lineno: u32,
-    pub opcode: u8,
-    pub op1_type: u8,
-    pub op2_type: u8,
-}
-
-impl Op {
-    /// Reads one op.
-    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
-        let mut bytes = [0_u8; 32];
-        memory
-            .read(address, bytes.get_mut(..layout.zend_op.sizeof)?)
-            .ok()?;
-        Some(Self::parse(layout, address, &bytes))
-    }
-
-    fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Self {
-        let row = &layout.zend_op;
-        Self {
-            address,
-            op1: half_at(bytes, row.op1),
-            op2: half_at(bytes, row.op2),
-            result: half_at(bytes, row.result),
-            extended_value: half_at(bytes, row.extended_value),
-            lineno: half_at(bytes, row.lineno),
-            opcode: byte_at(bytes, row.opcode),
-            op1_type: byte_at(bytes, row.op1_type),
-            op2_type: byte_at(bytes, row.op2_type),
-        }
-    }
-
-    fn is_do(&self) -> bool {
-        matches!(
-            self.opcode,
-            DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME
-        )
-    }
-
-    fn is_init(&self) -> bool {
-        matches!(
-            self.opcode,
-            INIT_FCALL_BY_NAME
-                | INIT_FCALL
-                | NEW
-                | INIT_NS_FCALL_BY_NAME
-                | INIT_METHOD_CALL
-                | INIT_STATIC_METHOD_CALL
-                | INIT_USER_CALL
-                | INIT_DYNAMIC_CALL
-        )
     }
 }
 

@@ -1,0 +1,82 @@
+//! One `zend_op`, and which opcodes have to do with calls.
+//!
+//! What this module does not do: tell who is called; that is [`crate::site`].
+
+use crate::layouts::Layout;
+use crate::memory::{Memory, byte_at, half_at};
+
+// Opcodes of calls have never changed since 7.0 (Zend/zend_vm_opcodes.h).
+pub(crate) const INIT_FCALL_BY_NAME: u8 = 59;
+pub(crate) const DO_FCALL: u8 = 60;
+pub(crate) const INIT_FCALL: u8 = 61;
+pub(crate) const NEW: u8 = 68;
+pub(crate) const INIT_NS_FCALL_BY_NAME: u8 = 69;
+pub(crate) const INCLUDE_OR_EVAL: u8 = 73;
+pub(crate) const INIT_METHOD_CALL: u8 = 112;
+pub(crate) const INIT_STATIC_METHOD_CALL: u8 = 113;
+pub(crate) const INIT_USER_CALL: u8 = 118;
+pub(crate) const INIT_DYNAMIC_CALL: u8 = 128;
+pub(crate) const DO_ICALL: u8 = 129;
+pub(crate) const DO_UCALL: u8 = 130;
+pub(crate) const DO_FCALL_BY_NAME: u8 = 131;
+pub(crate) const CALLABLE_CONVERT: u8 = 202;
+/// A `zend_op` as read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Op {
+    pub address: u64,
+    pub op1: u32,
+    pub op2: u32,
+    pub result: u32,
+    pub extended_value: u32,
+    pub lineno: u32,
+    pub opcode: u8,
+    pub op1_type: u8,
+    pub op2_type: u8,
+}
+
+impl Op {
+    /// Reads one op.
+    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
+        let mut bytes = [0_u8; 32];
+        memory
+            .read(address, bytes.get_mut(..layout.zend_op.sizeof)?)
+            .ok()?;
+        Some(Self::parse(layout, address, &bytes))
+    }
+
+    pub(crate) fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Self {
+        let row = &layout.zend_op;
+        Self {
+            address,
+            op1: half_at(bytes, row.op1),
+            op2: half_at(bytes, row.op2),
+            result: half_at(bytes, row.result),
+            extended_value: half_at(bytes, row.extended_value),
+            lineno: half_at(bytes, row.lineno),
+            opcode: byte_at(bytes, row.opcode),
+            op1_type: byte_at(bytes, row.op1_type),
+            op2_type: byte_at(bytes, row.op2_type),
+        }
+    }
+
+    pub(crate) fn is_do(&self) -> bool {
+        matches!(
+            self.opcode,
+            DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME
+        )
+    }
+
+    pub(crate) fn is_init(&self) -> bool {
+        matches!(
+            self.opcode,
+            INIT_FCALL_BY_NAME
+                | INIT_FCALL
+                | NEW
+                | INIT_NS_FCALL_BY_NAME
+                | INIT_METHOD_CALL
+                | INIT_STATIC_METHOD_CALL
+                | INIT_USER_CALL
+                | INIT_DYNAMIC_CALL
+        )
+    }
+}

@@ -90,7 +90,9 @@ async fn prepare(client: &Client) -> Result<()> {
             .await?;
     }
     put_right().await?;
-    release::renew().await
+    let scene = Scene::create(client.clone(), NOT_ENABLED).await?;
+    tokio::try_join!(release::renew(), scene.clear_all())?;
+    scene.remove().await
 }
 
 async fn put_right() -> Result<()> {

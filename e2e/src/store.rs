@@ -137,27 +137,32 @@ impl Scene {
         lines.into_iter().map(answer).collect()
     }
 
-    async fn call_as_owner(&self, call: Call) -> Result<Answer> {
-        let started = self
-            .store
-            .caller
-            .get_or_try_init(|| async { self.start(&[restricted(without_php(CALLER))]).await });
+    /// Makes calls that the store's owner has signed; each has to succeed.
+    async fn call_as_owner(&self, calls: &[Call]) -> Result<Vec<Answer>> {
+        let caller = [restricted(without_php(CALLER))];
+        let started = self.store.caller.get_or_try_init(|| self.start(&caller));
         started.await?;
-        let mut answers = self.call(CALLER, &[call]).await?;
-        answers.pop().context("no answer")
+        let answers = self.call(CALLER, calls).await?;
+        for (call, answer) in calls.iter().zip(&answers) {
+            let (path, _) = call.url.split_once('?').unwrap_or_default();
+            ensure!(
+                (200..300).contains(&answer.status),
+                "{} {path}: HTTP {}",
+                call.method,
+                answer.status
+            );
+        }
+        Ok(answers)
+    }
+
+    fn signed(&self, method: &str, key: &str) -> Call {
+        Call::new(method, &self.store.files.sign(method, key, &[]))
     }
 
     /// The bytes of an object.
     pub async fn read(&self, key: &str) -> Result<Vec<u8>> {
-        let answer = self
-            .call_as_owner(Call::new("GET", &self.store.files.sign("GET", key, &[])))
-            .await?;
-        ensure!(
-            answer.status == 200,
-            "reading {key}: HTTP {}",
-            answer.status
-        );
-        Ok(answer.body)
+        let mut answers = self.call_as_owner(&[self.signed("GET", key)]).await?;
+        Ok(answers.pop().context("no answer")?.body)
     }
 
     /// A profile, decoded within the operator's bounds.
@@ -167,56 +172,44 @@ impl Scene {
 
     /// Writes an object that repeats those bytes; gives its SHA-256 as receipts write it.
     pub async fn write(&self, key: &str, body: &[u8], times: usize) -> Result<String> {
-        let call = Call::new("PUT", &self.store.files.sign("PUT", key, &[])).body(body, times);
-        let answer = self.call_as_owner(call).await?;
-        ensure!(
-            answer.status == 200,
-            "writing {key}: HTTP {}",
-            answer.status
-        );
-        Ok(answer.sent)
+        let call = self.signed("PUT", key).body(body, times);
+        let mut answers = self.call_as_owner(&[call]).await?;
+        Ok(answers.pop().context("no answer")?.sent)
     }
 
-    /// The keys of this scene's namespace, in their order.
+    /// What this scene's namespace has in the store.
     pub async fn keys(&self) -> Result<Vec<String>> {
-        let prefix = format!("{PREFIX}/{}/", self.namespace);
-        let query = [("list-type", "2"), ("prefix", prefix.as_str())];
-        let answer = self
-            .call_as_owner(Call::new("GET", &self.store.files.sign("GET", "", &query)))
-            .await?;
-        ensure!(
-            answer.status == 200,
-            "listing {prefix}: HTTP {}",
-            answer.status
-        );
-        let list = String::from_utf8(answer.body)?;
-        let mut keys: Vec<String> = list
-            .split("<Key>")
-            .skip(1)
-            .filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned()))
-            .collect();
-        keys.sort();
-        Ok(keys)
+        self.keys_in(&format!("{PREFIX}/{}/", self.namespace)).await
     }
 
-    /// Deletes what the scene's namespace has in the store, if the scene has used it.
+    async fn keys_in(&self, folder: &str) -> Result<Vec<String>> {
+        let query = [("list-type", "2"), ("prefix", folder)];
+        let list = Call::new("GET", &self.store.files.sign("GET", "", &query));
+        let mut answers = self.call_as_owner(&[list]).await?;
+        let list = String::from_utf8(answers.pop().context("no answer")?.body)?;
+        let rests = list.split("<Key>").skip(1);
+        let keys = rests.filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned()));
+        Ok(keys.collect())
+    }
+
+    /// Deletes what this scene's namespace has in the store, if the scene has used it.
     pub async fn clear_store(&self) -> Result<()> {
         if !self.store.caller.initialized() {
             return Ok(());
         }
-        for key in self.keys().await? {
-            let answer = self
-                .call_as_owner(Call::new(
-                    "DELETE",
-                    &self.store.files.sign("DELETE", &key, &[]),
-                ))
-                .await?;
-            ensure!(
-                answer.status == 204,
-                "deleting {key}: HTTP {}",
-                answer.status
-            );
-        }
+        self.clear_folder(&format!("{PREFIX}/{}/", self.namespace))
+            .await
+    }
+
+    /// Deletes what all runs before this one have left.
+    pub async fn clear_all(&self) -> Result<()> {
+        self.clear_folder(&format!("{PREFIX}/")).await
+    }
+
+    async fn clear_folder(&self, folder: &str) -> Result<()> {
+        let keys = self.keys_in(folder).await?;
+        let calls: Vec<Call> = keys.iter().map(|key| self.signed("DELETE", key)).collect();
+        self.call_as_owner(&calls).await?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What issue after issue promises, tried on a real cluster: `make e2e`.
+//! What phpprof promises, tried on a real cluster: `make e2e`.
 
 mod grants;
 mod hostile;

@@ -72,6 +72,10 @@ fn an_operator_that_is_killed_at_any_moment_goes_on_without_a_second_sampler() -
         killed_when(scene, "has a verified profile", |now| {
             any(now, TargetState::Uploaded)
         })
-        .await
+        .await?;
+        // Of each request two pods' profiles, the merged one and the manifest.
+        let keys = scene.keys().await?;
+        ensure!(keys.len() == 4 * 4, "{keys:?}");
+        Ok(())
     })
 }

@@ -21,7 +21,8 @@ const PATHS: [(&str, &str, f64); 4] = [
 ];
 const TOLERANCE: f64 = 3.0;
 const ROOT: &str = "{main}";
-/// A leaf that is no function: time below its caller, where the sampler could not prove which callee it was.
+/// A leaf that is no function: time below its caller (or of no known one), where the sampler could not prove which callee
+/// it was.
 const UNSTABLE: &str = "[unstable]";
 
 fn main() -> ExitCode {
@@ -136,7 +137,7 @@ fn wrong_calls(profile: &Profile, calls: &Calls<'_>) -> Vec<String> {
         let count = sample.value.get(index).copied().unwrap_or(0);
         let stack: Vec<_> = lookup.frames(sample).map(|frame| frame.name).collect();
         let root = stack.last().copied().unwrap_or("");
-        if root != ROOT {
+        if root != ROOT && root != UNSTABLE {
             *wrong.entry(("", root)).or_default() += count;
         }
         for pair in stack.windows(2) {

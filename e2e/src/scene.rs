@@ -84,7 +84,9 @@ async fn play(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> R
 /// Removes what a killed run left, puts right what it had stopped, and installs what is tested.
 async fn prepare(client: &Client) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    for left in namespaces.list(&ListParams::default().labels(OURS)).await? {
+    let left = namespaces.list(&ListParams::default().labels(OURS)).await?;
+    let stays = |namespace: &&Namespace| namespace.metadata.deletion_timestamp.is_none();
+    for left in left.iter().filter(stays) {
         namespaces
             .delete(&left.name_any(), &DeleteParams::background())
             .await?;

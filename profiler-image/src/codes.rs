@@ -9,6 +9,8 @@
 //!
 //! What has to be looked at in a sample is looked at in one gather for the whole stack.
 
+mod lifetime;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -19,6 +21,9 @@ use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece, word_at};
 use phpprof_zend::op::Op;
 use phpprof_zend::walk::Frame;
+
+pub use lifetime::{is_named, stands};
+use lifetime::{is_shared, outlives};
 
 use crate::names::{Name, NameId, Names};
 
@@ -445,57 +450,6 @@ struct Look {
     /// The name's string as it was known, 0 where nothing was.
     anchor: u64,
     code: Option<CodeId>,
-}
-
-/// Whether a code outlives the request: it lies in shared memory, or is an internal function in the engine's tables.
-/// Such codes are kept in the family's map and never freed, since every worker may hold them.
-fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
-    if key.is_user() {
-        is_shared(place, key.code)
-    } else {
-        is_named(key)
-    }
-}
-
-/// Whether a leaf still is what it was: the function in it, its caller, and that nothing has returned from it.
-pub fn stands<M: Memory + ?Sized>(
-    memory: &M,
-    layout: &Layout,
-    current_execute_data: u64,
-    leaf: &Frame,
-) -> bool {
-    let (mut func, mut prev, mut top) = ([0; 8], [0; 8], [0; 8]);
-    let row = &layout.execute_data;
-    let read = memory.gather(&mut [
-        Piece {
-            address: current_execute_data,
-            bytes: &mut top,
-        },
-        Piece {
-            address: leaf.address + row.func as u64,
-            bytes: &mut func,
-        },
-        Piece {
-            address: leaf.address + row.prev_execute_data as u64,
-            bytes: &mut prev,
-        },
-    ]);
-    read.is_ok()
-        && u64::from_le_bytes(func) == leaf.func
-        && u64::from_le_bytes(prev) == leaf.prev
-        && u64::from_le_bytes(top) == leaf.address
-}
-
-/// Whether a function is named and lives in a table of the engine, not in an object or for one call.
-pub fn is_named(key: &Key) -> bool {
-    !key.passing && key.name != 0
-}
-
-fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {
-    place
-        .shared_ranges
-        .iter()
-        .any(|range| range.contains(&address))
 }
 
 #[cfg(test)]

@@ -225,7 +225,8 @@ impl Sampler {
     }
 
     /// Whether the last frame is where the engine begins: a script's top level, or the first frame of the page. Another
-    /// one (a shutdown function after a fatal error leaves the page as it was) must be seen to stand.
+    /// one on the page (a shutdown function after a fatal error leaves the page as it was) must be seen to stand. One
+    /// elsewhere is a generator that has yielded since: its frame stays on the heap and has no caller any more.
     fn has_root(&mut self, worker: &mut Worker) -> bool {
         let Some(root) = self.frames.last() else {
             return false;
@@ -238,7 +239,10 @@ impl Sampler {
             .flatten()
             .and_then(|id| self.codes.get(id));
         let is_script = code.is_some_and(|code| code.function.key.is_top_level());
-        is_script || root.address == first || (0..WITNESSES).all(|_| self.standing(worker) > 0)
+        if is_script || root.address == first {
+            return true;
+        }
+        worker.reader.copy.inside(root.address) && (0..WITNESSES).all(|_| self.standing(worker) > 0)
     }
 
     /// Follows the chain from the root towards the leaf for as long as its edges are not refuted.

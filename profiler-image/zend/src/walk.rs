@@ -83,7 +83,9 @@ impl Copy {
         self.fetches
     }
 
-    fn inside(&self, address: u64) -> bool {
+    /// Whether an address lies in the copied part of the page.
+    #[must_use]
+    pub fn inside(&self, address: u64) -> bool {
         address
             .checked_sub(self.base)
             .is_some_and(|offset| offset < self.bytes.len() as u64)

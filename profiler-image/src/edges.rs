@@ -12,8 +12,8 @@ use crate::names::NameId;
 const MAX_EDGES: usize = 500_000;
 
 /// Sights of an edge without proof at which its call site is asked each time, and then at one in so many.
-const EAGER_SIGHTS: u32 = 200;
-const SELDOM: u32 = 50;
+const EAGER_SIGHTS: u32 = 2000;
+const SELDOM: u32 = 10;
 /// Quiet reads that an open edge has to be missing from before it is doubted.
 const DOUBT_AFTER: u64 = 8;
 

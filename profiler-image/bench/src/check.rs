@@ -1,6 +1,6 @@
 //! Stacks held against what a program can do: pure.
 
-use crate::targets::{Kind, Target};
+use crate::targets::Target;
 
 /// The leaf of a stack whose rest could not be proven.
 pub const UNSTABLE: &str = "[unstable]";
@@ -118,9 +118,11 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
         format!("{} mixed paths, {mixed} allowed", counts.wrong_path),
     );
     let unstable = counts.percent(counts.unstable);
-    let allowed = match target.kind {
-        Kind::Named | Kind::Shares if how.jit => 0.5,
-        Kind::Implicit if how.remote => 100.0,
+    let allowed = match target.name {
+        "small" if how.jit => 0.5,
+        "small" => 2.0,
+        // Without the judge's quiet reads the other targets are printed only.
+        _ if how.remote => 100.0,
         _ => 2.0,
     };
     limit(

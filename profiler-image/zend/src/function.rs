@@ -27,7 +27,6 @@ pub struct Key {
     pub kind: u8,
     /// `ZEND_ACC_CLOSURE` and the like: the struct does not outlive the call or the object.
     pub passing: bool,
-    pub closure: bool,
     /// Address of the name's `zend_string`; 0 for a script's top level.
     pub name: u64,
     /// Address of the `zend_class_entry`; 0 without a class.
@@ -53,7 +52,6 @@ impl Key {
             last: if user { half_at(head, row.last) } else { 0 },
             kind,
             passing: flags & row.passing_flags != 0,
-            closure: flags & row.closure_flag != 0,
             name: word_at(head, row.function_name),
             // The top level of a file that is included from a method inherits the method's scope: not its own.
             scope: if word_at(head, row.function_name) == 0 {
@@ -209,7 +207,6 @@ mod tests {
             last: 4,
             kind,
             passing: false,
-            closure: false,
             name: 0,
             scope: 0,
             filename: 8,

@@ -57,9 +57,6 @@ pub struct Function {
     /// `ZEND_ACC_CLOSURE | ZEND_ACC_FAKE_CLOSURE | ZEND_ACC_CALL_VIA_TRAMPOLINE`: the struct lives in an object or is
     /// made for one call, so its address says nothing a moment later.
     pub passing_flags: u32,
-    pub closure_flag: u32,
-    /// Offset of `func` in `zend_closure` (Zend/zend_closures.c).
-    pub in_closure: u64,
 }
 
 /// `zend_op` (Zend/zend_compile.h).

@@ -51,8 +51,6 @@ const PHP_8_2: Layout = Layout {
         line_start: 160,
         handler: 72,
         passing_flags: 4_194_304 | 8_388_608 | 262_144,
-        closure_flag: 4_194_304,
-        in_closure: 56,
     },
     zend_op: ZendOp {
         op1: 8,

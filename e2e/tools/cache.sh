@@ -8,8 +8,8 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 CACHE=${PHPPROF_CACHE:-/var/cache/phpprof}
-BIN=$CACHE/bin IMAGES=$CACHE/images STATE=$CACHE/state
-export ROOT CACHE BIN IMAGES STATE
+BIN=$CACHE/bin IMAGES=$CACHE/images RUNTIMES=$CACHE/runtimes STATE=$CACHE/state
+export ROOT CACHE BIN IMAGES RUNTIMES STATE
 PATH=$BIN:$PATH
 export PATH
 mkdir -p "$BIN" "$IMAGES" "$STATE"

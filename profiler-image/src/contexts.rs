@@ -3,8 +3,8 @@
 //! Each edge of a stack may exist and the stack be wrong all the same: `h1 -> w` read a moment before `w -> right`, which
 //! only `h2` leads to. Such a mix never stands in memory, so it is hardly ever read again. A way is witnessed when several
 //! reads in a row agree on all of it, or by a quiet read; from then on it costs nothing. A way that was never seen to
-//! stand is doubted only if it is a rare way to a call that is often sampled: a mix is less than a
-//! hundredth of the samples of its last call. Invariant: what is witnessed has only witnessed callers.
+//! stand is doubted only if it is a rare way to a call that is often sampled: a mix is a hundredth of
+//! the samples of its last call, and under the JIT, where a new frame keeps the opline of an earlier one, up to three. Invariant: what is witnessed has only witnessed callers.
 
 use rustc_hash::FxHashMap;
 
@@ -13,10 +13,11 @@ use crate::names::{NameId, Names};
 /// Ways beyond this many are taken for those of their callers.
 const MAX_CONTEXTS: usize = 200_000;
 
-/// Sightings of a way that are all used to see whether it stands; then ever fewer are.
+/// Sightings of a way that are all used to see whether it stands; then one in [`SELDOM`] is.
 const EAGER_SIGHTINGS: u64 = 16;
+const SELDOM: u64 = 16;
 /// A way is rare if it is less than one in so many samples of its last call,
-const RARE: u64 = 50;
+const RARE: u64 = 8;
 /// and that call was sampled at least so often.
 const COMMON: u64 = 100;
 
@@ -96,7 +97,7 @@ impl Contexts {
             return false;
         };
         node.samples += 1;
-        !node.witnessed && (node.samples <= EAGER_SIGHTINGS || node.samples.is_power_of_two())
+        !node.witnessed && (node.samples <= EAGER_SIGHTINGS || node.samples.is_multiple_of(SELDOM))
     }
 
     /// Sums the samples by their last call, for [`Contexts::trusted_lines`].
@@ -192,7 +193,7 @@ mod tests {
     fn a_rare_way_to_a_common_call_is_trusted_only_if_it_was_seen_to_stand() {
         check_trusted(100_000, 10, false, 2);
         check_trusted(100_000, 10, true, 3);
-        check_trusted(100_000, 5_000, false, 3);
+        check_trusted(100_000, 20_000, false, 3);
         check_trusted(50, 1, false, 3);
     }
 }

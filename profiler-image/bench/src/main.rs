@@ -1,7 +1,8 @@
 //! `make truth`: samples programs whose calls are known, holds every stack against them, and prints a table.
 //!
 //! Target and sampler are kept on different CPUs: where they share one, nothing moves and every check passes.
-//! Usage: `truth PHP RESULTS.csv`; with `FULL=1` all rows with a million samples each, unpaced.
+//! Usage: `truth PHP RESULTS.csv [WORDS]`; with `FULL=1` all rows with a million samples each, unpaced; with WORDS, as
+//! "paths" or "function remote", only the rows that have them in their label.
 
 mod check;
 mod targets;
@@ -76,11 +77,11 @@ fn run() -> Result<usize> {
     let mut arguments = std::env::args().skip(1);
     let php = arguments
         .next()
-        .context("usage: truth PHP RESULTS.csv [TARGET]")?;
+        .context("usage: truth PHP RESULTS.csv [WORDS]")?;
     let results = PathBuf::from(
         arguments
             .next()
-            .context("usage: truth PHP RESULTS.csv [TARGET]")?,
+            .context("usage: truth PHP RESULTS.csv [WORDS]")?,
     );
     let only = arguments.next();
     let full = std::env::var("FULL").is_ok_and(|value| value == "1");
@@ -106,20 +107,14 @@ fn run() -> Result<usize> {
     let mut failures = 0;
     for row in rows(full)
         .iter()
-        .filter(|row| only.as_deref().is_none_or(|only| row.target.name == only))
+        .filter(|row| only.as_deref().is_none_or(|only| label(row).contains(only)))
     {
         let (counts, how, recording) = measure(&php, row, full)?;
         let reads = recording.reads as f64 / counts.samples.max(1) as f64;
         let quiet = recording.sampler.quality.quiet;
-        let label = format!(
-            "{}{} {} {}",
-            row.target.name,
-            depth(row.target),
-            engine(row.engine),
-            mode(row)
-        );
         println!(
-            "{label:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",
+            "{:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",
+            label(row),
             counts.samples,
             how.moved_percent,
             counts.edges,
@@ -324,6 +319,17 @@ fn pin(pid: Pid, cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
     sched_setaffinity(pid, &set).with_context(|| format!("binding {pid} to CPU {cpu}"))
+}
+
+/// A row's name in the table.
+fn label(row: &Row) -> String {
+    format!(
+        "{}{} {} {}",
+        row.target.name,
+        depth(row.target),
+        engine(row.engine),
+        mode(row)
+    )
 }
 
 fn depth(target: &Target) -> String {

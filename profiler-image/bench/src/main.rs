@@ -20,7 +20,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::discover::Scope;
 use phpprof::record::{Ended, Options, Recording, record};
-use targets::{Kind, TARGETS, Target};
+use targets::{TARGETS, Target};
 
 /// The CPU of the sampler, and that of the target.
 const CPUS: [usize; 2] = [0, 1];
@@ -202,7 +202,7 @@ fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)>
         row.target.script,
         recording.ended
     );
-    let true_small_percent = target.stop(row.target.kind == Kind::Shares)?;
+    let true_small_percent = target.stop(row.target.states_shares)?;
     let (settled, _) = recording
         .sampler
         .aggregate

@@ -8,23 +8,12 @@ pub struct Target {
     pub script: &'static str,
     /// Argument of the script: frames of recursion below the work.
     pub depth: u32,
-    /// What it shows.
-    pub kind: Kind,
+    /// It prints, when it is ended, how long its small calls and its long internal functions took.
+    pub states_shares: bool,
     /// Caller and callee, by their names in the profile.
     pub edges: &'static [(&'static str, &'static str)],
     /// Grand-caller, caller and callee that never stand on one stack, though both edges exist.
     pub never: &'static [(&'static str, &'static str, &'static str)],
-}
-
-/// What a target is for, which says what limits hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Calls that their site names.
-    Named,
-    /// Calls that only a quiet read can prove.
-    Implicit,
-    /// Named calls beside long internal functions, in shares that the program states.
-    Shares,
 }
 
 const SMALL: &[(&str, &str)] = &[
@@ -51,7 +40,7 @@ const fn small(depth: u32) -> Target {
         name: "small",
         script: "small.php",
         depth,
-        kind: Kind::Named,
+        states_shares: false,
         edges: SMALL,
         never: &[],
     }
@@ -66,7 +55,7 @@ pub const TARGETS: &[Target] = &[
         name: "paths",
         script: "paths.php",
         depth: 0,
-        kind: Kind::Named,
+        states_shares: false,
         edges: &[
             ("{main}", "h1"),
             ("{main}", "h2"),
@@ -81,7 +70,7 @@ pub const TARGETS: &[Target] = &[
         name: "methods",
         script: "methods.php",
         depth: 0,
-        kind: Kind::Named,
+        states_shares: false,
         edges: &[
             ("{main}", "callA"),
             ("{main}", "callB"),
@@ -103,7 +92,7 @@ pub const TARGETS: &[Target] = &[
         name: "callbacks",
         script: "callbacks.php",
         depth: 0,
-        kind: Kind::Implicit,
+        states_shares: false,
         edges: &[
             ("{main}", "mapOne"),
             ("{main}", "mapTwo"),
@@ -126,7 +115,7 @@ pub const TARGETS: &[Target] = &[
         name: "closures",
         script: "closures.php",
         depth: 0,
-        kind: Kind::Implicit,
+        states_shares: false,
         edges: &[
             ("{main}", "callIt"),
             ("{main}", "mapIt"),
@@ -145,7 +134,7 @@ pub const TARGETS: &[Target] = &[
         name: "magic",
         script: "magic.php",
         depth: 0,
-        kind: Kind::Implicit,
+        states_shares: false,
         edges: &[
             ("{main}", "read"),
             ("{main}", "call"),
@@ -169,7 +158,7 @@ pub const TARGETS: &[Target] = &[
         name: "autoload",
         script: "autoload.php",
         depth: 0,
-        kind: Kind::Implicit,
+        states_shares: false,
         edges: &[
             ("{main}", "ask"),
             ("{main}", "create"),
@@ -184,7 +173,7 @@ pub const TARGETS: &[Target] = &[
         name: "shares",
         script: "shares.php",
         depth: 0,
-        kind: Kind::Shares,
+        states_shares: true,
         edges: &[
             ("{main}", "smallCalls"),
             ("{main}", "longCalls"),

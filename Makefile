@@ -73,8 +73,9 @@ demo: cluster ## from a PHP application on a cluster to a profile on the screen
 	@$(STAGE) "demo" e2e/tools/with-cluster demo/run.sh
 
 .PHONY: generate
-generate: ## write what is generated from the API types: CRD YAML and chart
+generate: ## write what is generated: CRD YAML and chart from the API types, layout rows from php-abi.json
 	@cargo run --quiet -p phpprof-crds --bin crdgen
+	@cargo run --quiet -p phpprof-zend --example layouts
 
 # What the later stages need is built beside the first ones, on the other core. Truth comes last: it wants a quiet machine.
 .PHONY: test

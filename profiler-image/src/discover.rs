@@ -227,6 +227,12 @@ impl Discovery {
             .map_err(|_| Refusal::Unreadable(Fault::Denied))?;
         let maps = maps::parse(&text, &executable);
         let engine = find(&*memory, &maps.modules)?;
+        if engine.is_thread_safe() {
+            return Err(Refusal::UnsupportedVersion(format!(
+                "{} ZTS",
+                engine.version
+            )));
+        }
         let family = self.families;
         self.families += 1;
         Ok(process(
@@ -237,8 +243,8 @@ impl Discovery {
         ))
     }
 
-    /// The parent, or a sibling of the same parent, if this process is its fork: the same program, and the engine's
-    /// function table at the same address.
+    /// The parent, or a sibling of the same parent, if this process is its fork: the same program, and a
+    /// pointer that no other engine has.
     fn relative(
         &self,
         parent: i32,
@@ -248,10 +254,9 @@ impl Discovery {
         let Verdict::Php(relative) = &self.seen.get(&parent)?.verdict else {
             return None;
         };
-        let engine = &relative.engine;
-        let table = engine.executor_globals + engine.layout.executor_globals.function_table as u64;
+        let at = relative.engine.fingerprint_at;
         let same = relative.executable == executable
-            && memory.word(table).ok()? == relative.memory.word(table).ok()?;
+            && memory.word(at).ok()? == relative.memory.word(at).ok()?;
         same.then(|| Rc::clone(relative))
     }
 }
@@ -268,7 +273,7 @@ fn pids() -> impl Iterator<Item = i32> {
 fn rank(refusal: &Refusal) -> u8 {
     match refusal {
         Refusal::NoPhpFound => 0,
-        Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => 1,
+        Refusal::Starting | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => 1,
         Refusal::Unreadable(Fault::Denied) => 2,
         Refusal::NoEngineSymbols(_) => 3,
         Refusal::LayoutMismatch(_) => 4,

@@ -83,7 +83,9 @@ impl Failure {
         let pid = refused.pid;
         let explain = |hint: &str| format!("process {pid}: {}; {hint}", refused.refusal);
         match &refused.refusal {
-            Refusal::NoPhpFound | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => Self::new(
+            Refusal::NoPhpFound
+            | Refusal::Starting
+            | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => Self::new(
                 Reason::NoPhpFound,
                 "",
                 explain("choose the container or process that runs PHP"),

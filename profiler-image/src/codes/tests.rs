@@ -1,4 +1,4 @@
-use phpprof_zend::layouts::layout_of;
+use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::memory::Recorded;
 
 use super::*;
@@ -19,7 +19,7 @@ fn zend_string(text: &str) -> Vec<u8> {
 
 /// Puts a function into the memory; gives the frame of a call of it.
 fn put(memory: &mut Recorded, number: u64, name: &str, is_user: bool) -> Frame {
-    let layout = layout_of(8, 2).unwrap();
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let row = &layout.function;
     let mut head = vec![0_u8; HEAD];
     let mut word =
@@ -60,7 +60,7 @@ fn names(
     let (shared, local) = maps;
     let mut place = Place {
         memory,
-        layout: layout_of(8, 2).unwrap(),
+        layout: layout_of(Machine::X86_64, 8, 2).unwrap(),
         shared_ranges: &[],
         shared,
         local,

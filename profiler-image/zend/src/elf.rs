@@ -4,8 +4,11 @@
 //! namespace. Section headers are not mapped and so are not used. Sources: the System V ABI, and glibc's `dl-lookup.c`
 //! for `DT_GNU_HASH`. Invariant: every count that the image states is bounded before it is believed.
 
+use crate::layouts::Machine;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 
+const EM_X86_64: u32 = 62;
+const EM_AARCH64: u32 = 183;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
@@ -39,6 +42,7 @@ pub struct Symbol {
 /// One mapped ELF image.
 #[derive(Debug, Clone)]
 pub struct Image {
+    pub machine: Machine,
     bias: u64,
     headers: Vec<ProgramHeader>,
     dynamic: Option<Dynamic>,
@@ -59,6 +63,11 @@ impl Image {
         if header[..6] != *b"\x7fELF\x02\x01" {
             return None;
         }
+        let machine = match half_at(&header, 18) & 0xffff {
+            EM_X86_64 => Machine::X86_64,
+            EM_AARCH64 => Machine::Aarch64,
+            _ => return None,
+        };
         let table = word_at(&header, 32);
         let entry_size = u64::from(half_at(&header, 54) & 0xffff);
         let count = (half_at(&header, 56) & 0xffff) as u16;
@@ -80,6 +89,7 @@ impl Image {
         // The first segment's page is the one at `base`.
         let bias = base.wrapping_sub(first.address & !0xfff);
         let mut image = Self {
+            machine,
             bias,
             headers,
             dynamic: None,
@@ -193,6 +203,19 @@ impl Image {
             address: self.bias.wrapping_add(word_at(&bytes, 8)),
             size: word_at(&bytes, 16),
         })
+    }
+
+    /// The segments that may be written, as (start, length): `.data` and `.bss` are in them.
+    #[must_use]
+    pub fn writable(&self) -> Vec<(u64, u64)> {
+        self.headers
+            .iter()
+            .filter(|header| header.kind == PT_LOAD && header.flags & PF_W != 0)
+            .map(|header| {
+                let start = self.bias.wrapping_add(header.address);
+                (start, header.memory_size)
+            })
+            .collect()
     }
 
     /// The text after `needle` up to the next NUL or line end, from the first place in the read-only data that has it.

@@ -1,14 +1,16 @@
 //! Finding a PHP engine among a process's mapped images, and refusing what is not known.
 //!
-//! The version comes from the read-only data, the symbols from `.dynsym`, and the row's offsets are held against live
+//! The version comes from the module `core`, the symbols from `.dynsym`, and the row's offsets are held against live
 //! structures before anything is sampled. What this module does not do: guess an address or a version.
 
 use std::fmt;
 
-use crate::elf::{Image, Symbol};
-use crate::layouts::{Layout, known_versions, layout_of};
-use crate::memory::{Fault, Memory, byte_at, half_at, word_at};
-use crate::text::{ZendString, c_string};
+use crate::check;
+use crate::elf::Image;
+use crate::layouts::{Layout, Machine, ROWS, known_versions, layout_of};
+use crate::memory::{Fault, Memory};
+use crate::text::c_string;
+use crate::tsrm::{Ids, Thread, Threads};
 
 /// main/SAPI.h, `SAPI_PHP_VERSION_HEADER`: present in each build since 7.0, and unlike the version alone it is
 /// never merged with another string by the linker.
@@ -22,7 +24,7 @@ pub struct Module {
     pub path: String,
 }
 
-/// An engine whose layout is known and was seen to hold.
+/// An engine whose layout is known and was seen to hold: a process's, or one thread's of a thread-safe build.
 #[derive(Debug, Clone)]
 pub struct Engine {
     pub layout: &'static Layout,
@@ -30,10 +32,15 @@ pub struct Engine {
     pub version: String,
     /// `sapi_module.name`: `cli`, `fpm-fcgi`, …
     pub sapi: String,
-    /// Address of `executor_globals`.
+    /// Address of `executor_globals`; 0 where each thread has its own.
     pub executor_globals: u64,
+    /// Address of a pointer that differs between two engines and is the same in a fork: `CG(function_table)`, or
+    /// `tsrm_tls_table`.
+    pub fingerprint_at: u64,
     /// Address of `sapi_globals.global_request_time`, where the symbol is there.
     pub request_time: Option<u64>,
+    /// The threads of a thread-safe build.
+    pub threads: Option<Threads>,
     pub module: Module,
     pub build_id: String,
 }
@@ -44,6 +51,23 @@ impl Engine {
     pub fn current_execute_data(&self) -> u64 {
         self.executor_globals + self.layout.executor_globals.current_execute_data as u64
     }
+
+    /// Whether the engine is a thread-safe build (ZTS).
+    #[must_use]
+    pub fn is_thread_safe(&self) -> bool {
+        self.threads.is_some()
+    }
+
+    /// The engine as one of its threads sees it.
+    #[must_use]
+    pub fn of_thread(&self, thread: &Thread) -> Self {
+        let time = self.layout.sapi_globals.global_request_time;
+        Self {
+            executor_globals: thread.executor_globals,
+            request_time: thread.sapi_globals.map(|globals| globals + time),
+            ..self.clone()
+        }
+    }
 }
 
 /// Why a process cannot be sampled.
@@ -53,6 +77,8 @@ pub enum Refusal {
     UnsupportedVersion(String),
     NoEngineSymbols(String),
     LayoutMismatch(&'static str),
+    /// The engine is being started: a moment later it can be judged.
+    Starting,
     Unreadable(Fault),
 }
 
@@ -77,6 +103,7 @@ impl fmt::Display for Refusal {
                 f,
                 "the engine's memory is not laid out as its version says: {what}"
             ),
+            Self::Starting => f.write_str("the PHP engine has not started yet"),
             Self::Unreadable(fault) => write!(f, "{fault}"),
         }
     }
@@ -100,46 +127,131 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
     {
         return Err(Refusal::Unreadable(fault));
     }
-    let lookup = |name: &str| -> Option<Symbol> {
-        images
-            .iter()
-            .find_map(|(_, image)| image.symbol(memory, name))
-    };
-    // `sapi_module` tells which image the engine's code is in; both thread-safe and other builds define it.
+    // Code is never copied: the image that defines this function is the engine's own.
     let Some((module, image)) = images
         .iter()
-        .find(|(_, image)| image.symbol(memory, "module_registry").is_some())
+        .find(|(_, image)| image.symbol(memory, "execute_ex").is_some())
     else {
         return Err(without_symbols(memory, &images));
     };
-    let version = image
-        .text_after(memory, VERSION_HEADER)
-        .ok_or(Refusal::LayoutMismatch("no version string"))?;
-    let layout = row_for(&version)?;
-    if lookup("executor_globals_offset").is_some() || lookup("executor_globals_id").is_some() {
-        return Err(Refusal::UnsupportedVersion(format!("{version} ZTS")));
+    let found = Found {
+        memory,
+        images: &images,
+        module,
+        image,
+    };
+    found.engine()
+}
+
+/// An image that is an engine, among the others.
+struct Found<'a, M: Memory + ?Sized> {
+    memory: &'a M,
+    images: &'a [(&'a Module, Image)],
+    module: &'a Module,
+    image: &'a Image,
+}
+
+impl<M: Memory + ?Sized> Found<'_, M> {
+    fn engine(&self) -> Result<Engine, Refusal> {
+        let memory = self.memory;
+        let module_registry = self.needed("module_registry")?;
+        let version = self.version(module_registry)?;
+        let layout = row_for(self.image.machine, &version)?;
+        let is_thread_safe = self.symbol("executor_globals_id").is_some();
+        check::modules(memory, layout, module_registry, is_thread_safe)?;
+        let sapi = memory
+            .word(self.needed("sapi_module")?)
+            .ok()
+            .and_then(|name| c_string(memory, name, 64))
+            .ok_or(Refusal::LayoutMismatch("sapi_module has no name"))?;
+        let mut engine = Engine {
+            layout,
+            version,
+            sapi,
+            executor_globals: 0,
+            fingerprint_at: 0,
+            request_time: None,
+            threads: None,
+            module: self.module.clone(),
+            build_id: self.image.build_id(memory).unwrap_or_default(),
+        };
+        if is_thread_safe {
+            let threads = self.threads(layout, &engine.version)?;
+            engine.fingerprint_at = threads.table_at;
+            engine.threads = Some(threads);
+            return Ok(engine);
+        }
+        let compiler_globals = self.needed("compiler_globals")?;
+        engine.executor_globals = self.needed("executor_globals")?;
+        engine.fingerprint_at = compiler_globals + layout.compiler_globals.function_table as u64;
+        engine.request_time = self
+            .symbol("sapi_globals")
+            .map(|globals| globals + layout.sapi_globals.global_request_time);
+        check::globals(memory, layout, engine.executor_globals, compiler_globals)?;
+        Ok(engine)
     }
-    let symbol =
-        |name: &'static str| lookup(name).ok_or(Refusal::NoEngineSymbols(module.path.clone()));
-    let executor_globals = symbol("executor_globals")?.address;
-    let sapi_module = symbol("sapi_module")?.address;
-    check_modules(memory, layout, symbol("module_registry")?.address)?;
-    check_function_table(memory, layout, executor_globals)?;
-    let sapi = memory
-        .word(sapi_module)
-        .ok()
-        .and_then(|name| c_string(memory, name, 64))
-        .ok_or(Refusal::LayoutMismatch("sapi_module has no name"))?;
-    Ok(Engine {
-        layout,
-        version,
-        sapi,
-        executor_globals,
-        request_time: lookup("sapi_globals")
-            .map(|globals| globals.address + layout.sapi_globals.global_request_time),
-        module: (*module).clone(),
-        build_id: image.build_id(memory).unwrap_or_default(),
-    })
+
+    /// Address of a symbol, as the loader resolves it.
+    fn symbol(&self, name: &str) -> Option<u64> {
+        self.images
+            .iter()
+            .find_map(|(_, image)| image.symbol(self.memory, name))
+            .map(|symbol| symbol.address)
+    }
+
+    fn needed(&self, name: &str) -> Result<u64, Refusal> {
+        self.symbol(name)
+            .ok_or_else(|| Refusal::NoEngineSymbols(self.module.path.clone()))
+    }
+
+    /// From the module `core`, whose place is the same in every version; before modules have been registered the engine
+    /// is still starting.
+    fn version(&self, module_registry: u64) -> Result<String, Refusal> {
+        let any = ROWS.first().ok_or(Refusal::NoPhpFound)?;
+        if let Some(version) = check::version(self.memory, any, module_registry) {
+            return Ok(version);
+        }
+        let version = self
+            .image
+            .text_after(self.memory, VERSION_HEADER)
+            .ok_or(Refusal::LayoutMismatch("no version string"))?;
+        // A known version whose modules are not there has not registered them yet.
+        row_for(self.image.machine, &version).and(Err(Refusal::Starting))
+    }
+
+    fn threads(&self, layout: &'static Layout, version: &str) -> Result<Threads, Refusal> {
+        if layout.tsrm_tls_entry.is_none() {
+            return Err(Refusal::UnsupportedVersion(format!("{version} ZTS")));
+        }
+        let word = |name: &str| self.symbol(name).and_then(|at| self.memory.word(at).ok());
+        let id = |name: &str| {
+            self.symbol(name)
+                .and_then(|at| self.memory.half(at).ok())
+                .filter(|id| *id != 0)
+        };
+        let (Some(executor), Some(compiler)) =
+            (id("executor_globals_id"), id("compiler_globals_id"))
+        else {
+            return Err(Refusal::Starting);
+        };
+        let ids = Ids {
+            executor,
+            compiler,
+            sapi: id("sapi_globals_id"),
+            executor_offset: word("executor_globals_offset")
+                .filter(|_| layout.rules.fast_tsrm_offsets),
+        };
+        let holds = |thread: &Thread| {
+            let Thread {
+                executor_globals,
+                compiler_globals,
+                ..
+            } = *thread;
+            check::globals(self.memory, layout, executor_globals, compiler_globals).is_ok()
+        };
+        Threads::find(self.memory, layout, &self.image.writable(), ids, holds)
+            .ok_or(Refusal::LayoutMismatch("no tsrm_tls_table"))
+    }
 }
 
 /// Tells a PHP without symbols from what is no PHP at all. Only the main executable's data are searched.
@@ -152,111 +264,15 @@ fn without_symbols<M: Memory + ?Sized>(memory: &M, images: &[(&Module, Image)]) 
     }
 }
 
-fn row_for(version: &str) -> Result<&'static Layout, Refusal> {
+fn row_for(machine: Machine, version: &str) -> Result<&'static Layout, Refusal> {
     let mut numbers = version.split('.').map(str::parse::<u8>);
     match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => {
-            layout_of(major, minor).ok_or_else(|| Refusal::UnsupportedVersion(version.to_owned()))
-        }
+        (Some(Ok(major)), Some(Ok(minor))) => layout_of(machine, major, minor)
+            .ok_or_else(|| Refusal::UnsupportedVersion(version.to_owned())),
         _ => Err(Refusal::UnsupportedVersion(
             version.chars().take(32).collect(),
         )),
     }
-}
-
-/// The registry's modules must state the row's API number and a build without debugging: a version string that says
-/// otherwise than the engine behind it is refused here.
-fn check_modules<M: Memory + ?Sized>(
-    memory: &M,
-    layout: &Layout,
-    registry: u64,
-) -> Result<(), Refusal> {
-    let mismatch = Refusal::LayoutMismatch;
-    let bucket = first_bucket(memory, layout, registry)
-        .ok_or(mismatch("module_registry is not a hash table"))?;
-    let mut entry = [0_u8; 40];
-    memory
-        .read(bucket.value, &mut entry)
-        .map_err(|_| mismatch("module_registry holds no module"))?;
-    let row = &layout.module_entry;
-    if half_at(&entry, row.zend_api) != layout.module_api {
-        return Err(mismatch(
-            "the modules' API number is not that of the version",
-        ));
-    }
-    if byte_at(&entry, row.zts) != 0 {
-        return Err(mismatch(
-            "the engine is thread-safe, its symbols say otherwise",
-        ));
-    }
-    if byte_at(&entry, row.zend_debug) != 0 {
-        return Err(Refusal::UnsupportedVersion("debug build".to_owned()));
-    }
-    Ok(())
-}
-
-/// The first function's own name must be the key that it is filed under: this holds `EG(function_table)`,
-/// `zend_array`, `Bucket`, `zend_string` and `zend_function.common` against the live engine at once.
-fn check_function_table<M: Memory + ?Sized>(
-    memory: &M,
-    layout: &Layout,
-    globals: u64,
-) -> Result<(), Refusal> {
-    let mismatch = Refusal::LayoutMismatch;
-    let table = memory
-        .word(globals + layout.executor_globals.function_table as u64)
-        .map_err(|_| mismatch("executor_globals is unreadable"))?;
-    let bucket = first_bucket(memory, layout, table)
-        .ok_or(mismatch("EG(function_table) is not a hash table"))?;
-    let key = ZendString::read(memory, layout, bucket.key)
-        .ok_or(mismatch("a function's key is not a string"))?;
-    let name = memory
-        .word(
-            bucket
-                .value
-                .wrapping_add(layout.function.function_name as u64),
-        )
-        .ok()
-        .and_then(|name| ZendString::read(memory, layout, name))
-        .ok_or(mismatch("a function has no name"))?;
-    if key.bytes.is_empty() || !key.bytes.eq_ignore_ascii_case(&name.bytes) {
-        return Err(mismatch("a function is not filed under its name"));
-    }
-    Ok(())
-}
-
-struct Bucket {
-    key: u64,
-    value: u64,
-}
-
-/// The first bucket in use of a hash table whose values are pointers.
-fn first_bucket<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<Bucket> {
-    let row = &layout.zend_array;
-    let mut header = vec![0_u8; row.sizeof];
-    memory.read(table, &mut header).ok()?;
-    let used = half_at(&header, row.n_num_used).min(64);
-    if !half_at(&header, row.n_table_size).is_power_of_two() {
-        return None;
-    }
-    let buckets = word_at(&header, row.ar_data);
-    let mut bytes = vec![0_u8; row.bucket_sizeof];
-    for index in 0..u64::from(used) {
-        memory
-            .read(
-                buckets.checked_add(index * row.bucket_sizeof as u64)?,
-                &mut bytes,
-            )
-            .ok()?;
-        let bucket = Bucket {
-            key: word_at(&bytes, row.bucket_key),
-            value: word_at(&bytes, 0),
-        };
-        if bucket.key != 0 && bucket.value != 0 {
-            return Some(bucket);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -266,12 +282,15 @@ mod tests {
     #[test]
     fn an_unknown_version_is_refused_by_its_name() {
         assert_eq!(
-            row_for("9.2.29"),
+            row_for(Machine::X86_64, "9.2.29"),
             Err(Refusal::UnsupportedVersion("9.2.29".to_owned()))
         );
-        assert_eq!(row_for("8.2.29-1ubuntu1").map(|row| row.minor), Ok(2));
         assert_eq!(
-            row_for("eight"),
+            row_for(Machine::X86_64, "8.2.29-1ubuntu1").map(|row| row.minor),
+            Ok(2)
+        );
+        assert_eq!(
+            row_for(Machine::X86_64, "eight"),
             Err(Refusal::UnsupportedVersion("eight".to_owned()))
         );
     }

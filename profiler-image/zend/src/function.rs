@@ -6,7 +6,7 @@
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
-use crate::text::{ZendString, class_name};
+use crate::text::{ClassName, ZendString};
 
 const ZEND_INTERNAL_FUNCTION: u8 = 1;
 const ZEND_USER_FUNCTION: u8 = 2;
@@ -15,7 +15,7 @@ const ZEND_EVAL_CODE: u8 = 4;
 const MAX_OPS: u32 = 1 << 22;
 
 /// Room for the part of a `zend_function` that [`Key::parse`] looks at, for every row.
-pub const HEAD: usize = 168;
+pub const HEAD: usize = 184;
 
 /// Identity of a function's code under its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,10 +150,7 @@ impl Function {
         let class = if key.scope == 0 {
             None
         } else {
-            let name = memory
-                .word(key.scope.checked_add(layout.class_entry.name as u64)?)
-                .ok()?;
-            Some(string(name)?)
+            Some(ClassName::read(memory, layout, key.scope)?)
         };
         let anchor = function_name.as_ref().unwrap_or(&file);
         Some(Self {
@@ -166,7 +163,7 @@ impl Function {
             },
             anchor: (anchor.hash, anchor.bytes.len() as u64),
             function_name: function_name.map(|name| name.bytes).unwrap_or_default(),
-            class: class.map(|class| class.bytes).unwrap_or_default(),
+            class: class.map(|class| class.stored).unwrap_or_default(),
         })
     }
 }
@@ -174,18 +171,22 @@ impl Function {
 fn display(
     key: &Key,
     name: Option<&ZendString>,
-    class: Option<&ZendString>,
+    class: Option<&ClassName>,
     file: &ZendString,
 ) -> String {
     match (name, class) {
         (None, _) if !key.is_user() => String::new(),
         (None, _) if key.is_eval() => format!("eval {}", file.display()),
         (None, _) => format!("include {}", file.display()),
-        // Up to 8.3 each closure is called `{closure}`; where it stands is what tells them apart, as 8.4 prints it.
-        (Some(name), _) if key.is_user() && name.bytes.ends_with(b"{closure}") => {
+        // Up to 8.3 each closure is called `{closure}`, behind its namespace; from 8.4 on `{closure:` and the function or
+        // file around it. Where it stands tells them apart in every version.
+        (Some(name), _)
+            if key.is_user()
+                && (name.bytes.ends_with(b"{closure}") || name.bytes.starts_with(b"{closure:")) =>
+        {
             format!("{{closure:{}:{}}}", file.display(), key.line_start)
         }
-        (Some(name), Some(class)) => format!("{}::{}", class_name(class), name.display()),
+        (Some(name), Some(class)) => format!("{}::{}", class.shown, name.display()),
         (Some(name), None) => name.display(),
     }
 }
@@ -215,7 +216,11 @@ mod tests {
     }
 
     fn check(kind: u8, name: Option<&[u8]>, class: Option<&[u8]>, expected: &str) {
-        let (name, class) = (name.map(text), class.map(text));
+        let name = name.map(text);
+        let class = class.map(|stored| ClassName {
+            shown: String::from_utf8_lossy(stored).into_owned(),
+            stored: stored.to_vec(),
+        });
         assert_eq!(
             display(&key(kind), name.as_ref(), class.as_ref(), &text(b"/a.php")),
             expected
@@ -232,6 +237,12 @@ mod tests {
             Some(b"App\\Cart"),
             "{closure:/a.php:12}",
         );
+        check(
+            2,
+            Some(b"{closure:App\\Cart::total():12}"),
+            Some(b"App\\Cart"),
+            "{closure:/a.php:12}",
+        );
         check(2, None, None, "include /a.php");
         check(4, None, None, "eval /a.php");
         check(
@@ -245,7 +256,7 @@ mod tests {
 
     #[test]
     fn an_opline_counts_only_inside_its_code() {
-        let layout = crate::layouts::layout_of(8, 2).unwrap();
+        let layout = crate::layouts::layout_of(crate::layouts::Machine::X86_64, 8, 2).unwrap();
         let key = key(2);
         assert_eq!(key.op_index(layout, 0x1000), Some(0));
         assert_eq!(key.op_index(layout, 0x1060), Some(3));

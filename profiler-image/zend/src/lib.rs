@@ -6,14 +6,17 @@
 //!
 //! The words are Zend's own (`execute_data`, `op_array`, `opline`), so that they can be searched in php-src.
 
+pub mod check;
 pub mod elf;
 pub mod engine;
 pub mod function;
+pub mod hash;
 pub mod layouts;
 pub mod memory;
 pub mod op;
 pub mod site;
 pub mod text;
+pub mod tsrm;
 pub mod walk;
 
 pub use layouts::Layout;

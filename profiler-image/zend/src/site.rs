@@ -9,14 +9,18 @@
 //! believe the top frame's own opline, or a callee's `zend_function` address by itself.
 
 use crate::function::Function;
+use crate::hash::find;
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece, word_at};
+use crate::memory::{Memory, Piece};
 use crate::op::{
-    CALLABLE_CONVERT, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
-    INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, NEW, Op,
+    FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
+    INIT_NS_FCALL_BY_NAME, INIT_PARENT_PROPERTY_HOOK_CALL, INIT_STATIC_METHOD_CALL, NEW, Op,
 };
 use crate::text::ZendString;
 use crate::walk::{Copy, Frame};
+
+mod hook;
+mod operand;
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
@@ -102,11 +106,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 Evidence::Refuted
             };
         };
-        if top {
-            return Evidence::Open;
+        match self.judge_op(op) {
+            // zend_call_function sets TOP, and from user code it calls what no site names; but where an extension has
+            // replaced `zend_execute_ex` every user callee has it, and then the site does name this one.
+            Evidence::Refuted if top => Evidence::Open,
+            evidence => evidence,
         }
+    }
+
+    fn judge_op(&self, op: &Op) -> Evidence {
+        let callee = &self.callee.function.key;
         if op.opcode == INCLUDE_OR_EVAL {
-            let callee = &self.callee.function.key;
             let included =
                 callee.is_top_level() && callee.is_eval() == (op.extended_value == ZEND_EVAL);
             return if included {
@@ -115,7 +125,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 Evidence::Refuted
             };
         }
-        if !op.is_do() || self.callee.function.key.is_top_level() {
+        if op.opcode == FETCH_OBJ_R {
+            return self.judge_property_hook(op);
+        }
+        if !op.is_do() || callee.is_top_level() {
             return Evidence::Refuted;
         }
         match self.init_of(op) {
@@ -197,7 +210,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 .rev()
             {
                 let op = Op::parse(self.layout, start + index as u64 * size, chunk);
-                if op.is_do() || op.opcode == CALLABLE_CONVERT {
+                if op.is_do() || op.is_conversion() {
                     level += 1;
                 } else if op.is_init() {
                     if level == 0 {
@@ -216,13 +229,14 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             INIT_FCALL | INIT_FCALL_BY_NAME | INIT_NS_FCALL_BY_NAME => self.judge_function(init),
             INIT_METHOD_CALL => self.judge_method(init),
             INIT_STATIC_METHOD_CALL => self.judge_static_method(init),
+            INIT_PARENT_PROPERTY_HOOK_CALL => self.judge_parent_property_hook(init),
             NEW => self.judge_new(init),
             _ => self.judge_dynamic(init),
         }
     }
 
     fn judge_function(&self, init: &Op) -> Evidence {
-        match self.cached(init.result) {
+        match self.cached(self.slot(init, init.result, init.op2)) {
             Some(function) if function == self.callee.frame.func => {
                 return Evidence::Proven(Check::Nothing, None);
             }
@@ -263,11 +277,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             Check::Nothing
         };
-        if self.cached(init.result.wrapping_add(8)) == Some(self.callee.frame.func) {
+        if self.cached_method(init) == Some(self.callee.frame.func) {
             return Evidence::Proven(check, None);
         }
         if !self.literal_is(init, init.op2, 0, &self.callee.function.function_name) {
-            return self.judge_magic_call(init, check);
+            return self.judge_other_name(init, check);
         }
         // The slot has the last class only, or nothing: the object decides.
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op1));
@@ -289,6 +303,23 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
+    /// A callee with another name than the site's literal: a trait's method under its first name, or a magic one.
+    fn judge_other_name(&self, init: &Op, check: Check) -> Evidence {
+        let aliased = || {
+            let class = self.callee.function.key.scope;
+            let name = self.literal(init, init.op2, 0)?.bytes.to_ascii_lowercase();
+            let table = class.checked_add(self.layout.class_entry.function_table as u64)?;
+            find(self.memory, self.layout, table, &name)
+        };
+        if self.layout.rules.trait_alias_keeps_name
+            && self.callee.function.key.scope != 0
+            && aliased() == Some(self.callee.frame.func)
+        {
+            return Evidence::Proven(check, None);
+        }
+        self.judge_magic_call(init, check)
+    }
+
     /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
     fn judge_magic_call(&self, init: &Op, check: Check) -> Evidence {
         let name = self.callee.function.function_name.as_slice();
@@ -302,7 +333,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .callee
             .frame
             .address
-            .wrapping_add(self.layout.execute_data.sizeof as u64);
+            .wrapping_add(self.layout.execute_data.first_argument as u64);
         let called = match self.copy.zval(argument) {
             Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
             _ => None,
@@ -320,11 +351,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let op_types = &self.layout.op_types;
         let callee = self.callee.function;
         if init.op2_type == op_types.is_const {
-            if self.cached(init.result.wrapping_add(8)) == Some(self.callee.frame.func) {
+            if self.cached_method(init) == Some(self.callee.frame.func) {
                 return Evidence::Proven(Check::Nothing, None);
             }
             if !self.literal_is(init, init.op2, 0, &callee.function_name) {
-                return self.judge_magic_call(init, Check::Nothing);
+                return self.judge_other_name(init, Check::Nothing);
             }
         } else if init.op2_type != op_types.is_unused
             || !callee.function_name.eq_ignore_ascii_case(b"__construct")
@@ -347,30 +378,49 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the literal names the class that this call was made on, and the callee's class is that or a parent.
+    /// Whether the slot holds the class that this call was made on, and the callee's class is that or a parent.
     fn called_class_is(&self, init: &Op) -> bool {
-        let class = self.cached(init.result).unwrap_or(0);
+        let class = self.cached(self.slot(init, init.result, init.op2));
+        let class = class
+            .filter(|_| !self.has_only_method_slot(init))
+            .unwrap_or(0);
         class != 0 && self.descends(class, self.callee.function.key.scope)
     }
 
     fn judge_new(&self, init: &Op) -> Evidence {
         let callee = self.callee.function;
-        let class = self.cached(init.op2).unwrap_or(0);
+        let is_const = init.op1_type == self.layout.op_types.is_const;
+        let class = match is_const {
+            true => self
+                .cached(self.slot(init, init.op2, init.op1))
+                .unwrap_or(0),
+            false => 0,
+        };
         if class != 0 {
             let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
-            return match self.memory.word(constructor) {
-                Ok(function) if function == self.callee.frame.func => {
-                    Evidence::Proven(Check::Nothing, None)
-                }
-                _ => Evidence::Refuted,
+            // A class without one whose `new` has arguments calls the nameless `zend_pass_function`.
+            let expected = if callee.name.is_empty() {
+                0
+            } else {
+                self.callee.frame.func
+            };
+            return if self.memory.word(constructor) == Ok(expected) {
+                Evidence::Proven(Check::Nothing, None)
+            } else {
+                Evidence::Refuted
             };
         }
-        if !callee.function_name.eq_ignore_ascii_case(b"__construct") {
+        if callee.name.is_empty() {
+            return Evidence::Open;
+        }
+        // Up to 7.4 a method with the class's name is a constructor too.
+        let name = callee.function_name.as_slice();
+        let is_constructor = name.eq_ignore_ascii_case(b"__construct")
+            || (!callee.class.is_empty() && callee.class.eq_ignore_ascii_case(name));
+        if !is_constructor {
             return Evidence::Refuted;
         }
-        let named = init.op1_type == self.layout.op_types.is_const
-            && self.literal_is(init, init.op1, 0, &callee.class);
-        if named {
+        if is_const && self.literal_is(init, init.op1, 0, &callee.class) {
             Evidence::Proven(Check::Nothing, None)
         } else {
             Evidence::Open
@@ -395,40 +445,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// The word in the caller's run-time cache at a byte offset.
-    fn cached(&self, slot: u32) -> Option<u64> {
-        let cache = self.caller.frame.run_time_cache;
-        if cache == 0 || slot == u32::MAX {
-            return None;
-        }
-        self.memory.word(cache.checked_add(u64::from(slot))?).ok()
-    }
-
-    /// Whether a CONST operand's literal, or the `index`-th after it, is this name in any case.
-    fn literal_is(&self, op: &Op, operand: u32, index: u64, name: &[u8]) -> bool {
-        // From 7.3 a literal lies relative to its op, also in opcache's memory.
-        #[expect(
-            clippy::cast_possible_wrap,
-            reason = "the operand is a signed distance stored in an unsigned field"
-        )]
-        let address = op
-            .address
-            .wrapping_add_signed(i64::from(operand as i32))
-            .wrapping_add(index * 16);
-        let mut literal = [0_u8; 16];
-        if name.is_empty()
-            || self.memory.read(address, &mut literal).is_err()
-            || literal[8] != IS_STRING
-        {
-            return false;
-        }
-        ZendString::read(self.memory, self.layout, word_at(&literal, 0))
-            .is_some_and(|text| text.bytes.eq_ignore_ascii_case(name))
-    }
-
     /// Whether the callee was called on an object (its `This` is one, `ZEND_CALL_HAS_THIS`).
     fn is_object_call(&self) -> bool {
-        self.callee.frame.call_info & 0xff == u32::from(IS_OBJECT)
+        self.callee.frame.has_this()
     }
 
     fn descends(&self, class: u64, ancestor: u64) -> bool {

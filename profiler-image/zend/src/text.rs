@@ -65,10 +65,36 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
     }) | 0x8000_0000_0000_0000
 }
 
-/// A class name as people know it. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`; the file and line
-/// are what tells two of them apart, the counter is not stable between requests.
-#[must_use]
-pub fn class_name(name: &ZendString) -> String {
+/// A class's name, as the engine stores it and as people know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassName {
+    pub stored: Vec<u8>,
+    pub shown: String,
+}
+
+impl ClassName {
+    /// Reads the name of a `zend_class_entry`; `None` where it does not hold together.
+    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, class: u64) -> Option<Self> {
+        let row = &layout.class_entry;
+        let at = |offset: usize| class.checked_add(offset as u64);
+        let name = ZendString::read(memory, layout, memory.word(at(row.name)?).ok()?)?;
+        let is_anonymous = memory.half(at(row.ce_flags)?).ok()? & row.anonymous != 0;
+        let line = if is_anonymous {
+            memory.half(at(row.line_start)?).ok()?
+        } else {
+            0
+        };
+        Some(Self {
+            shown: class_name(&name, line),
+            stored: name.bytes,
+        })
+    }
+}
+
+/// A class name as people know it. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`, up to 7.3 as
+/// `class@anonymous\0FILE0xADDRESS`; the file and line are what tells two of them apart, the rest is not the same in the
+/// next request.
+fn class_name(name: &ZendString, line: u32) -> String {
     let mut parts = name.bytes.splitn(2, |&byte| byte == 0);
     let visible = parts.next().unwrap_or_default();
     let display = |bytes: &[u8]| {
@@ -78,16 +104,17 @@ pub fn class_name(name: &ZendString) -> String {
         }
         .display()
     };
-    match parts.next() {
-        None => display(visible),
-        Some(place) => {
-            let end = place
-                .iter()
-                .rposition(|&byte| byte == b'$')
-                .unwrap_or(place.len());
-            format!("{}:{}", display(visible), display(&place[..end]))
-        }
+    let Some(place) = parts.next() else {
+        return display(visible);
+    };
+    if let Some(end) = place.iter().rposition(|&byte| byte == b'$') {
+        return format!("{}:{}", display(visible), display(&place[..end]));
     }
+    let end = place
+        .windows(2)
+        .rposition(|pair| pair == b"0x")
+        .unwrap_or(place.len());
+    format!("{}:{}:{line}", display(visible), display(&place[..end]))
 }
 
 /// Reads a C string of at most `limit` bytes, without its end; `None` where there is no end within the limit.
@@ -113,13 +140,11 @@ mod tests {
     use super::*;
 
     fn check_class(stored: &[u8], expected: &str) {
-        assert_eq!(
-            class_name(&ZendString {
-                bytes: stored.to_vec(),
-                hash: 0
-            }),
-            expected
-        );
+        let stored = ZendString {
+            bytes: stored.to_vec(),
+            hash: 0,
+        };
+        assert_eq!(class_name(&stored, 7), expected);
     }
 
     #[test]
@@ -132,6 +157,10 @@ mod tests {
         check_class(
             b"App\\Base@anonymous\0/srv/app/a.php:12$1f",
             "App\\Base@anonymous:/srv/app/a.php:12",
+        );
+        check_class(
+            b"class@anonymous\0/srv/app/a.php0x7f8b2c8190c3",
+            "class@anonymous:/srv/app/a.php:7",
         );
     }
 

@@ -6,7 +6,7 @@
 //! that is for [`crate::site`] and the quiet read. Invariant: the walk ends on any bytes.
 
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece, half_at, word_at};
+use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
 pub const MAX_FRAMES: usize = 4096;
@@ -16,6 +16,9 @@ const MAX_FETCHES: usize = 256;
 const FETCH: usize = 256;
 /// A VM stack page is 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); what is farther from its start belongs to another.
 const PAGE: u64 = 256 << 10;
+const IS_OBJECT: u8 = 8;
+/// Dummy frames and placeholders in one walk; each stands for a frame at least.
+const MAX_NAMELESS: usize = MAX_FRAMES;
 /// `yield from` chains longer than this are refused.
 const MAX_DELEGATES: usize = 64;
 
@@ -30,6 +33,8 @@ pub struct Frame {
     pub run_time_cache: u64,
     /// `ZEND_CALL_INFO`, shifted.
     pub call_info: u32,
+    /// Type of `This`; up to 7.0 it says object also where there is none.
+    pub this_type: u8,
 }
 
 impl Frame {
@@ -45,7 +50,14 @@ impl Frame {
             prev: word_at(bytes, row.prev_execute_data),
             run_time_cache: word_at(bytes, row.run_time_cache),
             call_info: half_at(bytes, row.this_type_info) >> layout.call_info.shift,
+            this_type: byte_at(bytes, row.this_type_info),
         }
+    }
+
+    /// Whether the function was called on an object (`ZEND_CALL_HAS_THIS`).
+    #[must_use]
+    pub fn has_this(&self) -> bool {
+        self.this_type == IS_OBJECT && self.this != 0
     }
 }
 
@@ -183,6 +195,7 @@ pub fn walk<M: Memory + ?Sized>(
 ) -> End {
     frames.clear();
     let mut address = start;
+    let mut nameless = 0;
     // Within one page callers lie below their callees: this is what makes the walk end without a set of the seen.
     let mut ceiling = u64::MAX;
     while address != 0 {
@@ -195,18 +208,23 @@ pub fn walk<M: Memory + ?Sized>(
             }
             ceiling = address;
         }
-        if frames.len() >= MAX_FRAMES {
+        if frames.len() >= MAX_FRAMES || nameless >= MAX_NAMELESS {
             return End::TooDeep;
         }
         let Some(frame) = copy.frame(memory, layout, address) else {
             return End::Torn;
         };
-        if frame.func == 0 {
+        if frame.func != 0 {
+            frames.push(frame);
+        } else if is_placeholder(layout, &frame) {
+            nameless += 1;
             if delegates(memory, layout, copy, &frame, frames).is_none() {
                 return End::Torn;
             }
+        } else if layout.rules.dummy_frames && frame.opline == 0 && !copy.inside(address) {
+            nameless += 1;
         } else {
-            frames.push(frame);
+            return End::Torn;
         }
         address = frame.prev;
     }
@@ -216,9 +234,15 @@ pub fn walk<M: Memory + ?Sized>(
     }
 }
 
-/// A frame without a function is the placeholder of `yield from` (`execute_fake` inside a `zend_generator`): the
-/// frames that stand for it are those of the delegating generators, the innermost first
-/// (`zend_generator_check_placeholder_frame`, Zend/zend_generators.c, since 8.0).
+/// Whether a frame without a function is the placeholder of `yield from`: `execute_fake` inside a `zend_generator`. The
+/// other kind (`dummy_execute_data` of `zend_call_function`, up to 8.0) lies on the C stack.
+fn is_placeholder(layout: &Layout, frame: &Frame) -> bool {
+    frame.this != 0
+        && frame.this.checked_add(layout.generator.execute_fake as u64) == Some(frame.address)
+}
+
+/// The frames that stand for a placeholder are those of the delegating generators, the innermost first
+/// (`zend_generator_check_placeholder_frame`, Zend/zend_generators.c).
 fn delegates<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -226,39 +250,24 @@ fn delegates<M: Memory + ?Sized>(
     placeholder: &Frame,
     frames: &mut Vec<Frame>,
 ) -> Option<()> {
-    let row = &layout.generator;
-    if placeholder.this.checked_add(row.execute_fake as u64)? != placeholder.address {
-        return None;
-    }
-    let read = |generator: u64| -> Option<(u64, u64)> {
-        let (mut execute_data, mut parent) = ([0; 8], [0; 8]);
-        memory
-            .gather(&mut [
-                Piece {
-                    address: generator.checked_add(row.execute_data as u64)?,
-                    bytes: &mut execute_data,
-                },
-                Piece {
-                    address: generator.checked_add(row.node_parent as u64)?,
-                    bytes: &mut parent,
-                },
-            ])
-            .ok()?;
-        Some((u64::from_le_bytes(execute_data), u64::from_le_bytes(parent)))
-    };
     // The engine's loop: from the outermost generator up, for as long as the parent is not the root, which runs itself.
-    let (execute_data, mut parent) = read(placeholder.this)?;
-    let mut outer_first = vec![execute_data];
-    while parent != 0 {
-        let (execute_data, above) = read(parent)?;
-        if above == 0 {
+    let outermost = Node::read(memory, layout, placeholder.this)?;
+    let root = match layout.rules.placeholder_ends_at_root {
+        true => outermost.root(memory, layout)?,
+        false => 0,
+    };
+    let mut outer_first = vec![outermost.execute_data];
+    let mut parent = outermost.parent;
+    while parent != root {
+        let node = Node::read(memory, layout, parent)?;
+        if root == 0 && node.parent == 0 {
             break;
         }
         if outer_first.len() >= MAX_DELEGATES {
             return None;
         }
-        outer_first.push(execute_data);
-        parent = above;
+        outer_first.push(node.execute_data);
+        parent = node.parent;
     }
     for address in outer_first.into_iter().rev() {
         let frame = copy.frame(memory, layout, address)?;
@@ -268,6 +277,57 @@ fn delegates<M: Memory + ?Sized>(
         frames.push(frame);
     }
     Some(())
+}
+
+/// What a walk needs of a `zend_generator`.
+struct Node {
+    execute_data: u64,
+    parent: u64,
+    children: u32,
+    ptr: u64,
+}
+
+impl Node {
+    fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, generator: u64) -> Option<Self> {
+        let row = &layout.generator;
+        let (mut execute_data, mut parent, mut children, mut ptr) =
+            ([0; 8], [0; 8], [0; 4], [0; 8]);
+        let at = |offset: usize| generator.checked_add(offset as u64);
+        memory
+            .gather(&mut [
+                Piece {
+                    address: at(row.execute_data)?,
+                    bytes: &mut execute_data,
+                },
+                Piece {
+                    address: at(row.node_parent)?,
+                    bytes: &mut parent,
+                },
+                Piece {
+                    address: at(row.node_children)?,
+                    bytes: &mut children,
+                },
+                Piece {
+                    address: at(row.node_ptr)?,
+                    bytes: &mut ptr,
+                },
+            ])
+            .ok()?;
+        Some(Self {
+            execute_data: u64::from_le_bytes(execute_data),
+            parent: u64::from_le_bytes(parent),
+            children: u32::from_le_bytes(children),
+            ptr: u64::from_le_bytes(ptr),
+        })
+    }
+
+    /// The root of the tree: a leaf knows it, another node knows a leaf.
+    fn root<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<u64> {
+        if self.children == 0 {
+            return Some(self.ptr);
+        }
+        Some(Self::read(memory, layout, self.ptr)?.ptr)
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
-//! Where the engine keeps what: one [`Layout`] per X.Y, as data.
+//! Where the engine keeps what: one [`Layout`] per X.Y and machine, as data.
 //!
-//! A difference between versions is a number in a row, never a type and never an `if`. Offsets are bytes. The rows'
-//! provenance stands with them. What this module does not do: guess. A version without a row is refused by name.
+//! A difference between versions is a number in a row, never a type and never an `if` on a version. Offsets are bytes.
+//! The rows are generated from `php-abi.json`, which has their provenance (docs/adding-a-php-version.md). Thread-safe
+//! builds differ in no field named here. What this module does not do: guess. A version without a row is refused by name.
 
 mod rows;
+
+pub use rows::ROWS;
 
 /// `zend_executor_globals` (Zend/zend_globals.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +22,14 @@ pub struct ExecutorGlobals {
     pub opline_before_exception: usize,
 }
 
+/// `zend_compiler_globals` (Zend/zend_globals.h). Its tables are there from the start; the executor's are set by the first
+/// request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompilerGlobals {
+    pub function_table: usize,
+    pub class_table: usize,
+}
+
 /// `zend_execute_data` (Zend/zend_compile.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecuteData {
@@ -30,6 +41,8 @@ pub struct ExecuteData {
     pub prev_execute_data: usize,
     pub run_time_cache: usize,
     pub sizeof: usize,
+    /// `ZEND_CALL_FRAME_SLOT` * sizeof(zval): where the first argument lies.
+    pub first_argument: usize,
 }
 
 /// Bits of `ZEND_CALL_INFO`, after the shift.
@@ -52,8 +65,10 @@ pub struct Function {
     pub last: usize,
     pub filename: usize,
     pub line_start: usize,
+    pub literals: usize,
     /// `zend_internal_function` only.
     pub handler: usize,
+    pub module: usize,
     /// `ZEND_ACC_CLOSURE | ZEND_ACC_FAKE_CLOSURE | ZEND_ACC_CALL_VIA_TRAMPOLINE`: the struct lives in an object or is
     /// made for one call, so its address says nothing a moment later.
     pub passing_flags: u32,
@@ -92,11 +107,20 @@ pub struct ZendStringLayout {
 /// `zend_array` and `Bucket` (Zend/zend_types.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZendArray {
+    pub flags: usize,
+    /// `HASH_FLAG_PACKED`: such an array has no string keys.
+    pub packed: u32,
+    pub n_table_mask: usize,
     pub ar_data: usize,
     pub n_num_used: usize,
     pub n_table_size: usize,
+    pub bucket_h: usize,
     pub bucket_key: usize,
     pub bucket_sizeof: usize,
+    /// `Bucket.val.u2.next`.
+    pub bucket_next: usize,
+    /// The type of a zval that points to another one.
+    pub is_indirect: u8,
     pub sizeof: usize,
 }
 
@@ -106,6 +130,12 @@ pub struct ClassEntry {
     pub name: usize,
     pub parent: usize,
     pub constructor: usize,
+    pub function_table: usize,
+    pub ce_flags: usize,
+    /// `ZEND_ACC_ANON_CLASS`.
+    pub anonymous: u32,
+    /// `info.user.line_start`.
+    pub line_start: usize,
 }
 
 /// `zend_generator` (Zend/zend_generators.h).
@@ -113,6 +143,9 @@ pub struct ClassEntry {
 pub struct Generator {
     pub execute_data: usize,
     pub node_parent: usize,
+    pub node_children: usize,
+    /// `node.ptr`: the root of a leaf, the leaf of another node.
+    pub node_ptr: usize,
     pub execute_fake: usize,
 }
 
@@ -123,6 +156,7 @@ pub struct ModuleEntry {
     pub zend_debug: usize,
     pub zts: usize,
     pub name: usize,
+    pub version: usize,
 }
 
 /// `sapi_globals_struct` (main/SAPI.h).
@@ -132,14 +166,52 @@ pub struct SapiGlobals {
     pub global_request_time: u64,
 }
 
+/// `tsrm_tls_entry` (TSRM/TSRM.c), of thread-safe builds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TsrmTlsEntry {
+    pub storage: usize,
+    pub count: usize,
+    pub thread_id: usize,
+    pub next: usize,
+    pub sizeof: usize,
+}
+
+/// What differs between versions in meaning, not in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// A CONST operand counts from `op_array.literals`, not from its op.
+    pub literals_in_op_array: bool,
+    /// The number of a run-time cache slot stands in the literal, not in the op.
+    pub cache_slots_in_literals: bool,
+    /// `zend_call_function` puts a frame without a function on the C stack between its caller and its callee.
+    pub dummy_frames: bool,
+    /// The generators of a `yield from` end at the tree's root, not below the one without a parent.
+    pub placeholder_ends_at_root: bool,
+    /// A trait's method that is used under another name still bears its first one.
+    pub trait_alias_keeps_name: bool,
+    /// Globals also lie at `executor_globals_offset` from the `tsrm_tls_entry`.
+    pub fast_tsrm_offsets: bool,
+}
+
+/// What code an image is made of (`e_machine`, System V ABI).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    X86_64,
+    Aarch64,
+}
+
 /// One row: everything that a sample needs to know of one X.Y.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     pub major: u8,
     pub minor: u8,
+    pub machine: Machine,
+    /// The row is from a release candidate: the release may differ.
+    pub pre_release: bool,
     /// `ZEND_MODULE_API_NO`, held against the live engine's modules.
     pub module_api: u32,
     pub executor_globals: ExecutorGlobals,
+    pub compiler_globals: CompilerGlobals,
     pub execute_data: ExecuteData,
     pub call_info: CallInfo,
     pub function: Function,
@@ -151,6 +223,9 @@ pub struct Layout {
     pub generator: Generator,
     pub module_entry: ModuleEntry,
     pub sapi_globals: SapiGlobals,
+    /// `None` where no header has it.
+    pub tsrm_tls_entry: Option<TsrmTlsEntry>,
+    pub rules: Rules,
     /// `ZEND_VM_STACK_HEADER_SLOTS` * sizeof(zval): where the first frame of a page lies.
     pub vm_stack_header: u64,
     /// Offset of `prev` in `zend_vm_stack`: the page before this one.
@@ -159,18 +234,25 @@ pub struct Layout {
 
 /// The row of a version, or `None` where there is none.
 #[must_use]
-pub fn layout_of(major: u8, minor: u8) -> Option<&'static Layout> {
-    rows::ROWS
-        .iter()
-        .find(|row| (row.major, row.minor) == (major, minor))
+pub fn layout_of(machine: Machine, major: u8, minor: u8) -> Option<&'static Layout> {
+    ROWS.iter()
+        .find(|row| (row.machine, row.major, row.minor) == (machine, major, minor))
 }
 
-/// The versions that have a row, for messages: `8.2`.
+/// The versions that have a row, for messages: `8.2, 8.3`.
 #[must_use]
 pub fn known_versions() -> String {
-    let names: Vec<String> = rows::ROWS
+    let names: Vec<String> = ROWS
         .iter()
-        .map(|row| format!("{}.{}", row.major, row.minor))
+        .filter(|row| row.machine == Machine::X86_64)
+        .map(|row| {
+            let mark = if row.pre_release {
+                " (pre-release)"
+            } else {
+                ""
+            };
+            format!("{}.{}{mark}", row.major, row.minor)
+        })
         .collect();
     names.join(", ")
 }

@@ -1,14 +1,14 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::layouts::layout_of;
+use crate::layouts::{Machine, layout_of};
 use crate::memory::Recorded;
 
 const BASE: u64 = 0x7f00_0000_0000;
 
 /// A page with frames at the given offsets: (offset, func, prev, call_info).
 fn page(frames: &[(usize, u64, u64, u32)]) -> Copy {
-    let layout = layout_of(8, 2).unwrap();
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let mut bytes = vec![0_u8; 4096];
     for &(offset, func, prev, info) in frames {
         let row = &layout.execute_data;
@@ -27,7 +27,7 @@ fn check(frames: &[(usize, u64, u64, u32)], start: u64, expected_functions: &[u6
     let mut found = Vec::new();
     let end = walk(
         &Recorded::default(),
-        layout_of(8, 2).unwrap(),
+        layout_of(Machine::X86_64, 8, 2).unwrap(),
         &mut page(frames),
         start,
         &mut found,
@@ -80,7 +80,7 @@ fn an_address_that_nobody_maps_is_torn() {
 
 #[test]
 fn frames_on_an_older_page_cost_one_read() {
-    let layout = layout_of(8, 2).unwrap();
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let older = page(&[(32, 1, 0, TOP), (160, 2, BASE + 32, 0)]);
     let mut memory = Recorded::default();
     memory.put(BASE, older.bytes);
@@ -107,8 +107,8 @@ proptest! {
     fn the_walk_ends_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..2048), start in any::<u64>()) {
         let mut copy = Copy { base: BASE, bytes, ..Copy::default() };
         let mut frames = Vec::new();
-        walk(&Recorded::default(), layout_of(8, 2).unwrap(), &mut copy, start, &mut frames);
-        walk(&Recorded::default(), layout_of(8, 2).unwrap(), &mut copy, BASE, &mut frames);
+        walk(&Recorded::default(), layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, start, &mut frames);
+        walk(&Recorded::default(), layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, BASE, &mut frames);
         prop_assert!(frames.len() <= MAX_FRAMES);
     }
 
@@ -120,7 +120,7 @@ proptest! {
         memory.put(BASE, bytes.clone());
         let mut copy = Copy { base: BASE, bytes, ..Copy::default() };
         let mut frames = Vec::new();
-        walk(&memory, layout_of(8, 2).unwrap(), &mut copy, BASE + 32, &mut frames);
+        walk(&memory, layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, BASE + 32, &mut frames);
         prop_assert!(frames.len() <= MAX_FRAMES);
     }
 }

@@ -1,0 +1,128 @@
+//! Writes `src/layouts/rows.rs` from `src/layouts/php-abi.json` (`make generate`).
+//!
+//! Each row is the template below with the JSON's numbers in the places of their names; what a version does not have is 0.
+//! What this program does not do: know a number.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+const HEAD: &str = "\
+//! The rows, generated from `php-abi.json` by `make generate`: numbers only.
+
+use super::{
+    CallInfo, ClassEntry, CompilerGlobals, ExecuteData, ExecutorGlobals, Function, Generator,
+    Layout, Machine, ModuleEntry, OpTypes, Rules, SapiGlobals, TsrmTlsEntry, ZendArray, ZendOp,
+    ZendStringLayout,
+};
+
+/// All rows.
+#[rustfmt::skip]
+#[expect(clippy::identity_op, reason = \"a flag that a version does not have is 0\")]
+pub static ROWS: &[Layout] = &[
+";
+
+const ROW: &str = "
+    executor_globals: ExecutorGlobals { function_table: {zend_executor_globals.function_table}, class_table: {zend_executor_globals.class_table}, vm_stack_top: {zend_executor_globals.vm_stack_top}, vm_stack_end: {zend_executor_globals.vm_stack_end}, vm_stack: {zend_executor_globals.vm_stack}, current_execute_data: {zend_executor_globals.current_execute_data}, exception_op: {zend_executor_globals.exception_op}, exception_op_size: {zend_executor_globals.exception_op.size}, opline_before_exception: {zend_executor_globals.opline_before_exception} },
+    compiler_globals: CompilerGlobals { function_table: {zend_compiler_globals.function_table}, class_table: {zend_compiler_globals.class_table} },
+    execute_data: ExecuteData { opline: {zend_execute_data.opline}, func: {zend_execute_data.func}, this: {zend_execute_data.This}, this_type_info: {zend_execute_data.This.u1.type_info}, prev_execute_data: {zend_execute_data.prev_execute_data}, run_time_cache: {zend_execute_data.run_time_cache}, sizeof: {zend_execute_data.sizeof}, first_argument: {ZEND_CALL_FRAME_SLOT} * 16 },
+    call_info: CallInfo { shift: {call_info_shift}, code: {ZEND_CALL_CODE}, top: {ZEND_CALL_TOP} },
+    function: Function { type_: {zend_op_array.type}, fn_flags: {zend_op_array.fn_flags}, function_name: {zend_op_array.function_name}, scope: {zend_op_array.scope}, opcodes: {zend_op_array.opcodes}, last: {zend_op_array.last}, filename: {zend_op_array.filename}, line_start: {zend_op_array.line_start}, literals: {zend_op_array.literals}, handler: {zend_internal_function.handler}, module: {zend_internal_function.module}, passing_flags: {ZEND_ACC_CLOSURE} | {ZEND_ACC_FAKE_CLOSURE} | {ZEND_ACC_CALL_VIA_TRAMPOLINE} },
+    zend_op: ZendOp { op1: {zend_op.op1}, op2: {zend_op.op2}, result: {zend_op.result}, extended_value: {zend_op.extended_value}, lineno: {zend_op.lineno}, opcode: {zend_op.opcode}, op1_type: {zend_op.op1_type}, op2_type: {zend_op.op2_type}, sizeof: {zend_op.sizeof} },
+    op_types: OpTypes { is_const: {IS_CONST}, is_unused: {IS_UNUSED}, is_cv: {IS_CV} },
+    zend_string: ZendStringLayout { h: {zend_string.h}, len: {zend_string.len}, val: {zend_string.val} },
+    zend_array: ZendArray { flags: {zend_array.u.flags}, packed: {HASH_FLAG_PACKED}, n_table_mask: {zend_array.nTableMask}, ar_data: {zend_array.arData}, n_num_used: {zend_array.nNumUsed}, n_table_size: {zend_array.nTableSize}, bucket_h: {Bucket.h}, bucket_key: {Bucket.key}, bucket_sizeof: {Bucket.sizeof}, bucket_next: {Bucket.val} + {zval.u2}, is_indirect: {IS_INDIRECT}, sizeof: {zend_array.sizeof} },
+    class_entry: ClassEntry { name: {zend_class_entry.name}, parent: {zend_class_entry.parent}, constructor: {zend_class_entry.constructor}, function_table: {zend_class_entry.function_table}, ce_flags: {zend_class_entry.ce_flags}, anonymous: {ZEND_ACC_ANON_CLASS}, line_start: {zend_class_entry.info.user.line_start} },
+    generator: Generator { execute_data: {zend_generator.execute_data}, node_parent: {zend_generator.node.parent}, node_children: {zend_generator.node.children}, node_ptr: {zend_generator.node.ptr}, execute_fake: {zend_generator.execute_fake} },
+    module_entry: ModuleEntry { zend_api: {zend_module_entry.zend_api}, zend_debug: {zend_module_entry.zend_debug}, zts: {zend_module_entry.zts}, name: {zend_module_entry.name}, version: {zend_module_entry.version} },
+    sapi_globals: SapiGlobals { global_request_time: {sapi_globals_struct.global_request_time} },
+    rules: Rules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets} },
+    vm_stack_header: {ZEND_VM_STACK_HEADER_SLOTS} * 16,
+    vm_stack_prev: {zend_vm_stack.prev},
+";
+
+const TSRM: &str = "Some(TsrmTlsEntry { storage: {tsrm_tls_entry.storage}, count: {tsrm_tls_entry.count}, thread_id: {tsrm_tls_entry.thread_id}, next: {tsrm_tls_entry.next}, sizeof: {tsrm_tls_entry.sizeof} })";
+
+/// The text of `rows.rs`, or what the JSON lacks.
+pub fn rows(json: &str) -> Result<String, String> {
+    let data: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let mut text = HEAD.to_owned();
+    for row in data["rows"].as_array().ok_or("no rows")? {
+        for (machine, variant) in [("x86_64", "X86_64"), ("aarch64", "Aarch64")] {
+            let numbers = numbers(row, machine)?;
+            let (major, minor) = row["version"]
+                .as_str()
+                .and_then(|version| version.split_once('.'))
+                .ok_or("a row has no version")?;
+            // Writing into a String cannot fail.
+            let _ = write!(
+                text,
+                "// {} from {}\nLayout {{ major: {major}, minor: {minor}, machine: Machine::{variant}, pre_release: {}, module_api: {},",
+                row["patch"].as_str().ok_or("a row has no patch")?,
+                row["source"].as_str().ok_or("a row has no source")?,
+                row["pre_release"],
+                number(&numbers, "ZEND_MODULE_API_NO"),
+            );
+            text += &filled(ROW, &numbers);
+            let tsrm = if numbers.contains_key("tsrm_tls_entry.sizeof") {
+                filled(TSRM, &numbers)
+            } else {
+                "None".to_owned()
+            };
+            let _ = writeln!(text, "    tsrm_tls_entry: {tsrm},\n}},");
+        }
+    }
+    text += "];\n";
+    Ok(text)
+}
+
+/// Every number and rule of a row, by name.
+fn numbers(row: &Value, machine: &str) -> Result<BTreeMap<String, Value>, String> {
+    let mut numbers = BTreeMap::new();
+    for group in ["fields", "rules", machine] {
+        match row[group].as_object() {
+            Some(group) => numbers.extend(group.clone()),
+            None if group == "x86_64" => {}
+            None => return Err(format!("a row has no {group}")),
+        }
+    }
+    Ok(numbers)
+}
+
+fn number(numbers: &BTreeMap<String, Value>, name: &str) -> String {
+    numbers
+        .get(name)
+        .map_or_else(|| "0".to_owned(), Value::to_string)
+}
+
+/// The template with its names replaced. A name has no space, which tells it from a block of Rust.
+fn filled(template: &str, numbers: &BTreeMap<String, Value>) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        text += before;
+        match after.split_once('}') {
+            Some((name, tail)) if !name.contains(' ') => {
+                text += &number(numbers, name);
+                rest = tail;
+            }
+            _ => {
+                text.push('{');
+                rest = after;
+            }
+        }
+    }
+    text + rest
+}
+
+#[allow(
+    dead_code,
+    reason = "the test that compares includes this file without running it"
+)]
+fn main() -> Result<(), String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/layouts");
+    let json = std::fs::read_to_string(format!("{folder}/php-abi.json"))
+        .map_err(|error| error.to_string())?;
+    std::fs::write(format!("{folder}/rows.rs"), rows(&json)?).map_err(|error| error.to_string())
+}

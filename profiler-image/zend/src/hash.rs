@@ -1,0 +1,163 @@
+//! Looking a string key up in a `zend_array`, as `zend_hash_find` does (Zend/zend_hash.c).
+//!
+//! Invariant: every count that the array states is bounded, and a chain ends.
+
+use crate::layouts::Layout;
+use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::text::{ZendString, hash_of};
+
+/// A chain of a well-made table has a few entries; this bounds a hostile one.
+const MAX_CHAIN: usize = 256;
+/// Entries that [`first`] skips before it gives up: deleted ones leave holes.
+const MAX_HOLES: u32 = 64;
+
+/// An entry of a hash table whose keys are strings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    pub key: u64,
+    /// The zval's value: a pointer in the engine's own tables.
+    pub value: u64,
+}
+
+struct Table {
+    mask: u32,
+    data: u64,
+    used: u32,
+}
+
+impl Table {
+    fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
+        let row = &layout.zend_array;
+        let mut header = [0_u8; 64];
+        memory.read(address, header.get_mut(..row.sizeof)?).ok()?;
+        let size = half_at(&header, row.n_table_size);
+        let packed = half_at(&header, row.flags) & row.packed != 0;
+        let table = Self {
+            mask: half_at(&header, row.n_table_mask),
+            data: word_at(&header, row.ar_data),
+            used: half_at(&header, row.n_num_used),
+        };
+        (size.is_power_of_two() && table.used <= size && !packed).then_some(table)
+    }
+
+    fn bucket<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        index: u32,
+    ) -> Option<([u8; 32], Bucket)> {
+        let row = &layout.zend_array;
+        let mut bytes = [0_u8; 32];
+        let address = self
+            .data
+            .checked_add(u64::from(index) * row.bucket_sizeof as u64)?;
+        memory
+            .read(address, bytes.get_mut(..row.bucket_sizeof)?)
+            .ok()?;
+        let mut value = word_at(&bytes, 0);
+        if byte_at(&bytes, 8) == row.is_indirect {
+            value = memory.word(value).ok()?;
+        }
+        let key = word_at(&bytes, row.bucket_key);
+        Some((bytes, Bucket { key, value }))
+    }
+}
+
+/// The value under a key.
+pub fn find<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    table: u64,
+    key: &[u8],
+) -> Option<u64> {
+    let row = &layout.zend_array;
+    let table = Table::read(memory, layout, table)?;
+    let hash = hash_of(key);
+    // The index table lies before the buckets; the mask is its negative size.
+    let slot = (hash as u32 | table.mask).wrapping_neg();
+    let mut index = memory
+        .half(table.data.checked_sub(u64::from(slot) * 4)?)
+        .ok()?;
+    for _ in 0..MAX_CHAIN {
+        if index >= table.used {
+            return None;
+        }
+        let (bytes, bucket) = table.bucket(memory, layout, index)?;
+        if word_at(&bytes, row.bucket_h) == hash
+            && ZendString::read(memory, layout, bucket.key).is_some_and(|text| text.bytes == key)
+        {
+            return Some(bucket.value);
+        }
+        index = half_at(&bytes, row.bucket_next);
+    }
+    None
+}
+
+/// The first entry with a string key and a value.
+pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<Bucket> {
+    let table = Table::read(memory, layout, table)?;
+    (0..table.used.min(MAX_HOLES))
+        .filter_map(|index| table.bucket(memory, layout, index))
+        .map(|(_, bucket)| bucket)
+        .find(|bucket| bucket.key != 0 && bucket.value != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::{Machine, layout_of};
+    use crate::memory::Recorded;
+
+    const TABLE: u64 = 0x1000;
+    const DATA: u64 = 0x2000;
+
+    /// A table of two slots and two entries in one chain: `one` => 11, `two` => 22.
+    fn recorded(next_of_first: u32) -> Recorded {
+        let mut memory = Recorded::default();
+        let mut header = vec![0_u8; 56];
+        header[12..16].copy_from_slice(&(-2_i32).to_le_bytes());
+        header[16..24].copy_from_slice(&DATA.to_le_bytes());
+        header[24..28].copy_from_slice(&2_u32.to_le_bytes());
+        header[32..36].copy_from_slice(&2_u32.to_le_bytes());
+        memory.put(TABLE, header);
+        let mut slots = vec![0_u8; 8];
+        slots.extend_from_slice(&[0; 64]);
+        memory.put(DATA - 8, slots);
+        for (index, (key, value, next)) in [("one", 11_u64, next_of_first), ("two", 22, u32::MAX)]
+            .into_iter()
+            .enumerate()
+        {
+            let at = DATA + index as u64 * 32;
+            memory.put_word(at, value);
+            memory.put(at + 8, [13, 0, 0, 0].to_vec());
+            memory.put(at + 12, next.to_le_bytes().to_vec());
+            memory.put_word(at + 16, hash_of(key.as_bytes()));
+            let string = 0x3000 + index as u64 * 0x100;
+            memory.put_word(at + 24, string);
+            let mut text = vec![0_u8; 16];
+            text.extend_from_slice(&3_u64.to_le_bytes());
+            text.extend_from_slice(key.as_bytes());
+            text.resize(96, 0);
+            memory.put(string, text);
+        }
+        memory
+    }
+
+    fn check(next_of_first: u32, key: &str, expected: Option<u64>) {
+        let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+        let found = find(&recorded(next_of_first), layout, TABLE, key.as_bytes());
+        assert_eq!(found, expected, "{key}");
+    }
+
+    #[test]
+    fn a_key_is_found_along_its_chain_and_no_other() {
+        check(1, "one", Some(11));
+        check(1, "two", Some(22));
+        check(1, "three", None);
+    }
+
+    #[test]
+    fn a_chain_that_leads_to_itself_ends() {
+        check(0, "two", None);
+    }
+}

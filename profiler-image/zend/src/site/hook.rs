@@ -1,0 +1,50 @@
+//! Property hooks (8.4 and later), which are called without a DO_* or by an INIT of their own.
+
+use super::{Check, Evidence, IS_OBJECT, Site};
+use crate::memory::Memory;
+use crate::op::Op;
+use crate::text::ZendString;
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// `$o->p` with a hook, from 8.4 on: once it has run, FETCH_OBJ_R pushes the frame of `$p::get` itself.
+    pub(super) fn judge_property_hook(&self, op: &Op) -> Evidence {
+        let op_types = &self.layout.op_types;
+        if op.op2_type != op_types.is_const || !self.hook_is(self.literal(op, op.op2, 0), b"get") {
+            return Evidence::Refuted;
+        }
+        let operand = self.caller.frame.address.wrapping_add(u64::from(op.op1));
+        if op.op1_type == op_types.is_unused && self.caller.frame.this == self.callee.frame.this {
+            return Evidence::Proven(Check::SameThis, None);
+        }
+        match self.copy.zval(operand) {
+            Some((object, IS_OBJECT))
+                if op.op1_type == op_types.is_cv && object == self.callee.frame.this =>
+            {
+                Evidence::Proven(Check::ThisIn(op.op1), Some(operand))
+            }
+            _ => Evidence::Open,
+        }
+    }
+
+    /// `parent::$p::get()` and `parent::$p::set($value)`.
+    pub(super) fn judge_parent_property_hook(&self, init: &Op) -> Evidence {
+        let kind: &[u8] = if init.op2 == 0 { b"get" } else { b"set" };
+        let caller = self.caller.function.key.scope;
+        let same = self.hook_is(self.literal(init, init.op1, 0), kind)
+            && self.callee.function.key.scope != caller
+            && self.descends(caller, self.callee.function.key.scope);
+        if same {
+            Evidence::Proven(Check::SameThis, None)
+        } else {
+            Evidence::Refuted
+        }
+    }
+
+    /// Whether the callee is `$property::kind`.
+    pub(super) fn hook_is(&self, property: Option<ZendString>, kind: &[u8]) -> bool {
+        property.is_some_and(|property| {
+            let name = [b"$", property.bytes.as_slice(), b"::", kind].concat();
+            name == self.callee.function.function_name
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! What a call site's operands say: its literals, and the slots of its inline cache.
+//!
+//! Where both stand differs between versions, as the row's rules say. What this module does not do: judge.
+
+use super::{IS_STRING, Site};
+use crate::memory::{Memory, word_at};
+use crate::op::{INIT_STATIC_METHOD_CALL, Op};
+use crate::text::ZendString;
+
+/// Where the number of a cache slot stands in a literal (`Z_CACHE_SLOT`: `zval.u2`).
+const ZVAL_U2: u64 = 12;
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// The method that the site has called last.
+    pub(super) fn cached_method(&self, init: &Op) -> Option<u64> {
+        let slot = self.slot(init, init.result, init.op2)?;
+        if self.has_only_method_slot(init) {
+            self.cached(Some(slot))
+        } else {
+            self.cached(slot.checked_add(8))
+        }
+    }
+
+    /// Whether the slot of a method holds the method alone, not its class before it: where slots stand in literals, a
+    /// static call whose class is a literal keeps the class in that one's slot.
+    pub(super) fn has_only_method_slot(&self, init: &Op) -> bool {
+        self.layout.rules.cache_slots_in_literals
+            && init.opcode == INIT_STATIC_METHOD_CALL
+            && init.op1_type == self.layout.op_types.is_const
+    }
+
+    /// The number of a site's cache slot: `in_op`, or in its literal `operand`.
+    pub(super) fn slot(&self, op: &Op, in_op: u32, operand: u32) -> Option<u32> {
+        if !self.layout.rules.cache_slots_in_literals {
+            return Some(in_op);
+        }
+        let literal = self.literal_address(op, operand, 0)?;
+        self.memory.half(literal.checked_add(ZVAL_U2)?).ok()
+    }
+
+    /// The word in the caller's run-time cache at a byte offset.
+    pub(super) fn cached(&self, slot: Option<u32>) -> Option<u64> {
+        let cache = self.caller.frame.run_time_cache;
+        let slot = slot.filter(|slot| cache != 0 && *slot != u32::MAX)?;
+        self.memory.word(cache.checked_add(u64::from(slot))?).ok()
+    }
+
+    pub(super) fn literal_address(&self, op: &Op, operand: u32, index: u64) -> Option<u64> {
+        if self.layout.rules.literals_in_op_array {
+            let literals = self.layout.function.literals as u64;
+            let base = self
+                .memory
+                .word(self.caller.frame.func.checked_add(literals)?)
+                .ok()?;
+            return base
+                .checked_add(u64::from(operand))?
+                .checked_add(index * 16);
+        }
+        // From 7.3 a literal lies relative to its op, also in opcache's memory.
+        #[expect(
+            clippy::cast_possible_wrap,
+            reason = "the operand is a signed distance stored in an unsigned field"
+        )]
+        let address = op.address.wrapping_add_signed(i64::from(operand as i32));
+        address.checked_add(index * 16)
+    }
+
+    /// The text of a CONST operand's literal, or of the `index`-th after it.
+    pub(super) fn literal(&self, op: &Op, operand: u32, index: u64) -> Option<ZendString> {
+        let mut literal = [0_u8; 16];
+        self.memory
+            .read(self.literal_address(op, operand, index)?, &mut literal)
+            .ok()?;
+        (literal[8] == IS_STRING)
+            .then(|| ZendString::read(self.memory, self.layout, word_at(&literal, 0)))?
+    }
+
+    /// Whether that text is this name in any case.
+    pub(super) fn literal_is(&self, op: &Op, operand: u32, index: u64, name: &[u8]) -> bool {
+        !name.is_empty()
+            && self
+                .literal(op, operand, index)
+                .is_some_and(|text| text.bytes.eq_ignore_ascii_case(name))
+    }
+}

@@ -1,0 +1,178 @@
+//! The threads of a thread-safe engine: every `tsrm_tls_entry` in `tsrm_tls_table` (TSRM/TSRM.c).
+//!
+//! The table is a static variable without a symbol. It is found among the words of the image's writable segments: a
+//! pointer with a bucket count beside it, all of whose entries hold together down to a thread's globals. No
+//! code is decoded, so that it is the same on each machine and for each compiler. What this module does not do: know
+//! which of the threads still live; an entry outlives a thread that has not freed it.
+//!
+//! Invariant: every count is bounded, and a chain ends.
+
+use crate::layouts::{Layout, TsrmTlsEntry};
+use crate::memory::{Memory, half_at, word_at};
+
+/// Writable segments larger than this are searched up to here only.
+const MAX_SEGMENT: u64 = 64 << 20;
+const CHUNK: usize = 1 << 20;
+/// `tsrm_tls_table_size` lies beside the table: gcc puts it 4 before it on x86_64 and 8 before it on aarch64.
+const SIZE_DISTANCES: [i64; 7] = [-4, -8, 8, -12, 12, -16, 16];
+/// SAPIs ask for as many buckets as they expect threads.
+const MAX_BUCKETS: u32 = 1 << 14;
+const MAX_THREADS: usize = 4096;
+/// Resources that one engine registers: its own and its extensions'.
+const MAX_RESOURCES: u32 = 4096;
+/// How far around a candidate its size may lie.
+const AROUND: usize = 16;
+
+/// Where a thread's globals are found from its entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ids {
+    /// `executor_globals_id`, counted from 1.
+    pub executor: u32,
+    /// `compiler_globals_id`.
+    pub compiler: u32,
+    /// `sapi_globals_id`, where it is known.
+    pub sapi: Option<u32>,
+    /// `executor_globals_offset`, where the version has it.
+    pub executor_offset: Option<u64>,
+}
+
+/// The table of an engine's threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads {
+    /// Address of the variable `tsrm_tls_table`.
+    pub table_at: u64,
+    buckets: u32,
+    ids: Ids,
+}
+
+/// One thread that has an interpreter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thread {
+    /// Its `pthread_t`.
+    pub thread_id: u64,
+    pub executor_globals: u64,
+    pub compiler_globals: u64,
+    pub sapi_globals: Option<u64>,
+}
+
+impl Threads {
+    /// Searches the segments (start, length) for the table. `holds` tells whether the globals
+    /// of a thread hold together; those of at least one must.
+    pub fn find<M: Memory + ?Sized>(
+        memory: &M,
+        layout: &Layout,
+        segments: &[(u64, u64)],
+        ids: Ids,
+        holds: impl Fn(&Thread) -> bool,
+    ) -> Option<Self> {
+        let row = layout.tsrm_tls_entry.as_ref()?;
+        for &(start, length) in segments {
+            let end = start.checked_add(length.min(MAX_SEGMENT))?;
+            let mut at = start.next_multiple_of(8);
+            while at < end {
+                let mut bytes = vec![0; usize::try_from(end - at).ok()?.min(CHUNK)];
+                if memory.read(at, &mut bytes).is_ok() {
+                    let found = candidates(&bytes).find_map(|(offset, buckets)| {
+                        let table = Self {
+                            table_at: at + offset as u64,
+                            buckets,
+                            ids,
+                        };
+                        let threads = table.list_with(memory, row)?;
+                        threads.iter().any(&holds).then_some(table)
+                    });
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                // Chunks overlap, so that a size at the edge of one is seen with its table.
+                at += (bytes.len() as u64)
+                    .saturating_sub(2 * AROUND as u64)
+                    .max(8);
+                if bytes.len() < CHUNK {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// The threads of this moment; `None` where the table does not hold together, as while it is being changed.
+    pub fn list<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<Vec<Thread>> {
+        self.list_with(memory, layout.tsrm_tls_entry.as_ref()?)
+    }
+
+    fn list_with<M: Memory + ?Sized>(&self, memory: &M, row: &TsrmTlsEntry) -> Option<Vec<Thread>> {
+        let table = memory.word(self.table_at).ok()?;
+        let mut heads = vec![0; self.buckets as usize * 8];
+        memory.read(table, &mut heads).ok()?;
+        let mut threads = Vec::new();
+        for bucket in 0..self.buckets {
+            let mut entry = word_at(&heads, bucket as usize * 8);
+            while entry != 0 {
+                if threads.len() >= MAX_THREADS {
+                    return None;
+                }
+                let (thread, next) = self.entry(memory, row, entry, bucket)?;
+                threads.push(thread);
+                entry = next;
+            }
+        }
+        (!threads.is_empty()).then_some(threads)
+    }
+
+    fn entry<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        row: &TsrmTlsEntry,
+        address: u64,
+        bucket: u32,
+    ) -> Option<(Thread, u64)> {
+        let mut bytes = [0_u8; 64];
+        if !address.is_multiple_of(8) {
+            return None;
+        }
+        memory.read(address, bytes.get_mut(..row.sizeof)?).ok()?;
+        let storage = word_at(&bytes, row.storage);
+        let count = half_at(&bytes, row.count);
+        let thread_id = word_at(&bytes, row.thread_id);
+        let slot = |id: u32| -> Option<u64> {
+            let index = id.checked_sub(1).filter(|index| *index < count)?;
+            memory
+                .word(storage.checked_add(u64::from(index) * 8)?)
+                .ok()
+                .filter(|globals| *globals != 0)
+        };
+        if count > MAX_RESOURCES || thread_id % u64::from(self.buckets) != u64::from(bucket) {
+            return None;
+        }
+        let executor_globals = slot(self.ids.executor)?;
+        let offset = self.ids.executor_offset;
+        if offset.is_some_and(|offset| address.wrapping_add(offset) != executor_globals) {
+            return None;
+        }
+        let thread = Thread {
+            thread_id,
+            executor_globals,
+            compiler_globals: slot(self.ids.compiler)?,
+            sapi_globals: self.ids.sapi.and_then(slot),
+        };
+        Some((thread, word_at(&bytes, row.next)))
+    }
+}
+
+/// Places of a segment that may be the table: (offset, buckets).
+fn candidates(bytes: &[u8]) -> impl Iterator<Item = (usize, u32)> {
+    (0..bytes.len() / 8).flat_map(move |index| {
+        let offset = index * 8;
+        let pointer = word_at(bytes, offset);
+        // Heap memory: neither small nor beyond user space.
+        let plausible = pointer.is_multiple_of(8) && (0x1000..1 << 56).contains(&pointer);
+        let distances: &[i64] = if plausible { &SIZE_DISTANCES } else { &[] };
+        distances.iter().filter_map(move |&distance| {
+            let at = usize::try_from(offset as i64 + distance).ok()?;
+            let size = half_at(bytes, at);
+            (1..=MAX_BUCKETS).contains(&size).then_some((offset, size))
+        })
+    })
+}

@@ -23,10 +23,12 @@ DNS_IP=10.205.0.10         # also in manifests/dns.yaml
 S3_IP=10.205.0.20          # also in manifests/store.yaml
 S3_HOST=s3.phpprof-store.svc
 
-# Folders that its programs use whatever they are told: the node has its own of each. With the others
-# of OUTSIDE, `down` checks that nothing was left in this machine's.
+# Folders that its programs use whatever they are told: the node has its own of each, and this machine's are neither
+# used nor made. With the others of OUTSIDE, `down` checks that nothing was left in this machine's.
 COVERED=(/run/containerd /var/lib/cni /var/lib/kubelet)
 OUTSIDE=("${COVERED[@]}" /etc/cni /opt/containerd /usr/libexec/kubernetes /var/log/containers /var/log/pods)
+# Made by `ip netns add` where it is not there yet.
+NETNS=/run/netns
 
 # Held by whoever makes or removes the cluster, and by what it starts for that, so that a command
 # waits for the orphans of one that was killed. Descriptor 8 stays open in all of them but the node.

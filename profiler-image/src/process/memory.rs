@@ -2,7 +2,8 @@
 //!
 //! Pod Security `restricted` pods refuse the call by seccomp, even on itself, and allow the file. The file is opened
 //! once and kept: it stays bound to the memory that it was opened for, so a process that has ended, or replaced itself,
-//! reads as gone and never as somebody else.
+//! reads as gone and never as somebody else. Root with CAP_SYS_PTRACE and no other capability may use the call and not
+//! open the file, where the process belongs to another user and is dumpable: the file's owner is then that user.
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut};
@@ -21,7 +22,8 @@ const MAX_PIECES: usize = 1024;
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: Pid,
-    file: File,
+    /// Absent where only the call is allowed.
+    file: Option<File>,
     by_call: AtomicBool,
     reads: AtomicU64,
 }
@@ -32,16 +34,27 @@ impl ProcessMemory {
     /// # Errors
     /// [`Fault::Denied`] where the kernel refuses, [`Fault::Gone`] where there is no such process.
     pub fn open(pid: i32) -> Result<Self, Fault> {
-        let file = File::open(format!("/proc/{pid}/mem")).map_err(|error| match error.kind() {
-            ErrorKind::PermissionDenied => Fault::Denied,
-            _ => Fault::Gone,
-        })?;
-        Ok(Self {
+        let file = match File::open(format!("/proc/{pid}/mem")) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+            Err(_) => return Err(Fault::Gone),
+        };
+        let memory = Self {
             pid: Pid::from_raw(pid),
             file,
             by_call: AtomicBool::new(true),
             reads: AtomicU64::new(0),
-        })
+        };
+        // Nothing is mapped at address 0, but the kernel looks at the permission first.
+        let mut probe = [0];
+        let piece = Piece {
+            address: 0,
+            bytes: &mut probe,
+        };
+        match &memory.file {
+            None if memory.call(&mut [piece]) == Err(Fault::Denied) => Err(Fault::Denied),
+            _ => Ok(memory),
+        }
     }
 
     /// System calls that have read the target so far.
@@ -60,8 +73,9 @@ impl ProcessMemory {
     }
 
     fn read_file(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let file = self.file.as_ref().ok_or(Fault::Denied)?;
         self.count();
-        match self.file.read_exact_at(bytes, address) {
+        match file.read_exact_at(bytes, address) {
             Ok(()) => Ok(()),
             // The kernel reads nothing from the memory of a process that has ended.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Fault::Gone),

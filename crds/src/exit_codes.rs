@@ -47,12 +47,17 @@ pub const EXIT_CODES: &[ExitCode] = &[
     row(
         14,
         "`PermissionDenied`",
-        "the kernel refused to read the target's memory; `detail` names why, if known",
+        "the kernel refused to read the target's memory: another user's, or a security module; `detail` says which",
     ),
     row(
         15,
         "`FileCapabilities`",
-        "the target is not dumpable for this user",
+        "an ordinary user's target has capabilities of its own, which hide it from that user",
+    ),
+    row(
+        16,
+        "`NotDumpable`",
+        "the target is not dumpable, which hides it from its own user",
     ),
     row(
         20,
@@ -74,5 +79,25 @@ pub const EXIT_CODES: &[ExitCode] = &[
         30,
         "`TargetExited`",
         "SIGTERM, or all workers gone, before the first sample",
+    ),
+    row(
+        40,
+        "`YamaRestricted`",
+        "kernel.yama.ptrace_scope forbids to read the target; `detail` has its value",
+    ),
+    row(
+        41,
+        "`SeccompRestricted`",
+        "the sampler's seccomp filter refuses both ways to the target's memory",
+    ),
+    row(
+        42,
+        "`OtherUserNamespace`",
+        "the target is in a user namespace in which the sampler has no rights",
+    ),
+    row(
+        43,
+        "`GVisor`",
+        "the sandbox's kernel is gVisor's, and does not let the target be read; `detail` has its errors",
     ),
 ];

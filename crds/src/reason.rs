@@ -117,10 +117,20 @@ pub enum TargetReason {
     NoEngineSymbols,
     /// A known PHP version whose live structures do not hold together.
     LayoutMismatch,
-    /// The kernel refused to read the target's memory.
+    /// The kernel refused to read PHP's memory: it runs as another user than the sampler, or a security module such as AppArmor forbids it.
     PermissionDenied,
-    /// The PHP process has file capabilities and cannot be read by its own user.
+    /// The PHP process has capabilities of its own, from its file for instance, and cannot be read by its own user.
     FileCapabilities,
+    /// The PHP process is not dumpable, as an FPM worker that has changed its user, and cannot be read by its own user.
+    NotDumpable,
+    /// The node's kernel.yama.ptrace_scope forbids the sampler to read PHP's memory.
+    YamaRestricted,
+    /// The pod's seccomp profile refuses both ways to PHP's memory.
+    SeccompRestricted,
+    /// PHP runs in a user namespace in which the sampler has no rights.
+    OtherUserNamespace,
+    /// The pod runs on gVisor, whose kernel does not let PHP's memory be read.
+    GVisor,
     /// The profile was not stored in time; the message has the last error.
     UploadDeadlineExceeded,
     /// The store refused the profile for good.
@@ -154,6 +164,11 @@ impl TargetReason {
             LayoutMismatch,
             PermissionDenied,
             FileCapabilities,
+            NotDumpable,
+            YamaRestricted,
+            SeccompRestricted,
+            OtherUserNamespace,
+            GVisor,
             UploadDeadlineExceeded,
             UploadRefused,
             CertificateUntrusted,

@@ -219,8 +219,13 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         NoPhpFound => format!("no process of container {container} runs PHP; name the one that does in target.containerName"),
         UnsupportedVersion => "this PHP version is not known to the sampler; use a newer phpprof".to_owned(),
         NoEngineSymbols => "this PHP has no engine symbols, as static binaries do not; use a dynamically linked one".to_owned(),
-        PermissionDenied => "the kernel refused to read PHP's memory; see the security guide".to_owned(),
-        FileCapabilities => "the PHP binary has file capabilities, which hide it from its own user; remove them".to_owned(),
+        PermissionDenied => format!("the kernel refused to read PHP's memory in container {container}; set target.runAsUser and runAsGroup to PHP's own, or look for a denial of AppArmor or SELinux on the node"),
+        FileCapabilities => format!("PHP in container {container} has capabilities of its own, which hide it from its own user; remove them from its file (setcap -r), or let the namespace admit SYS_PTRACE and leave target.runAsUser out"),
+        NotDumpable => format!("PHP in container {container} is not dumpable, which hides it from its own user; set process.dumpable = yes in the pool of php-fpm, start it as that user, or let the namespace admit SYS_PTRACE and leave target.runAsUser out"),
+        YamaRestricted => "the node's kernel.yama.ptrace_scope forbids to read PHP's memory; let the namespace admit SYS_PTRACE and leave target.runAsUser out (1 or 2), or set it lower on the node (3)".to_owned(),
+        SeccompRestricted => "the seccomp profile refuses both process_vm_readv and /proc/PID/mem; let the node's default profile allow one of them".to_owned(),
+        OtherUserNamespace => format!("PHP in container {container} is in another user namespace than the sampler; profile the container that made it, or run PHP in the container's own"),
+        GVisor => "the pod runs on gVisor, whose kernel does not let PHP's memory be read; run it with another runtimeClassName to profile it".to_owned(),
         TargetExited => {
             "the container ended, or its pod was stopped, before the first sample".to_owned()
         }
@@ -229,6 +234,7 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         CertificateUntrusted => "the store's certificate is not trusted; set store.caBundle in the chart".to_owned(),
         ProfileTooLarge => "the profile is over 32 MiB; sample for a shorter time".to_owned(),
         Usage => "the sampler's image does not fit this operator; use the same version for both".to_owned(),
+        LayoutMismatch => "the memory of this PHP is not laid out as its version says; please report it with the output of php -i".to_owned(),
         _ => "the sampler gave up".to_owned(),
     };
     if detail.is_empty() {

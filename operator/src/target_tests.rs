@@ -151,9 +151,35 @@ fn a_receipt_of_a_failure_is_the_reason() {
     );
     check(
         41,
+        Some(with(ended(
+            40,
+            r#"{"reason":"YamaRestricted","detail":"kernel.yama.ptrace_scope=1"}"#,
+        ))),
+        "YamaRestricted: the node's kernel.yama.ptrace_scope forbids to read PHP's memory; let the namespace admit SYS_PTRACE",
+    );
+    check(
+        41,
         Some(with(ended(0, r#"{"reason":"NotAfterPassed"}"#))),
         "StartDeadlineExceeded",
     );
+}
+
+#[test]
+fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
+    for line in include_str!("../../contract/receipts.jsonl").lines() {
+        let step = step(
+            at(41),
+            &target(),
+            Some(&with(ended(14, line))),
+            &Deadlines::new(at(0), 30, &Limits::default()),
+        );
+        if let Step::Fail(reason, message) = step {
+            assert!(
+                !message.starts_with("the sampler gave up"),
+                "{reason}: {message}"
+            );
+        }
+    }
 }
 
 #[test]

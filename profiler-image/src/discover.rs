@@ -13,6 +13,7 @@ use std::sync::Arc;
 use phpprof_zend::engine::{Engine, Refusal, find};
 use phpprof_zend::memory::{Fault, Memory};
 
+use crate::diagnosis::Refused;
 use crate::process::{ProcessMemory, maps, stat::Stat};
 
 /// Which processes are meant.
@@ -47,23 +48,6 @@ enum Verdict {
     Php(Rc<Process>),
     Not,
     OutOfScope,
-}
-
-/// Why a process of the target is not sampled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    pub pid: i32,
-    pub refusal: Refusal,
-    /// The process runs with capabilities of its own, so that the same user may not read it.
-    pub has_capabilities: bool,
-}
-
-impl Refused {
-    /// Whether waiting cannot help: it is PHP, but none that can be sampled.
-    #[must_use]
-    pub fn is_final(&self) -> bool {
-        rank(&self.refusal) >= rank(&Refusal::Unreadable(Fault::Denied))
-    }
 }
 
 #[derive(Debug)]
@@ -160,21 +144,17 @@ impl Discovery {
         match self.attach(pid, stat) {
             Ok(process) => Verdict::Php(Rc::new(process)),
             Err(refusal) => {
-                let refused = Refused {
-                    pid,
-                    refusal,
-                    has_capabilities: has_capabilities(pid),
-                };
-                let telling = |refused: &Refused| rank(&refused.refusal);
-                if self
-                    .refused
-                    .as_ref()
-                    .is_none_or(|known| telling(known) < telling(&refused))
-                {
-                    self.refused = Some(refused);
-                }
+                let comm = stat.comm.clone();
+                self.note(Refused { pid, comm, refusal });
                 Verdict::Not
             }
+        }
+    }
+
+    fn note(&mut self, refused: Refused) {
+        let is_news = self.scope != Scope::All || refused.is_news_among_all();
+        if is_news && refused.tells_more_than(self.refused.as_ref()) {
+            self.refused = Some(refused);
         }
     }
 
@@ -267,26 +247,4 @@ fn pids() -> impl Iterator<Item = i32> {
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-}
-
-/// How much a refusal tells of why a target has no worker: PHP that cannot be read matters more than what is no PHP.
-fn rank(refusal: &Refusal) -> u8 {
-    match refusal {
-        Refusal::NoPhpFound => 0,
-        Refusal::Starting | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => 1,
-        Refusal::Unreadable(Fault::Denied) => 2,
-        Refusal::NoEngineSymbols(_) => 3,
-        Refusal::LayoutMismatch(_) => 4,
-        Refusal::UnsupportedVersion(_) => 5,
-    }
-}
-
-/// Whether the process has permitted capabilities (`CapPrm` of `/proc/PID/status`, which everyone may read).
-fn has_capabilities(pid: i32) -> bool {
-    read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| {
-        status.lines().any(|line| {
-            line.strip_prefix("CapPrm:")
-                .is_some_and(|mask| mask.trim().bytes().any(|digit| digit != b'0'))
-        })
-    })
 }

@@ -8,6 +8,7 @@
 pub mod aggregate;
 pub mod codes;
 pub mod contexts;
+pub mod diagnosis;
 pub mod discover;
 pub mod edges;
 pub mod judge;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use phpprof::diagnosis::{explain, gather};
 use phpprof::discover::Scope;
 use phpprof::output::{Cost, Output, output};
 use phpprof::receipt::{self, Failure, Reason};
@@ -119,7 +120,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         "phpprof: sampling for {} s at {} samples a second",
         arguments.duration_seconds, arguments.samples_per_second
     );
-    let recording = record(&options).map_err(|error| failure_of(&error))?;
+    let recording = record(&options).map_err(|error| failure_of(&error, &options.scope))?;
     let output = output(&recording, &arguments.label, cost());
     summarize(&recording, &output);
     let bytes = phpprof_profile::encode_gzip(&output.profile);
@@ -200,9 +201,9 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failure_of(error: &RecordError) -> Failure {
+fn failure_of(error: &RecordError, scope: &Scope) -> Failure {
     match error {
-        RecordError::NoPhp(refused) => Failure::of_refused(refused.as_ref()),
+        RecordError::NoPhp(refused) => explain(scope, refused.as_ref(), gather),
         RecordError::Stopped => {
             Failure::new(Reason::TargetExited, "", "stopped before the first sample")
         }

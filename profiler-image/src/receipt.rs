@@ -1,10 +1,6 @@
 //! What the sampler says at its end: one line of at most 120 bytes, and an exit code (`contract/README.md`).
 
-use phpprof_zend::engine::Refusal;
-use phpprof_zend::memory::Fault;
 use serde::Serialize;
-
-use crate::discover::Refused;
 
 /// The kubelet cuts a termination message to 12,288 bytes divided by all containers of the pod.
 const MAX_BYTES: usize = 120;
@@ -22,11 +18,16 @@ pub enum Reason {
     LayoutMismatch,
     PermissionDenied,
     FileCapabilities,
+    NotDumpable,
     UploadDeadlineExceeded,
     UploadRefused,
     CertificateUntrusted,
     ProfileTooLarge,
     TargetExited,
+    YamaRestricted,
+    SeccompRestricted,
+    OtherUserNamespace,
+    GVisor,
 }
 
 impl Reason {
@@ -43,11 +44,16 @@ impl Reason {
             Self::LayoutMismatch => 13,
             Self::PermissionDenied => 14,
             Self::FileCapabilities => 15,
+            Self::NotDumpable => 16,
             Self::UploadDeadlineExceeded => 20,
             Self::UploadRefused => 21,
             Self::CertificateUntrusted => 22,
             Self::ProfileTooLarge => 23,
             Self::TargetExited => 30,
+            Self::YamaRestricted => 40,
+            Self::SeccompRestricted => 41,
+            Self::OtherUserNamespace => 42,
+            Self::GVisor => 43,
         }
     }
 }
@@ -70,55 +76,6 @@ impl Failure {
             reason,
             detail: detail.into(),
             message: message.into(),
-        }
-    }
-
-    /// The failure that tells why no process of the target is sampled.
-    #[must_use]
-    pub fn of_refused(refused: Option<&Refused>) -> Self {
-        let Some(refused) = refused else {
-            let message = "no process of the target was found; is its container running, and is this its PID namespace?";
-            return Self::new(Reason::NoPhpFound, "no process", message);
-        };
-        let pid = refused.pid;
-        let explain = |hint: &str| format!("process {pid}: {}; {hint}", refused.refusal);
-        match &refused.refusal {
-            Refusal::NoPhpFound
-            | Refusal::Starting
-            | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => Self::new(
-                Reason::NoPhpFound,
-                "",
-                explain("choose the container or process that runs PHP"),
-            ),
-            Refusal::UnsupportedVersion(version) => Self::new(
-                Reason::UnsupportedVersion,
-                version,
-                explain("a newer phpprof may know it"),
-            ),
-            Refusal::NoEngineSymbols(path) => Self::new(
-                Reason::NoEngineSymbols,
-                path,
-                explain("use a PHP that exports its symbols, as packaged ones do"),
-            ),
-            Refusal::LayoutMismatch(what) => Self::new(
-                Reason::LayoutMismatch,
-                *what,
-                explain("please report it with the output of `php -v`"),
-            ),
-            Refusal::Unreadable(Fault::Denied) if refused.has_capabilities => Self::new(
-                Reason::FileCapabilities,
-                format!("pid {pid}"),
-                explain(
-                    "it runs with capabilities of its own: profile it as root with CAP_SYS_PTRACE",
-                ),
-            ),
-            Refusal::Unreadable(Fault::Denied) => Self::new(
-                Reason::PermissionDenied,
-                format!("pid {pid}"),
-                explain(
-                    "run as the same user and group, or as root with CAP_SYS_PTRACE; see /proc/sys/kernel/yama/ptrace_scope",
-                ),
-            ),
         }
     }
 }
@@ -197,11 +154,74 @@ mod tests {
             failed(Reason::NoPhpFound, ""),
             failed(Reason::UnsupportedVersion, "9.2.29"),
             failed(Reason::UploadDeadlineExceeded, "connection refused"),
+            failed(Reason::NoEngineSymbols, "/usr/local/bin/php"),
+            failed(
+                Reason::LayoutMismatch,
+                "EG(function_table) is not a hash table",
+            ),
+            failed(
+                Reason::PermissionDenied,
+                "pid 7 is 33:33, phpprof is 1000:1000",
+            ),
+            failed(Reason::FileCapabilities, "pid 7"),
+            failed(Reason::NotDumpable, "pid 7"),
+            failed(Reason::YamaRestricted, "kernel.yama.ptrace_scope=1"),
+            failed(
+                Reason::SeccompRestricted,
+                "process_vm_readv and /proc/7/mem",
+            ),
+            failed(Reason::OtherUserNamespace, "pid 7"),
+            failed(Reason::GVisor, "pid 7 (call: ENOSYS, file: EACCES)"),
         ];
         assert_eq!(
             ours.join("\n") + "\n",
             include_str!("../../contract/receipts.jsonl")
         );
+    }
+
+    /// The rows of the contract's table, each as a reason and its exit code.
+    fn contract() -> Vec<(String, u8)> {
+        let table = include_str!("../../contract/README.md").lines();
+        let rows = table.filter_map(|line| {
+            let mut cells = line.strip_prefix("| ")?.split(" | ");
+            Some((cells.next()?.parse::<u8>().ok()?, cells.next()?))
+        });
+        let named = |(code, reasons): (u8, &str)| {
+            let names: Vec<_> = reasons.split(", ").map(str::to_owned).collect();
+            names
+                .into_iter()
+                .map(move |name| (name.trim_matches('`').to_owned(), code))
+        };
+        rows.flat_map(named).collect()
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_the_contract() {
+        use Reason::*;
+        let ours = [
+            Uploaded,
+            NotAfterPassed,
+            Internal,
+            Usage,
+            NoPhpFound,
+            UnsupportedVersion,
+            NoEngineSymbols,
+            LayoutMismatch,
+            PermissionDenied,
+            FileCapabilities,
+            NotDumpable,
+            UploadDeadlineExceeded,
+            UploadRefused,
+            CertificateUntrusted,
+            ProfileTooLarge,
+            TargetExited,
+            YamaRestricted,
+            SeccompRestricted,
+            OtherUserNamespace,
+            GVisor,
+        ];
+        let ours = ours.map(|reason| (format!("{reason:?}"), reason.exit_code()));
+        assert_eq!(contract(), ours);
     }
 
     #[test]

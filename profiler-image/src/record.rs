@@ -13,7 +13,8 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use phpprof_zend::engine::Engine;
 
-use crate::discover::{Discovery, Refused, Scope};
+use crate::diagnosis::Refused;
+use crate::discover::{Discovery, Scope};
 use crate::judge::Judge;
 use crate::sample::{Outcome, Quality, Sampler};
 use crate::schedule::{Schedule, Turn};

@@ -1,8 +1,11 @@
 //! Which processes are PHP workers of the target: looked at again ten times a second, from `/proc` and their memory.
 //!
-//! A process is looked at once for each (PID, start, command): `execve` changes the command, a reused PID the start. A
-//! forked worker has its parent's addresses, so attaching to it takes a few reads. What this module does not do: look at
-//! files of the target, or assume anything of PID 1.
+//! A process is looked at once for each (PID, start, command): `execve` changes the command or the engine, a reused PID the
+//! start. One that is just starting is looked at again. A forked worker has its parent's addresses, so attaching to it
+//! takes a few reads. In a thread-safe engine each of its threads is a worker ([`threads`]). What this module does not
+//! do: look at files of the target, or assume anything of PID 1.
+
+mod threads;
 
 use std::collections::HashMap;
 use std::fs::{read_dir, read_link, read_to_string};
@@ -10,11 +13,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use phpprof_zend::engine::{Engine, Refusal, find};
 use phpprof_zend::memory::{Fault, Memory};
 
+use threads::Threads;
+
 use crate::diagnosis::Refused;
 use crate::process::{ProcessMemory, maps, stat::Stat};
+
+/// A process younger than this, in ticks of a hundredth of a second, may not have loaded or started its engine yet.
+const YOUNG: u64 = 100;
 
 /// Which processes are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,10 +37,12 @@ pub enum Scope {
     Container(String),
 }
 
-/// A process with a PHP engine.
+/// An interpreter: that of a process, or of one of its threads.
 #[derive(Debug)]
 pub struct Process {
     pub pid: i32,
+    /// The kernel's number of the thread that runs PHP; the PID itself where the engine is not thread-safe.
+    pub tid: i32,
     pub start_time: u64,
     pub engine: Arc<Engine>,
     /// Memory that it shares with its siblings: opcache's.
@@ -45,9 +57,20 @@ pub struct Process {
 /// What a process was found to be.
 #[derive(Debug)]
 enum Verdict {
-    Php(Rc<Process>),
+    Php(Program),
     Not,
+    /// To be looked at again: it is just starting.
+    NotYet,
     OutOfScope,
+}
+
+/// A process with an engine.
+#[derive(Debug)]
+struct Program {
+    process: Rc<Process>,
+    /// The word that no other engine has at its place: another one there is another program.
+    fingerprint: u64,
+    threads: Threads,
 }
 
 #[derive(Debug)]
@@ -61,6 +84,7 @@ struct Seen {
 #[derive(Debug, Default)]
 pub struct Changes {
     pub new: Vec<Rc<Process>>,
+    /// By [`Process::tid`].
     pub gone: Vec<i32>,
 }
 
@@ -113,40 +137,66 @@ impl Discovery {
             let same = current
                 .get(pid)
                 .is_some_and(|stat| stat.start_time == seen.start_time && stat.comm == seen.comm);
-            if !same && matches!(seen.verdict, Verdict::Php(_)) {
-                changes.gone.push(*pid);
+            match &mut seen.verdict {
+                Verdict::Php(program) if !same || !program.is_still_there() => {
+                    program.threads.end(&mut changes);
+                    false
+                }
+                Verdict::NotYet => false,
+                _ => same,
             }
-            same
         });
+        let now = boot_ticks();
         for (&pid, stat) in &current {
             if self.seen.contains_key(&pid) {
                 continue;
             }
-            let verdict = self.judge(pid, stat, &current);
-            if let Verdict::Php(process) = &verdict {
-                changes.new.push(Rc::clone(process));
-            }
+            let is_young = stat.start_time.saturating_add(YOUNG) > now;
             let seen = Seen {
                 start_time: stat.start_time,
                 comm: stat.comm.clone(),
-                verdict,
+                verdict: self.judge(pid, stat, &current, is_young),
             };
             self.seen.insert(pid, seen);
         }
-        changes.new.sort_by_key(|process| process.pid);
+        for seen in self.seen.values_mut() {
+            if let Verdict::Php(program) = &mut seen.verdict {
+                program.threads.follow(&program.process, &mut changes);
+            }
+        }
+        changes
+            .new
+            .sort_by_key(|process| (process.pid, process.tid));
         changes
     }
 
-    fn judge(&mut self, pid: i32, stat: &Stat, current: &HashMap<i32, Stat>) -> Verdict {
+    fn judge(
+        &mut self,
+        pid: i32,
+        stat: &Stat,
+        current: &HashMap<i32, Stat>,
+        is_young: bool,
+    ) -> Verdict {
         if !self.is_meant(pid, current) {
             return Verdict::OutOfScope;
         }
         match self.attach(pid, stat) {
-            Ok(process) => Verdict::Php(Rc::new(process)),
+            Ok(program) => Verdict::Php(program),
             Err(refusal) => {
+                // What a young process does not have yet, or not whole, may only not be there yet.
+                let refusal = match refusal {
+                    Refusal::LayoutMismatch(_) | Refusal::Unreadable(Fault::Unmapped)
+                        if is_young =>
+                    {
+                        Refusal::Starting
+                    }
+                    refusal => refusal,
+                };
+                let again =
+                    refusal == Refusal::Starting || (is_young && refusal == Refusal::NoPhpFound);
                 let comm = stat.comm.clone();
                 self.note(Refused { pid, comm, refusal });
-                Verdict::Not
+                if again { Verdict::NotYet } else { Verdict::Not }
             }
         }
     }
@@ -181,64 +231,89 @@ impl Discovery {
         }
     }
 
-    fn attach(&mut self, pid: i32, stat: &Stat) -> Result<Process, Refusal> {
+    fn attach(&mut self, pid: i32, stat: &Stat) -> Result<Program, Refusal> {
         let memory = Arc::new(ProcessMemory::open(pid).map_err(Refusal::Unreadable)?);
         let executable = read_link(format!("/proc/{pid}/exe")).map_err(|_| Refusal::NoPhpFound)?;
         let executable = executable.to_string_lossy().into_owned();
-        let process = |engine, shared_ranges, jit, family| Process {
-            pid,
-            start_time: stat.start_time,
-            engine,
-            shared_ranges,
-            jit,
-            memory: Arc::clone(&memory),
-            family,
-            executable: executable.clone(),
-        };
         if let Some(relative) = self.relative(stat.parent, &memory, &executable) {
-            return Ok(process(
-                Arc::clone(&relative.engine),
-                Rc::clone(&relative.shared_ranges),
-                relative.jit,
-                relative.family,
-            ));
+            let process = Process {
+                pid,
+                tid: pid,
+                start_time: stat.start_time,
+                engine: Arc::clone(&relative.engine),
+                shared_ranges: Rc::clone(&relative.shared_ranges),
+                memory,
+                executable,
+                ..*relative
+            };
+            return Program::new(process);
         }
         let text = read_to_string(format!("/proc/{pid}/maps"))
             .map_err(|_| Refusal::Unreadable(Fault::Denied))?;
         let maps = maps::parse(&text, &executable);
         let engine = find(&*memory, &maps.modules)?;
-        if engine.is_thread_safe() {
-            return Err(Refusal::UnsupportedVersion(format!(
-                "{} ZTS",
-                engine.version
-            )));
-        }
         let family = self.families;
         self.families += 1;
-        Ok(process(
-            Arc::new(engine),
-            maps.shared.into(),
-            maps.jit,
+        Program::new(Process {
+            pid,
+            tid: pid,
+            start_time: stat.start_time,
+            engine: Arc::new(engine),
+            shared_ranges: maps.shared.into(),
+            jit: maps.jit,
+            memory,
             family,
-        ))
+            executable,
+        })
     }
 
-    /// The parent, or a sibling of the same parent, if this process is its fork: the same program, and a
-    /// pointer that no other engine has.
+    /// The parent, if this process is its fork: the same program, and a pointer that no other engine has.
     fn relative(
         &self,
         parent: i32,
         memory: &ProcessMemory,
         executable: &str,
     ) -> Option<Rc<Process>> {
-        let Verdict::Php(relative) = &self.seen.get(&parent)?.verdict else {
+        let Verdict::Php(Program {
+            process,
+            fingerprint,
+            ..
+        }) = &self.seen.get(&parent)?.verdict
+        else {
             return None;
         };
-        let at = relative.engine.fingerprint_at;
-        let same = relative.executable == executable
-            && memory.word(at).ok()? == relative.memory.word(at).ok()?;
-        same.then(|| Rc::clone(relative))
+        let same = process.executable == executable
+            && memory.word(process.engine.fingerprint_at) == Ok(*fingerprint);
+        same.then(|| Rc::clone(process))
     }
+}
+
+impl Program {
+    fn new(process: Process) -> Result<Self, Refusal> {
+        let fingerprint = process
+            .memory
+            .word(process.engine.fingerprint_at)
+            .map_err(Refusal::Unreadable)?;
+        Ok(Self {
+            process: Rc::new(process),
+            fingerprint,
+            threads: Threads::default(),
+        })
+    }
+
+    /// Whether the process still is the one that was looked at: `execve` may start the same program anew.
+    fn is_still_there(&self) -> bool {
+        let Process { memory, engine, .. } = &*self.process;
+        memory.word(engine.fingerprint_at) == Ok(self.fingerprint)
+    }
+}
+
+/// The time since boot as `/proc/PID/stat` counts it: in `USER_HZ`, which is 100 on all that Linux runs PHP on.
+fn boot_ticks() -> u64 {
+    clock_gettime(ClockId::CLOCK_BOOTTIME)
+        .ok()
+        .and_then(|time| u64::try_from(time.num_milliseconds() / 10).ok())
+        .unwrap_or(0)
 }
 
 fn pids() -> impl Iterator<Item = i32> {

@@ -28,7 +28,7 @@ const MAX_NAMES: usize = 16;
 /// A stack that was true at one moment, leaf first.
 #[derive(Debug, Default)]
 pub struct Observation {
-    pub pid: i32,
+    pub tid: i32,
     pub frames: Vec<Frame>,
     pub keys: Vec<Option<Key>>,
     /// Names of what would not outlive the window.
@@ -37,6 +37,7 @@ pub struct Observation {
 
 struct Request {
     pid: i32,
+    tid: i32,
     reader: Reader,
     layout: &'static Layout,
 }
@@ -96,7 +97,8 @@ impl Judge {
         if self.busy {
             return;
         }
-        let Some((_, cpu)) = Watch::open(process.pid).and_then(|watch| watch.state()) else {
+        let Some((_, cpu)) = Watch::open(process.pid, process.tid).and_then(|watch| watch.state())
+        else {
             return;
         };
         let mut set = CpuSet::new();
@@ -105,6 +107,7 @@ impl Judge {
         let _ = sched_setaffinity(self.thread, if reachable { &set } else { &self.allowed });
         let request = Request {
             pid: process.pid,
+            tid: process.tid,
             reader: Reader::new(process),
             layout: process.engine.layout,
         };
@@ -131,7 +134,7 @@ impl Judge {
 }
 
 fn observe(request: &mut Request) -> Option<Observation> {
-    let watch = Watch::open(request.pid)?;
+    let watch = Watch::open(request.pid, request.tid)?;
     quietly(&watch, || read(request))
 }
 
@@ -185,7 +188,7 @@ fn read(request: &mut Request) -> Option<Observation> {
         .filter_map(|key| Function::resolve(&*memory, layout, *key))
         .collect();
     Some(Observation {
-        pid: request.pid,
+        tid: request.tid,
         frames,
         keys,
         functions,

@@ -78,7 +78,7 @@ pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) ->
     let mut stacks: Vec<_> = settled.iter().collect();
     stacks.sort_by(|one, other| one.0.cmp(other.0));
     let mut samples = 0;
-    for ((lines, pid), sum) in stacks {
+    for ((lines, tid), sum) in stacks {
         let frames: Vec<FrameRef<'_>> = lines
             .iter()
             .rev()
@@ -96,8 +96,15 @@ pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) ->
             .iter()
             .map(|(key, value)| Label::Str(key, value))
             .collect();
-        all.push(Label::Str("sapi", &recording.engine.sapi));
-        all.push(Label::Num("pid", i64::from(*pid), ""));
+        if let Some(worker) = recording.seen.get(tid) {
+            // Several versions may run in one container, so each sample says which it is from.
+            all.push(Label::Str("php", &worker.engine.version));
+            all.push(Label::Str("sapi", &worker.engine.sapi));
+            all.push(Label::Num("pid", i64::from(worker.pid), ""));
+            if worker.engine.is_thread_safe() {
+                all.push(Label::Num("thread", i64::from(*tid), ""));
+            }
+        }
         builder.add(
             &frames,
             &[sum.samples, sum.wall_nanoseconds, sum.cpu_nanoseconds],
@@ -119,7 +126,7 @@ fn comment(recording: &Recording, samples: i64, unstable: i64, cost: Cost) -> St
         php: Php {
             version: &recording.engine.version,
             sapi: &recording.engine.sapi,
-            thread_safe: false,
+            thread_safe: recording.engine.is_thread_safe(),
             jit: if recording.jit { "on" } else { "off" },
         },
         workers: recording.workers,

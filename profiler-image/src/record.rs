@@ -3,6 +3,7 @@
 //! One thread does it all beside the judge. The duration counts from the first turn in which a worker was there. The
 //! sampler holds itself to a CPU budget: beyond it the rate is halved, and the receipt says so.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,12 +59,21 @@ pub enum Ended {
     WorkersGone,
 }
 
+/// What a sample's labels say of its worker.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub pid: i32,
+    pub engine: Arc<Engine>,
+}
+
 /// A run's result.
 #[derive(Debug)]
 pub struct Recording {
     pub sampler: Sampler,
     pub engine: Arc<Engine>,
     pub jit: bool,
+    /// Every worker of the run, by the number that its samples were summed under ([`crate::discover::Process::tid`]).
+    pub seen: HashMap<i32, Seen>,
     /// Workers that were busy at least once.
     pub workers: usize,
     pub ended: Ended,
@@ -120,6 +130,7 @@ struct Run<'a> {
     finished_workers: usize,
     finished_reads: u64,
     engine: Option<(Arc<Engine>, bool)>,
+    seen: HashMap<i32, Seen>,
 }
 
 impl<'a> Run<'a> {
@@ -140,6 +151,7 @@ impl<'a> Run<'a> {
             finished_workers: 0,
             finished_reads: 0,
             engine: None,
+            seen: HashMap::new(),
         })
     }
 
@@ -242,7 +254,7 @@ impl<'a> Run<'a> {
                         self.sampler.quality.open += 1;
                         open = Some(index);
                     }
-                    let id = self.sampler.aggregate.add(&stack, worker.process.pid, wall);
+                    let id = self.sampler.aggregate.add(&stack, worker.process.tid, wall);
                     worker.spend(Some(id), &mut self.sampler.aggregate);
                 }
                 Outcome::Failed(_) => self.sampler.quality.denied += 1,
@@ -274,7 +286,7 @@ impl<'a> Run<'a> {
             && let Some(worker) = self
                 .workers
                 .iter_mut()
-                .find(|worker| worker.process.pid == observation.pid)
+                .find(|worker| worker.process.tid == observation.tid)
         {
             self.sampler.believe(worker, observation, now());
         }
@@ -307,11 +319,11 @@ impl<'a> Run<'a> {
     fn scan(&mut self, current: u64) {
         self.next_scan = current + SCAN_EVERY;
         let changes = self.discovery.scan();
-        for pid in changes.gone {
+        for tid in changes.gone {
             if let Some(index) = self
                 .workers
                 .iter()
-                .position(|worker| worker.process.pid == pid)
+                .position(|worker| worker.process.tid == tid)
             {
                 let mut worker = self.workers.remove(index);
                 self.sampler.codes.forget(&mut worker.local);
@@ -321,6 +333,11 @@ impl<'a> Run<'a> {
         for process in changes.new {
             self.engine
                 .get_or_insert_with(|| (Arc::clone(&process.engine), process.jit));
+            let seen = Seen {
+                pid: process.pid,
+                engine: Arc::clone(&process.engine),
+            };
+            self.seen.insert(process.tid, seen);
             self.workers.push(Worker::new(process, current));
         }
     }
@@ -365,6 +382,7 @@ impl<'a> Run<'a> {
             sampler: self.sampler,
             engine,
             jit,
+            seen: self.seen,
             workers: self.finished_workers,
             ended,
             began_unix_nanoseconds,

@@ -1,4 +1,4 @@
-//! One PHP process: where its stack lies, and the one call that reads it.
+//! One PHP worker, a process or a thread: where its stack lies, and the one call that reads it.
 //!
 //! The call's pieces are read in their order: the globals, the VM stack around its top, the globals again, the rest of the
 //! used stack. Where the
@@ -18,6 +18,7 @@ use crate::aggregate::{Aggregate, StackId};
 use crate::codes::Map;
 use crate::discover::Process;
 use crate::process::ProcessMemory;
+use crate::process::stat::Watch;
 
 /// What is read beyond the highest top that was seen lately.
 const MARGIN: u64 = 4096;
@@ -272,7 +273,7 @@ impl Worker {
     #[must_use]
     pub fn new(process: Rc<Process>, now: u64) -> Self {
         let reader = Reader::new(&process);
-        let cpu = CpuClock::of(process.pid);
+        let cpu = CpuClock::of(&process);
         Self {
             process,
             reader,
@@ -286,28 +287,40 @@ impl Worker {
 
     /// Notes which stack the newest sample had (`None` for idle), and shares out the CPU time that has become visible.
     pub fn spend(&mut self, stack: Option<StackId>, aggregate: &mut Aggregate) {
-        let pid = self.process.pid;
+        let tid = self.process.tid;
         self.cpu.note(stack);
         for (stack, nanoseconds) in self.cpu.advance() {
-            aggregate.add_cpu(stack, pid, nanoseconds);
+            aggregate.add_cpu(stack, tid, nanoseconds);
         }
     }
 }
 
-/// A process's CPU clock. It moves at the kernel's ticks and when the process stops running, so its advance is shared
+/// A worker's CPU clock. It moves at the kernel's ticks and when the worker stops running, so its advance is shared
 /// by all samples since it last moved.
 #[derive(Debug)]
 struct CpuClock {
-    clock: Option<ClockId>,
+    source: Option<CpuSource>,
     last: Option<i64>,
     pending: Vec<Option<StackId>>,
 }
 
+/// The kernel has clocks for other processes, but none for their threads.
+#[derive(Debug)]
+enum CpuSource {
+    Process(ClockId),
+    Thread(Watch),
+}
+
 impl CpuClock {
-    fn of(pid: i32) -> Self {
-        let clock = clock_getcpuclockid(Pid::from_raw(pid)).ok();
+    fn of(process: &Process) -> Self {
+        let source = if process.engine.is_thread_safe() {
+            Watch::open(process.pid, process.tid).map(CpuSource::Thread)
+        } else {
+            let clock = clock_getcpuclockid(Pid::from_raw(process.pid));
+            clock.ok().map(CpuSource::Process)
+        };
         let mut cpu = Self {
-            clock,
+            source,
             last: None,
             pending: Vec::new(),
         };
@@ -316,7 +329,10 @@ impl CpuClock {
     }
 
     fn now(&self) -> Option<i64> {
-        Some(clock_gettime(self.clock?).ok()?.num_nanoseconds())
+        match self.source.as_ref()? {
+            CpuSource::Process(clock) => Some(clock_gettime(*clock).ok()?.num_nanoseconds()),
+            CpuSource::Thread(watch) => watch.cpu_nanoseconds(),
+        }
     }
 
     fn note(&mut self, stack: Option<StackId>) {

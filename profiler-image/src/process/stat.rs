@@ -41,7 +41,7 @@ impl Stat {
     }
 }
 
-/// Tells whether a process ran between two moments, and where.
+/// Tells whether a thread ran between two moments, where, and for how long in all.
 ///
 /// Both files are kept open: a check takes three short reads.
 #[derive(Debug)]
@@ -51,31 +51,38 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Opens the files of a process.
+    /// Opens the files of a thread.
     #[must_use]
-    pub fn open(pid: i32) -> Option<Self> {
-        let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
+    pub fn open(pid: i32, tid: i32) -> Option<Self> {
+        let open = |name: &str| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
         Some(Self {
             schedstat: open("schedstat")?,
             stat: open("stat")?,
         })
     }
 
-    /// How often the process was put on a CPU: the third field of `schedstat`. `None` where the kernel does not count
+    /// Nanoseconds on a CPU: the first field of `schedstat`. It moves at the kernel's ticks and when the thread stops
+    /// running.
+    #[must_use]
+    pub fn cpu_nanoseconds(&self) -> Option<i64> {
+        self.schedstat(0)?.parse().ok()
+    }
+
+    fn schedstat(&self, field: usize) -> Option<String> {
+        let mut bytes = [0_u8; 128];
+        let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
+        let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
+        Some(text.split_ascii_whitespace().nth(field)?.to_owned())
+    }
+
+    /// How often the thread was put on a CPU: the third field of `schedstat`. `None` where the kernel does not count
     /// (it is then always 0).
     #[must_use]
     pub fn timeslices(&self) -> Option<u64> {
-        let mut bytes = [0_u8; 128];
-        let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
-        let text = std::str::from_utf8(&bytes[..length]).ok()?;
-        text.split_ascii_whitespace()
-            .nth(2)?
-            .parse()
-            .ok()
-            .filter(|&count| count > 0)
+        self.schedstat(2)?.parse().ok().filter(|&count| count > 0)
     }
 
-    /// State and CPU of the process.
+    /// State and CPU of the thread.
     #[must_use]
     pub fn state(&self) -> Option<(char, usize)> {
         let mut bytes = [0_u8; 512];
@@ -114,7 +121,9 @@ mod tests {
 
     #[test]
     fn this_process_has_a_state() {
-        let watch = Watch::open(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let watch = Watch::open(pid, pid).unwrap();
         assert!(matches!(watch.state().unwrap().0, 'R' | 'S'));
+        assert!(watch.cpu_nanoseconds().unwrap() > 0);
     }
 }

@@ -19,7 +19,7 @@ use crate::worker::{Reading, Worker};
 impl Sampler {
     /// Proves the open edges of a worker that sleeps, in passing: a read of a sleeping worker is quiet.
     pub fn prove_asleep(&mut self, worker: &mut Worker, now: u64) {
-        let Some(watch) = Watch::open(worker.process.pid) else {
+        let Some(watch) = Watch::open(worker.process.pid, worker.process.tid) else {
             return;
         };
         if !watch

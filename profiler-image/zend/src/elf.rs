@@ -4,6 +4,8 @@
 //! namespace. Section headers are not mapped and so are not used. Sources: the System V ABI, and glibc's `dl-lookup.c`
 //! for `DT_GNU_HASH`. Invariant: every count that the image states is bounded before it is believed.
 
+use std::ops::Range;
+
 use crate::layouts::Machine;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 
@@ -12,6 +14,7 @@ const EM_AARCH64: u32 = 183;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
+const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -205,6 +208,18 @@ impl Image {
         })
     }
 
+    /// Where the image lies: from its first segment to its last.
+    #[must_use]
+    pub fn extent(&self) -> Range<u64> {
+        let loaded = || self.headers.iter().filter(|header| header.kind == PT_LOAD);
+        let start = loaded().map(|header| header.address).min().unwrap_or(0);
+        let end = loaded()
+            .map(|header| header.address.saturating_add(header.memory_size))
+            .max()
+            .unwrap_or(0);
+        self.bias.wrapping_add(start)..self.bias.wrapping_add(end)
+    }
+
     /// The segments that may be written, as (start, length): `.data` and `.bss` are in them.
     #[must_use]
     pub fn writable(&self) -> Vec<(u64, u64)> {
@@ -222,10 +237,18 @@ impl Image {
     pub fn text_after<M: Memory + ?Sized>(&self, memory: &M, needle: &[u8]) -> Option<String> {
         const WINDOW: u64 = 256 << 10;
         const TAIL: u64 = 128;
-        let readable = self
-            .headers
-            .iter()
-            .filter(|header| header.kind == PT_LOAD && header.flags & PF_W == 0);
+        let loaded = |without: u32| {
+            self.headers
+                .iter()
+                .filter(move |header| header.kind == PT_LOAD && header.flags & without == 0)
+        };
+        // Where code has a segment of its own, text is in none that can be executed.
+        let without = if loaded(PF_W | PF_X).next().is_some() {
+            PF_W | PF_X
+        } else {
+            PF_W
+        };
+        let readable = loaded(without);
         let mut bytes = Vec::new();
         for header in readable {
             let size = header.memory_size.min(MAX_RODATA);
@@ -236,9 +259,7 @@ impl Image {
                 bytes.resize(usize::try_from(length).ok()?, 0);
                 let start = self.bias.wrapping_add(header.address).wrapping_add(offset);
                 if memory.read(start, &mut bytes).is_ok()
-                    && let Some(at) = bytes
-                        .windows(needle.len())
-                        .position(|window| window == needle)
+                    && let Some(at) = position(&bytes, needle)
                 {
                     let rest = &bytes[at + needle.len()..];
                     let end = rest
@@ -289,6 +310,23 @@ impl Image {
     }
 }
 
+/// Where `needle` begins in `bytes`, by Horspool's algorithm: most bytes are never looked at.
+fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    let last = needle.len().checked_sub(1)?;
+    let mut skips = [needle.len(); 256];
+    for (index, &byte) in needle.iter().take(last).enumerate() {
+        skips[usize::from(byte)] = last - index;
+    }
+    let mut at = 0;
+    while let Some(window) = bytes.get(at..at + needle.len()) {
+        if window == needle {
+            return Some(at);
+        }
+        at += skips[usize::from(window[last])];
+    }
+    None
+}
+
 fn gnu_hash(name: &str) -> u32 {
     name.bytes().fold(5381_u32, |hash, byte| {
         hash.wrapping_mul(33).wrapping_add(u32::from(byte))
@@ -306,6 +344,21 @@ mod tests {
         assert_eq!(gnu_hash(""), 0x0000_1505);
         assert_eq!(gnu_hash("printf"), 0x156b_2bb8);
         assert_eq!(gnu_hash("flapenguin.me"), 0x8ae9_f18e);
+    }
+
+    #[test]
+    fn a_needle_is_found_wherever_it_lies() {
+        let needle = b"X-Powered-By: PHP/";
+        for at in 0..40 {
+            let mut bytes = b"-By: PHP/ X-Powered".repeat(4);
+            bytes.splice(at..at, needle.iter().copied());
+            let expected = bytes
+                .windows(needle.len())
+                .position(|window| window == needle);
+            assert_eq!(position(&bytes, needle), expected);
+        }
+        assert_eq!(position(b"X-Powered-By: PHP", needle), None);
+        assert_eq!(position(b"", needle), None);
     }
 
     #[test]

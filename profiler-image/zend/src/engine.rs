@@ -249,7 +249,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             } = *thread;
             check::globals(self.memory, layout, executor_globals, compiler_globals).is_ok()
         };
-        Threads::find(self.memory, layout, &self.image.writable(), ids, holds)
+        Threads::find(self.memory, layout, self.image, ids, holds)
             .ok_or(Refusal::LayoutMismatch("no tsrm_tls_table"))
     }
 }

@@ -7,6 +7,9 @@
 //!
 //! Invariant: every count is bounded, and a chain ends.
 
+use std::ops::Range;
+
+use crate::elf::Image;
 use crate::layouts::{Layout, TsrmTlsEntry};
 use crate::memory::{Memory, half_at, word_at};
 
@@ -56,29 +59,31 @@ pub struct Thread {
 }
 
 impl Threads {
-    /// Searches the segments (start, length) for the table. `holds` tells whether the globals
+    /// Searches an image's writable segments for the table. `holds` tells whether the globals
     /// of a thread hold together; those of at least one must.
     pub fn find<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
-        segments: &[(u64, u64)],
+        image: &Image,
         ids: Ids,
         holds: impl Fn(&Thread) -> bool,
     ) -> Option<Self> {
         let row = layout.tsrm_tls_entry.as_ref()?;
-        for &(start, length) in segments {
+        // The table is on the heap; most of an image's pointers lead into itself.
+        let own = image.extent();
+        for (start, length) in image.writable() {
             let end = start.checked_add(length.min(MAX_SEGMENT))?;
             let mut at = start.next_multiple_of(8);
             while at < end {
                 let mut bytes = vec![0; usize::try_from(end - at).ok()?.min(CHUNK)];
                 if memory.read(at, &mut bytes).is_ok() {
-                    let found = candidates(&bytes).find_map(|(offset, buckets)| {
+                    let found = candidates(&bytes, &own).find_map(|(offset, buckets)| {
                         let table = Self {
                             table_at: at + offset as u64,
                             buckets,
                             ids,
                         };
-                        let threads = table.list_with(memory, row)?;
+                        let threads = table.whole(memory, row)?;
                         threads.iter().any(&holds).then_some(table)
                     });
                     if found.is_some() {
@@ -97,45 +102,54 @@ impl Threads {
         None
     }
 
-    /// The threads of this moment; `None` where the table does not hold together, as while it is being changed.
+    /// The threads of this moment, without those that are just beginning; `None` where the table cannot be read.
     pub fn list<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<Vec<Thread>> {
-        self.list_with(memory, layout.tsrm_tls_entry.as_ref()?)
+        let entries = self.entries(memory, layout.tsrm_tls_entry.as_ref()?)?;
+        Some(entries.into_iter().flatten().collect())
     }
 
-    fn list_with<M: Memory + ?Sized>(&self, memory: &M, row: &TsrmTlsEntry) -> Option<Vec<Thread>> {
+    /// The threads of a table all of whose entries hold together.
+    fn whole<M: Memory + ?Sized>(&self, memory: &M, row: &TsrmTlsEntry) -> Option<Vec<Thread>> {
+        let threads: Option<Vec<Thread>> = self.entries(memory, row)?.into_iter().collect();
+        threads.filter(|threads| !threads.is_empty())
+    }
+
+    fn entries<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        row: &TsrmTlsEntry,
+    ) -> Option<Vec<Option<Thread>>> {
         let table = memory.word(self.table_at).ok()?;
         let mut heads = vec![0; self.buckets as usize * 8];
         memory.read(table, &mut heads).ok()?;
-        let mut threads = Vec::new();
+        let mut entries = Vec::new();
         for bucket in 0..self.buckets {
-            let mut entry = word_at(&heads, bucket as usize * 8);
-            while entry != 0 {
-                if threads.len() >= MAX_THREADS {
+            let mut address = word_at(&heads, bucket as usize * 8);
+            while address != 0 {
+                if entries.len() >= MAX_THREADS || !address.is_multiple_of(8) {
                     return None;
                 }
-                let (thread, next) = self.entry(memory, row, entry, bucket)?;
-                threads.push(thread);
-                entry = next;
+                let mut bytes = [0_u8; 64];
+                memory.read(address, bytes.get_mut(..row.sizeof)?).ok()?;
+                entries.push(self.thread(memory, row, address, &bytes, bucket));
+                address = word_at(&bytes, row.next);
             }
         }
-        (!threads.is_empty()).then_some(threads)
+        Some(entries)
     }
 
-    fn entry<M: Memory + ?Sized>(
+    /// The thread of an entry, if it holds together.
+    fn thread<M: Memory + ?Sized>(
         &self,
         memory: &M,
         row: &TsrmTlsEntry,
         address: u64,
+        bytes: &[u8],
         bucket: u32,
-    ) -> Option<(Thread, u64)> {
-        let mut bytes = [0_u8; 64];
-        if !address.is_multiple_of(8) {
-            return None;
-        }
-        memory.read(address, bytes.get_mut(..row.sizeof)?).ok()?;
-        let storage = word_at(&bytes, row.storage);
-        let count = half_at(&bytes, row.count);
-        let thread_id = word_at(&bytes, row.thread_id);
+    ) -> Option<Thread> {
+        let storage = word_at(bytes, row.storage);
+        let count = half_at(bytes, row.count);
+        let thread_id = word_at(bytes, row.thread_id);
         let slot = |id: u32| -> Option<u64> {
             let index = id.checked_sub(1).filter(|index| *index < count)?;
             memory
@@ -151,23 +165,24 @@ impl Threads {
         if offset.is_some_and(|offset| address.wrapping_add(offset) != executor_globals) {
             return None;
         }
-        let thread = Thread {
+        Some(Thread {
             thread_id,
             executor_globals,
             compiler_globals: slot(self.ids.compiler)?,
             sapi_globals: self.ids.sapi.and_then(slot),
-        };
-        Some((thread, word_at(&bytes, row.next)))
+        })
     }
 }
 
 /// Places of a segment that may be the table: (offset, buckets).
-fn candidates(bytes: &[u8]) -> impl Iterator<Item = (usize, u32)> {
+fn candidates(bytes: &[u8], own: &Range<u64>) -> impl Iterator<Item = (usize, u32)> {
     (0..bytes.len() / 8).flat_map(move |index| {
         let offset = index * 8;
         let pointer = word_at(bytes, offset);
         // Heap memory: neither small nor beyond user space.
-        let plausible = pointer.is_multiple_of(8) && (0x1000..1 << 56).contains(&pointer);
+        let plausible = pointer.is_multiple_of(8)
+            && (0x1000..1 << 56).contains(&pointer)
+            && !own.contains(&pointer);
         let distances: &[i64] = if plausible { &SIZE_DISTANCES } else { &[] };
         distances.iter().filter_map(move |&distance| {
             let at = usize::try_from(offset as i64 + distance).ok()?;
@@ -176,3 +191,6 @@ fn candidates(bytes: &[u8]) -> impl Iterator<Item = (usize, u32)> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -468,7 +468,7 @@ Layout { major: 8, minor: 6, machine: Machine::X86_64, pre_release: true, module
     rules: Rules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
-    tsrm_tls_entry: None,
+    tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.6.0~rc3 from Debian experimental packages php8.6-dev 8.6.0~rc3-1 (amd64, arm64)
 Layout { major: 8, minor: 6, machine: Machine::Aarch64, pre_release: true, module_api: 20260924,
@@ -488,6 +488,6 @@ Layout { major: 8, minor: 6, machine: Machine::Aarch64, pre_release: true, modul
     rules: Rules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
-    tsrm_tls_entry: None,
+    tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 ];

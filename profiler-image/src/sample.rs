@@ -311,8 +311,9 @@ impl Sampler {
                 }
             }
             // The function at an address that is reused was read after the frame: its code is that of the frame's opline,
-            // or the frame must still be there.
+            // or the frame must still be there. The nameless frames of the engine itself are the same for every fiber.
             if op.is_none()
+                && visible
                 && !is_named(&key)
                 && !stands(
                     memory,

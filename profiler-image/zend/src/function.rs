@@ -66,7 +66,8 @@ impl Key {
                 0
             },
         };
-        let sound = key.code != 0
+        // The bottom frame of a fiber (`zend_fiber_function`) has neither a handler nor a name.
+        let sound = (key.code != 0 || (!user && key.name == 0))
             && key.name.is_multiple_of(8)
             && key.scope.is_multiple_of(8)
             && (!user

@@ -467,3 +467,6 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,8 +17,8 @@ const FETCH: usize = 256;
 /// A VM stack page is 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); what is farther from its start belongs to another.
 const PAGE: u64 = 256 << 10;
 const IS_OBJECT: u8 = 8;
-/// Dummy frames and placeholders in one walk; each stands for a frame at least.
-const MAX_NAMELESS: usize = MAX_FRAMES;
+/// Dummy frames and placeholders in one walk; each stands beside a frame that has a function.
+const MAX_NAMELESS: usize = 1024;
 /// `yield from` chains longer than this are refused.
 const MAX_DELEGATES: usize = 64;
 
@@ -208,8 +208,11 @@ pub fn walk<M: Memory + ?Sized>(
             }
             ceiling = address;
         }
-        if frames.len() >= MAX_FRAMES || nameless >= MAX_NAMELESS {
+        if frames.len() >= MAX_FRAMES {
             return End::TooDeep;
+        }
+        if nameless >= MAX_NAMELESS {
+            return End::Torn;
         }
         let Some(frame) = copy.frame(memory, layout, address) else {
             return End::Torn;

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::layouts::{Machine, layout_of};
+use crate::layouts::{Machine, ROWS, layout_of};
 use crate::memory::Recorded;
 
 const BASE: u64 = 0x7f00_0000_0000;
@@ -76,6 +76,108 @@ fn a_cycle_is_torn() {
 fn an_address_that_nobody_maps_is_torn() {
     check(&[(32, 1, 0x40, TOP)], BASE + 32, &[1], End::Torn);
     check(&[(32, 1, 0, TOP)], BASE + 33, &[], End::Torn);
+}
+
+/// Writes a frame as this version lays it out.
+fn put_frame(memory: &mut Recorded, layout: &Layout, address: u64, frame: (u64, u64, u64, u32)) {
+    let (func, this, prev, info) = frame;
+    let row = &layout.execute_data;
+    memory.put(address, vec![0_u8; FETCH]);
+    memory.put_word(address + row.func as u64, func);
+    memory.put_word(address + row.this as u64, this);
+    memory.put_word(address + row.prev_execute_data as u64, prev);
+    memory.put(
+        address + row.this_type_info as u64,
+        (info << layout.call_info.shift).to_le_bytes().to_vec(),
+    );
+}
+
+/// The functions of a walk over frames that all lie outside the copy.
+fn functions(memory: &Recorded, layout: &Layout, start: u64) -> (Vec<u64>, End) {
+    let mut frames = Vec::new();
+    let end = walk(memory, layout, &mut Copy::default(), start, &mut frames);
+    (frames.iter().map(|frame| frame.func).collect(), end)
+}
+
+#[test]
+fn in_each_version_a_chain_is_followed_to_its_root() {
+    for layout in ROWS {
+        let mut memory = Recorded::default();
+        put_frame(&mut memory, layout, BASE, (1, 0, 0, layout.call_info.top));
+        put_frame(&mut memory, layout, BASE + 0x1000, (2, 0, BASE, 0));
+        let found = functions(&memory, layout, BASE + 0x1000);
+        assert_eq!(found, (vec![2, 1], End::Root));
+    }
+}
+
+#[test]
+fn up_to_8_0_a_dummy_frame_lies_below_what_the_engine_calls() {
+    for layout in ROWS {
+        let top = layout.call_info.top;
+        let mut memory = Recorded::default();
+        put_frame(&mut memory, layout, BASE, (1, 0, 0, top));
+        // It has a copy of its caller's `This`.
+        put_frame(&mut memory, layout, BASE + 0x1000, (0, 0x40, BASE, 0));
+        put_frame(
+            &mut memory,
+            layout,
+            BASE + 0x2000,
+            (2, 0, BASE + 0x1000, top),
+        );
+        let expected = if (layout.major, layout.minor) < (8, 1) {
+            (vec![2, 1], End::Root)
+        } else {
+            (vec![2], End::Torn)
+        };
+        assert_eq!(functions(&memory, layout, BASE + 0x2000), expected);
+    }
+}
+
+#[test]
+fn dummy_frames_that_lead_to_each_other_are_torn() {
+    let layout = layout_of(Machine::X86_64, 7, 4).unwrap();
+    let mut memory = Recorded::default();
+    put_frame(&mut memory, layout, BASE, (0, 0, BASE, 0));
+    assert_eq!(functions(&memory, layout, BASE), (vec![], End::Torn));
+}
+
+/// `outer` delegates to `middle`, `middle` to `inner`, which runs.
+#[test]
+fn in_each_version_delegating_generators_stand_between_the_running_one_and_its_caller() {
+    for layout in ROWS {
+        let row = &layout.generator;
+        let generator = |index: u64| BASE + index * 0x10_0000;
+        let (outer, middle, inner) = (generator(1), generator(2), generator(3));
+        let heap_frame = |generator: u64| generator + 0x1000;
+        let mut memory = Recorded::default();
+        let top = layout.call_info.top;
+        put_frame(&mut memory, layout, BASE, (1, 0, 0, top));
+        for (index, (generator, parent)) in [(outer, middle), (middle, inner), (inner, 0)]
+            .into_iter()
+            .enumerate()
+        {
+            memory.put(generator, vec![0_u8; 0x400]);
+            memory.put_word(generator + row.execute_data as u64, heap_frame(generator));
+            memory.put_word(generator + row.node_parent as u64, parent);
+            // A leaf knows the root, which is the one that runs; other nodes know a leaf.
+            let children = u64::from(generator != outer);
+            memory.put_word(generator + row.node_children as u64, children);
+            let ptr = if generator == outer { inner } else { outer };
+            memory.put_word(generator + row.node_ptr as u64, ptr);
+            let frame = (10 + index as u64, 0, outer + row.execute_fake as u64, top);
+            put_frame(&mut memory, layout, heap_frame(generator), frame);
+        }
+        let fake = outer + row.execute_fake as u64;
+        put_frame(&mut memory, layout, fake, (0, outer, BASE, 0));
+        let found = functions(&memory, layout, heap_frame(inner));
+        assert_eq!(
+            found,
+            (vec![12, 11, 10, 1], End::Root),
+            "{}.{}",
+            layout.major,
+            layout.minor
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,257 @@
+use super::*;
+use crate::function::Key;
+use crate::layouts::{Machine, ROWS, layout_of};
+use crate::memory::Recorded;
+use crate::op::{DO_FCALL, FETCH_OBJ_R, INIT_FCALL_BY_NAME, INIT_METHOD_CALL, NEW};
+use crate::text::hash_of;
+
+const CODE: u64 = 0x10_0000;
+const LITERALS: u64 = 0x11_0000;
+const STRINGS: u64 = 0x12_0000;
+const CACHE: u64 = 0x13_0000;
+const CALLER: u64 = 0x14_0000;
+const CALLEE: u64 = 0x15_0000;
+const CLASS: u64 = 0x16_0000;
+const STACK: u64 = 0x20_0000;
+const OBJECT: u64 = 0x30_0000;
+const SLOT: u32 = 16;
+
+/// A caller whose code is `INIT_*, DO_*` (or one op alone), and the callee above it.
+struct Scene {
+    layout: &'static Layout,
+    memory: Recorded,
+    caller: Frame,
+    callee: Frame,
+    callee_function: Function,
+}
+
+fn string(text: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0_u8; 16];
+    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(text);
+    bytes.resize(128, 0);
+    bytes
+}
+
+fn function(name: &str, class: &str, scope: u64) -> Function {
+    Function {
+        key: Key {
+            code: CODE,
+            last: 2,
+            kind: 2,
+            passing: false,
+            name: 8,
+            scope,
+            filename: 8,
+            line_start: 1,
+        },
+        name: format!("{class}{name}"),
+        file: String::new(),
+        function_name: name.as_bytes().to_vec(),
+        class: class.as_bytes().to_vec(),
+        anchor: (0, 0),
+    }
+}
+
+impl Scene {
+    /// The site's one literal is `literal`, its cache slot is empty; `callee` runs.
+    fn new(layout: &'static Layout, opcodes: &[u8], literal: &str, callee: &str) -> Self {
+        let mut scene = Self {
+            layout,
+            memory: Recorded::default(),
+            caller: Frame {
+                address: STACK,
+                func: CALLER,
+                opline: CODE + 32 * (opcodes.len() as u64 - 1),
+                run_time_cache: CACHE,
+                ..Frame::default()
+            },
+            callee: Frame {
+                address: STACK + 0x100,
+                func: CALLEE,
+                prev: STACK,
+                ..Frame::default()
+            },
+            callee_function: function(callee, "", 0),
+        };
+        let types = &layout.op_types;
+        for (index, &opcode) in opcodes.iter().enumerate() {
+            let at = CODE + index as u64 * 32;
+            let mut op = vec![0_u8; 32];
+            // Where the literal counts from the op, and where from the op_array's literals.
+            let operand = if layout.rules.literals_in_op_array {
+                32
+            } else {
+                u32::try_from(LITERALS + 32 - at).unwrap()
+            };
+            let (row, slot) = (&layout.zend_op, SLOT.to_le_bytes());
+            op[row.op2..][..4].copy_from_slice(&operand.to_le_bytes());
+            op[row.op1..][..4].copy_from_slice(&operand.to_le_bytes());
+            if !layout.rules.cache_slots_in_literals {
+                op[row.result..][..4].copy_from_slice(&slot);
+            }
+            op[row.opcode] = opcode;
+            op[row.op1_type] = types.is_unused;
+            op[row.op2_type] = types.is_const;
+            if opcode == NEW {
+                op[row.op1_type] = types.is_const;
+                if !layout.rules.cache_slots_in_literals {
+                    op[row.op2..][..4].copy_from_slice(&slot);
+                }
+            }
+            scene.memory.put(at, op);
+        }
+        let mut zval = vec![0_u8; 16];
+        zval[..8].copy_from_slice(&STRINGS.to_le_bytes());
+        zval[8] = IS_STRING;
+        zval[12..16].copy_from_slice(&SLOT.to_le_bytes());
+        scene.memory.put(LITERALS + 32, zval);
+        scene.memory.put(STRINGS, string(literal.as_bytes()));
+        scene.memory.put(CACHE, vec![0_u8; 64]);
+        let literals = CALLER + layout.function.literals as u64;
+        scene.memory.put_word(literals, LITERALS);
+        scene
+    }
+
+    /// Fills the site's cache slot, whose second word holds a method.
+    fn cached(mut self, offset: u64, value: u64) -> Self {
+        self.memory
+            .put_word(CACHE + u64::from(SLOT) + offset, value);
+        self
+    }
+
+    fn with_top(mut self) -> Self {
+        self.callee.call_info |= self.layout.call_info.top;
+        self
+    }
+
+    fn method_of(mut self, class: &str) -> Self {
+        let name = String::from_utf8_lossy(&self.callee_function.function_name).into_owned();
+        self.callee_function = function(&name, class, CLASS);
+        self.caller.this = OBJECT;
+        self.callee.this = OBJECT;
+        self.callee.this_type = IS_OBJECT;
+        self
+    }
+
+    fn check(&self, expected: Evidence) {
+        let caller_function = function("caller", "", 0);
+        let copy = Copy::default();
+        let site = Site {
+            memory: &self.memory,
+            layout: self.layout,
+            copy: &copy,
+            current_execute_data: 0,
+            caller: Side {
+                frame: &self.caller,
+                function: &caller_function,
+            },
+            callee: Side {
+                frame: &self.callee,
+                function: &self.callee_function,
+            },
+        };
+        let op = Op::read(&self.memory, self.layout, self.caller.opline).unwrap();
+        let Layout { major, minor, .. } = self.layout;
+        assert_eq!(site.judge(Some(&op)), expected, "{major}.{minor}");
+    }
+}
+
+const PROVEN: Evidence = Evidence::Proven(Check::Nothing, None);
+
+#[test]
+fn in_each_version_a_literal_names_the_callee() {
+    for layout in ROWS {
+        let call = [INIT_FCALL_BY_NAME, DO_FCALL];
+        Scene::new(layout, &call, "Work", "work").check(PROVEN);
+        Scene::new(layout, &call, "other", "work").check(Evidence::Refuted);
+    }
+}
+
+#[test]
+fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
+    for layout in ROWS {
+        let call = [INIT_FCALL_BY_NAME, DO_FCALL];
+        let scene = |value| Scene::new(layout, &call, "renamed", "work").cached(0, value);
+        scene(CALLEE).check(PROVEN);
+        scene(CALLEE + 0x100).check(Evidence::Refuted);
+        let call = [INIT_METHOD_CALL, DO_FCALL];
+        Scene::new(layout, &call, "renamed", "work")
+            .method_of("C")
+            .cached(8, CALLEE)
+            .check(Evidence::Proven(Check::SameThis, None));
+    }
+}
+
+/// Where an extension has replaced `zend_execute_ex` every user callee has ZEND_CALL_TOP.
+#[test]
+fn a_callee_that_the_engine_started_is_proven_only_by_a_site_that_names_it() {
+    for layout in ROWS {
+        let call = [INIT_FCALL_BY_NAME, DO_FCALL];
+        Scene::new(layout, &call, "work", "work")
+            .with_top()
+            .check(PROVEN);
+        Scene::new(layout, &call, "work", "handler")
+            .with_top()
+            .check(Evidence::Open);
+    }
+}
+
+#[test]
+fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
+    for layout in ROWS {
+        let mut scene =
+            Scene::new(layout, &[INIT_METHOD_CALL, DO_FCALL], "Renamed", "orig").method_of("C");
+        // The class's function table: one slot, one bucket, `renamed` => the callee.
+        let row = &layout.zend_array;
+        let table = CLASS + layout.class_entry.function_table as u64;
+        let mut header = vec![0_u8; row.sizeof];
+        header[row.n_table_mask..][..4].copy_from_slice(&(-1_i32).to_le_bytes());
+        header[row.ar_data..][..8].copy_from_slice(&(CLASS + 0x1000).to_le_bytes());
+        header[row.n_num_used] = 1;
+        header[row.n_table_size] = 1;
+        scene.memory.put(table, header);
+        scene.memory.put(CLASS + 0x1000 - 4, vec![0_u8; 4 + 32]);
+        scene.memory.put_word(CLASS + 0x1000, CALLEE);
+        scene
+            .memory
+            .put_word(CLASS + 0x1000 + row.bucket_h as u64, hash_of(b"renamed"));
+        scene
+            .memory
+            .put_word(CLASS + 0x1000 + row.bucket_key as u64, CLASS + 0x2000);
+        scene.memory.put(CLASS + 0x2000, string(b"renamed"));
+        scene.check(if layout.major == 7 {
+            Evidence::Proven(Check::SameThis, None)
+        } else {
+            Evidence::Refuted
+        });
+    }
+}
+
+#[test]
+fn a_property_hook_is_called_by_the_fetch_of_its_property() {
+    let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
+    let scene = |property| Scene::new(layout, &[FETCH_OBJ_R], property, "$p::get").method_of("C");
+    scene("p").check(Evidence::Proven(Check::SameThis, None));
+    scene("q").check(Evidence::Refuted);
+}
+
+#[test]
+fn a_new_object_is_built_by_its_class() {
+    for layout in ROWS {
+        let scene = |constructor: u64| {
+            let mut scene = Scene::new(layout, &[NEW, DO_FCALL], "C", "__construct")
+                .method_of("C")
+                .cached(0, CLASS);
+            let at = CLASS + layout.class_entry.constructor as u64;
+            scene.memory.put_word(at, constructor);
+            scene
+        };
+        scene(CALLEE).check(PROVEN);
+        scene(CALLEE + 0x100).check(Evidence::Refuted);
+        // `zend_pass_function` stands for the constructor that a class does not have.
+        let mut nameless = scene(0);
+        nameless.callee_function = function("", "", 0);
+        nameless.check(PROVEN);
+    }
+}

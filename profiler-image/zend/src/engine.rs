@@ -204,18 +204,19 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             .ok_or_else(|| Refusal::NoEngineSymbols(self.module.path.clone()))
     }
 
-    /// From the module `core`, whose place is the same in every version; before modules have been registered the engine
-    /// is still starting.
+    /// From the module `core`, whose place is the same in every version. While the engine starts, that module is not there,
+    /// or has the version of Zend (`4.2.29`).
     fn version(&self, module_registry: u64) -> Result<String, Refusal> {
         let any = ROWS.first().ok_or(Refusal::NoPhpFound)?;
-        if let Some(version) = check::version(self.memory, any, module_registry) {
+        if let Some(version) = check::version(self.memory, any, module_registry)
+            && row_for(self.image.machine, &version).is_ok()
+        {
             return Ok(version);
         }
         let version = self
             .image
             .text_after(self.memory, VERSION_HEADER)
             .ok_or(Refusal::LayoutMismatch("no version string"))?;
-        // A known version whose modules are not there has not registered them yet.
         row_for(self.image.machine, &version).and(Err(Refusal::Starting))
     }
 

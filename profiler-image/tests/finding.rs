@@ -1,0 +1,154 @@
+//! Engines that are hard to find: binaries that are gone, programs that begin or replace themselves during a run, and a
+//! PHP without symbols. Against this machine's PHP 8.2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use phpprof::discover::Scope;
+use phpprof::output::{Cost, output};
+use phpprof::record::{Options, RecordError, Recording, record};
+use phpprof_zend::engine::Refusal;
+use tempfile::TempDir;
+
+const PHP: &str = "/usr/bin/php8.2";
+/// A script whose function bears the name that is given.
+const SPIN: &str = "<?php function NAME() { return md5('x'); } while (true) NAME();";
+
+struct Scene {
+    folder: TempDir,
+}
+
+/// A target that is ended with the test.
+struct Target(Child);
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Scene {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            folder: TempDir::new()?,
+        })
+    }
+
+    fn file(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    fn script(&self, function: &str) -> Result<PathBuf> {
+        self.file(&format!("{function}.php"), &SPIN.replace("NAME", function))
+    }
+
+    fn run(&self, program: impl AsRef<Path>, arguments: &[&Path]) -> Result<Target> {
+        let program = program.as_ref();
+        let child = Command::new(program)
+            .args(arguments)
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        Ok(Target(child))
+    }
+}
+
+fn sampled(target: &Target, seconds: u64) -> Result<Recording, RecordError> {
+    record(&Options {
+        scope: Scope::Pids(vec![i32::try_from(target.0.id()).unwrap_or(0)]),
+        samples_per_second: 99,
+        duration: Duration::from_secs(seconds),
+        max_samples: None,
+        unpaced: false,
+        judge_cpus: None,
+    })
+}
+
+/// Samples a target, and looks for functions in its profile.
+fn check(target: &Target, seconds: u64, functions: &[&str]) -> Result<()> {
+    let recording = sampled(target, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    let profile = output(&recording, &[], Cost::default()).profile;
+    for function in functions {
+        ensure!(
+            profile.string_table.iter().any(|text| text == function),
+            "{function} is not among {:?}",
+            profile.string_table
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_binary_that_was_deleted_or_replaced_is_read_from_memory() -> Result<()> {
+    let scene = Scene::new()?;
+    let php = scene.folder.path().join("php");
+    fs::copy(PHP, &php)?;
+    let target = scene.run(&php, &[&scene.script("spin")?])?;
+    std::thread::sleep(Duration::from_millis(200));
+    fs::remove_file(&php)?;
+    check(&target, 1, &["spin"])?;
+    fs::write(&php, "another program")?;
+    check(&target, 1, &["spin"])
+}
+
+#[test]
+fn a_php_that_is_only_starting_is_waited_for() -> Result<()> {
+    let scene = Scene::new()?;
+    let script = scene.script("late")?;
+    let start = scene.file(
+        "start.sh",
+        &format!("sleep 0.3; exec {PHP} {}", script.display()),
+    )?;
+    let target = scene.run("/bin/sh", &[&start])?;
+    check(&target, 1, &["late"])
+}
+
+#[test]
+fn a_program_that_replaces_itself_by_itself_is_sampled_before_and_after() -> Result<()> {
+    let scene = Scene::new()?;
+    let after = scene.script("after")?;
+    let before = scene.file(
+        "before.php",
+        &format!(
+            "<?php function before() {{ return md5('x'); }} $end = microtime(true) + 1; while (microtime(true) < $end) before();\n\
+             pcntl_exec({PHP:?}, [{:?}]);",
+            after.display()
+        ),
+    )?;
+    let target = scene.run(PHP, &[&before])?;
+    check(&target, 3, &["before", "after"])
+}
+
+/// A static binary has no `.dynsym`; this one has what tells that it is PHP.
+#[test]
+fn a_php_without_dynamic_symbols_is_refused_by_that_name() -> Result<()> {
+    let scene = Scene::new()?;
+    let source = scene.file(
+        "static.c",
+        "#include <unistd.h>\nconst char *version = \"X-Powered-By: PHP/8.2.99\";\n\
+         int main(void) { write(1, version, 8); for (;;) pause(); }\n",
+    )?;
+    let program = scene.folder.path().join("static-php");
+    let status = Command::new("cc")
+        .args(["-static", "-o"])
+        .args([&program, &source])
+        .status()?;
+    ensure!(status.success(), "cc failed");
+    let target = scene.run(&program, &[])?;
+    match sampled(&target, 1) {
+        Err(RecordError::NoPhp(Some(refused))) => {
+            ensure!(
+                matches!(&refused.refusal, Refusal::NoEngineSymbols(path) if path.ends_with("static-php")),
+                "{refused:?}"
+            );
+            Ok(())
+        }
+        other => bail!("{other:?}"),
+    }
+}

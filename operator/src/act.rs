@@ -33,7 +33,9 @@ pub async fn act(context: &Context, request: &ProfileRequest, effects: Vec<Effec
                     .memory
                     .store_failed(&uid, message.clone(), context.now())
             }
-            Done::Verified { .. } | Done::Merged(_) => context.memory.store_answered(&uid),
+            Done::Verified { .. } | Done::Merged(_) | Done::Listed => {
+                context.memory.store_answered(&uid)
+            }
             _ => {}
         }
     }
@@ -53,6 +55,7 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
         }
         Effect::Verify(upload) => context.collector.verify(&upload).await,
         Effect::Merge => context.collector.merge(request, &context.limits).await,
+        Effect::List => context.collector.list(request, &context.limits).await,
         Effect::DeleteRequest => delete(context, request).await,
     }
 }

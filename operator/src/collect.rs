@@ -19,6 +19,8 @@ use crate::store::{Created, Store, StoreError};
 /// The name of the sample type that receipts count.
 const SAMPLES: &str = "samples";
 
+const MANIFEST: &str = "manifest.json";
+
 /// Verifies and merges, one at a time.
 pub struct Collector {
     store: Store,
@@ -153,7 +155,20 @@ impl Collector {
         match self.try_merge(request, limits).await {
             Ok(profile) => Done::Merged(profile),
             Err(Fault::Store(message)) => Done::StoreAway(message),
-            Err(Fault::Target(_, message)) => Done::MergeFailed(message),
+            // The pods' own profiles are in the store: they are listed all the same.
+            Err(Fault::Target(_, message)) => match self.list(request, limits).await {
+                Done::Listed => Done::MergeFailed(message),
+                away => away,
+            },
+        }
+    }
+
+    /// Stores the manifest of a request without a merged profile.
+    pub async fn list(&self, request: &ProfileRequest, limits: &Limits) -> Done {
+        let key = key(request, limits, MANIFEST);
+        match self.create(&key, manifest(request, None)).await {
+            Ok(_) => Done::Listed,
+            Err(Fault::Store(message) | Fault::Target(_, message)) => Done::StoreAway(message),
         }
     }
 
@@ -194,8 +209,8 @@ impl Collector {
             samples,
             size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
         };
-        let manifest = manifest(request, &merged_key, &result);
-        self.create(&key(request, limits, "manifest.json"), manifest)
+        let manifest = manifest(request, Some((&merged_key, &result)));
+        self.create(&key(request, limits, MANIFEST), manifest)
             .await?;
         Ok(result)
     }

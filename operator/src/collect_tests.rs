@@ -223,6 +223,28 @@ async fn the_pods_are_merged_and_listed_in_a_manifest() {
 }
 
 #[tokio::test]
+async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let mut request = uploaded(&store).await;
+    for target in &mut request.status.as_mut().expect("uploaded").targets {
+        crate::decide::fail(target, TargetReason::InvalidProfile, "no".into());
+    }
+    let limits = Limits::default();
+    let collector = Collector::new(store.clone());
+    for _ in 0..2 {
+        assert_eq!(collector.list(&request, &limits).await, Done::Listed);
+    }
+    let manifest = store
+        .read(&key(&request, &limits, "manifest.json"), 1 << 20)
+        .await
+        .expect("stored");
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+    assert_eq!(manifest["merged"], json!(null));
+    assert_eq!(manifest["targets"][0]["reason"], "InvalidProfile");
+    assert!(manifest["targets"][1]["objectKey"].is_string());
+}
+
+#[tokio::test]
 async fn merging_again_after_a_crash_gives_the_same_result() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
@@ -240,8 +262,9 @@ async fn a_verified_profile_that_has_vanished_is_never_claimed() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
     let empty = Store::in_memory(Arc::new(InMemory::new()));
-    let done = Collector::new(empty)
-        .merge(&request, &Limits::default())
-        .await;
+    let limits = Limits::default();
+    let done = Collector::new(empty.clone()).merge(&request, &limits).await;
     assert!(matches!(done, Done::MergeFailed(_)), "{done:?}");
+    let manifest = empty.size(&key(&request, &limits, MANIFEST)).await;
+    assert!(manifest.expect("asked").is_some());
 }

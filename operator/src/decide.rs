@@ -14,7 +14,7 @@ use crate::effect::{Effect, Injection, Upload};
 use crate::limits::{Deadlines, Limits, later, not_after};
 use crate::mode::mode;
 use crate::receipt::UploadReceipt;
-use crate::status::{Verdict, first_failure, pods, progress, settle};
+use crate::status::{Verdict, all_failed, pods, progress, settle};
 use crate::target::{Step, step};
 use crate::world::{Observed, PodView};
 
@@ -229,6 +229,20 @@ impl Round<'_> {
         }
     }
 
+    /// What was stored all the same must be listed, or nobody would ever find and delete it. Nobody waits for a store that
+    /// does not answer: nothing can have been stored lately then.
+    fn without_profile(&self, status: ProfileRequestStatus) -> Decision {
+        if self.observed.store_trouble.is_some() {
+            let Verdict { reason, message } = all_failed(&status.targets);
+            return self.conclude(status, reason, message);
+        }
+        Decision {
+            status,
+            effects: vec![Effect::List],
+            next: Next::Now,
+        }
+    }
+
     fn collect(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
         let uploaded = status
             .targets
@@ -236,8 +250,7 @@ impl Round<'_> {
             .filter(|target| target.state == TargetState::Uploaded)
             .count();
         if uploaded == 0 {
-            let message = first_failure(&status.targets);
-            return self.conclude(status, Reason::AllTargetsFailed, message);
+            return self.without_profile(status);
         }
         let (verdict, retry_at) = match &self.observed.store_trouble {
             Some(trouble) if self.now > deadlines.give_up => {

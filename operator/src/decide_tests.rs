@@ -92,6 +92,7 @@ fn short(decision: &Decision) -> String {
         Effect::Inject(injection) => format!("inject {}", injection.pod_name),
         Effect::Verify(upload) => format!("verify {}", upload.receipt.size),
         Effect::Merge => "merge".to_owned(),
+        Effect::List => "list".to_owned(),
         Effect::DeleteRequest => "delete".to_owned(),
     };
     let effects: Vec<String> = decision.effects.iter().map(effect).collect();
@@ -235,13 +236,17 @@ fn when_every_target_failed_the_request_fails_with_the_first_reason() {
         &Limits::default(),
     );
     assert_eq!(short(&decision), "Collecting; ; now");
-    let decision = decide(
+    let listing = decide(
         at(41),
         &with(decision.status),
         &observed,
         &Limits::default(),
     );
-    assert_eq!(short(&decision), "AllTargetsFailed; ; now");
+    assert_eq!(short(&listing), "Collecting; list; now");
+    let mut status = listing.status;
+    record(&mut status, &[Done::Listed], Some(1), at(41));
+    let decision = decide(at(41), &with(status), &observed, &Limits::default());
+    assert_eq!(decision.status.conditions[0].reason, "AllTargetsFailed");
     let message = &decision.status.conditions[0].message;
     assert!(
         message.starts_with("pod a: NoPhpFound: no process of container fpm runs PHP"),

@@ -8,7 +8,7 @@ use phpprof_crds::{
 use crate::decide::fail;
 use crate::mode::Mode;
 use crate::receipt::{FullReceipt, UploadReceipt};
-use crate::status::{Verdict, completed, progress, settle};
+use crate::status::{Verdict, all_failed, completed, progress, settle};
 
 /// Something to do outside; each is idempotent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Effect {
     Verify(Upload),
     /// Store the merged profile and the manifest.
     Merge,
+    /// Store the manifest alone: there is nothing to merge.
+    List,
     /// Delete the request, whose time is over.
     DeleteRequest,
 }
@@ -74,6 +76,8 @@ pub enum Done {
     Merged(ProfileResult),
     /// The profiles cannot be merged.
     MergeFailed(String),
+    /// The manifest of a request without a profile is stored, or there is no way to store it.
+    Listed,
     Deleted,
 }
 
@@ -110,6 +114,7 @@ pub fn record(
                 status.profile = Some(profile.clone());
                 verdict = Some(completed(&status.targets));
             }
+            Done::Listed => verdict = Some(all_failed(&status.targets)),
             Done::MergeFailed(message) => {
                 verdict = Some(Verdict {
                     reason: Reason::MergeFailed,

@@ -21,7 +21,8 @@ struct Manifest<'a> {
     uid: String,
     start_time: Timestamp,
     expires_at: Timestamp,
-    merged: Merged<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merged: Option<Merged<'a>>,
     targets: &'a [TargetStatus],
 }
 
@@ -33,8 +34,8 @@ struct Merged<'a> {
     size_bytes: i64,
 }
 
-/// The manifest's bytes.
-pub fn manifest(request: &ProfileRequest, merged_key: &str, merged: &ProfileResult) -> Vec<u8> {
+/// The manifest's bytes; the merged profile goes with its key, where there is one.
+pub fn manifest(request: &ProfileRequest, merged: Option<(&str, &ProfileResult)>) -> Vec<u8> {
     let status = request.status.as_ref();
     let start_time = status
         .and_then(|status| status.start_time.as_ref())
@@ -46,11 +47,11 @@ pub fn manifest(request: &ProfileRequest, merged_key: &str, merged: &ProfileResu
         uid: request.uid().unwrap_or_default(),
         start_time,
         expires_at: later(start_time, RETENTION),
-        merged: Merged {
-            object_key: merged_key,
+        merged: merged.map(|(object_key, merged)| Merged {
+            object_key,
             samples: merged.samples,
             size_bytes: merged.size_bytes,
-        },
+        }),
         targets: status
             .map(|status| status.targets.as_slice())
             .unwrap_or_default(),

@@ -120,8 +120,16 @@ pub fn progress(targets: &[TargetStatus]) -> Verdict {
     }
 }
 
+/// The verdict on a request of whose pods none has a profile.
+pub fn all_failed(targets: &[TargetStatus]) -> Verdict {
+    Verdict {
+        reason: Reason::AllTargetsFailed,
+        message: first_failure(targets),
+    }
+}
+
 /// The first failure stands for all in the condition's message; the rest is in the targets.
-pub fn first_failure(targets: &[TargetStatus]) -> String {
+fn first_failure(targets: &[TargetStatus]) -> String {
     let failed: Vec<&TargetStatus> = targets
         .iter()
         .filter(|target| target.state == TargetState::Failed)

@@ -257,7 +257,7 @@ impl Toy {
     fn act(&mut self, effect: &Effect) -> Option<Done> {
         match effect {
             Effect::Inject(injection) => Some(self.inject(injection)),
-            Effect::Verify(_) | Effect::Merge if self.store_away => {
+            Effect::Verify(_) | Effect::Merge | Effect::List if self.store_away => {
                 let retry_at = later(self.now, SignedDuration::from_secs(1));
                 self.trouble = Some(StoreTrouble {
                     message: "away".into(),
@@ -290,6 +290,11 @@ impl Toy {
                     samples: 1,
                     size_bytes: 1,
                 }))
+            }
+            Effect::List => {
+                self.trouble = None;
+                self.store.insert("manifest".into());
+                Some(Done::Listed)
             }
             Effect::DeleteRequest => None,
         }

@@ -108,17 +108,22 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         ),
     };
     behave();
+    let duration = upload::time_to_sample(
+        arguments.duration_seconds,
+        upload::unix_seconds(),
+        arguments.upload_until,
+    );
     let options = Options {
         scope: scope(arguments),
         samples_per_second: arguments.samples_per_second,
-        duration: Duration::from_secs(arguments.duration_seconds),
+        duration: Duration::from_secs(duration),
         max_samples: None,
         unpaced: false,
         judge_cpus: None,
     };
     eprintln!(
-        "phpprof: sampling for {} s at {} samples a second",
-        arguments.duration_seconds, arguments.samples_per_second
+        "phpprof: sampling for {duration} s at {} samples a second",
+        arguments.samples_per_second
     );
     let recording = record(&options).map_err(|error| failure_of(&error, &options.scope))?;
     let output = output(&recording, &arguments.label, cost());

@@ -16,6 +16,8 @@ use crate::receipt::{Failure, Reason};
 /// The operator refuses larger objects unread.
 pub const MAX_BYTES: usize = 32 << 20;
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
+/// Finding PHP, what is open at the end, encoding, and a first try.
+const LEFT_FOR_UPLOAD: u64 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -84,6 +86,16 @@ pub fn verdict(status: u16) -> Verdict {
         408 | 425 | 429 | 500..=599 => Verdict::Again(format!("HTTP {status}")),
         _ => Verdict::Refused(status),
     }
+}
+
+/// How long to sample, in seconds: as long as was asked for, but so that time is left to upload before the grant ends. A
+/// sampler that is started just before its `--not-after` would else sample past it.
+#[must_use]
+pub fn time_to_sample(asked: u64, now: u64, upload_until: Option<u64>) -> u64 {
+    let left = upload_until.map_or(asked, |until| {
+        until.saturating_sub(now + LEFT_FOR_UPLOAD).max(1)
+    });
+    asked.min(left)
 }
 
 /// How long to wait before try number `tries` (from 1): exponential with full jitter. `chance` is from 0 to 255.
@@ -275,6 +287,25 @@ mod tests {
         assert_eq!(verdict(503), Verdict::Again("HTTP 503".into()));
         assert_eq!(verdict(403), Verdict::Refused(403));
         assert_eq!(verdict(307), Verdict::Refused(307));
+    }
+
+    /// A sampler that starts so many seconds before or after its `not-after` of 1000, with this upload deadline.
+    #[track_caller]
+    fn check_time(asked: u64, now: u64, deadline: u64, expected: u64) {
+        let until = 1000 + deadline;
+        let time = time_to_sample(asked, now, Some(until));
+        assert_eq!(time, expected);
+        assert!(now + time < until || time == 1);
+    }
+
+    #[test]
+    fn sampling_ends_before_the_grant_does() {
+        check_time(300, 700, 600, 300);
+        check_time(300, 1000, 600, 300);
+        check_time(3600, 1000, 600, 590);
+        check_time(30, 1000, 15, 5);
+        check_time(30, 1000, 5, 1);
+        assert_eq!(time_to_sample(86_400, 1000, None), 86_400);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #
 # Each command installs and builds what it needs (e2e/tools), into $PHPPROF_CACHE (/var/cache/phpprof).
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
+# RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
 # FULL=1                    the long form of truth
 SHELL := /bin/bash
@@ -13,10 +14,11 @@ STAGE := e2e/tools/stage
 TOOLS := e2e/tools/build
 CACHE := $(or $(PHPPROF_CACHE),/var/cache/phpprof)
 BIN := $(CACHE)/bin
+IMAGES := application
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY FULL
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL
 
 .PHONY: help
 help: ## this list
@@ -48,8 +50,8 @@ truth: setup ## stacks against programs whose calls are known; FULL=1 for a mill
 
 .PHONY: images
 images: setup ## build the application's images, and load them into the test cluster if it is up
-	@$(STAGE) "application images" e2e/images/build application
-	@if [ -S /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load application; fi
+	@$(STAGE) "images" e2e/images/build $(IMAGES)
+	@if [ -S /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load $(IMAGES); fi
 
 .PHONY: cluster-up
 cluster-up: setup ## a real one-node Kubernetes with DNS, storage and an S3 server, in a network of its own
@@ -65,10 +67,12 @@ cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 	@$(TOOLS) kubernetes helm
 
 .PHONY: e2e
+e2e: IMAGES := application runtimes
 e2e: cluster ## tests on a real cluster
 	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e
 
 .PHONY: demo
+demo: IMAGES := application $(addprefix demo-,$(filter-out fpm,$(RUNTIME)))
 demo: cluster ## from a PHP application on a cluster to a profile on the screen
 	@$(STAGE) "demo" e2e/tools/with-cluster demo/run.sh
 

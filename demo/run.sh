@@ -8,6 +8,7 @@
 #
 # The cluster is that of KUBECONFIG's current context; `make demo KUBECONFIG_CONTEXT=name` sets it.
 #
+#   RUNTIME=name             fpm (as if not given), frankenphp, roadrunner, mod_php or musl: what runs the application
 #   IMAGE_REGISTRY=host/path where the images were pushed, instead of phpprof.dev
 #   STORE_FILES=folder       an S3 store: files endpoint, bucket, access-key, secret-key; where needed region, and ca.crt for a private CA
 set -euo pipefail
@@ -21,6 +22,7 @@ namespace=phpprof-demo system=phpprof-system operator=deployment/phpprof-operato
 store=${STORE_FILES:-$RUN/store}
 registry=${IMAGE_REGISTRY:-phpprof.dev} registry=${registry%/}
 region=$(cat "$store/region" 2>/dev/null || echo us-east-1)
+runtime=${RUNTIME:-fpm} image=demo address=web:9000 calls=(demo/calls.txt)
 helm_ca=() curl_ca=()
 [ ! -e "$store/ca.crt" ] || helm_ca=(--set-file "store.caBundle=$store/ca.crt") curl_ca=(--cacert "$store/ca.crt")
 
@@ -36,6 +38,18 @@ ended() {
 }
 trap ended EXIT
 doing=start
+
+# What differs between the runtimes: the image, the protocol of the load, and the calls of their own.
+choose_runtime() {
+  case $runtime in
+    fpm) return ;;
+    musl) ;;
+    frankenphp | roadrunner | mod_php) address=http://web:9000 ;;
+    *) fail "there is no runtime $runtime" "RUNTIME is one of fpm frankenphp roadrunner mod_php musl" ;;
+  esac
+  image=demo-$runtime
+  [ ! -e "demo/runtimes/$runtime/calls.txt" ] || calls+=("demo/runtimes/$runtime/calls.txt")
+}
 
 check_givens() {
   local file
@@ -63,7 +77,8 @@ install_phpprof() {
 }
 
 deploy() {
-  sed "s#image: phpprof.dev/#image: $registry/#" "demo/k8s/$1.yaml" | kubectl apply -f - >/dev/null
+  sed "s#image: phpprof.dev/web:#image: $registry/$image:#; s#image: phpprof.dev/#image: $registry/#; s#web:9000#$address#" "demo/k8s/$1.yaml" |
+    kubectl apply -f - >/dev/null
 }
 
 deploy_application() {
@@ -132,11 +147,13 @@ download() {
     fail "the profile could not be fetched from $endpoint/${1#s3://}" "kubectl -n phpprof-store get pods"
 }
 
+choose_runtime
 check_givens
 mkdir -p "$out"
+cat "${calls[@]}" >"$out/calls.txt"
 step "install phpprof with Helm"
 install_phpprof
-step "start the demo application: php-fpm in two pods, under load"
+step "start the demo application: $runtime in two pods, under load"
 deploy_application
 step "profile it for 20 seconds"
 profile
@@ -147,7 +164,7 @@ download "$url"
 go tool pprof -top -sample_index=wall -unit=s -nodecount=15 "$out/merged.pb.gz" 2>/dev/null | grep -v '^{'
 step "hold it against what the application measured itself"
 cargo run --quiet -p phpprof-profile --example shares -- \
-  "$out/merged.pb.gz" "$out/truth.json" demo/calls.txt "$(jq .status.profile.samples "$out/request.json")"
+  "$out/merged.pb.gz" "$out/truth.json" "$out/calls.txt" "$(jq .status.profile.samples "$out/request.json")"
 
 cat <<TEXT
 

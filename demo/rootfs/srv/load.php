@@ -1,45 +1,73 @@
 <?php
 
-// The load of the demo: a few FastCGI requests at a time, for so many seconds. Once a second and at the end it prints
+// The load of the demo: a few requests at a time, for so many seconds. Once a second and at the end it prints
 // one line of JSON: the requests and errors so far, and the nanoseconds that each code path took in them.
 //
-//   php load.php HOST:PORT SECONDS CONNECTIONS PAUSE_MILLISECONDS
+//   php load.php ADDRESS SECONDS CONNECTIONS PAUSE_MILLISECONDS [PATH...]
 //
-// Each connection sends one request, waits for its answer, pauses, and connects anew, so that a Service spreads them over its pods.
-// It is bounded in time and number whatever the server does, and talks to that one address only.
+// ADDRESS is HOST:PORT of a FastCGI server, or http://HOST:PORT. Each connection sends one request, waits for its answer, pauses,
+// and connects anew, so that a Service spreads them over its pods; of several paths it asks for one after another. It is
+// bounded in time and number whatever the server does, and talks to that one address only.
 
 declare(strict_types=1);
 
-const SCRIPT = '/srv/app/index.php';
+const ROOT = '/srv/app';
 const TIMEOUT_SECONDS = 5;
 const START_SECONDS = 30;
 const MAX_SECONDS = 600;
 const MAX_CONNECTIONS = 64;
 
-/** The request: records "begin" (a responder, no keep-alive), parameters, end of parameters, end of the body. */
-function request(): string
+interface Protocol
 {
-    $record = static fn (int $type, string $content): string => pack('CCnnCx', 1, $type, 1, strlen($content), 0) . $content;
-    $pair = static fn (string $name, string $value): string => chr(strlen($name)) . chr(strlen($value)) . $name . $value;
-    $parameters = $pair('REQUEST_METHOD', 'GET') . $pair('SCRIPT_FILENAME', SCRIPT)
-        . $pair('SCRIPT_NAME', '/index.php') . $pair('REQUEST_URI', '/orders?id=1');
+    public function request(string $path): string;
 
-    return $record(1, pack('nCx5', 1, 0)) . $record(4, $parameters) . $record(4, '') . $record(5, '');
+    /** What a server has sent up to its close, as head, empty line and body. */
+    public function text(string $answer): string;
 }
 
-/** The body of an answer; null where the answer is not whole or has no JSON. */
-function body(string $answer): ?array
+final class FastCgi implements Protocol
 {
-    $output = '';
-    for ($at = 0; $at + 8 <= strlen($answer); $at += 8 + $header['length'] + $header['padding']) {
-        $header = unpack('Cversion/Ctype/nid/nlength/Cpadding', $answer, $at);
-        if ($header['type'] === 6) {
-            $output .= substr($answer, $at + 8, $header['length']);
-        }
-    }
-    $body = explode("\r\n\r\n", $output, 2)[1] ?? '';
+    /** Records: "begin" (a responder, no keep-alive), parameters, end of parameters, end of the body. */
+    public function request(string $path): string
+    {
+        $record = static fn (int $type, string $content): string => pack('CCnnCx', 1, $type, 1, strlen($content), 0) . $content;
+        $pair = static fn (string $name, string $value): string => chr(strlen($name)) . chr(strlen($value)) . $name . $value;
+        $parameters = $pair('REQUEST_METHOD', 'GET') . $pair('SCRIPT_FILENAME', ROOT . $path)
+            . $pair('SCRIPT_NAME', $path) . $pair('REQUEST_URI', '/orders?id=1');
 
-    return json_decode($body, true);
+        return $record(1, pack('nCx5', 1, 0)) . $record(4, $parameters) . $record(4, '') . $record(5, '');
+    }
+
+    public function text(string $answer): string
+    {
+        $output = '';
+        for ($at = 0; $at + 8 <= strlen($answer); $at += 8 + $header['length'] + $header['padding']) {
+            $header = unpack('Cversion/Ctype/nid/nlength/Cpadding', $answer, $at);
+            if ($header['type'] === 6) {
+                $output .= substr($answer, $at + 8, $header['length']);
+            }
+        }
+
+        return preg_match('/^Status: (.*)/', $output, $found) ? "HTTP/1.0 $found[1]\r\n$output" : "HTTP/1.0 200 OK\r\n$output";
+    }
+}
+
+final class Http implements Protocol
+{
+    public function __construct(private readonly string $host)
+    {
+    }
+
+    /** The old version: the answer is not in pieces, and ends with the connection. */
+    public function request(string $path): string
+    {
+        return "GET $path HTTP/1.0\r\nHost: $this->host\r\n\r\n";
+    }
+
+    public function text(string $answer): string
+    {
+        return $answer;
+    }
 }
 
 /** One request at a time on a connection of its own. */
@@ -49,9 +77,15 @@ final class Connection
     public $stream = null;
     public float $due = 0.0;
     private string $answer = '';
+    private int $sent = 0;
 
-    public function __construct(private readonly string $address, private readonly float $pause)
-    {
+    /** @param non-empty-list<string> $paths */
+    public function __construct(
+        private readonly string $address,
+        private readonly float $pause,
+        private readonly Protocol $protocol,
+        private readonly array $paths,
+    ) {
     }
 
     /** Sends a request; false where nobody listens. */
@@ -60,7 +94,8 @@ final class Connection
         $this->answer = '';
         $this->due = $now + TIMEOUT_SECONDS;
         $stream = @stream_socket_client("tcp://$this->address", $code, $message, TIMEOUT_SECONDS);
-        if ($stream === false || fwrite($stream, request()) === false) {
+        $path = $this->paths[$this->sent++ % count($this->paths)];
+        if ($stream === false || fwrite($stream, $this->protocol->request($path)) === false) {
             $this->close($now + 1);
 
             return false;
@@ -71,7 +106,7 @@ final class Connection
         return true;
     }
 
-    /** Reads what there is; the whole answer once the server has closed. */
+    /** Reads what there is; the text of the whole answer once the server has closed. */
     public function receive(float $now): ?string
     {
         $this->answer .= stream_get_contents($this->stream);
@@ -80,7 +115,7 @@ final class Connection
         }
         $this->close($now + $this->pause);
 
-        return $this->answer;
+        return $this->protocol->text($this->answer);
     }
 
     public function close(float $due): void
@@ -149,29 +184,31 @@ final class Load
         foreach ($connections as $connection) {
             $answer = in_array($connection->stream, $read, true) ? $connection->receive(microtime(true)) : null;
             if ($answer !== null) {
-                $this->count(body($answer));
+                $this->count($answer);
             }
         }
     }
 
-    private function count(?array $took): void
+    private function count(string $answer): void
     {
-        $took === null ? $this->errors++ : $this->requests++;
-        foreach ($took ?? [] as $path => $nanoseconds) {
+        [$head, $body] = explode("\r\n\r\n", $answer, 2) + [1 => ''];
+        preg_match('~^HTTP/1.. 200 ~', $head) && $body !== '' ? $this->requests++ : $this->errors++;
+        foreach ((array) json_decode($body, true) as $path => $nanoseconds) {
             $this->nanoseconds[$path] = ($this->nanoseconds[$path] ?? 0) + $nanoseconds;
         }
     }
 }
 
-if ($argc !== 5) {
-    fwrite(STDERR, "usage: php load.php HOST:PORT SECONDS CONNECTIONS PAUSE_MILLISECONDS\n");
+if ($argc < 5) {
+    fwrite(STDERR, "usage: php load.php [http://]HOST:PORT SECONDS CONNECTIONS PAUSE_MILLISECONDS [PATH...]\n");
     exit(2);
 }
-[$host, $port] = explode(':', $argv[1]) + [1 => '9000'];
+[$host, $port] = explode(':', preg_replace('~^http://~', '', $argv[1])) + [1 => '9000'];
+$protocol = str_starts_with($argv[1], 'http://') ? new Http($host) : new FastCgi();
 $address = gethostbyname($host) . ':' . $port;
 $connections = [];
 for ($count = min((int) $argv[3], MAX_CONNECTIONS); $count > 0; $count--) {
-    $connections[] = new Connection($address, (int) $argv[4] / 1000);
+    $connections[] = new Connection($address, (int) $argv[4] / 1000, $protocol, array_slice($argv, 5) ?: ['/index.php']);
 }
 await($address);
 $load = new Load();

@@ -12,6 +12,7 @@ pub mod outage;
 pub mod pods;
 pub mod release;
 pub mod requests;
+pub mod samples;
 mod scene;
 mod sign;
 pub mod store;

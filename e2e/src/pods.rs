@@ -47,6 +47,14 @@ pub fn php(name: &str) -> Value {
     pod(name, json!([fpm, container("load", "demo", load)]))
 }
 
+/// The demo in another runtime, by the name of its image and as that starts it. Beside it, a client with those arguments.
+pub fn runtime(name: &str, image: &str, load: &[&str]) -> Value {
+    let mut php = container("php", image, Value::Null);
+    php["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
+    let load = [&["php", "/srv/load.php"], load].concat();
+    pod(name, json!([php, container("load", "demo", json!(load))]))
+}
+
 /// The same as an ordinary user, as Pod Security `restricted` wants it.
 pub fn restricted(mut pod: Value) -> Value {
     pod["spec"]["securityContext"] = json!({

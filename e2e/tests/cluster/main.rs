@@ -7,3 +7,4 @@ mod outages;
 mod profiles;
 mod refusals;
 mod restarts;
+mod runtimes;

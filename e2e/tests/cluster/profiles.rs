@@ -1,15 +1,15 @@
 //! From a request to profiles that are right, in the pods that people have.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{Sampler, only_target, status};
+use e2e::samples::{labels, samples_of};
 use e2e::store::sha256;
 use e2e::{ENABLED, RESTRICTED, Scene, application, calm, pods, promised, release, say};
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetState, TargetStatus, condition};
-use phpprof_profile::{Profile, top, total};
+use phpprof_profile::{Profile, total};
 use serde_json::{Value, json};
 
 #[test]
@@ -200,16 +200,11 @@ async fn check_target(scene: &Scene, target: &TargetStatus, sampler: &Sampler) -
 
 /// The stacks of the application and no others, not even those of the client in the container beside it; few of them unstable.
 fn check_stacks(profile: &Profile) -> Result<()> {
-    application::check_stacks(profile)?;
-    let rows = top(profile, "samples");
-    let cumulative = |name: &str| -> i64 {
-        let of_name = rows.iter().filter(|row| row.name == name);
-        of_name.map(|row| row.cum).sum()
-    };
+    application::check_stacks(profile, "")?;
     let samples = total(profile, "samples");
     let (unstable, checkout) = (
-        cumulative(application::UNSTABLE),
-        cumulative(r"Demo\Checkout\Cart::checkout"),
+        samples_of(profile, application::UNSTABLE),
+        samples_of(profile, application::LARGEST),
     );
     say(&format!("{unstable} of {samples} samples are unstable"));
     ensure!(
@@ -221,19 +216,6 @@ fn check_stacks(profile: &Profile) -> Result<()> {
         "the path of 60 % has {checkout} of {samples} samples"
     );
     Ok(())
-}
-
-/// The values of a label, which every sample has to have.
-fn labels(profile: &Profile, key: &str) -> Result<BTreeSet<String>> {
-    let of_sample = |sample: &phpprof_profile::proto::Sample| {
-        let mut labels = sample.label.iter();
-        let label = labels.find(|label| profile.string(label.key) == key)?;
-        Some(profile.string(label.str).to_owned())
-    };
-    let values = profile.sample.iter().map(of_sample);
-    values
-        .collect::<Option<_>>()
-        .with_context(|| format!("a sample has no label {key}"))
 }
 
 async fn check_manifest(scene: &Scene, request: &ProfileRequest) -> Result<()> {

@@ -1,6 +1,6 @@
 <?php
 
-// 25 %: generators (one delegates to another), usort with a closure, internal string functions.
+// 25 %: a generator, usort with a closure, internal string functions.
 
 declare(strict_types=1);
 
@@ -28,14 +28,9 @@ final class Search
     private function articles(): Generator
     {
         foreach (self::SHELVES as $shelf) {
-            yield from $this->shelf($shelf);
-        }
-    }
-
-    private function shelf(array $titles): Generator
-    {
-        foreach ($titles as $title) {
-            yield ucwords($title);
+            foreach ($shelf as $title) {
+                yield ucwords($title);
+            }
         }
     }
 }

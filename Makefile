@@ -4,7 +4,7 @@
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
-# FULL=1                    the long form of truth
+# FULL=1                    the long form of real and truth
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -43,6 +43,11 @@ lint: setup ## formats, lints, licences, chart, scripts
 .PHONY: unit
 unit: setup ## unit tests, and the sampler against real PHP on this machine
 	@$(STAGE) "unit tests" cargo test --quiet --workspace --locked --exclude e2e
+
+.PHONY: real
+real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl) against programs whose shares are known; FULL=1 for all
+	@$(STAGE) "build runtimes" e2e/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
+	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 
 .PHONY: truth
 truth: setup ## stacks against programs whose calls are known; FULL=1 for a million samples a row

@@ -1,0 +1,130 @@
+//! Workers that come and go: php-fpm starts them on demand, and ends each after five requests.
+//!
+//! One in four lives 200 ms and must be seen; the others come and go between two looks. The sampler must not keep anything
+//! of those that are gone: its descriptors and its memory are watched while it runs.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use phpprof_profile::proto::Profile;
+use serde::Deserialize;
+
+use crate::load::Load;
+use crate::place::Server;
+use crate::profiler::{Recorder, Usage};
+use crate::runtime::Php;
+use crate::server::Running;
+
+const CLIENTS: usize = 8;
+const REQUESTS: u32 = 5;
+/// A worker is seen within this time, by design; one more turn of 2 ms and the time of a read come on top.
+const NOTICED: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(10);
+/// What a worker may leave behind: its own rows of the profile.
+const BYTES_PER_WORKER: u64 = 1024;
+
+/// What the workers say of their requests; times are of the monotonic clock, in nanoseconds.
+#[derive(Deserialize)]
+struct Answer {
+    pid: i64,
+    begin: u64,
+    end: u64,
+}
+
+/// What was found.
+pub struct Outcome {
+    pub workers: usize,
+    /// Of those, how many were old enough to be seen.
+    pub old: usize,
+    pub missed: usize,
+    pub descriptors: [usize; 2],
+    pub resident_bytes: [u64; 2],
+    pub faults: Vec<String>,
+}
+
+/// Lets so many workers come and go.
+pub fn churn(workers: usize) -> Result<Outcome> {
+    let fpm = Server::Fpm {
+        manager: "ondemand",
+        requests: REQUESTS,
+    };
+    let server = Running::start(Php::Host, fpm, CLIENTS, false)?;
+    let mut recorder = Recorder::start(&[server.pid()], 499, 3600)?;
+    std::thread::sleep(Duration::from_millis(500));
+    let load = server.ask_for("churn.php", CLIENTS);
+    let wanted = workers as u64 * u64::from(REQUESTS);
+    // Once everything has happened often enough, nothing may grow any more.
+    wait_for(&load, wanted / 4)?;
+    let before = recorder.usage()?;
+    wait_for(&load, wanted)?;
+    let after = recorder.usage()?;
+    let answers = load.stop().with_context(|| server.log())?;
+    recorder.interrupt()?;
+    let profile = recorder.finish()?;
+    judge(&answers, &profile, [before, after])
+}
+
+fn wait_for(load: &Load, answers: u64) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(1200);
+    while load.answers()? < answers {
+        if Instant::now() > until {
+            bail!("the workers do not come and go fast enough");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn judge(answers: &[String], profile: &Profile, usage: [Usage; 2]) -> Result<Outcome> {
+    let mut lives: HashMap<i64, (u64, u64)> = HashMap::new();
+    for answer in answers {
+        let Answer { pid, begin, end } =
+            serde_json::from_str(answer).with_context(|| answer.clone())?;
+        let life = lives.entry(pid).or_insert((begin, end));
+        *life = (life.0.min(begin), life.1.max(end));
+    }
+    let is_old = |(begin, end): (u64, u64)| Duration::from_nanos(end - begin) > NOTICED + TURN;
+    let old: Vec<i64> = lives
+        .iter()
+        .filter(|&(_, &life)| is_old(life))
+        .map(|(&pid, _)| pid)
+        .collect();
+    let sampled = |pid: i64| {
+        profile
+            .sample
+            .iter()
+            .any(|sample| sample.label.iter().any(|label| label.num == pid))
+    };
+    let missed = old.iter().filter(|&&pid| !sampled(pid)).count();
+    let [before, after] = usage;
+    let mut faults = Vec::new();
+    if missed > 0 {
+        faults.push(format!(
+            "{missed} of {} workers older than {NOTICED:?} were missed",
+            old.len()
+        ));
+    }
+    if after.descriptors > before.descriptors + 2 * CLIENTS {
+        faults.push(format!(
+            "descriptors grew from {} to {}",
+            before.descriptors, after.descriptors
+        ));
+    }
+    if after.resident_bytes
+        > before.resident_bytes + BYTES_PER_WORKER * lives.len() as u64 + (1 << 20)
+    {
+        faults.push(format!(
+            "memory grew from {} to {} bytes",
+            before.resident_bytes, after.resident_bytes
+        ));
+    }
+    Ok(Outcome {
+        workers: lives.len(),
+        old: old.len(),
+        missed,
+        descriptors: [before.descriptors, after.descriptors],
+        resident_bytes: [before.resident_bytes, after.resident_bytes],
+        faults,
+    })
+}

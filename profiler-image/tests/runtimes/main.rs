@@ -1,0 +1,166 @@
+//! `make real`: PHP as people run it, sampled with the built binary, and held against the ground truth.
+//!
+//! It prints a line for each kind, and what is wrong with it. With FULL=1 all kinds; with words, those whose names
+//! contain one of them. It does not build runtimes: e2e/runtimes/build does.
+
+mod churn;
+mod kinds;
+mod load;
+mod place;
+mod profiler;
+mod runtime;
+mod server;
+mod truth;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use kinds::{KINDS, Kind};
+use profiler::Recorder;
+use server::{Asking, Running};
+use truth::{Calls, Truth, Verdict, check_the_judge, judge};
+
+const CALLS: &str = include_str!("../../../e2e/runtimes/truth/calls.txt");
+const SECONDS: u32 = 4;
+/// Many workers wait for a CPU in turns: chance needs longer to even out.
+const SECONDS_OF_MANY: u32 = 8;
+const SAMPLES_PER_SECOND: u32 = 499;
+
+fn main() -> ExitCode {
+    let full = std::env::var("FULL").is_ok_and(|value| value == "1");
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let wanted = |kind: &&Kind| {
+        if words.is_empty() {
+            full || !kind.full
+        } else {
+            words.iter().any(|word| kind.name.contains(word.as_str()))
+        }
+    };
+    println!(
+        "{:<36} {:>7} {:>7} {:>27} {:>8} {:>6}",
+        "kind", "workers", "samples", "points off, of each path", "unstable", "took"
+    );
+    let mut failures = 0;
+    for fault in check_the_judge(&Calls::parse(CALLS)) {
+        println!("    WRONG: {fault}");
+        failures += 1;
+    }
+    for kind in KINDS.iter().filter(wanted) {
+        failures += usize::from(!holds(kind));
+    }
+    if words.is_empty() || words.iter().any(|word| word == "churn") {
+        failures += usize::from(!churned(if full { 10_000 } else { 600 }));
+    }
+    if failures == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Whether a kind agrees with the truth. Shares that are off are measured once more, for longer: on a busy machine chance
+/// has a part in them. In calls and workers it has none.
+fn holds(kind: &Kind) -> bool {
+    let seconds = if kind.workers() < 4 {
+        SECONDS
+    } else {
+        SECONDS_OF_MANY
+    };
+    let faults = measured(kind, seconds).and_then(|mut verdict| {
+        if verdict.faults.is_empty() && !verdict.off.is_empty() {
+            verdict = measured(kind, 2 * SECONDS_OF_MANY)?;
+        }
+        Ok([verdict.faults, verdict.off].concat())
+    });
+    let faults = faults.unwrap_or_else(|error| vec![format!("{}: {error:#}", kind.name)]);
+    faults
+        .iter()
+        .for_each(|fault| println!("    WRONG: {fault}"));
+    faults.is_empty()
+}
+
+/// Samples a kind for so long, and prints a line.
+fn measured(kind: &Kind, seconds: u32) -> Result<Verdict> {
+    let begin = Instant::now();
+    let verdict = profile(kind, seconds)?;
+    let [orders, search, page, journal] = verdict.differences;
+    println!(
+        "{:<36} {:>7} {:>7} {orders:>+9.1} {search:>+5.1} {page:>+5.1} {journal:>+5.1} {:>6.1} % {:>4.1} s",
+        kind.name,
+        verdict.workers.len(),
+        verdict.samples,
+        verdict.unstable,
+        begin.elapsed().as_secs_f64()
+    );
+    Ok(verdict)
+}
+
+/// Lets so many workers come and go, and says whether all went well.
+fn churned(workers: usize) -> bool {
+    match churn::churn(workers) {
+        Ok(outcome) => {
+            let [before, after] = outcome.resident_bytes.map(|bytes| bytes / 1024);
+            println!(
+                "churn: {} workers, {} older than 100 ms, {} of them missed; descriptors {} then {}, memory {before} KiB then {after} KiB",
+                outcome.workers,
+                outcome.old,
+                outcome.missed,
+                outcome.descriptors[0],
+                outcome.descriptors[1]
+            );
+            outcome
+                .faults
+                .iter()
+                .for_each(|fault| println!("    WRONG: {fault}"));
+            outcome.faults.is_empty()
+        }
+        Err(error) => {
+            println!("churn\n    WRONG: {error:#}");
+            false
+        }
+    }
+}
+
+/// Samples a kind under load, and holds the profile against the truth.
+fn profile(kind: &Kind, seconds: u32) -> Result<Verdict> {
+    let start = |target: &kinds::Target| {
+        Running::start(target.php, target.server, target.workers, target.removed)
+    };
+    let servers: Vec<Running> = kind.targets.iter().map(start).collect::<Result<_>>()?;
+    let pids: Vec<u32> = servers.iter().map(Running::pid).collect();
+    let record = || Recorder::start(&pids, SAMPLES_PER_SECOND, seconds);
+    let ask = || -> Vec<Asking> {
+        let of_each = servers.iter().zip(kind.targets);
+        of_each
+            .map(|(server, target)| server.ask(target.workers))
+            .collect()
+    };
+    let (recorder, asking) = if kind.is_late() {
+        let recorder = record()?;
+        std::thread::sleep(Duration::from_millis(300));
+        (recorder, ask())
+    } else {
+        let asking = ask();
+        std::thread::sleep(Duration::from_millis(500));
+        (record()?, asking)
+    };
+    let recorded = recorder.finish();
+    let mut answers = Vec::new();
+    for of_one in asking {
+        let shown = || servers.iter().map(Running::log).collect::<String>();
+        answers.extend(of_one.stop().with_context(shown)?);
+    }
+    let recorded = recorded?;
+    let mut truth = Truth::of(&recorded)?;
+    answers.iter().try_for_each(|answer| truth.add(answer))?;
+    Ok(judge(
+        &recorded,
+        &truth,
+        kind.workers(),
+        &Calls::parse(CALLS),
+    ))
+}

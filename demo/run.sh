@@ -82,8 +82,8 @@ deploy() {
 }
 
 deploy_application() {
-  # New pods each time, for the same reason.
-  of_demo delete deployment/web job/load --ignore-not-found >/dev/null 2>&1
+  # New pods each time, for the same reason; those before them are gone first, or the load would reach them too.
+  of_demo delete deployment/web job/load --ignore-not-found --cascade=foreground >/dev/null 2>&1
   deploy web
   of_demo rollout status deployment/web --timeout=120s >/dev/null ||
     fail "the application did not become ready" "kubectl -n $namespace describe pods"

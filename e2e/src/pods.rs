@@ -55,6 +55,42 @@ pub fn runtime(name: &str, image: &str, load: &[&str]) -> Value {
     pod(name, json!([php, container("load", "demo", json!(load))]))
 }
 
+/// DokuWiki under php-fpm behind nginx, and a client that asks for its pages in turn.
+pub fn dokuwiki(name: &str, opcache: &str) -> Value {
+    const PAGES: [&str; 12] = [
+        "/doku.php?id=wiki:syntax",
+        "/doku.php?id=wiki:dokuwiki&purge=true",
+        "/lib/exe/css.php?t=dokuwiki",
+        "/feed.php?mode=list&ns=wiki&purge=1",
+        "/doku.php?id=wiki:welcome&purge=true",
+        "/lib/exe/detail.php?id=wiki:dokuwiki&media=wiki:dokuwiki-128.png",
+        "/doku.php?id=wiki:syntax&do=index",
+        "/lib/exe/fetch.php?media=wiki:dokuwiki-128.png",
+        "/doku.php?do=search&q=wiki",
+        "/lib/exe/js.php?t=dokuwiki",
+        "/doku.php?id=wiki:syntax&do=edit",
+        "/doku.php?id=wiki:dokuwiki",
+    ];
+    let setting = format!("opcache.enable={opcache}");
+    let fpm = json!(["php-fpm8.2", "--nodaemonize", "-d", setting]);
+    let mut nginx = container("nginx", "dokuwiki", json!(["nginx", "-g", "daemon off;"]));
+    nginx["readinessProbe"] =
+        json!({"httpGet": {"port": 8080, "path": PAGES[0]}, "periodSeconds": 1});
+    let load = [
+        "php",
+        "/srv/load.php",
+        "http://127.0.0.1:8080",
+        "300",
+        "2",
+        "20",
+    ];
+    let load = container("load", "demo", json!([&load, &PAGES[..]].concat()));
+    pod(
+        name,
+        json!([container("fpm", "dokuwiki", fpm), nginx, load]),
+    )
+}
+
 /// The same as an ordinary user, as Pod Security `restricted` wants it.
 pub fn restricted(mut pod: Value) -> Value {
     pod["spec"]["securityContext"] = json!({

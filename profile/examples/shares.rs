@@ -62,7 +62,8 @@ fn run() -> Result<Vec<String>, Box<dyn Error>> {
 fn shares(profile: &Profile, truth: &HashMap<String, i64>) -> Vec<String> {
     let rows = top(profile, "wall");
     let wall = match cumulative(&rows, REQUEST) {
-        0 => total(profile, "wall"),
+        // Requests are set up and taken down outside of the script.
+        0 => cumulative(&rows, ROOT),
         // What the worker does around the paths, the truth does not know.
         _ => PATHS
             .map(|(_, function, _)| cumulative(&rows, function))
@@ -136,6 +137,11 @@ impl<'a> Calls<'a> {
     }
 }
 
+/// What the engine does (`[compiling]`, `[autoload]`, …) is no call.
+fn is_phase(name: &str) -> bool {
+    name.starts_with('[') && name != UNSTABLE
+}
+
 /// The calls in the profile that the application cannot make, the most frequent first.
 fn wrong_calls(profile: &Profile, calls: &Calls<'_>) -> Vec<String> {
     let lookup = Lookup::new(profile);
@@ -144,8 +150,12 @@ fn wrong_calls(profile: &Profile, calls: &Calls<'_>) -> Vec<String> {
     let mut wrong: BTreeMap<(&str, &str), i64> = BTreeMap::new();
     for sample in &profile.sample {
         let count = sample.value.get(index).copied().unwrap_or(0);
-        let stack: Vec<_> = lookup.frames(sample).map(|frame| frame.name).collect();
-        let root = stack.last().copied().unwrap_or("");
+        let stack: Vec<_> = lookup
+            .frames(sample)
+            .map(|frame| frame.name)
+            .filter(|name| !is_phase(name))
+            .collect();
+        let root = stack.last().copied().unwrap_or(UNSTABLE);
         if root != ROOT && root != UNSTABLE {
             *wrong.entry(("", root)).or_default() += count;
         }

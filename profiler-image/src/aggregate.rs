@@ -27,6 +27,10 @@ pub struct Stack {
     pub unwitnessed: Option<ContextId>,
     /// The part above `lines` could not be proven.
     pub unstable: bool,
+    /// Indexes in `lines` of functions that autoload a class.
+    pub autoloaders: Vec<u32>,
+    /// What the engine does on behalf of the leaf.
+    pub phase: Option<NameId>,
 }
 
 /// What samples of one stack amount to.
@@ -106,6 +110,13 @@ impl Aggregate {
             if stack.unstable || lines.len() < stack.lines.len() {
                 lines.push((Names::UNSTABLE, 0));
                 unstable += sum.samples;
+            } else {
+                lines.extend(stack.phase.map(|phase| (phase, 0)));
+            }
+            for &index in stack.autoloaders.iter().rev() {
+                if (index as usize) < kept {
+                    lines.insert(index as usize, (Names::AUTOLOAD, 0));
+                }
             }
             settled.entry((lines, pid)).or_default().add(sum);
         }
@@ -118,7 +129,10 @@ impl Aggregate {
         }
         // Each stack is kept twice, as a key and by its index.
         let bytes = 2
-            * (size_of::<Stack>() + size_of_val(&stack.lines[..]) + size_of_val(&stack.open[..]))
+            * (size_of::<Stack>()
+                + size_of_val(&stack.lines[..])
+                + size_of_val(&stack.open[..])
+                + size_of_val(&stack.autoloaders[..]))
             + 64;
         if self.bytes + bytes > MAX_BYTES {
             let overflow = Stack {
@@ -200,6 +214,29 @@ mod tests {
         let (settled, unstable) = aggregate.settle(&edges, &Contexts::default());
         assert_eq!(settled, HashMap::from([((lines, 42), sum)]));
         assert_eq!(unstable, 0);
+    }
+
+    #[test]
+    fn a_phase_is_the_leaf_of_a_whole_stack_and_an_autoloader_stands_below_its_mark() {
+        let (edges, mut aggregate) = (Edges::default(), Aggregate::default());
+        let ids = names(2);
+        let lines: Vec<Line> = ids.iter().map(|&id| (id, 7)).collect();
+        let mut check = |unstable: bool, expected_leaf: NameId| {
+            let stack = Stack {
+                lines: lines.clone(),
+                autoloaders: vec![1],
+                phase: Some(Names::COMPILING),
+                unstable,
+                ..Stack::default()
+            };
+            aggregate.add(&stack, 42, 10);
+            let (settled, _) = aggregate.settle(&edges, &Contexts::default());
+            let autoload = (Names::AUTOLOAD, 0);
+            let expected = vec![lines[0], autoload, lines[1], (expected_leaf, 0)];
+            assert!(settled.contains_key(&(expected, 42)), "{settled:?}");
+        };
+        check(false, Names::COMPILING);
+        check(true, Names::UNSTABLE);
     }
 
     #[test]

@@ -207,8 +207,11 @@ impl Codes {
         {
             return Some(entry.code);
         }
-        // The top frame's own opline proves nothing; a caller's is saved before its callee is linked.
-        if is_leaf {
+        // The top frame's own opline proves nothing; a caller's is saved before its callee is linked. In the frame of an
+        // internal function it is what an earlier call has left there, so only a closure's tells which code it runs.
+        let flags = &place.layout.call_info;
+        let is_closure = frame.call_info & (flags.closure | flags.fake_closure) == flags.closure;
+        if is_leaf || !is_closure {
             return None;
         }
         let (_, &(end, code, ambiguous)) =

@@ -48,6 +48,9 @@ struct Record {
     /// How long to sample, from the first sample on.
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86400))]
     duration_seconds: u64,
+    /// Keep the time between requests too, as `[idle]`.
+    #[arg(long)]
+    include_idle: bool,
     /// Where to write the profile; without it the profile is uploaded with the grants in PHPPROF_GRANTS.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -119,6 +122,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         duration: Duration::from_secs(duration),
         max_samples: None,
         unpaced: false,
+        include_idle: arguments.include_idle,
         judge_cpus: None,
     };
     eprintln!(
@@ -183,7 +187,7 @@ fn summarize(recording: &Recording, output: &Output) {
         "phpprof: PHP {} ({}), {} workers: {} samples, {} turns idle, {} late{how}",
         recording.engine.version,
         recording.engine.sapi,
-        recording.workers,
+        recording.busy_percents.len(),
         output.samples,
         quality.idle,
         quality.late

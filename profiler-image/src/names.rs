@@ -35,6 +35,20 @@ impl Names {
     pub const TRUNCATED: NameId = NameId(1);
     /// What does not fit into the memory cap.
     pub const OVERFLOW: NameId = NameId(2);
+    /// Waiting for a request.
+    pub const IDLE: NameId = NameId(3);
+    /// Setting a request up.
+    pub const STARTUP: NameId = NameId(4);
+    /// Taking a request down.
+    pub const SHUTDOWN: NameId = NameId(5);
+    /// Compiling a script.
+    pub const COMPILING: NameId = NameId(6);
+    /// Finding a script and loading what opcache has of it.
+    pub const LOADING: NameId = NameId(7);
+    /// Looking up a class through the autoloaders.
+    pub const AUTOLOAD: NameId = NameId(8);
+    /// Collecting cycles.
+    pub const COLLECTING: NameId = NameId(9);
 
     /// The id of a name, a new one at first sight.
     pub fn intern(&mut self, name: Name) -> NameId {
@@ -66,7 +80,19 @@ impl Default for Names {
             list: Vec::new(),
             by_name: HashMap::new(),
         };
-        for name in ["[unstable]", "[truncated]", "[over the memory cap]"] {
+        // In the order of the constants.
+        for name in [
+            "[unstable]",
+            "[truncated]",
+            "[over the memory cap]",
+            "[idle]",
+            "[startup]",
+            "[shutdown]",
+            "[compiling]",
+            "[loading]",
+            "[autoload]",
+            "[gc]",
+        ] {
             names.intern(Name {
                 name: name.to_owned(),
                 file: String::new(),

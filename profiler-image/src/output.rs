@@ -9,6 +9,9 @@ use serde::Serialize;
 
 use crate::record::Recording;
 
+/// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
+const MAX_BUSY_PERCENTS: usize = 64;
+
 /// What the sampler itself has used; measured by the caller at the end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
@@ -29,6 +32,7 @@ struct Comment<'a> {
     phpprof: &'a str,
     php: Php<'a>,
     workers: usize,
+    busy_percents: Vec<u8>,
     samples: i64,
     quality: Counts,
     duration_seconds: u64,
@@ -119,6 +123,14 @@ pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) ->
     }
 }
 
+/// The busiest workers first, as many as a receipt holds.
+fn busiest(percents: &[u8]) -> Vec<u8> {
+    let mut percents = percents.to_vec();
+    percents.sort_unstable_by(|one, other| other.cmp(one));
+    percents.truncate(MAX_BUSY_PERCENTS);
+    percents
+}
+
 fn comment(recording: &Recording, samples: i64, unstable: i64, cost: Cost) -> String {
     let quality = recording.sampler.quality;
     let comment = Comment {
@@ -129,7 +141,8 @@ fn comment(recording: &Recording, samples: i64, unstable: i64, cost: Cost) -> St
             thread_safe: recording.engine.is_thread_safe(),
             jit: if recording.jit { "on" } else { "off" },
         },
-        workers: recording.workers,
+        workers: recording.busy_percents.len(),
+        busy_percents: busiest(&recording.busy_percents),
         samples,
         quality: Counts {
             due: quality.due,
@@ -166,6 +179,7 @@ mod tests {
                 jit: "off",
             },
             workers: 4,
+            busy_percents: busiest(&[3, 97, 98, 97]),
             samples: 2970,
             quality: Counts {
                 due: 2970,

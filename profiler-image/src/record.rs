@@ -14,9 +14,11 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use phpprof_zend::engine::Engine;
 
+use crate::aggregate::Stack;
 use crate::diagnosis::Refused;
 use crate::discover::{Discovery, Scope};
 use crate::judge::Judge;
+use crate::names::Names;
 use crate::sample::{Outcome, Quality, Sampler};
 use crate::schedule::{Schedule, Turn};
 use crate::worker::Worker;
@@ -45,6 +47,8 @@ pub struct Options {
     pub max_samples: Option<u64>,
     /// Takes samples one after the other instead of on time.
     pub unpaced: bool,
+    /// Keeps the time between requests, as `[idle]`.
+    pub include_idle: bool,
     /// CPUs that the judge is held to; all that the kernel allows by default.
     pub judge_cpus: Option<CpuSet>,
 }
@@ -74,8 +78,8 @@ pub struct Recording {
     pub jit: bool,
     /// Every worker of the run, by the number that its samples were summed under ([`crate::discover::Process::tid`]).
     pub seen: HashMap<i32, Seen>,
-    /// Workers that were busy at least once.
-    pub workers: usize,
+    /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
+    pub busy_percents: Vec<u8>,
     pub ended: Ended,
     /// Unix time of the first turn, and how long the run took.
     pub began_unix_nanoseconds: i64,
@@ -127,7 +131,7 @@ struct Run<'a> {
     ask_interval: u64,
     /// Own CPU time and the moment when it was looked at.
     spent: (u64, u64),
-    finished_workers: usize,
+    busy_percents: Vec<u8>,
     finished_reads: u64,
     engine: Option<(Arc<Engine>, bool)>,
     seen: HashMap<i32, Seen>,
@@ -148,7 +152,7 @@ impl<'a> Run<'a> {
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
             spent: (own_cpu(), now()),
-            finished_workers: 0,
+            busy_percents: Vec::new(),
             finished_reads: 0,
             engine: None,
             seen: HashMap::new(),
@@ -233,6 +237,7 @@ impl<'a> Run<'a> {
     /// Reads the workers that are due.
     fn take(&mut self, turn: Turn) {
         let mut open = None;
+        let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.workers.len()).step_by(turn.groups) {
             let current = now();
             let worker = &mut self.workers[index];
@@ -245,7 +250,15 @@ impl<'a> Run<'a> {
                 Outcome::Idle => {
                     self.sampler.quality.taken += 1;
                     self.sampler.quality.idle += 1;
-                    worker.spend(None, &mut self.sampler.aggregate);
+                    worker.idle_samples += 1;
+                    let id = self.options.include_idle.then(|| {
+                        let stack = Stack {
+                            lines: vec![(Names::IDLE, 0)],
+                            ..Stack::default()
+                        };
+                        self.sampler.aggregate.add(&stack, worker.process.pid, wall)
+                    });
+                    worker.spend(id, &mut self.sampler.aggregate);
                 }
                 Outcome::Sample(stack) => {
                     self.sampler.quality.taken += 1;
@@ -261,6 +274,10 @@ impl<'a> Run<'a> {
             }
         }
         if let Some(index) = open {
+            if self.sampler.edges.unsettled() > unsettled {
+                // What is new is likely to stand still, and may be rare: now is the time to look.
+                self.next_ask = 0;
+            }
             self.settle(index);
         }
     }
@@ -343,7 +360,7 @@ impl<'a> Run<'a> {
     }
 
     fn count(&mut self, worker: &Worker) {
-        self.finished_workers += usize::from(worker.busy_samples > 0);
+        self.busy_percents.extend(worker.busy_percent());
         self.finished_reads += worker.reader.memory.reads();
     }
 
@@ -383,7 +400,7 @@ impl<'a> Run<'a> {
             engine,
             jit,
             seen: self.seen,
-            workers: self.finished_workers,
+            busy_percents: self.busy_percents,
             ended,
             began_unix_nanoseconds,
             took,

@@ -5,6 +5,7 @@
 //! some more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
 //! below proven or open edges, so no caller is wronged.
 
+mod phase;
 mod quiet;
 
 use phpprof_zend::Layout;
@@ -53,6 +54,7 @@ pub struct Quality {
 /// What one turn gave.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// Between requests.
     Idle,
     Sample(Stack),
     Failed(Fault),
@@ -90,13 +92,13 @@ impl Sampler {
         for attempt in 0..READS {
             let (leading, trailing) = match worker.reader.read() {
                 Ok(Reading::Busy { leading, trailing }) => (leading, trailing),
-                Ok(Reading::Idle) if attempt == 0 => {
+                Ok(Reading::NoFrame(phase)) if attempt == 0 => {
                     self.codes.forget(&mut worker.local);
-                    return Outcome::Idle;
+                    return phase::without_frame(phase);
                 }
                 Err(fault) if attempt == 0 => return Outcome::Failed(fault),
                 // It was busy a moment ago: what could be proven then is what is known.
-                Ok(Reading::Idle) | Err(_) => break,
+                Ok(Reading::NoFrame(_)) | Err(_) => break,
             };
             let moved = (leading.current_execute_data, leading.top)
                 != (trailing.current_execute_data, trailing.top);
@@ -104,7 +106,17 @@ impl Sampler {
             for start in starts(&leading, &trailing) {
                 let candidate = self.candidate(worker, start, now);
                 if candidate.whole && !candidate.contradicted {
-                    return Outcome::Sample(self.witnessed(worker, candidate.stack));
+                    return match self.phase(worker) {
+                        Some(Names::IDLE) => Outcome::Idle,
+                        phase => {
+                            let stack = self.witnessed(worker, candidate.stack);
+                            Outcome::Sample(Stack {
+                                phase,
+                                autoloaders: self.autoloaders(worker),
+                                ..stack
+                            })
+                        }
+                    };
                 }
                 if best
                     .as_ref()
@@ -360,7 +372,8 @@ impl Sampler {
             memory,
             layout,
             copy: &worker.reader.copy,
-            current_execute_data: worker.process.engine.current_execute_data(),
+            executor_globals: worker.process.engine.executor_globals,
+            compiler_globals: worker.process.engine.phase_globals.compiler_globals,
             caller: Side {
                 frame: &self.frames[index + 1],
                 function: &caller.function,
@@ -371,9 +384,7 @@ impl Sampler {
             },
         };
         Some(match site.judge(op.as_ref()) {
-            Evidence::Proven(check, operand) if site.stands(operand) => {
-                self.edges.prove(edge, check)
-            }
+            Evidence::Proven(check, words) if site.stands(words) => self.edges.prove(edge, check),
             Evidence::Proven(..) | Evidence::Open => self.edges.open(edge),
             Evidence::Refuted => self.edges.refute(edge),
         })

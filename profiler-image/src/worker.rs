@@ -12,6 +12,7 @@ use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
+use phpprof_zend::phase::{Moment, Phase, PhaseGlobals};
 use phpprof_zend::walk::Copy;
 
 use crate::aggregate::{Aggregate, StackId};
@@ -79,8 +80,8 @@ impl Globals {
 /// One read of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
-    /// `EG(current_execute_data)` is NULL: between requests.
-    Idle,
+    /// `EG(current_execute_data)` is NULL.
+    NoFrame(Phase),
     Busy {
         leading: Globals,
         trailing: Globals,
@@ -96,6 +97,10 @@ pub struct Reader {
     request_time_at: Option<u64>,
     /// `SG(global_request_time)` of the last read; 0 where it is not known.
     pub request_time: u64,
+    phase_globals: PhaseGlobals,
+    /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
+    pub in_compilation: bool,
+    pub gc_active: bool,
     pub copy: Copy,
     last: Option<Globals>,
     highest_now: u64,
@@ -113,6 +118,9 @@ impl Reader {
             executor_globals: process.engine.executor_globals,
             request_time_at: process.engine.request_time,
             request_time: 0,
+            phase_globals: process.engine.phase_globals,
+            in_compilation: false,
+            gc_active: false,
             copy: Copy::default(),
             last: None,
             highest_now: 0,
@@ -136,9 +144,7 @@ impl Reader {
             self.last = Some(known);
             if known.current_execute_data == 0 {
                 // An idle worker is asked for its globals only, until it is busy.
-                self.last = None;
-                self.request_time = 0;
-                return Ok(Reading::Idle);
+                return Ok(self.without_frame());
             }
             let extent = known.extent(self.highest_now.max(self.highest_before));
             match self.read_at(known.page, extent) {
@@ -154,10 +160,7 @@ impl Reader {
                         return Ok(Reading::Busy { leading, trailing });
                     }
                 }
-                Ok(Reading::Idle) => {
-                    self.last = None;
-                    return Ok(Reading::Idle);
-                }
+                Ok(Reading::NoFrame(_)) => return Ok(self.without_frame()),
                 Err(Fault::Unmapped) => {
                     self.last = None;
                     self.reset();
@@ -169,6 +172,14 @@ impl Reader {
             }
         }
         Err(fault)
+    }
+
+    fn without_frame(&mut self) -> Reading {
+        (self.last, self.request_time) = (None, 0);
+        let moment = self
+            .phase_globals
+            .moment(&*self.memory, self.layout, self.executor_globals);
+        Reading::NoFrame(moment.map_or(Phase::Idle, Moment::phase))
     }
 
     fn globals(&self) -> Result<Globals, Fault> {
@@ -218,18 +229,26 @@ impl Reader {
                 bytes: cold_bytes,
             });
         }
-        if let Some(address) = self.request_time_at {
-            pieces.push(Piece {
-                address,
-                bytes: &mut time,
-            });
+        let (mut in_compilation, mut gc) = ([0_u8; 1], [0_u8; 2]);
+        let words: [(Option<u64>, &mut [u8]); 3] = [
+            (
+                self.phase_globals.in_compilation(self.layout),
+                &mut in_compilation,
+            ),
+            (self.phase_globals.gc_enabled(self.layout), &mut gc),
+            (self.request_time_at, &mut time),
+        ];
+        for (address, bytes) in words {
+            pieces.extend(address.map(|address| Piece { address, bytes }));
         }
         self.memory.gather(&mut pieces)?;
         drop(pieces);
+        self.in_compilation = in_compilation == [1];
+        self.gc_active = gc == [1, 1];
         self.request_time = u64::from_le_bytes(time);
         let leading = Globals::parse(self.layout, &before);
         if leading.current_execute_data == 0 {
-            return Ok(Reading::Idle);
+            return Ok(Reading::NoFrame(Phase::Idle));
         }
         Ok(Reading::Busy {
             leading,
@@ -265,6 +284,7 @@ pub struct Worker {
     /// When it was sampled last, or attached; nanoseconds of the monotonic clock.
     pub sampled_at: u64,
     pub busy_samples: u64,
+    pub idle_samples: u64,
     cpu: CpuClock,
 }
 
@@ -281,8 +301,17 @@ impl Worker {
             generation: 0,
             sampled_at: now,
             busy_samples: 0,
+            idle_samples: 0,
             cpu,
         }
+    }
+
+    /// The share of its turns in which it was busy, if it ever was.
+    #[must_use]
+    pub fn busy_percent(&self) -> Option<u8> {
+        let turns = self.busy_samples + self.idle_samples;
+        let percent = (self.busy_samples * 100 + turns / 2).checked_div(turns)?;
+        u8::try_from(percent).ok().filter(|_| self.busy_samples > 0)
     }
 
     /// Notes which stack the newest sample had (`None` for idle), and shares out the CPU time that has become visible.

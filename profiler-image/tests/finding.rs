@@ -66,6 +66,7 @@ fn sampled(target: &Target, seconds: u64) -> Result<Recording, RecordError> {
         duration: Duration::from_secs(seconds),
         max_samples: None,
         unpaced: false,
+        include_idle: false,
         judge_cpus: None,
     })
 }

@@ -5,6 +5,15 @@ use crate::targets::Target;
 /// The leaf of a stack whose rest could not be proven.
 pub const UNSTABLE: &str = "[unstable]";
 
+/// Leaves that say what the engine does.
+const PHASES: [&str; 5] = [
+    "[compiling]",
+    "[loading]",
+    "[gc]",
+    "[startup]",
+    "[shutdown]",
+];
+
 /// What the samples of one run amount to; counts of samples, edges counted in each sample.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
@@ -29,6 +38,8 @@ impl Counts {
                 self.unstable += count;
                 proven
             }
+            // What the engine does for a leaf is no call.
+            Some((leaf, callers)) if PHASES.contains(leaf) => callers,
             _ => stack,
         };
         if proven.first().is_some_and(|&root| root != "{main}") {

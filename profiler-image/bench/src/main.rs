@@ -193,6 +193,7 @@ fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)>
         duration: Duration::from_secs(120),
         max_samples: Some(if full { 1_000_000 } else { 20_000 }),
         unpaced: full,
+        include_idle: false,
         judge_cpus: Some(judge_cpus),
     })
     .with_context(|| format!("sampling {}", row.target.script))?;

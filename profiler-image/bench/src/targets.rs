@@ -160,6 +160,9 @@ pub const TARGETS: &[Target] = &[
         depth: 0,
         states_shares: false,
         edges: &[
+            ("create", "[autoload]"),
+            ("class_exists", "[autoload]"),
+            ("[autoload]", "load"),
             ("{main}", "ask"),
             ("{main}", "create"),
             ("ask", "class_exists"),

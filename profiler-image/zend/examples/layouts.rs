@@ -12,9 +12,9 @@ const HEAD: &str = "\
 //! The rows, generated from `php-abi.json` by `make generate`: numbers only.
 
 use super::{
-    CallInfo, ClassEntry, CompilerGlobals, ExecuteData, ExecutorGlobals, Function, Generator,
-    Layout, Machine, ModuleEntry, OpTypes, Rules, SapiGlobals, TsrmTlsEntry, ZendArray, ZendOp,
-    ZendStringLayout,
+    CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, Function,
+    GcGlobals, Generator, Layout, Machine, ModuleEntry, OpTypes, Rules, SapiGlobals, TsrmTlsEntry,
+    ZendArray, ZendOp, ZendStringLayout,
 };
 
 /// All rows.
@@ -24,19 +24,21 @@ pub static ROWS: &[Layout] = &[
 ";
 
 const ROW: &str = "
-    executor_globals: ExecutorGlobals { function_table: {zend_executor_globals.function_table}, class_table: {zend_executor_globals.class_table}, vm_stack_top: {zend_executor_globals.vm_stack_top}, vm_stack_end: {zend_executor_globals.vm_stack_end}, vm_stack: {zend_executor_globals.vm_stack}, current_execute_data: {zend_executor_globals.current_execute_data}, exception_op: {zend_executor_globals.exception_op}, exception_op_size: {zend_executor_globals.exception_op.size}, opline_before_exception: {zend_executor_globals.opline_before_exception} },
-    compiler_globals: CompilerGlobals { function_table: {zend_compiler_globals.function_table}, class_table: {zend_compiler_globals.class_table} },
+    executor_globals: ExecutorGlobals { function_table: {zend_executor_globals.function_table}, class_table: {zend_executor_globals.class_table}, vm_stack_top: {zend_executor_globals.vm_stack_top}, vm_stack_end: {zend_executor_globals.vm_stack_end}, vm_stack: {zend_executor_globals.vm_stack}, current_execute_data: {zend_executor_globals.current_execute_data}, exception_op: {zend_executor_globals.exception_op}, exception_op_size: {zend_executor_globals.exception_op.size}, opline_before_exception: {zend_executor_globals.opline_before_exception}, in_autoload: {zend_executor_globals.in_autoload}, active: {zend_executor_globals.active}, flags: {zend_executor_globals.flags} },
+    compiler_globals: CompilerGlobals { function_table: {zend_compiler_globals.function_table}, class_table: {zend_compiler_globals.class_table}, in_compilation: {zend_compiler_globals.in_compilation}, map_ptr_base: {zend_compiler_globals.map_ptr_base} },
     execute_data: ExecuteData { opline: {zend_execute_data.opline}, func: {zend_execute_data.func}, this: {zend_execute_data.This}, this_type_info: {zend_execute_data.This.u1.type_info}, prev_execute_data: {zend_execute_data.prev_execute_data}, run_time_cache: {zend_execute_data.run_time_cache}, sizeof: {zend_execute_data.sizeof}, first_argument: {ZEND_CALL_FRAME_SLOT} * 16 },
-    call_info: CallInfo { shift: {call_info_shift}, code: {ZEND_CALL_CODE}, top: {ZEND_CALL_TOP} },
-    function: Function { type_: {zend_op_array.type}, fn_flags: {zend_op_array.fn_flags}, function_name: {zend_op_array.function_name}, scope: {zend_op_array.scope}, opcodes: {zend_op_array.opcodes}, last: {zend_op_array.last}, filename: {zend_op_array.filename}, line_start: {zend_op_array.line_start}, literals: {zend_op_array.literals}, handler: {zend_internal_function.handler}, module: {zend_internal_function.module}, passing_flags: {ZEND_ACC_CLOSURE} | {ZEND_ACC_FAKE_CLOSURE} | {ZEND_ACC_CALL_VIA_TRAMPOLINE} },
+    call_info: CallInfo { shift: {call_info_shift}, code: {ZEND_CALL_CODE}, top: {ZEND_CALL_TOP}, closure: {ZEND_CALL_CLOSURE}, fake_closure: {ZEND_CALL_FAKE_CLOSURE} },
+    function: Function { type_: {zend_op_array.type}, fn_flags: {zend_op_array.fn_flags}, function_name: {zend_op_array.function_name}, scope: {zend_op_array.scope}, opcodes: {zend_op_array.opcodes}, last: {zend_op_array.last}, filename: {zend_op_array.filename}, line_start: {zend_op_array.line_start}, literals: {zend_op_array.literals}, run_time_cache: {zend_op_array.run_time_cache}, handler: {zend_internal_function.handler}, module: {zend_internal_function.module}, passing_flags: {ZEND_ACC_CLOSURE} | {ZEND_ACC_FAKE_CLOSURE} | {ZEND_ACC_CALL_VIA_TRAMPOLINE} },
     zend_op: ZendOp { op1: {zend_op.op1}, op2: {zend_op.op2}, result: {zend_op.result}, extended_value: {zend_op.extended_value}, lineno: {zend_op.lineno}, opcode: {zend_op.opcode}, op1_type: {zend_op.op1_type}, op2_type: {zend_op.op2_type}, sizeof: {zend_op.sizeof} },
     op_types: OpTypes { is_const: {IS_CONST}, is_unused: {IS_UNUSED}, is_cv: {IS_CV} },
     zend_string: ZendStringLayout { h: {zend_string.h}, len: {zend_string.len}, val: {zend_string.val} },
-    zend_array: ZendArray { flags: {zend_array.u.flags}, packed: {HASH_FLAG_PACKED}, n_table_mask: {zend_array.nTableMask}, ar_data: {zend_array.arData}, n_num_used: {zend_array.nNumUsed}, n_table_size: {zend_array.nTableSize}, bucket_h: {Bucket.h}, bucket_key: {Bucket.key}, bucket_sizeof: {Bucket.sizeof}, bucket_next: {Bucket.val} + {zval.u2}, is_indirect: {IS_INDIRECT}, sizeof: {zend_array.sizeof} },
+    zend_array: ZendArray { flags: {zend_array.u.flags}, packed: {HASH_FLAG_PACKED}, n_table_mask: {zend_array.nTableMask}, ar_data: {zend_array.arData}, n_num_used: {zend_array.nNumUsed}, n_num_of_elements: {zend_array.nNumOfElements}, n_table_size: {zend_array.nTableSize}, bucket_h: {Bucket.h}, bucket_key: {Bucket.key}, bucket_sizeof: {Bucket.sizeof}, bucket_next: {Bucket.val} + {zval.u2}, is_indirect: {IS_INDIRECT}, sizeof: {zend_array.sizeof} },
     class_entry: ClassEntry { name: {zend_class_entry.name}, parent: {zend_class_entry.parent}, constructor: {zend_class_entry.constructor}, function_table: {zend_class_entry.function_table}, ce_flags: {zend_class_entry.ce_flags}, anonymous: {ZEND_ACC_ANON_CLASS}, line_start: {zend_class_entry.info.user.line_start} },
     generator: Generator { execute_data: {zend_generator.execute_data}, node_parent: {zend_generator.node.parent}, node_children: {zend_generator.node.children}, node_ptr: {zend_generator.node.ptr}, execute_fake: {zend_generator.execute_fake} },
     module_entry: ModuleEntry { zend_api: {zend_module_entry.zend_api}, zend_debug: {zend_module_entry.zend_debug}, zts: {zend_module_entry.zts}, name: {zend_module_entry.name}, version: {zend_module_entry.version} },
     sapi_globals: SapiGlobals { global_request_time: {sapi_globals_struct.global_request_time} },
+    core_globals: CoreGlobals { modules_activated: {php_core_globals.modules_activated}, during_request_startup: {php_core_globals.during_request_startup} },
+    gc_globals: GcGlobals { gc_enabled: {zend_gc_globals.gc_enabled}, gc_active: {zend_gc_globals.gc_active} },
     rules: Rules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets} },
     vm_stack_header: {ZEND_VM_STACK_HEADER_SLOTS} * 16,
     vm_stack_prev: {zend_vm_stack.prev},

@@ -9,6 +9,7 @@ use crate::check;
 use crate::elf::Image;
 use crate::layouts::{Layout, Machine, ROWS, known_versions, layout_of};
 use crate::memory::{Fault, Memory};
+use crate::phase::{PhaseGlobals, returned_byte};
 use crate::text::c_string;
 use crate::tsrm::{Ids, Thread, Threads};
 
@@ -39,6 +40,7 @@ pub struct Engine {
     pub fingerprint_at: u64,
     /// Address of `sapi_globals.global_request_time`, where the symbol is there.
     pub request_time: Option<u64>,
+    pub phase_globals: PhaseGlobals,
     /// The threads of a thread-safe build.
     pub threads: Option<Threads>,
     pub module: Module,
@@ -58,6 +60,17 @@ impl Engine {
         self.threads.is_some()
     }
 
+    /// How many classes are being autoloaded; `None` where it is not known.
+    pub fn autoloads<M: Memory + ?Sized>(&self, memory: &M) -> Option<usize> {
+        let offset = self.layout.executor_globals.in_autoload as u64;
+        let table = memory.word(self.executor_globals + offset).ok()?;
+        if offset == 0 || table == 0 {
+            return None;
+        }
+        let count = table.checked_add(self.layout.zend_array.n_num_of_elements as u64)?;
+        usize::try_from(memory.half(count).ok()?).ok()
+    }
+
     /// The engine as one of its threads sees it.
     #[must_use]
     pub fn of_thread(&self, thread: &Thread) -> Self {
@@ -65,6 +78,11 @@ impl Engine {
         Self {
             executor_globals: thread.executor_globals,
             request_time: thread.sapi_globals.map(|globals| globals + time),
+            phase_globals: PhaseGlobals {
+                compiler_globals: Some(thread.compiler_globals),
+                core_globals: thread.core_globals,
+                gc_globals: thread.gc_globals,
+            },
             ..self.clone()
         }
     }
@@ -171,6 +189,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             executor_globals: 0,
             fingerprint_at: 0,
             request_time: None,
+            phase_globals: PhaseGlobals::default(),
             threads: None,
             module: self.module.clone(),
             build_id: self.image.build_id(memory).unwrap_or_default(),
@@ -187,8 +206,22 @@ impl<M: Memory + ?Sized> Found<'_, M> {
         engine.request_time = self
             .symbol("sapi_globals")
             .map(|globals| globals + layout.sapi_globals.global_request_time);
+        engine.phase_globals = PhaseGlobals {
+            compiler_globals: Some(compiler_globals),
+            core_globals: self.symbol("core_globals"),
+            gc_globals: self.gc_globals(layout),
+        };
         check::globals(memory, layout, engine.executor_globals, compiler_globals)?;
         Ok(engine)
+    }
+
+    /// Up to 7.2 a symbol; from 7.3 on a static variable, one of whose fields the function `gc_enabled()` returns.
+    fn gc_globals(&self, layout: &Layout) -> Option<u64> {
+        self.symbol("gc_globals").or_else(|| {
+            let gc_enabled =
+                returned_byte(self.memory, self.image.machine, self.symbol("gc_enabled")?)?;
+            gc_enabled.checked_sub(layout.gc_globals.gc_enabled as u64)
+        })
     }
 
     /// Address of a symbol, as the loader resolves it.
@@ -239,6 +272,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             executor,
             compiler,
             sapi: id("sapi_globals_id"),
+            core: id("core_globals_id"),
             executor_offset: word("executor_globals_offset")
                 .filter(|_| layout.rules.fast_tsrm_offsets),
         };

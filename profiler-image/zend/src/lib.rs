@@ -14,6 +14,7 @@ pub mod hash;
 pub mod layouts;
 pub mod memory;
 pub mod op;
+pub mod phase;
 pub mod site;
 pub mod text;
 pub mod tsrm;

@@ -19,6 +19,7 @@ use crate::op::{
 use crate::text::ZendString;
 use crate::walk::{Copy, Frame};
 
+mod autoload;
 mod hook;
 mod operand;
 
@@ -35,13 +36,26 @@ const AGREEING_READS: usize = 3;
 /// What an edge's call site says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The program has this edge, if the words that say so belong together, which [`Site::stands`] tells; among them
-    /// the zval at this address. The [`Check`] tells later, without a read, whether a pair of frames agrees with it.
-    Proven(Check, Option<u64>),
+    /// The program has this edge, if the words that say so belong together, which [`Site::stands`] tells. The [`Check`]
+    /// tells later, without a read, whether a pair of frames agrees with it.
+    Proven(Check, Words),
     /// The site calls without naming the callee.
     Open,
     /// The two frames do not belong together.
     Refuted,
+}
+
+/// Words of the frames that a proof relies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// None: the caller's code alone names the callee, whenever they were read.
+    Code,
+    /// The caller's `func` and `run_time_cache`: what the site has called once, the program can call.
+    Cache,
+    /// Those of both frames.
+    Frames,
+    /// Those of both frames, and the zval at this address.
+    Operand(u64),
 }
 
 /// A relation between caller and callee that is visible in their frames alone. It does not prove an edge; it shows
@@ -84,8 +98,8 @@ pub struct Site<'a, M: Memory + ?Sized> {
     pub memory: &'a M,
     pub layout: &'a Layout,
     pub copy: &'a Copy,
-    /// Address of `EG(current_execute_data)`.
-    pub current_execute_data: u64,
+    pub executor_globals: u64,
+    pub compiler_globals: Option<u64>,
     pub caller: Side<'a>,
     pub callee: Side<'a>,
 }
@@ -100,12 +114,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let Some(op) = op else {
             // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
             // of a fiber is the one exception.
-            return if top || nameless || self.caller.function.name.is_empty() {
+            return if top && self.autoloads_for_internal() {
+                Evidence::Proven(Check::Nothing, Words::Frames)
+            } else if top || nameless || self.caller.function.name.is_empty() {
                 Evidence::Open
             } else {
                 Evidence::Refuted
             };
         };
+        if top && self.autoloads(op) {
+            return Evidence::Proven(Check::Nothing, Words::Frames);
+        }
         match self.judge_op(op) {
             // zend_call_function sets TOP, and from user code it calls what no site names; but where an extension has
             // replaced `zend_execute_ex` every user callee has it, and then the site does name this one.
@@ -120,7 +139,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             let included =
                 callee.is_top_level() && callee.is_eval() == (op.extended_value == ZEND_EVAL);
             return if included {
-                Evidence::Proven(Check::Nothing, None)
+                Evidence::Proven(Check::Nothing, Words::Frames)
             } else {
                 Evidence::Refuted
             };
@@ -137,23 +156,24 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether both frames, and the zval that the proof looked at, are still what they were when they were copied. The
-    /// words of one frame can be from different moments too: `func` from one call, `run_time_cache` or a variable from
-    /// another. Such a mix never stands in memory, so that reads hardly agree on it. A frame above the top does not
-    /// count: what a call left there stays until it is overwritten.
+    /// Whether the words of a proof are still what they were when they were copied. The words of one frame can be from
+    /// different moments too: `func` from one call, `run_time_cache` or a variable from another. Such a mix never stands
+    /// in memory, so that reads hardly agree on it. A frame above the top does not count: what a call left there stays
+    /// until it is overwritten.
     #[must_use]
-    pub fn stands(&self, operand: Option<u64>) -> bool {
-        (0..AGREEING_READS).all(|_| self.stands_now(operand))
+    pub fn stands(&self, words: Words) -> bool {
+        words == Words::Code || (0..AGREEING_READS).all(|_| self.stands_now(words))
     }
 
-    fn stands_now(&self, operand: Option<u64>) -> bool {
+    fn stands_now(&self, words: Words) -> bool {
         const HEADER: usize = 128;
         let size = self.layout.execute_data.sizeof.min(HEADER);
         let (mut caller, mut callee) = ([0_u8; HEADER], [0_u8; HEADER]);
         let (mut zval, mut top) = ([0_u8; 16], [0_u8; 8]);
         let mut pieces = vec![
             Piece {
-                address: self.current_execute_data,
+                address: self.executor_globals
+                    + self.layout.executor_globals.current_execute_data as u64,
                 bytes: &mut top,
             },
             Piece {
@@ -165,7 +185,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 bytes: &mut callee[..size],
             },
         ];
-        if let Some(address) = operand {
+        if let Words::Operand(address) = words {
             pieces.push(Piece {
                 address,
                 bytes: &mut zval,
@@ -173,20 +193,31 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         let read = self.memory.gather(&mut pieces).is_ok();
         drop(pieces);
+        let top = u64::from_le_bytes(top);
         let frame = |frame: &Frame, bytes: &[u8]| Frame::parse(self.layout, frame.address, bytes);
+        let caller = frame(self.caller.frame, &caller[..size]);
+        if words == Words::Cache {
+            // It goes on, and calls others.
+            let same = Frame {
+                opline: self.caller.frame.opline,
+                ..caller
+            };
+            return read && self.copy.is_live(caller.address, top) && same == *self.caller.frame;
+        }
         // The callee goes on: its own opline may have moved.
         let callee = Frame {
             opline: self.callee.frame.opline,
             ..frame(self.callee.frame, &callee[..size])
         };
-        let same_operand = operand.is_none_or(|address| {
-            self.copy.at(address).and_then(|bytes| bytes.get(..16)) == Some(&zval[..])
-        });
+        let same_operand = match words {
+            Words::Operand(address) => {
+                self.copy.at(address).and_then(|bytes| bytes.get(..16)) == Some(&zval[..])
+            }
+            _ => true,
+        };
         read && same_operand
-            && self
-                .copy
-                .is_live(self.callee.frame.address, u64::from_le_bytes(top))
-            && frame(self.caller.frame, &caller[..size]) == *self.caller.frame
+            && self.copy.is_live(callee.address, top)
+            && caller == *self.caller.frame
             && callee == *self.callee.frame
     }
 
@@ -236,25 +267,25 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     fn judge_function(&self, init: &Op) -> Evidence {
+        let named = |index| {
+            self.callee.function.class.is_empty()
+                && self.literal_is(init, init.op2, index, &self.callee.function.function_name)
+        };
+        if named(0) {
+            return Evidence::Proven(Check::Nothing, Words::Code);
+        }
         match self.cached(self.slot(init, init.result, init.op2)) {
             Some(function) if function == self.callee.frame.func => {
-                return Evidence::Proven(Check::Nothing, None);
+                return Evidence::Proven(Check::Nothing, self.cache_words());
             }
             // A function's slot is filled once for the whole request.
             Some(function) if function != 0 => return Evidence::Refuted,
             _ => {}
         }
-        let literals = if init.opcode == INIT_NS_FCALL_BY_NAME {
-            3
-        } else {
-            1
-        };
-        let named = self.callee.function.class.is_empty()
-            && (0..literals).any(|index| {
-                self.literal_is(init, init.op2, index, &self.callee.function.function_name)
-            });
-        if named {
-            Evidence::Proven(Check::Nothing, None)
+        // `f` of the global namespace, where the site's own has none.
+        let is_namespaced = init.opcode == INIT_NS_FCALL_BY_NAME;
+        if is_namespaced && (named(1) || (named(2) && self.has_no_function(init, 1))) {
+            Evidence::Proven(Check::Nothing, Words::Code)
         } else {
             Evidence::Refuted
         }
@@ -278,7 +309,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Check::Nothing
         };
         if self.cached_method(init) == Some(self.callee.frame.func) {
-            return Evidence::Proven(check, None);
+            return Evidence::Proven(check, self.cache_words());
         }
         if !self.literal_is(init, init.op2, 0, &self.callee.function.function_name) {
             return self.judge_other_name(init, check);
@@ -288,7 +319,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if check == Check::SameThis {
             let agrees = self.caller.frame.this == self.callee.frame.this;
             return if agrees {
-                Evidence::Proven(check, None)
+                Evidence::Proven(check, Words::Frames)
             } else {
                 Evidence::Open
             };
@@ -297,7 +328,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Some((object, IS_OBJECT))
                 if self.is_object_call() && object == self.callee.frame.this =>
             {
-                Evidence::Proven(check, Some(operand))
+                Evidence::Proven(check, Words::Operand(operand))
             }
             _ => Evidence::Open,
         }
@@ -315,7 +346,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && self.callee.function.key.scope != 0
             && aliased() == Some(self.callee.frame.func)
         {
-            return Evidence::Proven(check, None);
+            return Evidence::Proven(check, Words::Frames);
         }
         self.judge_magic_call(init, check)
     }
@@ -340,7 +371,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         };
         match called {
             Some(called) if self.literal_is(init, init.op2, 0, &called.bytes) => {
-                Evidence::Proven(check, Some(argument))
+                Evidence::Proven(check, Words::Operand(argument))
             }
             // The argument may have been assigned since.
             _ => Evidence::Open,
@@ -352,7 +383,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let callee = self.callee.function;
         if init.op2_type == op_types.is_const {
             if self.cached_method(init) == Some(self.callee.frame.func) {
-                return Evidence::Proven(Check::Nothing, None);
+                return Evidence::Proven(Check::Nothing, self.cache_words());
             }
             if !self.literal_is(init, init.op2, 0, &callee.function_name) {
                 return self.judge_other_name(init, Check::Nothing);
@@ -363,8 +394,12 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             // `parent::__construct()` has no name operand; anything else without a literal names nobody.
             return Evidence::Open;
         }
-        let related = if init.op1_type == op_types.is_const {
-            self.literal_is(init, init.op1, 0, &callee.class) || self.called_class_is(init)
+        let is_const = init.op1_type == op_types.is_const;
+        if is_const && self.literal_is(init, init.op1, 0, &callee.class) {
+            return Evidence::Proven(Check::Nothing, Words::Code);
+        }
+        let related = if is_const {
+            self.called_class_is(init)
         } else if init.op1_type == op_types.is_unused {
             // self, parent and static: the callee's class is the caller's or one of its parents.
             self.descends(self.caller.function.key.scope, callee.key.scope)
@@ -372,7 +407,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             false
         };
         if related {
-            Evidence::Proven(Check::Nothing, None)
+            Evidence::Proven(Check::Nothing, Words::Frames)
         } else {
             Evidence::Open
         }
@@ -405,7 +440,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 self.callee.frame.func
             };
             return if self.memory.word(constructor) == Ok(expected) {
-                Evidence::Proven(Check::Nothing, None)
+                Evidence::Proven(Check::Nothing, self.cache_words())
             } else {
                 Evidence::Refuted
             };
@@ -421,7 +456,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return Evidence::Refuted;
         }
         if is_const && self.literal_is(init, init.op1, 0, &callee.class) {
-            Evidence::Proven(Check::Nothing, None)
+            Evidence::Proven(Check::Nothing, Words::Code)
         } else {
             Evidence::Open
         }
@@ -439,7 +474,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                             .eq_ignore_ascii_case(&self.callee.function.function_name)
                     }) =>
             {
-                Evidence::Proven(Check::Nothing, Some(operand))
+                Evidence::Proven(Check::Nothing, Words::Operand(operand))
             }
             _ => Evidence::Open,
         }

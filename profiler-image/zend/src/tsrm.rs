@@ -35,6 +35,8 @@ pub struct Ids {
     pub compiler: u32,
     /// `sapi_globals_id`, where it is known.
     pub sapi: Option<u32>,
+    /// `core_globals_id`, where it is known; the next one is the collector's (main/main.c, Zend/zend_gc.c).
+    pub core: Option<u32>,
     /// `executor_globals_offset`, where the version has it.
     pub executor_offset: Option<u64>,
 }
@@ -56,6 +58,9 @@ pub struct Thread {
     pub executor_globals: u64,
     pub compiler_globals: u64,
     pub sapi_globals: Option<u64>,
+    pub core_globals: Option<u64>,
+    /// What the collector's globals seem to be: their flags must look like flags each time.
+    pub gc_globals: Option<u64>,
 }
 
 impl Threads {
@@ -170,6 +175,8 @@ impl Threads {
             executor_globals,
             compiler_globals: slot(self.ids.compiler)?,
             sapi_globals: self.ids.sapi.and_then(slot),
+            core_globals: self.ids.core.and_then(slot),
+            gc_globals: self.ids.core.and_then(|core| slot(core + 1)),
         })
     }
 }

@@ -20,6 +20,11 @@ pub struct ExecutorGlobals {
     pub exception_op: usize,
     pub exception_op_size: usize,
     pub opline_before_exception: usize,
+    /// A table of the classes that are being autoloaded; 0 where the version has none.
+    pub in_autoload: usize,
+    pub active: usize,
+    /// 0 where the version has none.
+    pub flags: usize,
 }
 
 /// `zend_compiler_globals` (Zend/zend_globals.h). Its tables are there from the start; the executor's are set by the first
@@ -28,6 +33,23 @@ pub struct ExecutorGlobals {
 pub struct CompilerGlobals {
     pub function_table: usize,
     pub class_table: usize,
+    pub in_compilation: usize,
+    /// What offsets in a `ZEND_MAP_PTR` count from; 0 where the version has none.
+    pub map_ptr_base: usize,
+}
+
+/// `php_core_globals` (main/php_globals.h).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoreGlobals {
+    pub modules_activated: usize,
+    pub during_request_startup: usize,
+}
+
+/// `zend_gc_globals` (Zend/zend_gc.h, from 7.3 on Zend/zend_gc.c).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GcGlobals {
+    pub gc_enabled: usize,
+    pub gc_active: usize,
 }
 
 /// `zend_execute_data` (Zend/zend_compile.h).
@@ -51,6 +73,9 @@ pub struct CallInfo {
     pub shift: u32,
     pub code: u32,
     pub top: u32,
+    pub closure: u32,
+    /// A closure of a function that is not one: `strlen(...)`.
+    pub fake_closure: u32,
 }
 
 /// `zend_op_array` and `zend_internal_function`, whose beginnings are `zend_function.common` (Zend/zend_compile.h).
@@ -66,6 +91,8 @@ pub struct Function {
     pub filename: usize,
     pub line_start: usize,
     pub literals: usize,
+    /// A pointer up to 7.3, then a `ZEND_MAP_PTR`.
+    pub run_time_cache: usize,
     /// `zend_internal_function` only.
     pub handler: usize,
     pub module: usize,
@@ -113,6 +140,7 @@ pub struct ZendArray {
     pub n_table_mask: usize,
     pub ar_data: usize,
     pub n_num_used: usize,
+    pub n_num_of_elements: usize,
     pub n_table_size: usize,
     pub bucket_h: usize,
     pub bucket_key: usize,
@@ -223,6 +251,8 @@ pub struct Layout {
     pub generator: Generator,
     pub module_entry: ModuleEntry,
     pub sapi_globals: SapiGlobals,
+    pub core_globals: CoreGlobals,
+    pub gc_globals: GcGlobals,
     /// `None` where no header has it.
     pub tsrm_tls_entry: Option<TsrmTlsEntry>,
     pub rules: Rules,

@@ -1,6 +1,6 @@
 //! Property hooks (8.4 and later), which are called without a DO_* or by an INIT of their own.
 
-use super::{Check, Evidence, IS_OBJECT, Site};
+use super::{Check, Evidence, IS_OBJECT, Site, Words};
 use crate::memory::Memory;
 use crate::op::Op;
 use crate::text::ZendString;
@@ -14,13 +14,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         let operand = self.caller.frame.address.wrapping_add(u64::from(op.op1));
         if op.op1_type == op_types.is_unused && self.caller.frame.this == self.callee.frame.this {
-            return Evidence::Proven(Check::SameThis, None);
+            return Evidence::Proven(Check::SameThis, Words::Frames);
         }
         match self.copy.zval(operand) {
             Some((object, IS_OBJECT))
                 if op.op1_type == op_types.is_cv && object == self.callee.frame.this =>
             {
-                Evidence::Proven(Check::ThisIn(op.op1), Some(operand))
+                Evidence::Proven(Check::ThisIn(op.op1), Words::Operand(operand))
             }
             _ => Evidence::Open,
         }
@@ -34,7 +34,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && self.callee.function.key.scope != caller
             && self.descends(caller, self.callee.function.key.scope);
         if same {
-            Evidence::Proven(Check::SameThis, None)
+            Evidence::Proven(Check::SameThis, Words::Frames)
         } else {
             Evidence::Refuted
         }

@@ -2,7 +2,8 @@
 //!
 //! Where both stand differs between versions, as the row's rules say. What this module does not do: judge.
 
-use super::{IS_STRING, Site};
+use super::{IS_STRING, Site, Words};
+use crate::hash::find;
 use crate::memory::{Memory, word_at};
 use crate::op::{INIT_STATIC_METHOD_CALL, Op};
 use crate::text::ZendString;
@@ -36,6 +37,45 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         let literal = self.literal_address(op, operand, 0)?;
         self.memory.half(literal.checked_add(ZVAL_U2)?).ok()
+    }
+
+    /// Whether no function has the name in the `index`-th literal after the operand.
+    pub(super) fn has_no_function(&self, init: &Op, index: u64) -> bool {
+        let table = self.executor_globals + self.layout.executor_globals.function_table as u64;
+        match (self.memory.word(table), self.literal(init, init.op2, index)) {
+            (Ok(table), Some(name)) => find(self.memory, self.layout, table, &name.bytes).is_none(),
+            _ => false,
+        }
+    }
+
+    /// The run-time cache is the caller's own if its `op_array` says so too; else the two words of its frame, function
+    /// and cache, must be seen to belong together.
+    pub(super) fn cache_words(&self) -> Words {
+        let row = &self.layout.function;
+        let cache = self.caller.frame.run_time_cache;
+        let func = self.caller.frame.func;
+        let Ok(stored) = self
+            .memory
+            .word(func.wrapping_add(row.run_time_cache as u64))
+        else {
+            return Words::Cache;
+        };
+        // Up to 7.3 the pointer itself; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else
+        // the address of the pointer, and in newer versions the pointer. Whichever leads to this cache.
+        let slot = if stored & 1 == 1 {
+            self.compiler_globals
+                .map(|globals| globals + self.layout.compiler_globals.map_ptr_base as u64)
+                .and_then(|base| self.memory.word(base).ok())
+                .map(|base| base.wrapping_add(stored))
+        } else {
+            Some(stored)
+        };
+        let through = slot.and_then(|slot| self.memory.word(slot).ok());
+        if cache != 0 && (stored == cache || through == Some(cache)) {
+            Words::Code
+        } else {
+            Words::Cache
+        }
     }
 
     /// The word in the caller's run-time cache at a byte offset.

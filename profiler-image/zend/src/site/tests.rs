@@ -141,7 +141,8 @@ impl Scene {
             memory: &self.memory,
             layout: self.layout,
             copy: &copy,
-            current_execute_data: 0,
+            executor_globals: 0,
+            compiler_globals: None,
             caller: Side {
                 frame: &self.caller,
                 function: &caller_function,
@@ -157,7 +158,8 @@ impl Scene {
     }
 }
 
-const PROVEN: Evidence = Evidence::Proven(Check::Nothing, None);
+/// Proven by the caller's code alone.
+const PROVEN: Evidence = Evidence::Proven(Check::Nothing, Words::Code);
 
 #[test]
 fn in_each_version_a_literal_names_the_callee() {
@@ -173,13 +175,13 @@ fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
     for layout in ROWS {
         let call = [INIT_FCALL_BY_NAME, DO_FCALL];
         let scene = |value| Scene::new(layout, &call, "renamed", "work").cached(0, value);
-        scene(CALLEE).check(PROVEN);
+        scene(CALLEE).check(Evidence::Proven(Check::Nothing, Words::Cache));
         scene(CALLEE + 0x100).check(Evidence::Refuted);
         let call = [INIT_METHOD_CALL, DO_FCALL];
         Scene::new(layout, &call, "renamed", "work")
             .method_of("C")
             .cached(8, CALLEE)
-            .check(Evidence::Proven(Check::SameThis, None));
+            .check(Evidence::Proven(Check::SameThis, Words::Cache));
     }
 }
 
@@ -221,7 +223,7 @@ fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
             .put_word(CLASS + 0x1000 + row.bucket_key as u64, CLASS + 0x2000);
         scene.memory.put(CLASS + 0x2000, string(b"renamed"));
         scene.check(if layout.major == 7 {
-            Evidence::Proven(Check::SameThis, None)
+            Evidence::Proven(Check::SameThis, Words::Frames)
         } else {
             Evidence::Refuted
         });
@@ -232,7 +234,7 @@ fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
 fn a_property_hook_is_called_by_the_fetch_of_its_property() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
     let scene = |property| Scene::new(layout, &[FETCH_OBJ_R], property, "$p::get").method_of("C");
-    scene("p").check(Evidence::Proven(Check::SameThis, None));
+    scene("p").check(Evidence::Proven(Check::SameThis, Words::Frames));
     scene("q").check(Evidence::Refuted);
 }
 
@@ -247,11 +249,11 @@ fn a_new_object_is_built_by_its_class() {
             scene.memory.put_word(at, constructor);
             scene
         };
-        scene(CALLEE).check(PROVEN);
+        scene(CALLEE).check(Evidence::Proven(Check::Nothing, Words::Cache));
         scene(CALLEE + 0x100).check(Evidence::Refuted);
         // `zend_pass_function` stands for the constructor that a class does not have.
         let mut nameless = scene(0);
         nameless.callee_function = function("", "", 0);
-        nameless.check(PROVEN);
+        nameless.check(Evidence::Proven(Check::Nothing, Words::Cache));
     }
 }

@@ -12,6 +12,7 @@ const IDS: Ids = Ids {
     executor: 3,
     compiler: 2,
     sapi: Some(1),
+    core: None,
     executor_offset: None,
 };
 

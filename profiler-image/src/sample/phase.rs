@@ -1,0 +1,103 @@
+//! What the engine does besides running PHP code, as lines of a stack.
+//!
+//! A phase is told from words that came with the stack (`phpprof_zend::phase`). They may be from another moment than it,
+//! so each must also be possible where the stack's leaf stands. Invariant: a phase never changes which edges are believed.
+
+use phpprof_zend::op::INCLUDE_OR_EVAL;
+use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
+
+use super::{Outcome, Sampler, UNWINDING, op_index};
+use crate::aggregate::Stack;
+use crate::names::{NameId, Names};
+use crate::worker::Worker;
+
+/// Internal functions in which a worker that serves one request after the other waits for the next.
+const WAITS_FOR_REQUEST: [&str; 1] = ["frankenphp_handle_request"];
+
+/// What a worker without a frame does.
+pub(super) fn without_frame(phase: Phase) -> Outcome {
+    let name = match phase {
+        Phase::Idle => return Outcome::Idle,
+        Phase::Startup => Names::STARTUP,
+        Phase::Compiling => Names::COMPILING,
+        Phase::Shutdown => Names::SHUTDOWN,
+    };
+    Outcome::Sample(Stack {
+        lines: vec![(name, 0)],
+        ..Stack::default()
+    })
+}
+
+impl Sampler {
+    /// What the engine does on behalf of the leaf of the frames at hand.
+    pub(super) fn phase(&mut self, worker: &Worker) -> Option<NameId> {
+        let reader = &worker.reader;
+        let leaf = self.frames.first()?;
+        let id = self.ids.first().copied().flatten()?;
+        let function = &self.codes.get(id)?.function;
+        let key = function.key;
+        if !key.is_user() && WAITS_FOR_REQUEST.contains(&function.name.as_str()) {
+            return Some(Names::IDLE);
+        }
+        if reader.gc_active {
+            return Some(Names::COLLECTING);
+        }
+        let layout = worker.process.engine.layout;
+        let includes = key
+            .op_index(layout, leaf.opline)
+            .and_then(|op| self.codes.op(&*reader.memory, layout, id, op))
+            .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL);
+        if reader.in_compilation {
+            // What compiles is an include, or an internal function.
+            return (includes || !key.is_user()).then_some(Names::COMPILING);
+        }
+        // Code of the JIT saves a leaf's opline for calls only.
+        (includes && !worker.process.jit && is_inside_include(&*reader.memory, layout, leaf.opline))
+            .then_some(Names::LOADING)
+    }
+
+    /// The lines of the frames at hand that are autoloaders, each called by code that looks up a class; none where the
+    /// engine counts others.
+    pub(super) fn autoloaders(&mut self, worker: &Worker) -> Vec<u32> {
+        let engine = &worker.process.engine;
+        let memory = &*worker.reader.memory;
+        let (mut found, mut line) = (Vec::new(), 0);
+        for index in (0..self.frames.len()).rev() {
+            let callee = &self.frames[index];
+            if callee.call_info & engine.layout.call_info.top != 0
+                && self.looks_up_class(worker, index + 1)
+            {
+                found.push(line);
+            }
+            let code = self.ids[index].and_then(|id| self.codes.get(id));
+            line += u32::from(code.is_some_and(|code| !code.function.name.is_empty()));
+        }
+        if found.is_empty() || engine.autoloads(memory) != Some(found.len()) {
+            return Vec::new();
+        }
+        found
+    }
+
+    fn looks_up_class(&mut self, worker: &Worker, index: usize) -> bool {
+        let engine = &worker.process.engine;
+        let Some(id) = self.ids.get(index).copied().flatten() else {
+            return false;
+        };
+        let Some(code) = self.codes.get(id) else {
+            return false;
+        };
+        let key = code.function.key;
+        if !key.is_user() {
+            return function_looks_up_class(&code.function.name);
+        }
+        op_index(
+            engine.layout,
+            engine.executor_globals,
+            &key,
+            self.frames[index].opline,
+        )
+        .filter(|&op| op != UNWINDING)
+        .and_then(|op| self.codes.op(&*worker.reader.memory, engine.layout, id, op))
+        .is_some_and(|(opcode, _)| looks_up_class(opcode))
+    }
+}

@@ -1,0 +1,362 @@
+//! What the engine does besides running PHP code: begins and ends requests, compiles, loads scripts, autoloads classes,
+//! collects garbage.
+//!
+//! All of it is told from words that the engine keeps for itself. What this module does not do: read them; they come with
+//! the stack. Invariant: what is not certain is not said, and the time then belongs to the PHP code at the leaf.
+
+use crate::layouts::{Layout, Machine};
+use crate::memory::{Memory, Piece, byte_at, half_at};
+use crate::op::{
+    DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL, INIT_STATIC_METHOD_CALL, NEW,
+    Op,
+};
+
+/// `extended_value` of INCLUDE_OR_EVAL for `eval`.
+const ZEND_EVAL: u32 = 1;
+// Zend/zend_vm_opcodes.h; none of them has changed since 7.0 but where noted.
+const RETURN: u8 = 62;
+const FETCH_CLASS: u8 = 109;
+const ECHO: u8 = 136;
+const DECLARE_CLASS: u8 = 144;
+const DECLARE_CLASS_DELAYED: u8 = 145;
+const DECLARE_ANON_CLASS: u8 = 146;
+const FETCH_STATIC_PROP_R: u8 = 173;
+const FETCH_STATIC_PROP_UNSET: u8 = 178;
+pub(crate) const FETCH_CLASS_CONSTANT: u8 = 181;
+/// Zend/zend_globals.h.
+const EG_FLAGS_IN_SHUTDOWN: u8 = 1;
+/// How many ops after an include are looked at.
+const MAX_OPS_AHEAD: usize = 16;
+
+/// Where an engine, or a thread of it, keeps the words that tell phases; what is not known tells none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PhaseGlobals {
+    pub compiler_globals: Option<u64>,
+    pub core_globals: Option<u64>,
+    pub gc_globals: Option<u64>,
+}
+
+impl PhaseGlobals {
+    /// Address of `CG(in_compilation)`, a byte.
+    #[must_use]
+    pub fn in_compilation(&self, layout: &Layout) -> Option<u64> {
+        Some(self.compiler_globals? + layout.compiler_globals.in_compilation as u64)
+    }
+
+    /// Address of `GC_G(gc_enabled)` and, after it, `GC_G(gc_active)`, a byte each.
+    #[must_use]
+    pub fn gc_enabled(&self, layout: &Layout) -> Option<u64> {
+        Some(self.gc_globals? + layout.gc_globals.gc_enabled as u64)
+    }
+
+    /// Reads a moment without a frame; `None` where a word is not known or not readable.
+    pub fn moment<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        executor_globals: u64,
+    ) -> Option<Moment> {
+        let (mut executor, mut core, mut compiler) = ([0; 2], [0; 3], [0; 1]);
+        let active = layout.executor_globals.active as u64;
+        let modules_activated = layout.core_globals.modules_activated;
+        memory
+            .gather(&mut [
+                Piece {
+                    address: executor_globals + active,
+                    bytes: &mut executor,
+                },
+                Piece {
+                    address: self.core_globals? + modules_activated as u64,
+                    bytes: &mut core,
+                },
+                Piece {
+                    address: self.in_compilation(layout)?,
+                    bytes: &mut compiler,
+                },
+            ])
+            .ok()?;
+        let has_flags = layout.executor_globals.flags == layout.executor_globals.active + 1;
+        Some(Moment {
+            active: executor[0] != 0,
+            in_shutdown: has_flags && executor[1] & EG_FLAGS_IN_SHUTDOWN != 0,
+            modules_activated: core[0] != 0,
+            during_request_startup: byte_at(
+                &core,
+                layout.core_globals.during_request_startup - modules_activated,
+            ) != 0,
+            in_compilation: compiler[0] != 0,
+        })
+    }
+}
+
+/// Address of the byte that a function loads and returns at once: `movzbl d(%rip),%eax` on x86_64 after an optional
+/// `endbr64`, `adrp` and `ldrb` on aarch64 after an optional `bti c`.
+pub fn returned_byte<M: Memory + ?Sized>(
+    memory: &M,
+    machine: Machine,
+    function: u64,
+) -> Option<u64> {
+    let mut code = [0_u8; 16];
+    memory.read(function, &mut code).ok()?;
+    let half = |at: usize| half_at(&code, at);
+    match machine {
+        Machine::X86_64 => {
+            const ENDBR64: u32 = 0xfa1e_0ff3;
+            let at = if half(0) == ENDBR64 { 4 } else { 0 };
+            let is_movzbl = code.get(at..at + 3) == Some(&[0x0f, 0xb6, 0x05]);
+            let distance = i64::from(half(at + 3).cast_signed());
+            let next = function + at as u64 + 7;
+            is_movzbl.then(|| next.wrapping_add_signed(distance))
+        }
+        Machine::Aarch64 => {
+            const BTI_C: u32 = 0xd503_245f;
+            let at = if half(0) == BTI_C { 4 } else { 0 };
+            let (adrp, ldrb) = (half(at), half(at + 4));
+            let is_pair = adrp & 0x9f00_001f == 0x9000_0000 && ldrb & 0xffc0_03ff == 0x3940_0000;
+            // imm21 counts pages from this instruction's, imm12 bytes.
+            let pages = ((adrp >> 5 & 0x7_ffff) << 2 | adrp >> 29 & 3) << 11;
+            let distance = i64::from(pages.cast_signed() >> 11) << 12;
+            let page = (function + at as u64) & !0xfff;
+            is_pair.then(|| {
+                page.wrapping_add_signed(distance)
+                    .wrapping_add(u64::from(ldrb >> 10 & 0xfff))
+            })
+        }
+    }
+}
+
+/// Words of the engine's globals at a moment without a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moment {
+    /// `EG(active)`: the executor is set up.
+    pub active: bool,
+    /// `EG(flags) & EG_FLAGS_IN_SHUTDOWN`; false in 7.0 to 7.2, which have no such flag.
+    pub in_shutdown: bool,
+    /// `PG(modules_activated)`: between the RINIT and the end of the RSHUTDOWN functions.
+    pub modules_activated: bool,
+    /// `PG(during_request_startup)`.
+    pub during_request_startup: bool,
+    /// `CG(in_compilation)`.
+    pub in_compilation: bool,
+}
+
+/// What the engine does while `EG(current_execute_data)` is NULL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Waits for a request.
+    Idle,
+    /// Sets a request up, and opens its script.
+    Startup,
+    /// Compiles the request's script.
+    Compiling,
+    /// Takes a request down: destructors' ends, output, memory.
+    Shutdown,
+}
+
+impl Moment {
+    /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
+    #[must_use]
+    pub fn phase(self) -> Phase {
+        let in_request = self.active || self.modules_activated;
+        if self.in_compilation {
+            Phase::Compiling
+        } else if self.during_request_startup {
+            Phase::Startup
+        } else if in_request && (self.in_shutdown || !self.active) {
+            Phase::Shutdown
+        } else if in_request {
+            Phase::Startup
+        } else {
+            Phase::Idle
+        }
+    }
+}
+
+/// Whether code at this opcode looks up a class, so that a function which the engine calls from here, without a site that
+/// names it, may be an autoloader; that one is at work, `EG(in_autoload)` tells.
+#[must_use]
+pub fn looks_up_class(opcode: u8) -> bool {
+    matches!(
+        opcode,
+        NEW | FETCH_CLASS
+            | INIT_STATIC_METHOD_CALL
+            | DECLARE_CLASS
+            | DECLARE_CLASS_DELAYED
+            | DECLARE_ANON_CLASS
+            | FETCH_STATIC_PROP_R..=FETCH_STATIC_PROP_UNSET | FETCH_CLASS_CONSTANT
+    )
+}
+
+/// The same for an internal function.
+#[must_use]
+pub fn function_looks_up_class(name: &str) -> bool {
+    matches!(
+        name,
+        "class_exists"
+            | "class_alias"
+            | "interface_exists"
+            | "trait_exists"
+            | "enum_exists"
+            | "is_a"
+            | "is_subclass_of"
+            | "is_callable"
+            | "method_exists"
+            | "property_exists"
+            | "class_implements"
+            | "class_parents"
+            | "class_uses"
+            | "constant"
+            | "defined"
+            | "unserialize"
+            | "spl_autoload_call"
+            | "ReflectionClass::__construct"
+    )
+}
+
+/// Whether a leaf whose saved opline is this op is inside it: an include, whose script is being looked for or loaded.
+///
+/// The leaf's own opline lags: ops that cannot fail do not save theirs. So it is believed only where the ops that
+/// follow lead, without a jump, to one that does (`SAVE_OPLINE`); in between there is no time to speak of.
+#[must_use]
+pub fn is_inside_include<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> bool {
+    let size = layout.zend_op.sizeof;
+    let mut bytes = vec![0; size * (1 + MAX_OPS_AHEAD)];
+    let read = memory.read(address, &mut bytes).is_ok() || {
+        // The block may end before that.
+        bytes.truncate(size * 2);
+        memory.read(address, &mut bytes).is_ok()
+    };
+    let mut ops = bytes
+        .chunks_exact(size)
+        .map(|bytes| Op::parse(layout, address, bytes));
+    let is_include = ops
+        .next()
+        .is_some_and(|op| op.opcode == INCLUDE_OR_EVAL && op.extended_value != ZEND_EVAL);
+    read && is_include
+        && ops
+            .map(|op| op.opcode)
+            .find(|opcode| saves_opline(*opcode) || !is_straight(*opcode))
+            .is_some_and(saves_opline)
+}
+
+fn saves_opline(opcode: u8) -> bool {
+    matches!(
+        opcode,
+        DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME | INCLUDE_OR_EVAL | NEW | ECHO | RETURN
+    )
+}
+
+/// Ops between two calls that never jump: FREE, ASSIGN, the SEND_*, INIT_* and FETCH_* of straight code.
+fn is_straight(opcode: u8) -> bool {
+    const ASSIGN: u8 = 22;
+    const INIT_FCALL_BY_NAME: u8 = 59;
+    const INIT_FCALL: u8 = 61;
+    const SEND_VAL: u8 = 65;
+    const SEND_REF: u8 = 67;
+    const INIT_NS_FCALL_BY_NAME: u8 = 69;
+    const FREE: u8 = 70;
+    const INIT_ARRAY: u8 = 71;
+    const FETCH_OBJ_R: u8 = 82;
+    const FETCH_CONSTANT: u8 = 99;
+    const INIT_METHOD_CALL: u8 = 112;
+    const SEND_VAR: u8 = 117;
+    matches!(
+        opcode,
+        ASSIGN | INIT_FCALL_BY_NAME | INIT_FCALL | SEND_VAL
+            ..=SEND_REF
+                | INIT_NS_FCALL_BY_NAME
+                | FREE
+                | INIT_ARRAY
+                | FETCH_OBJ_R
+                | FETCH_CONSTANT
+                | INIT_METHOD_CALL
+                | INIT_STATIC_METHOD_CALL
+                | SEND_VAR
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::layout_of;
+    use crate::memory::Recorded;
+
+    #[test]
+    fn the_byte_that_a_function_returns_is_found_in_its_code() {
+        let check = |machine, code: &[u8], expected: Option<u64>| {
+            let mut memory = Recorded::default();
+            memory.put(0x40_1000, [code, &[0; 16]].concat());
+            assert_eq!(returned_byte(&memory, machine, 0x40_1000), expected);
+        };
+        // gc_enabled() of Debian's php-fpm8.2.
+        let movzbl = [0x0f, 0xb6, 0x05, 0xb1, 0x01, 0x21, 0x00, 0xc3];
+        check(Machine::X86_64, &movzbl, Some(0x40_1007 + 0x21_01b1));
+        let endbr64 = [0xf3, 0x0f, 0x1e, 0xfa];
+        check(
+            Machine::X86_64,
+            &[endbr64.as_slice(), movzbl.as_slice()].concat(),
+            Some(0x40_100b + 0x21_01b1),
+        );
+        check(Machine::X86_64, &[0x31, 0xc0, 0xc3], None);
+        // adrp x0, +0x1000; ldrb w0, [x0, #8]; ret
+        let adrp = 0xb000_0000_u32.to_le_bytes();
+        let ldrb = 0x3940_2000_u32.to_le_bytes();
+        check(Machine::Aarch64, &[adrp, ldrb].concat(), Some(0x40_2008));
+        check(Machine::Aarch64, &[ldrb, adrp].concat(), None);
+    }
+
+    fn check(words: [bool; 5], expected: Phase) {
+        let [
+            active,
+            in_shutdown,
+            modules_activated,
+            during_request_startup,
+            in_compilation,
+        ] = words;
+        let moment = Moment {
+            active,
+            in_shutdown,
+            modules_activated,
+            during_request_startup,
+            in_compilation,
+        };
+        assert_eq!(moment.phase(), expected, "{moment:?}");
+    }
+
+    /// The words as they were seen in php-fpm 8.2 under load.
+    #[test]
+    fn a_moment_without_a_frame_is_told_from_the_globals() {
+        check([false, true, false, false, false], Phase::Idle);
+        check([false, false, false, false, false], Phase::Idle);
+        check([true, false, false, true, false], Phase::Startup);
+        check([false, false, false, true, false], Phase::Startup);
+        check([true, false, true, false, false], Phase::Startup);
+        check([true, false, true, false, true], Phase::Compiling);
+        check([true, true, true, false, false], Phase::Shutdown);
+        check([false, true, true, false, false], Phase::Shutdown);
+        check([false, false, true, false, false], Phase::Shutdown);
+    }
+
+    #[test]
+    fn an_include_counts_only_where_straight_code_leads_to_an_op_that_saves_its_opline() {
+        let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+        let check = |opcodes: &[u8], kind: u32, expected: bool| {
+            let size = layout.zend_op.sizeof;
+            let mut bytes = vec![0; size * (1 + MAX_OPS_AHEAD)];
+            for (index, opcode) in opcodes.iter().enumerate() {
+                bytes[index * size + layout.zend_op.opcode] = *opcode;
+            }
+            bytes[layout.zend_op.extended_value] = u8::try_from(kind).unwrap();
+            let mut memory = Recorded::default();
+            memory.put(0x1000, bytes);
+            assert_eq!(is_inside_include(&memory, layout, 0x1000), expected);
+        };
+        const REQUIRE_ONCE: u32 = 16;
+        const JMPZ: u8 = 43;
+        check(&[INCLUDE_OR_EVAL, 70, 61, 65, DO_ICALL], REQUIRE_ONCE, true);
+        check(&[INCLUDE_OR_EVAL, RETURN], REQUIRE_ONCE, true);
+        check(&[INCLUDE_OR_EVAL, 70, JMPZ, DO_ICALL], REQUIRE_ONCE, false);
+        check(&[INCLUDE_OR_EVAL, RETURN], ZEND_EVAL, false);
+        check(&[DO_ICALL, RETURN], 0, false);
+    }
+}

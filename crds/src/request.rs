@@ -28,7 +28,7 @@ use crate::ProfileRequestStatus;
     printcolumn = r#"{"name":"URL","type":"string","description":"Where the merged profile lies.","jsonPath":".status.profile.url","priority":1}"#
 )]
 #[x_kube(validation = Rule::new(
-    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond"
+    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle"
 ).message("the spec cannot be changed but for ttlSecondsAfterFinished; create another ProfileRequest instead"))]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileRequestSpec {
@@ -46,6 +46,10 @@ pub struct ProfileRequestSpec {
     #[x_kube(validation = Rule::new("self >= 1 && self <= 1000")
         .message("samplesPerSecond must be from 1 to 1000, for instance 99"))]
     pub samples_per_second: i32,
+
+    /// Keeps the time between requests too, as `[idle]`. By default only busy time is in the profile.
+    #[serde(default)]
+    pub include_idle: bool,
 
     /// The request is deleted this long after it has completed or failed; what is stored stays. The only field that can be changed.
     #[serde(default = "defaults::ttl_seconds_after_finished")]

@@ -109,6 +109,11 @@ pub struct TargetStatus {
     /// Workers that were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<i64>,
+
+    /// For each of these workers, the busiest first: the share of the time in which it was busy, in percent. At most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub busy_percents: Vec<i64>,
     /// Samples in the pod's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,

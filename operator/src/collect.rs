@@ -64,7 +64,7 @@ impl Collector {
             Ok(full) => Done::Verified {
                 pod_uid,
                 receipt: upload.receipt.clone(),
-                full,
+                full: Box::new(full),
             },
             Err(Fault::Target(reason, message)) => Done::TargetFailed {
                 pod_uid,

@@ -223,6 +223,7 @@ impl Round<'_> {
             object_key: target.object_key.clone(),
             duration_seconds: spec.duration_seconds,
             samples_per_second: spec.samples_per_second,
+            include_idle: spec.include_idle,
             not_after,
             upload_until: later(not_after, self.limits.upload_deadline),
             mode: mode(pod.container(&target.container_name), &spec.target),

@@ -303,7 +303,7 @@ fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
         &[Done::Verified {
             pod_uid: "uid-of-a".into(),
             receipt,
-            full,
+            full: Box::new(full),
         }],
         Some(1),
         at(42),

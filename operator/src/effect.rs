@@ -38,6 +38,7 @@ pub struct Injection {
     pub object_key: String,
     pub duration_seconds: i32,
     pub samples_per_second: i32,
+    pub include_idle: bool,
     pub not_after: Timestamp,
     pub upload_until: Timestamp,
     pub mode: Mode,
@@ -70,7 +71,7 @@ pub enum Done {
     Verified {
         pod_uid: String,
         receipt: UploadReceipt,
-        full: FullReceipt,
+        full: Box<FullReceipt>,
     },
     /// Merged profile and manifest are stored.
     Merged(ProfileResult),
@@ -152,6 +153,7 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.state = TargetState::Uploaded;
     target.php = Some(full.php.clone());
     target.workers = Some(full.workers);
+    target.busy_percents = full.busy_percents.clone();
     target.samples = Some(receipt.samples);
     target.quality = Some(full.quality.clone());
     target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);

@@ -73,6 +73,7 @@ fn args(injection: &Injection) -> Vec<String> {
         format!("--upload-until={}", injection.upload_until.as_second()),
         "--receipt=/dev/termination-log".to_owned(),
     ];
+    args.extend(injection.include_idle.then(|| "--include-idle".to_owned()));
     args.extend(labels.map(|(key, value)| format!("--label={key}={value}")));
     args
 }

@@ -16,6 +16,7 @@ fn injection(mode: Mode) -> Injection {
         object_key: "phpprof/shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/web-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0.pb.gz".into(),
         duration_seconds: 30,
         samples_per_second: 99,
+        include_idle: true,
         not_after: Timestamp::from_second(1_790_000_090).expect("a second"),
         upload_until: Timestamp::from_second(1_790_000_690).expect("a second"),
         mode,

@@ -11,6 +11,8 @@ use serde::Deserialize;
 const SHORT: usize = 120;
 /// The longest full receipt of the contract.
 const FULL: usize = 4096;
+/// Workers whose busy share is kept.
+const MAX_BUSY_PERCENTS: usize = 64;
 /// A SHA-256 in base64url without padding.
 const SHA256: usize = 43;
 
@@ -82,6 +84,7 @@ fn is_sha256(text: &str) -> bool {
 pub struct FullReceipt {
     pub php: PhpRuntime,
     pub workers: i64,
+    pub busy_percents: Vec<i64>,
     pub samples: i64,
     pub quality: Quality,
     #[serde(rename = "samplerCPUMilliseconds")]
@@ -97,6 +100,7 @@ impl FullReceipt {
             .next()
             .filter(|comment| comment.len() <= FULL)?;
         let mut receipt: FullReceipt = serde_json::from_str(comment).ok()?;
+        receipt.busy_percents.truncate(MAX_BUSY_PERCENTS);
         let php = &mut receipt.php;
         for text in [&mut php.version, &mut php.sapi, &mut php.jit] {
             *text = printable(text, 64);

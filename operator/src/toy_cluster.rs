@@ -14,7 +14,6 @@ use serde_json::json;
 use crate::decide::{Decision, decide};
 use crate::effect::{Done, Effect, Injection, record};
 use crate::limits::{Limits, later};
-use crate::receipt::FullReceipt;
 use crate::testing::{at, pod, request};
 use crate::world::{
     Admission, Observed, PodView, SamplerDeadlines, SamplerState, SamplerView, StoreTrouble,
@@ -273,7 +272,7 @@ impl Toy {
                     true => Done::Verified {
                         pod_uid,
                         receipt: upload.receipt.clone(),
-                        full: FullReceipt::default(),
+                        full: Box::default(),
                     },
                     false => Done::TargetFailed {
                         pod_uid,

@@ -37,7 +37,7 @@ const ROW: &str = "
     generator: Generator { execute_data: {zend_generator.execute_data}, node_parent: {zend_generator.node.parent}, node_children: {zend_generator.node.children}, node_ptr: {zend_generator.node.ptr}, execute_fake: {zend_generator.execute_fake} },
     module_entry: ModuleEntry { zend_api: {zend_module_entry.zend_api}, zend_debug: {zend_module_entry.zend_debug}, zts: {zend_module_entry.zts}, name: {zend_module_entry.name}, version: {zend_module_entry.version} },
     sapi_globals: SapiGlobals { global_request_time: {sapi_globals_struct.global_request_time} },
-    core_globals: CoreGlobals { modules_activated: {php_core_globals.modules_activated}, during_request_startup: {php_core_globals.during_request_startup} },
+    core_globals: CoreGlobals { during_request_startup: {php_core_globals.during_request_startup} },
     gc_globals: GcGlobals { gc_enabled: {zend_gc_globals.gc_enabled}, gc_active: {zend_gc_globals.gc_active} },
     rules: Rules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets} },
     vm_stack_header: {ZEND_VM_STACK_HEADER_SLOTS} * 16,

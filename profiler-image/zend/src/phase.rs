@@ -5,7 +5,7 @@
 //! the stack. Invariant: what is not certain is not said, and the time then belongs to the PHP code at the leaf.
 
 use crate::layouts::{Layout, Machine};
-use crate::memory::{Memory, Piece, byte_at, half_at};
+use crate::memory::{Memory, Piece, half_at};
 use crate::op::{
     DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL, INIT_STATIC_METHOD_CALL, NEW,
     Op,
@@ -56,9 +56,9 @@ impl PhaseGlobals {
         layout: &Layout,
         executor_globals: u64,
     ) -> Option<Moment> {
-        let (mut executor, mut core, mut compiler) = ([0; 2], [0; 3], [0; 1]);
+        let (mut executor, mut core, mut compiler) = ([0; 2], [0; 1], [0; 1]);
         let active = layout.executor_globals.active as u64;
-        let modules_activated = layout.core_globals.modules_activated;
+        let startup = layout.core_globals.during_request_startup as u64;
         memory
             .gather(&mut [
                 Piece {
@@ -66,7 +66,7 @@ impl PhaseGlobals {
                     bytes: &mut executor,
                 },
                 Piece {
-                    address: self.core_globals? + modules_activated as u64,
+                    address: self.core_globals? + startup,
                     bytes: &mut core,
                 },
                 Piece {
@@ -79,11 +79,7 @@ impl PhaseGlobals {
         Some(Moment {
             active: executor[0] != 0,
             in_shutdown: has_flags && executor[1] & EG_FLAGS_IN_SHUTDOWN != 0,
-            modules_activated: core[0] != 0,
-            during_request_startup: byte_at(
-                &core,
-                layout.core_globals.during_request_startup - modules_activated,
-            ) != 0,
+            during_request_startup: core[0] != 0,
             in_compilation: compiler[0] != 0,
         })
     }
@@ -132,8 +128,6 @@ pub struct Moment {
     pub active: bool,
     /// `EG(flags) & EG_FLAGS_IN_SHUTDOWN`; false in 7.0 to 7.2, which have no such flag.
     pub in_shutdown: bool,
-    /// `PG(modules_activated)`: between the RINIT and the end of the RSHUTDOWN functions.
-    pub modules_activated: bool,
     /// `PG(during_request_startup)`.
     pub during_request_startup: bool,
     /// `CG(in_compilation)`.
@@ -157,14 +151,14 @@ impl Moment {
     /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
     #[must_use]
     pub fn phase(self) -> Phase {
-        let in_request = self.active || self.modules_activated;
+        // Once the executor is gone there is nothing that tells the end of a request from the wait for the next one.
         if self.in_compilation {
             Phase::Compiling
         } else if self.during_request_startup {
             Phase::Startup
-        } else if in_request && (self.in_shutdown || !self.active) {
+        } else if self.active && self.in_shutdown {
             Phase::Shutdown
-        } else if in_request {
+        } else if self.active {
             Phase::Startup
         } else {
             Phase::Idle
@@ -305,18 +299,11 @@ mod tests {
         check(Machine::Aarch64, &[ldrb, adrp].concat(), None);
     }
 
-    fn check(words: [bool; 5], expected: Phase) {
-        let [
-            active,
-            in_shutdown,
-            modules_activated,
-            during_request_startup,
-            in_compilation,
-        ] = words;
+    fn check(words: [bool; 4], expected: Phase) {
+        let [active, in_shutdown, during_request_startup, in_compilation] = words;
         let moment = Moment {
             active,
             in_shutdown,
-            modules_activated,
             during_request_startup,
             in_compilation,
         };
@@ -326,15 +313,13 @@ mod tests {
     /// The words as they were seen in php-fpm 8.2 under load.
     #[test]
     fn a_moment_without_a_frame_is_told_from_the_globals() {
-        check([false, true, false, false, false], Phase::Idle);
-        check([false, false, false, false, false], Phase::Idle);
-        check([true, false, false, true, false], Phase::Startup);
-        check([false, false, false, true, false], Phase::Startup);
-        check([true, false, true, false, false], Phase::Startup);
-        check([true, false, true, false, true], Phase::Compiling);
-        check([true, true, true, false, false], Phase::Shutdown);
-        check([false, true, true, false, false], Phase::Shutdown);
-        check([false, false, true, false, false], Phase::Shutdown);
+        check([false, true, false, false], Phase::Idle);
+        check([false, false, false, false], Phase::Idle);
+        check([true, false, true, false], Phase::Startup);
+        check([false, false, true, false], Phase::Startup);
+        check([true, false, false, false], Phase::Startup);
+        check([true, false, false, true], Phase::Compiling);
+        check([true, true, false, false], Phase::Shutdown);
     }
 
     #[test]

@@ -41,7 +41,6 @@ pub struct CompilerGlobals {
 /// `php_core_globals` (main/php_globals.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreGlobals {
-    pub modules_activated: usize,
     pub during_request_startup: usize,
 }
 

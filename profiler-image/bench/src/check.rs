@@ -6,13 +6,7 @@ use crate::targets::Target;
 pub const UNSTABLE: &str = "[unstable]";
 
 /// Leaves that say what the engine does.
-const PHASES: [&str; 5] = [
-    "[compiling]",
-    "[loading]",
-    "[gc]",
-    "[startup]",
-    "[shutdown]",
-];
+const PHASES: [&str; 4] = ["[compiling]", "[loading]", "[gc]", "[startup]"];
 
 /// What the samples of one run amount to; counts of samples, edges counted in each sample.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -20,7 +20,6 @@ pub(super) fn without_frame(phase: Phase) -> Outcome {
         Phase::Idle => return Outcome::Idle,
         Phase::Startup => Names::STARTUP,
         Phase::Compiling => Names::COMPILING,
-        Phase::Shutdown => Names::SHUTDOWN,
     };
     Outcome::Sample(Stack {
         lines: vec![(name, 0)],

@@ -137,28 +137,22 @@ pub struct Moment {
 /// What the engine does while `EG(current_execute_data)` is NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Waits for a request.
+    /// Takes a request down, or waits for one.
     Idle,
     /// Sets a request up, and opens its script.
     Startup,
     /// Compiles the request's script.
     Compiling,
-    /// Takes a request down: destructors' ends, output, memory.
-    Shutdown,
 }
 
 impl Moment {
     /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
     #[must_use]
     pub fn phase(self) -> Phase {
-        // Once the executor is gone there is nothing that tells the end of a request from the wait for the next one.
+        // The end of a request is idle time: nothing that was found in every build tells it from the wait for the next.
         if self.in_compilation {
             Phase::Compiling
-        } else if self.during_request_startup {
-            Phase::Startup
-        } else if self.active && self.in_shutdown {
-            Phase::Shutdown
-        } else if self.active {
+        } else if self.during_request_startup || (self.active && !self.in_shutdown) {
             Phase::Startup
         } else {
             Phase::Idle
@@ -319,7 +313,7 @@ mod tests {
         check([false, false, true, false], Phase::Startup);
         check([true, false, false, false], Phase::Startup);
         check([true, false, false, true], Phase::Compiling);
-        check([true, true, false, false], Phase::Shutdown);
+        check([true, true, false, false], Phase::Idle);
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! What the engine does besides running PHP code, as it shows in profiles of this machine's PHP 8.2: the compiler, the
+//! collector, and workers that wait.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use phpprof::discover::Scope;
+use phpprof::output::{Cost, output};
+use phpprof::record::{Options, Recording, record};
+use phpprof_profile::Lookup;
+use tempfile::TempDir;
+
+/// Compiles a large file and collects cycles, in turns.
+const WORK: &str = r#"<?php
+function compile() { include __DIR__ . '/large.php'; }
+function collect() {
+    for ($i = 0; $i < 9000; $i++) { $ring = new stdClass; $ring->self = $ring; }
+    gc_collect_cycles();
+}
+while (true) { compile(); collect(); }
+"#;
+
+/// A target that is ended with the test.
+struct Target(Child);
+
+impl Target {
+    fn start(command: &mut Command) -> Result<Self> {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Ok(Self(
+            child.with_context(|| format!("starting {command:?}"))?,
+        ))
+    }
+
+    fn sampled(&self, include_idle: bool) -> Result<Recording> {
+        Ok(record(&Options {
+            scope: Scope::Pids(vec![i32::try_from(self.0.id())?]),
+            samples_per_second: 499,
+            duration: Duration::from_secs(2),
+            max_samples: None,
+            unpaced: false,
+            include_idle,
+            judge_cpus: None,
+        })?)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Samples by their stack, root first.
+fn stacks(recording: &Recording) -> HashMap<String, i64> {
+    let profile = output(recording, &[], Cost::default()).profile;
+    let lookup = Lookup::new(&profile);
+    let mut stacks = HashMap::new();
+    for sample in &profile.sample {
+        let mut names: Vec<&str> = lookup.frames(sample).map(|frame| frame.name).collect();
+        names.reverse();
+        *stacks.entry(names.join(";")).or_default() += sample.value[0];
+    }
+    stacks
+}
+
+#[test]
+fn the_compiler_and_the_collector_are_leaves_of_the_code_that_they_work_for() -> Result<()> {
+    let folder = TempDir::new()?;
+    let script = folder.path().join("work.php");
+    fs::write(&script, WORK)?;
+    let large = "if ($a) { $b = [1, 'x' => $c->d($e)]; }\n".repeat(4_000);
+    fs::write(
+        folder.path().join("large.php"),
+        format!("<?php return;\n{large}"),
+    )?;
+    let target = Target::start(Command::new("php8.2").arg(&script))?;
+    let stacks = stacks(&target.sampled(false)?);
+    for expected in [
+        "{main};compile;[compiling]",
+        "{main};collect;gc_collect_cycles;[gc]",
+    ] {
+        let samples = stacks.get(expected).copied().unwrap_or(0);
+        ensure!(samples >= 20, "{samples} samples of {expected}: {stacks:?}");
+    }
+    let elsewhere: Vec<_> = stacks
+        .keys()
+        .filter(|stack| stack.ends_with("[compiling]") && !stack.contains("compile;"))
+        .collect();
+    ensure!(elsewhere.is_empty(), "compiled by {elsewhere:?}");
+    Ok(())
+}
+
+#[test]
+fn a_worker_that_waits_for_its_next_request_is_idle() -> Result<()> {
+    let folder = TempDir::new()?;
+    let socket = folder.path().join("fpm.sock");
+    let script = folder.path().join("index.php");
+    fs::write(&script, "<?php echo 'served';")?;
+    let configuration = folder.path().join("fpm.conf");
+    fs::write(
+        &configuration,
+        format!(
+            "[global]\ndaemonize=no\nerror_log=/dev/null\n[www]\nuser=root\ngroup=root\nlisten={}\npm=static\npm.max_children=1\n",
+            socket.display()
+        ),
+    )?;
+    let target = Target::start(
+        Command::new("/usr/sbin/php-fpm8.2")
+            .args(["-F", "-R", "-y"])
+            .arg(&configuration),
+    )?;
+    serve(&socket, &script)?;
+    let recording = target.sampled(false)?;
+    ensure!(
+        stacks(&recording).is_empty() && recording.sampler.quality.idle > 100,
+        "{:?}",
+        stacks(&recording)
+    );
+    let stacks = stacks(&target.sampled(true)?);
+    ensure!(
+        stacks.len() == 1 && stacks.contains_key("[idle]"),
+        "{stacks:?}"
+    );
+    Ok(())
+}
+
+/// Has one request served, once the server listens.
+fn serve(socket: &Path, script: &Path) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let answer = Command::new("cgi-fcgi")
+            .args(["-bind", "-connect"])
+            .arg(socket)
+            .env("SCRIPT_FILENAME", script)
+            .env("REQUEST_METHOD", "GET")
+            .output()?;
+        if String::from_utf8_lossy(&answer.stdout).contains("served") {
+            return Ok(());
+        }
+        ensure!(
+            began.elapsed() < Duration::from_secs(10),
+            "php-fpm has not answered: {answer:?}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

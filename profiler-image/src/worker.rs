@@ -12,7 +12,7 @@ use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
-use phpprof_zend::phase::{Moment, Phase, PhaseGlobals};
+use phpprof_zend::phase::{Phase, PhaseGlobals};
 use phpprof_zend::walk::Copy;
 
 use crate::aggregate::{Aggregate, StackId};
@@ -176,10 +176,8 @@ impl Reader {
 
     fn without_frame(&mut self) -> Reading {
         (self.last, self.request_time) = (None, 0);
-        let moment = self
-            .phase_globals
-            .moment(&*self.memory, self.layout, self.executor_globals);
-        Reading::NoFrame(moment.map_or(Phase::Idle, Moment::phase))
+        // `PhaseGlobals::moment` tells more, but took waiting workers of a php-fpm on musl for busy ones.
+        Reading::NoFrame(Phase::Idle)
     }
 
     fn globals(&self) -> Result<Globals, Fault> {

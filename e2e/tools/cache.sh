@@ -17,11 +17,12 @@ mkdir -p "$BIN" "$IMAGES" "$STATE"
 say() { printf '    %s\n' "$*"; }
 
 # One hash of the words given and of the content of the files and folders among them, pages apart.
-# What is in the cache counts by the key that it was made with.
+# What `cached` made counts by the key that it was made with; what lies in the cache otherwise (cargo's target) by its content.
 hash_of() {
-  local input
+  local input key
   for input in "$@"; do
-    [[ $input != "$CACHE"/* ]] || input=$STATE/$(basename "$input" .key).key
+    key=$STATE/$(basename "$input" .key).key
+    [[ $input != "$CACHE"/* || ! -e $key ]] || input=$key
     printf '%s\n' "${input#"$ROOT"/}"
     [ ! -e "$input" ] || find -L "$input" -type f ! -name '*.md' -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sed "s#$ROOT/##"
   done | sha256sum | cut -c1-24

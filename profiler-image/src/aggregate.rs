@@ -58,35 +58,35 @@ pub struct StackId(u32);
 pub struct Aggregate {
     stacks: Vec<Stack>,
     by_stack: FxHashMap<Stack, StackId>,
-    /// By stack and PID.
+    /// By stack and worker (a thread id).
     sums: FxHashMap<(StackId, i32), Sum>,
     bytes: usize,
 }
 
 impl Aggregate {
     /// Adds one sample of a worker; CPU time comes later, by [`Aggregate::add_cpu`].
-    pub fn add(&mut self, stack: &Stack, pid: i32, wall_nanoseconds: i64) -> StackId {
+    pub fn add(&mut self, stack: &Stack, tid: i32, wall_nanoseconds: i64) -> StackId {
         let id = self.id(stack);
         let sum = Sum {
             samples: 1,
             wall_nanoseconds,
             cpu_nanoseconds: 0,
         };
-        self.sums.entry((id, pid)).or_default().add(sum);
+        self.sums.entry((id, tid)).or_default().add(sum);
         id
     }
 
     /// Adds CPU time to a stack that has been sampled.
-    pub fn add_cpu(&mut self, id: StackId, pid: i32, cpu_nanoseconds: i64) {
+    pub fn add_cpu(&mut self, id: StackId, tid: i32, cpu_nanoseconds: i64) {
         let sum = Sum {
             cpu_nanoseconds,
             ..Sum::default()
         };
-        self.sums.entry((id, pid)).or_default().add(sum);
+        self.sums.entry((id, tid)).or_default().add(sum);
     }
 
     /// Decides the open stacks: all edges proven and the way witnessed, or cut below the first that is not. Gives the
-    /// stacks, root first, by PID, and how many samples were cut.
+    /// stacks, root first, by worker, and how many samples were cut.
     #[must_use]
     pub fn settle(
         &self,
@@ -96,7 +96,7 @@ impl Aggregate {
         let mut settled: HashMap<(Vec<Line>, i32), Sum> = HashMap::new();
         let mut unstable = 0;
         let doubt = contexts.doubt();
-        for (&(id, pid), &sum) in &self.sums {
+        for (&(id, tid), &sum) in &self.sums {
             let Some(stack) = self.stacks.get(id.0 as usize) else {
                 continue;
             };
@@ -118,7 +118,7 @@ impl Aggregate {
                     lines.insert(index as usize, (Names::AUTOLOAD, 0));
                 }
             }
-            settled.entry((lines, pid)).or_default().add(sum);
+            settled.entry((lines, tid)).or_default().add(sum);
         }
         (settled, unstable)
     }

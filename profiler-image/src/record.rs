@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
                             lines: vec![(Names::IDLE, 0)],
                             ..Stack::default()
                         };
-                        self.sampler.aggregate.add(&stack, worker.process.pid, wall)
+                        self.sampler.aggregate.add(&stack, worker.process.tid, wall)
                     });
                     worker.spend(id, &mut self.sampler.aggregate);
                 }

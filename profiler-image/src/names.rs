@@ -39,14 +39,16 @@ impl Names {
     pub const IDLE: NameId = NameId(3);
     /// Setting a request up.
     pub const STARTUP: NameId = NameId(4);
+    /// Taking a request down.
+    pub const SHUTDOWN: NameId = NameId(5);
     /// Compiling a script.
-    pub const COMPILING: NameId = NameId(5);
+    pub const COMPILING: NameId = NameId(6);
     /// Finding a script and loading what opcache has of it.
-    pub const LOADING: NameId = NameId(6);
+    pub const LOADING: NameId = NameId(7);
     /// Looking up a class through the autoloaders.
-    pub const AUTOLOAD: NameId = NameId(7);
+    pub const AUTOLOAD: NameId = NameId(8);
     /// Collecting cycles.
-    pub const COLLECTING: NameId = NameId(8);
+    pub const COLLECTING: NameId = NameId(9);
 
     /// The id of a name, a new one at first sight.
     pub fn intern(&mut self, name: Name) -> NameId {
@@ -85,6 +87,7 @@ impl Default for Names {
             "[over the memory cap]",
             "[idle]",
             "[startup]",
+            "[shutdown]",
             "[compiling]",
             "[loading]",
             "[autoload]",

@@ -106,7 +106,7 @@ impl Sampler {
             for start in starts(&leading, &trailing) {
                 let candidate = self.candidate(worker, start, now);
                 if candidate.whole && !candidate.contradicted {
-                    return match self.phase(worker) {
+                    return match self.phase(worker, moved) {
                         Some(Names::IDLE) => Outcome::Idle,
                         phase => {
                             let stack = self.witnessed(worker, candidate.stack);

@@ -1,8 +1,7 @@
 //! One PHP worker, a process or a thread: where its stack lies, and the one call that reads it.
 //!
-//! The call's pieces are read in their order: the globals, the VM stack around its top, the globals again, the rest of the
-//! used stack. Where the
-//! stack lies is known from the sample before; the first one takes a call more.
+//! The call's pieces are read in their order: the globals, the VM stack around its top, what tells phases, the globals
+//! again, the rest of the used stack. Where the stack lies is known from the sample before; the first one takes a call more.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
-use phpprof_zend::phase::{Phase, PhaseGlobals};
+use phpprof_zend::phase::{Moment, Phase, PhaseGlobals};
 use phpprof_zend::walk::Copy;
 
 use crate::aggregate::{Aggregate, StackId};
@@ -176,8 +175,10 @@ impl Reader {
 
     fn without_frame(&mut self) -> Reading {
         (self.last, self.request_time) = (None, 0);
-        // `PhaseGlobals::moment` tells more, but took waiting workers of a php-fpm on musl for busy ones.
-        Reading::NoFrame(Phase::Idle)
+        let moment = self
+            .phase_globals
+            .moment(&*self.memory, self.layout, self.executor_globals);
+        Reading::NoFrame(moment.map_or(Phase::Idle, Moment::phase))
     }
 
     fn globals(&self) -> Result<Globals, Fault> {
@@ -199,7 +200,8 @@ impl Reader {
             .bytes
             .resize(usize::try_from(extent).unwrap_or(0), 0);
         // The frames around the top change fastest, so they are read right after the word that says which is the top, and
-        // that word again right after them; what lies below comes last.
+        // that word again right after them; what lies below comes last. What tells phases lies between, so that it belongs
+        // to a top that both words name.
         let hot = self
             .last
             .map_or(0, |last| last.top.saturating_sub(page + HOT).min(extent));
@@ -207,38 +209,21 @@ impl Reader {
             .copy
             .bytes
             .split_at_mut(usize::try_from(hot).unwrap_or(0));
-        let mut pieces = vec![
-            Piece {
-                address: at,
-                bytes: &mut before[..length],
-            },
-            Piece {
-                address: page + hot,
-                bytes: hot_bytes,
-            },
-            Piece {
-                address: at,
-                bytes: &mut after[..length],
-            },
-        ];
-        if !cold_bytes.is_empty() {
-            pieces.push(Piece {
-                address: page,
-                bytes: cold_bytes,
-            });
-        }
+        let mut pieces = Vec::with_capacity(7);
         let (mut in_compilation, mut gc) = ([0_u8; 1], [0_u8; 2]);
-        let words: [(Option<u64>, &mut [u8]); 3] = [
-            (
-                self.phase_globals.in_compilation(self.layout),
-                &mut in_compilation,
-            ),
-            (self.phase_globals.gc_enabled(self.layout), &mut gc),
-            (self.request_time_at, &mut time),
-        ];
-        for (address, bytes) in words {
+        let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
-        }
+        };
+        add(Some(at), &mut before[..length]);
+        add(Some(page + hot), hot_bytes);
+        add(
+            self.phase_globals.in_compilation(self.layout),
+            &mut in_compilation,
+        );
+        add(self.phase_globals.gc_enabled(self.layout), &mut gc);
+        add(Some(at), &mut after[..length]);
+        add((hot > 0).then_some(page), cold_bytes);
+        add(self.request_time_at, &mut time);
         self.memory.gather(&mut pieces)?;
         drop(pieces);
         self.in_compilation = in_compilation == [1];

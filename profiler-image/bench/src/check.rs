@@ -6,7 +6,13 @@ use crate::targets::Target;
 pub const UNSTABLE: &str = "[unstable]";
 
 /// Leaves that say what the engine does.
-const PHASES: [&str; 4] = ["[compiling]", "[loading]", "[gc]", "[startup]"];
+const PHASES: [&str; 5] = [
+    "[compiling]",
+    "[loading]",
+    "[gc]",
+    "[startup]",
+    "[shutdown]",
+];
 
 /// What the samples of one run amount to; counts of samples, edges counted in each sample.
 #[derive(Debug, Clone, Default, PartialEq)]

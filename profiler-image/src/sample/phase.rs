@@ -1,7 +1,8 @@
 //! What the engine does besides running PHP code, as lines of a stack.
 //!
-//! A phase is told from words that came with the stack (`phpprof_zend::phase`). They may be from another moment than it,
-//! so each must also be possible where the stack's leaf stands. Invariant: a phase never changes which edges are believed.
+//! A phase is told from words that were read between the two reads of the stack's top (`phpprof_zend::phase`), and only
+//! where both name the same frame. Each must also be possible where the stack's leaf stands. Invariant: a phase never
+//! changes which edges are believed.
 
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
@@ -14,12 +15,22 @@ use crate::worker::Worker;
 /// Internal functions in which a worker that serves one request after the other waits for the next.
 const WAITS_FOR_REQUEST: [&str; 1] = ["frankenphp_handle_request"];
 
+/// Internal functions that compile.
+const COMPILES: [&str; 5] = [
+    "opcache_compile_file",
+    "token_get_all",
+    "PhpToken::tokenize",
+    "create_function",
+    "assert",
+];
+
 /// What a worker without a frame does.
 pub(super) fn without_frame(phase: Phase) -> Outcome {
     let name = match phase {
         Phase::Idle => return Outcome::Idle,
         Phase::Startup => Names::STARTUP,
         Phase::Compiling => Names::COMPILING,
+        Phase::Shutdown => Names::SHUTDOWN,
     };
     Outcome::Sample(Stack {
         lines: vec![(name, 0)],
@@ -28,8 +39,8 @@ pub(super) fn without_frame(phase: Phase) -> Outcome {
 }
 
 impl Sampler {
-    /// What the engine does on behalf of the leaf of the frames at hand.
-    pub(super) fn phase(&mut self, worker: &Worker) -> Option<NameId> {
+    /// What the engine does on behalf of the leaf of the frames at hand; `moved` says that the top was another after the read.
+    pub(super) fn phase(&mut self, worker: &Worker, moved: bool) -> Option<NameId> {
         let reader = &worker.reader;
         let leaf = self.frames.first()?;
         let id = self.ids.first().copied().flatten()?;
@@ -38,17 +49,20 @@ impl Sampler {
         if !key.is_user() && WAITS_FOR_REQUEST.contains(&function.name.as_str()) {
             return Some(Names::IDLE);
         }
+        if moved {
+            return None;
+        }
         if reader.gc_active {
             return Some(Names::COLLECTING);
         }
+        let is_compiler = !key.is_user() && COMPILES.contains(&function.name.as_str());
         let layout = worker.process.engine.layout;
         let includes = key
             .op_index(layout, leaf.opline)
             .and_then(|op| self.codes.op(&*reader.memory, layout, id, op))
             .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL);
         if reader.in_compilation {
-            // What compiles is an include, or an internal function.
-            return (includes || !key.is_user()).then_some(Names::COMPILING);
+            return (includes || is_compiler).then_some(Names::COMPILING);
         }
         // Code of the JIT saves a leaf's opline for calls only.
         (includes && !worker.process.jit && is_inside_include(&*reader.memory, layout, leaf.opline))

@@ -137,22 +137,28 @@ pub struct Moment {
 /// What the engine does while `EG(current_execute_data)` is NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Takes a request down, or waits for one.
+    /// Waits for a request.
     Idle,
     /// Sets a request up, and opens its script.
     Startup,
     /// Compiles the request's script.
     Compiling,
+    /// Takes a request down: destructors' ends, output, memory.
+    Shutdown,
 }
 
 impl Moment {
     /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
     #[must_use]
     pub fn phase(self) -> Phase {
-        // The end of a request is idle time: nothing that was found in every build tells it from the wait for the next.
+        // Once the executor is gone there is nothing that tells the end of a request from the wait for the next one.
         if self.in_compilation {
             Phase::Compiling
-        } else if self.during_request_startup || (self.active && !self.in_shutdown) {
+        } else if self.during_request_startup {
+            Phase::Startup
+        } else if self.active && self.in_shutdown {
+            Phase::Shutdown
+        } else if self.active {
             Phase::Startup
         } else {
             Phase::Idle
@@ -313,7 +319,7 @@ mod tests {
         check([false, false, true, false], Phase::Startup);
         check([true, false, false, false], Phase::Startup);
         check([true, false, false, true], Phase::Compiling);
-        check([true, true, false, false], Phase::Idle);
+        check([true, true, false, false], Phase::Shutdown);
     }
 
     #[test]

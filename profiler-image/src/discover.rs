@@ -21,7 +21,7 @@ use phpprof_zend::memory::{Fault, Memory};
 use threads::Threads;
 
 use crate::diagnosis::Refused;
-use crate::process::{ProcessMemory, maps, stat::Stat};
+use crate::process::{ProcessMemory, maps, stat::Stat, text};
 
 /// A process younger than this, in ticks of a hundredth of a second, may not have loaded or started its engine yet.
 const YOUNG: u64 = 100;
@@ -248,8 +248,7 @@ impl Discovery {
             };
             return Program::new(process);
         }
-        let text = read_to_string(format!("/proc/{pid}/maps"))
-            .map_err(|_| Refusal::Unreadable(Fault::Denied))?;
+        let text = text(&format!("/proc/{pid}/maps")).ok_or(Refusal::Unreadable(Fault::Denied))?;
         let maps = maps::parse(&text, &executable);
         let engine = find(&*memory, &maps.modules)?;
         let family = self.families;

@@ -10,13 +10,15 @@ use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
+use crate::process::text;
+
 use super::{Facts, Identity, Tried, UserNamespace};
 
 /// Collects the facts.
 #[must_use]
 pub fn gather(pid: i32) -> Facts {
     let identity = |who: &str| {
-        let status = read_to_string(format!("/proc/{who}/status")).ok()?;
+        let status = text(&format!("/proc/{who}/status"))?;
         Identity::parse(&status)
     };
     let (open, read) = file(pid);

@@ -5,7 +5,7 @@
 //! has it. Threads without an entry (a Go runtime's, a driver's) are left alone.
 
 use std::collections::HashMap;
-use std::fs::{read_dir, read_to_string};
+use std::fs::read_dir;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use phpprof_zend::layouts::Machine;
 use phpprof_zend::memory::Memory;
 
 use super::{Changes, Process};
+use crate::process::text;
 
 /// `tid` in `struct pthread`: of glibc (2.23 to 2.41), and of musl (since 1.2.2).
 const TID_X86_64: [u64; 2] = [720, 48];
@@ -102,7 +103,7 @@ fn tasks(pid: i32) -> HashMap<i32, i32> {
 
 /// The last number of `NSpid` (proc(5)): that of the innermost namespace.
 fn innermost(path: &str) -> Option<i32> {
-    let status = read_to_string(path).ok()?;
+    let status = text(path)?;
     let numbers = status
         .lines()
         .find_map(|line| line.strip_prefix("NSpid:"))?;

@@ -1,6 +1,6 @@
 //! `/proc/PID/stat` and `schedstat`: who a process is, where it runs, and whether it ran meanwhile. proc(5).
 
-use std::fs::{File, read_to_string};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// The fields of `/proc/PID/stat` that are used here.
@@ -20,7 +20,7 @@ impl Stat {
     /// Reads that of a process.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
-        Self::parse(&read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&super::text(&format!("/proc/{pid}/stat"))?)
     }
 
     /// Parses one line. The command may hold spaces and brackets, so the fields count from the last `)`.

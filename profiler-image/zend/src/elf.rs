@@ -22,8 +22,8 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const NT_GNU_BUILD_ID: u32 = 3;
 const MAX_PROGRAM_HEADERS: u16 = 64;
 const MAX_DYNAMIC_ENTRIES: usize = 512;
-/// A chain of a well-made table has a few entries; this bounds a hostile one.
-const MAX_CHAIN: u32 = 4096;
+/// A chain of a well-made table has a few entries; this bounds a hostile one, in each of a process's images.
+const MAX_CHAIN: u32 = 128;
 const MAX_RODATA: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Copy)]
@@ -250,8 +250,10 @@ impl Image {
         };
         let readable = loaded(without);
         let mut bytes = Vec::new();
+        let mut left = MAX_RODATA;
         for header in readable {
-            let size = header.memory_size.min(MAX_RODATA);
+            let size = header.memory_size.min(left);
+            left -= size;
             let mut offset = 0;
             while offset < size {
                 // Windows overlap by the tail, so that a match is never cut.

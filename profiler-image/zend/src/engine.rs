@@ -8,7 +8,7 @@ use std::fmt;
 use crate::check;
 use crate::elf::Image;
 use crate::layouts::{Layout, Machine, ROWS, known_versions, layout_of};
-use crate::memory::{Fault, Memory};
+use crate::memory::{END_OF_USER_SPACE, Fault, Memory};
 use crate::phase::{PhaseGlobals, returned_byte};
 use crate::text::c_string;
 use crate::tsrm::{Ids, Thread, Threads};
@@ -230,6 +230,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             .iter()
             .find_map(|(_, image)| image.symbol(self.memory, name))
             .map(|symbol| symbol.address)
+            .filter(|address| *address < END_OF_USER_SPACE)
     }
 
     fn needed(&self, name: &str) -> Result<u64, Refusal> {

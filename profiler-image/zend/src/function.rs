@@ -5,7 +5,7 @@
 //! hold together, its texts held against their stored hashes.
 
 use crate::layouts::Layout;
-use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
 use crate::text::{ClassName, ZendString};
 
 const ZEND_INTERNAL_FUNCTION: u8 = 1;
@@ -68,6 +68,9 @@ impl Key {
         };
         // The bottom frame of a fiber (`zend_fiber_function`) has neither a handler nor a name.
         let sound = (key.code != 0 || (!user && key.name == 0))
+            && [key.code, key.name, key.scope, key.filename]
+                .iter()
+                .all(|&address| address < END_OF_USER_SPACE)
             && key.name.is_multiple_of(8)
             && key.scope.is_multiple_of(8)
             && (!user

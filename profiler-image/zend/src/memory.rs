@@ -73,6 +73,9 @@ pub trait Memory {
     }
 }
 
+/// No address of a process lies beyond: what says so is no pointer, and sums of an address and an offset cannot overflow.
+pub const END_OF_USER_SPACE: u64 = 1 << 56;
+
 /// The 64-bit word at `offset`, or 0 beyond the end: a zero pointer is refused by all who follow it.
 #[must_use]
 pub fn word_at(bytes: &[u8], offset: usize) -> u64 {

@@ -5,7 +5,7 @@
 //! the stack. Invariant: what is not certain is not said, and the time then belongs to the PHP code at the leaf.
 
 use crate::layouts::{Layout, Machine};
-use crate::memory::{Memory, Piece, half_at};
+use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at};
 use crate::op::{
     DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL, INIT_STATIC_METHOD_CALL, NEW,
     Op,
@@ -95,13 +95,13 @@ pub fn returned_byte<M: Memory + ?Sized>(
     let mut code = [0_u8; 16];
     memory.read(function, &mut code).ok()?;
     let half = |at: usize| half_at(&code, at);
-    match machine {
+    let address = match machine {
         Machine::X86_64 => {
             const ENDBR64: u32 = 0xfa1e_0ff3;
             let at = if half(0) == ENDBR64 { 4 } else { 0 };
             let is_movzbl = code.get(at..at + 3) == Some(&[0x0f, 0xb6, 0x05]);
             let distance = i64::from(half(at + 3).cast_signed());
-            let next = function + at as u64 + 7;
+            let next = function.wrapping_add(at as u64 + 7);
             is_movzbl.then(|| next.wrapping_add_signed(distance))
         }
         Machine::Aarch64 => {
@@ -112,13 +112,14 @@ pub fn returned_byte<M: Memory + ?Sized>(
             // imm21 counts pages from this instruction's, imm12 bytes.
             let pages = ((adrp >> 5 & 0x7_ffff) << 2 | adrp >> 29 & 3) << 11;
             let distance = i64::from(pages.cast_signed() >> 11) << 12;
-            let page = (function + at as u64) & !0xfff;
+            let page = function.wrapping_add(at as u64) & !0xfff;
             is_pair.then(|| {
                 page.wrapping_add_signed(distance)
                     .wrapping_add(u64::from(ldrb >> 10 & 0xfff))
             })
         }
-    }
+    };
+    address.filter(|address| *address < END_OF_USER_SPACE)
 }
 
 /// Words of the engine's globals at a moment without a frame.

@@ -4,7 +4,7 @@
 //! the bytes that were read: a string that was freed or overwritten meanwhile is refused.
 
 use crate::layouts::Layout;
-use crate::memory::{Memory, word_at};
+use crate::memory::{END_OF_USER_SPACE, Memory, word_at};
 
 /// No name or path is longer than this; a longer one is refused, since it is far more likely to be garbage.
 const MAX_LENGTH: u64 = 4096;
@@ -20,7 +20,7 @@ pub struct ZendString {
 impl ZendString {
     /// Reads the string at `address`; `None` where it does not hold together.
     pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
-        if address == 0 || !address.is_multiple_of(8) {
+        if address == 0 || !address.is_multiple_of(8) || address >= END_OF_USER_SPACE {
             return None;
         }
         let string = &layout.zend_string;

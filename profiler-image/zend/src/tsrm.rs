@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use crate::elf::Image;
 use crate::layouts::{Layout, TsrmTlsEntry};
-use crate::memory::{Memory, half_at, word_at};
+use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 
 /// Writable segments larger than this are searched up to here only.
 const MAX_SEGMENT: u64 = 64 << 20;
@@ -23,6 +23,10 @@ const MAX_BUCKETS: u32 = 1 << 14;
 const MAX_THREADS: usize = 4096;
 /// Resources that one engine registers: its own and its extensions'.
 const MAX_RESOURCES: u32 = 4096;
+/// Tables and entries that one search looks at: a segment full of pointers to long chains must not hold it up.
+const MAX_LOOKS: usize = 1 << 19;
+/// What holding one thread's globals against the row counts for.
+const LOOKS_OF_A_CHECK: usize = 64;
 /// How far around a candidate its size may lie.
 const AROUND: usize = 16;
 
@@ -76,6 +80,7 @@ impl Threads {
         let row = layout.tsrm_tls_entry.as_ref()?;
         // The table is on the heap; most of an image's pointers lead into itself.
         let own = image.extent();
+        let mut looks = MAX_LOOKS;
         for (start, length) in image.writable() {
             let end = start.checked_add(length.min(MAX_SEGMENT))?;
             let mut at = start.next_multiple_of(8);
@@ -88,8 +93,12 @@ impl Threads {
                             buckets,
                             ids,
                         };
-                        let threads = table.whole(memory, row)?;
-                        threads.iter().any(&holds).then_some(table)
+                        let threads = table.whole(memory, row, &mut looks)?;
+                        let mut holds = |thread: &Thread| {
+                            looks = looks.saturating_sub(LOOKS_OF_A_CHECK);
+                            looks > 0 && holds(thread)
+                        };
+                        threads.iter().any(&mut holds).then_some(table)
                     });
                     if found.is_some() {
                         return found;
@@ -109,13 +118,21 @@ impl Threads {
 
     /// The threads of this moment, without those that are just beginning; `None` where the table cannot be read.
     pub fn list<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<Vec<Thread>> {
-        let entries = self.entries(memory, layout.tsrm_tls_entry.as_ref()?)?;
+        let row = layout.tsrm_tls_entry.as_ref()?;
+        let mut looks = MAX_LOOKS;
+        let entries = self.entries(memory, row, &mut looks)?;
         Some(entries.into_iter().flatten().collect())
     }
 
     /// The threads of a table all of whose entries hold together.
-    fn whole<M: Memory + ?Sized>(&self, memory: &M, row: &TsrmTlsEntry) -> Option<Vec<Thread>> {
-        let threads: Option<Vec<Thread>> = self.entries(memory, row)?.into_iter().collect();
+    fn whole<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        row: &TsrmTlsEntry,
+        looks: &mut usize,
+    ) -> Option<Vec<Thread>> {
+        let entries = self.entries(memory, row, looks)?;
+        let threads: Option<Vec<Thread>> = entries.into_iter().collect();
         threads.filter(|threads| !threads.is_empty())
     }
 
@@ -123,7 +140,9 @@ impl Threads {
         &self,
         memory: &M,
         row: &TsrmTlsEntry,
+        looks: &mut usize,
     ) -> Option<Vec<Option<Thread>>> {
+        *looks = looks.checked_sub(1)?;
         let table = memory.word(self.table_at).ok()?;
         let mut heads = vec![0; self.buckets as usize * 8];
         memory.read(table, &mut heads).ok()?;
@@ -134,6 +153,7 @@ impl Threads {
                 if entries.len() >= MAX_THREADS || !address.is_multiple_of(8) {
                     return None;
                 }
+                *looks = looks.checked_sub(1)?;
                 let mut bytes = [0_u8; 64];
                 memory.read(address, bytes.get_mut(..row.sizeof)?).ok()?;
                 entries.push(self.thread(memory, row, address, &bytes, bucket));
@@ -160,7 +180,7 @@ impl Threads {
             memory
                 .word(storage.checked_add(u64::from(index) * 8)?)
                 .ok()
-                .filter(|globals| *globals != 0)
+                .filter(|globals| (1..END_OF_USER_SPACE).contains(globals))
         };
         if count > MAX_RESOURCES || thread_id % u64::from(self.buckets) != u64::from(bucket) {
             return None;

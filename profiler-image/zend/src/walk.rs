@@ -16,6 +16,8 @@ const MAX_FETCHES: usize = 256;
 const FETCH: usize = 256;
 /// A VM stack page is 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); what is farther from its start belongs to another.
 const PAGE: u64 = 256 << 10;
+/// Older pages that one walk reads whole; beyond that it goes frame by frame.
+const MAX_OLDER: usize = 4 << 20;
 const IS_OBJECT: u8 = 8;
 /// Dummy frames and placeholders in one walk; each stands beside a frame that has a function.
 const MAX_NAMELESS: usize = 1024;
@@ -148,7 +150,8 @@ impl Copy {
             .map_or(self.bytes.as_slice(), |(_, bytes)| bytes.as_slice());
         let older_page = word_at(newest, layout.vm_stack_prev);
         let offset = address.wrapping_sub(older_page);
-        if older_page != 0 && offset < PAGE {
+        let older: usize = self.fetched.iter().map(|(_, bytes)| bytes.len()).sum();
+        if older_page != 0 && offset < PAGE && older < MAX_OLDER {
             let mut bytes = vec![0; usize::try_from(offset).ok()? + FETCH];
             if memory.read(older_page, &mut bytes).is_ok() {
                 self.fetched.push((older_page, bytes));

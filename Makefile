@@ -4,7 +4,8 @@
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
-# FULL=1                    the long form of real and truth
+# FULL=1                    the long form of real, truth and fuzz
+# FUZZ_SECONDS=60           how long fuzz runs
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -53,6 +54,10 @@ real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, mu
 truth: setup ## stacks against programs whose calls are known; FULL=1 for a million samples a row
 	@$(STAGE) "truth" profiler-image/bench/truth.sh
 
+.PHONY: fuzz
+fuzz: setup ## the readers of a target's memory on hostile bytes, for 60 seconds; FULL=1 for an hour
+	@$(STAGE) "fuzz" profiler-image/fuzz/run
+
 .PHONY: images
 images: setup ## build the application's images, and load them into the test cluster if it is up
 	@$(STAGE) "images" e2e/images/build $(IMAGES)
@@ -93,6 +98,7 @@ test: setup ## all tests
 	@$(MAKE) lint
 	@$(MAKE) unit
 	@$(MAKE) e2e
+	@$(MAKE) fuzz
 	@$(MAKE) truth
 
 .PHONY: test-full

@@ -1,0 +1,63 @@
+//! The search for an engine: ELF images, version, live structures, and the threads of a thread-safe build.
+
+use phpprof_zend::engine::{Engine, Module, Refusal, find};
+use phpprof_zend::memory::Memory;
+
+use crate::image::{Image, WORDS};
+
+/// What a process may cost that is looked at once.
+const READS: u64 = 2_000_000;
+const BYTES: u64 = 1 << 30;
+
+/// An engine that was found, and its threads.
+#[derive(Debug)]
+pub struct Found {
+    pub engine: Engine,
+    pub threads: Vec<Engine>,
+}
+
+/// Looks for an engine among images at these addresses; 0 is none.
+///
+/// # Errors
+/// As [`find`].
+pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Found, Refusal> {
+    let modules: Vec<Module> = (0..)
+        .zip(bases)
+        .filter(|&(_, base)| base != 0)
+        .map(|(index, base): (u8, u64)| Module {
+            base,
+            path: format!("/module{index}"),
+        })
+        .collect();
+    let engine = find(memory, &modules)?;
+    let listed = engine
+        .threads
+        .and_then(|threads| threads.list(memory, engine.layout))
+        .unwrap_or_default();
+    let threads: Vec<Engine> = listed
+        .iter()
+        .map(|thread| engine.of_thread(thread))
+        .collect();
+    for engine in threads.iter().chain([&engine]) {
+        engine.autoloads(memory);
+        let globals = engine.executor_globals;
+        engine.phase_globals.moment(memory, engine.layout, globals);
+    }
+    Ok(Found { engine, threads })
+}
+
+/// The engine in an image, whose words are where its ELF images begin.
+///
+/// # Errors
+/// As [`find`].
+pub fn of_image(input: &[u8]) -> Result<Found, Refusal> {
+    let image = Image::parse(input, READS, BYTES);
+    search(&image, image.words)
+}
+
+/// One run of the fuzzer.
+pub fn run(input: &[u8]) {
+    if let Ok(found) = of_image(input) {
+        assert!(!found.engine.version.is_empty());
+    }
+}

@@ -1,0 +1,150 @@
+//! One stack: the walk, the names of its frames, and the judgement of its edges.
+
+use phpprof_zend::Layout;
+use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::layouts::ROWS;
+use phpprof_zend::memory::{END_OF_USER_SPACE, Memory};
+use phpprof_zend::op::Op;
+use phpprof_zend::phase::is_inside_include;
+use phpprof_zend::site::{Evidence, Side, Site};
+use phpprof_zend::walk::{Copy, End, Frame, MAX_FRAMES, walk};
+
+use crate::image::Image;
+
+/// What a sample may cost; the sampler caches names and proofs and so takes far less.
+const READS: u64 = 4_000_000;
+const BYTES: u64 = 1 << 30;
+/// As much as the sampler copies of a VM stack.
+const MAX_COPY: u64 = 256 << 10;
+/// Frames that are named in one run.
+const MAX_NAMED: usize = 256;
+
+/// A stack as it was read, leaf first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stack {
+    pub end: End,
+    pub names: Vec<String>,
+    /// Whether each frame's call by the next is proven by its site alone.
+    pub proven: Vec<bool>,
+    /// The leaf is inside an include.
+    pub includes: bool,
+}
+
+/// Reads the stack of the engine, or thread, whose globals lie at these addresses.
+pub fn read<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    executor_globals: u64,
+    compiler_globals: u64,
+) -> Stack {
+    let row = &layout.executor_globals;
+    let word = |offset: usize| {
+        let address = executor_globals.wrapping_add(offset as u64);
+        memory.word(address).unwrap_or(0)
+    };
+    let (base, start) = (word(row.vm_stack), word(row.current_execute_data));
+    let used = start.saturating_sub(base).saturating_add(256).min(MAX_COPY);
+    let mut copy = Copy::default();
+    copy.base = base;
+    copy.bytes = vec![0; usize::try_from(used).unwrap_or(0)];
+    if memory.read(base, &mut copy.bytes).is_err() {
+        copy.bytes.clear();
+    }
+    let mut frames = Vec::new();
+    let end = walk(memory, layout, &mut copy, start, &mut frames);
+    assert!(frames.len() <= MAX_FRAMES);
+    frames.truncate(MAX_NAMED);
+    let functions: Vec<Option<Function>> = frames
+        .iter()
+        .map(|frame| function(memory, layout, frame))
+        .collect();
+    let sides: Vec<(&Frame, Option<&Function>)> = frames
+        .iter()
+        .zip(functions.iter().map(Option::as_ref))
+        .collect();
+    let proven = sides.windows(2).map(|pair| match *pair {
+        [
+            (callee, Some(callee_function)),
+            (caller, Some(caller_function)),
+        ] => is_proven(&Site {
+            memory,
+            layout,
+            copy: &copy,
+            executor_globals,
+            compiler_globals: Some(compiler_globals),
+            caller: Side {
+                frame: caller,
+                function: caller_function,
+            },
+            callee: Side {
+                frame: callee,
+                function: callee_function,
+            },
+        }),
+        _ => false,
+    });
+    Stack {
+        end,
+        proven: proven.collect(),
+        includes: frames
+            .first()
+            .is_some_and(|leaf| is_inside_include(memory, layout, leaf.opline)),
+        names: functions
+            .iter()
+            .map(|function| function.as_ref().map_or("?", |function| &function.name))
+            .map(str::to_owned)
+            .collect(),
+    }
+}
+
+fn function<M: Memory + ?Sized>(memory: &M, layout: &Layout, frame: &Frame) -> Option<Function> {
+    let mut head = [0; HEAD];
+    memory.read(frame.func, &mut head).ok()?;
+    let key = Key::parse(layout, &head)?;
+    if key.name == 0 && !key.is_user() {
+        return None;
+    }
+    Function::resolve(memory, layout, key)
+}
+
+fn is_proven<M: Memory + ?Sized>(site: &Site<'_, M>) -> bool {
+    let key = &site.caller.function.key;
+    let opline = site.caller.frame.opline;
+    if key.is_user() && key.op_index(site.layout, opline).is_none() {
+        return false;
+    }
+    let op = key
+        .is_user()
+        .then(|| Op::read(site.memory, site.layout, opline));
+    let evidence = match op {
+        Some(None) => return false,
+        Some(Some(op)) => site.judge(Some(&op)),
+        None => site.judge(None),
+    };
+    match evidence {
+        Evidence::Proven(check, words) => {
+            !check.contradicted(site.copy, site.caller.frame, site.callee.frame)
+                && site.stands(words)
+        }
+        Evidence::Open | Evidence::Refuted => false,
+    }
+}
+
+/// The row and the stack of an image.
+#[must_use]
+pub fn of_image(input: &[u8]) -> Option<(&'static Layout, Stack)> {
+    let image = Image::parse(input, READS, BYTES);
+    let [row, executor_globals, compiler_globals] = image.words;
+    // An engine's globals are never taken to lie anywhere else.
+    let [executor_globals, compiler_globals] =
+        [executor_globals, compiler_globals].map(|address| address % END_OF_USER_SPACE);
+    let row = usize::try_from(row % ROWS.len() as u64).ok()?;
+    let layout = ROWS.get(row)?;
+    let stack = read(&image, layout, executor_globals, compiler_globals);
+    Some((layout, stack))
+}
+
+/// One run of the fuzzer.
+pub fn run(input: &[u8]) {
+    let _ = of_image(input);
+}

@@ -1,0 +1,108 @@
+//! The seeds of the fuzzer: memory of real PHP, read again and held against what it was recorded from.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use phpprof_fuzz::{engine, maps, stack};
+use phpprof_zend::walk::End;
+
+/// seeds/shop.php, leaf first.
+const NAMES: [&str; 14] = [
+    "usleep",
+    "Shop\\wait",
+    "eval /srv/shop.php(15) : eval()'d code",
+    "Shop\\Cart@anonymous:/srv/shop.php:15::last",
+    "Shop\\Cart::__call",
+    "Shop\\Cart::inner",
+    "Shop\\Cart::outer",
+    "Shop\\Cart::deep",
+    "Shop\\Cart::shout",
+    "{closure:/srv/shop.php:10}",
+    "array_map",
+    "Shop\\Cart::walk",
+    "Shop\\Cart::price",
+    "include /srv/shop.php",
+];
+/// Calls that no site names, by their callees: of a generator, and of a callback.
+const OPEN: [&str; 3] = [
+    "Shop\\Cart::inner",
+    "Shop\\Cart::outer",
+    "{closure:/srv/shop.php:10}",
+];
+
+/// The seeds of a target: name and bytes.
+fn seeds(target: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("seeds")
+        .join(target);
+    let mut seeds = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        seeds.push((name, fs::read(entry.path())?));
+    }
+    ensure!(seeds.len() >= 9, "seeds are missing");
+    Ok(seeds)
+}
+
+/// `X.Y` of `php-X.Y-…`.
+fn version(seed: &str) -> Result<&str> {
+    seed.split('-').nth(1).context("a seed without a version")
+}
+
+#[test]
+fn the_stack_of_each_recorded_version_is_read_as_php_prints_it() -> Result<()> {
+    for (seed, bytes) in seeds("stack")? {
+        let (layout, stack) = stack::of_image(&bytes).context("no row")?;
+        assert_eq!(
+            format!("{}.{}", layout.major, layout.minor),
+            version(&seed)?
+        );
+        // Up to 7.4 a trait's method runs under its first name, and an anonymous class does not say what it extends.
+        let names: Vec<String> = NAMES
+            .iter()
+            .map(|name| match layout.major {
+                7 => name
+                    .replace("::shout", "::say")
+                    .replace("Shop\\Cart@", "class@"),
+                _ => (*name).to_owned(),
+            })
+            .collect();
+        assert_eq!(stack.names, names, "{seed}");
+        assert_eq!(stack.end, End::Root, "{seed}");
+        assert!(!stack.includes, "{seed}");
+        let open: Vec<&str> = stack
+            .names
+            .iter()
+            .zip(&stack.proven)
+            .filter(|(_, proven)| !**proven)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(open, OPEN, "{seed}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_recorded_engine_is_found() -> Result<()> {
+    for (seed, bytes) in seeds("engine")? {
+        let found = engine::of_image(&bytes).with_context(|| seed.clone())?;
+        let engine = &found.engine;
+        assert!(engine.version.starts_with(version(&seed)?), "{seed}");
+        assert_eq!(engine.sapi, "cli", "{seed}");
+        assert_eq!(engine.is_thread_safe(), seed.contains("zts"), "{seed}");
+        assert_eq!(found.threads.len(), usize::from(seed.contains("zts")));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_executable_comes_first_in_each_recorded_map() -> Result<()> {
+    for (seed, bytes) in seeds("maps")? {
+        let first = maps::read(&bytes).modules.into_iter().next();
+        let path = first.context("no modules")?.path;
+        assert!(path.contains("/php"), "{seed}: {path}");
+    }
+    Ok(())
+}

@@ -6,7 +6,7 @@
 use phpprof_zend::site::Check;
 use rustc_hash::FxHashMap;
 
-use crate::names::NameId;
+use crate::names::{NameId, Names};
 
 /// Edges beyond this many are not told apart any more: they count as open and never as proven.
 const MAX_EDGES: usize = 500_000;
@@ -25,6 +25,18 @@ pub struct Edge {
     /// The internal function between the two, as `array_map` above a closure.
     pub via: Option<NameId>,
     pub callee: NameId,
+}
+
+impl Edge {
+    /// The engine's own call of what is a stack's root without being a script: a shutdown function, an output callback.
+    #[must_use]
+    pub fn of_root(callee: NameId) -> Self {
+        Self {
+            site: (Names::ENGINE, 0),
+            via: None,
+            callee,
+        }
+    }
 }
 
 /// What is known of an edge.

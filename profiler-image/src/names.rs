@@ -49,6 +49,8 @@ impl Names {
     pub const AUTOLOAD: NameId = NameId(8);
     /// Collecting cycles.
     pub const COLLECTING: NameId = NameId(9);
+    /// The engine itself, as the caller of a stack's root; not shown.
+    pub const ENGINE: NameId = NameId(10);
 
     /// The id of a name, a new one at first sight.
     pub fn intern(&mut self, name: Name) -> NameId {
@@ -92,6 +94,7 @@ impl Default for Names {
             "[loading]",
             "[autoload]",
             "[gc]",
+            "[engine]",
         ] {
             names.intern(Name {
                 name: name.to_owned(),

@@ -11,7 +11,7 @@ mod quiet;
 use phpprof_zend::Layout;
 use phpprof_zend::memory::Fault;
 use phpprof_zend::op::Op;
-use phpprof_zend::site::{Evidence, Side, Site};
+use phpprof_zend::site::{Check, Evidence, Side, Site};
 use phpprof_zend::walk::{End, Frame, walk};
 
 use crate::aggregate::{Aggregate, Stack};
@@ -229,32 +229,9 @@ impl Sampler {
         self.identify(worker, now);
         if end == End::TooDeep {
             candidate.stack.lines.push((Names::TRUNCATED, 0));
-        } else if !self.has_root(worker) {
-            return candidate;
         }
         self.climb(worker, layout, &mut candidate);
         candidate
-    }
-
-    /// Whether the last frame is where the engine begins: a script's top level, or the first frame of the page. Another
-    /// one on the page (a shutdown function after a fatal error leaves the page as it was) must be seen to stand. One
-    /// elsewhere is a generator that has yielded since: its frame stays on the heap and has no caller any more.
-    fn has_root(&mut self, worker: &mut Worker) -> bool {
-        let Some(root) = self.frames.last() else {
-            return false;
-        };
-        let first = worker.reader.copy.base + worker.process.engine.layout.vm_stack_header;
-        let code = self
-            .ids
-            .last()
-            .copied()
-            .flatten()
-            .and_then(|id| self.codes.get(id));
-        let is_script = code.is_some_and(|code| code.function.key.is_top_level());
-        if is_script || root.address == first {
-            return true;
-        }
-        worker.reader.copy.inside(root.address) && (0..WITNESSES).all(|_| self.standing(worker) > 0)
     }
 
     /// Follows the chain from the root towards the leaf for as long as its edges are not refuted.
@@ -269,23 +246,22 @@ impl Sampler {
                 return;
             };
             let name = self.codes.name(id, index == last);
-            if index < last {
-                let Some(known) = self.edge(worker, layout, index, site, name) else {
-                    return;
-                };
-                match known {
-                    Known::Refuted => return,
-                    Known::Open(edge) => {
-                        let position =
-                            u32::try_from(candidate.stack.lines.len()).unwrap_or(u32::MAX);
-                        candidate.stack.open.push((position, edge));
-                        candidate.contradicted |= self.edges.is_doubtful(edge);
-                    }
-                    Known::Proven(check) => {
-                        let (caller, callee) = (&self.frames[index + 1], &self.frames[index]);
-                        candidate.contradicted |=
-                            check.contradicted(&worker.reader.copy, caller, callee);
-                    }
+            let known = match index < last {
+                true => self.edge(worker, layout, index, site, name),
+                false => self.root(id, name, &candidate.stack),
+            };
+            match known {
+                None | Some(Known::Refuted) => return,
+                Some(Known::Open(edge)) => {
+                    let position = u32::try_from(candidate.stack.lines.len()).unwrap_or(u32::MAX);
+                    candidate.stack.open.push((position, edge));
+                    candidate.contradicted |= self.edges.is_doubtful(edge);
+                }
+                Some(Known::Proven(check)) => {
+                    let callee = &self.frames[index];
+                    candidate.contradicted |= self.frames.get(index + 1).is_some_and(|caller| {
+                        check.contradicted(&worker.reader.copy, caller, callee)
+                    });
                 }
             }
             let Some(code) = self.codes.get(id) else {
@@ -338,6 +314,18 @@ impl Sampler {
             }
         }
         candidate.whole = true;
+    }
+
+    /// What is known of a stack's root. The engine begins with a script; what else it calls by itself, as a shutdown function
+    /// or an output callback, a quiet read must have seen: to a torn chain any frame can look like its end.
+    fn root(&mut self, id: CodeId, name: NameId, stack: &Stack) -> Option<Known> {
+        let is_cut = !stack.lines.is_empty();
+        if is_cut || self.codes.get(id)?.function.key.is_top_level() {
+            return Some(Known::Proven(Check::Nothing));
+        }
+        let edge = Edge::of_root(name);
+        let known = self.edges.known(&edge);
+        Some(known.unwrap_or_else(|| self.edges.open(edge)))
     }
 
     /// What is known of the edge to frame `index` from the one that called it.

@@ -1,5 +1,5 @@
-//! What the engine does besides running PHP code, as it shows in profiles of this machine's PHP 8.2: the compiler, the
-//! collector, and workers that wait.
+//! What the engine does besides running a script, as it shows in profiles of this machine's PHP 8.2: the compiler, the
+//! collector, functions that it calls by itself, and workers that wait.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,6 +22,13 @@ function collect() {
     gc_collect_cycles();
 }
 while (true) { compile(); collect(); }
+"#;
+
+/// Works once its script is over.
+const AFTERWARDS: &str = r#"<?php
+function work() { for ($i = 0; $i < 100000; $i++) { $hash = md5($hash ?? 'x'); } }
+function afterwards() { while (true) { work(); } }
+register_shutdown_function('afterwards');
 "#;
 
 /// A target that is ended with the test.
@@ -92,6 +99,18 @@ fn the_compiler_and_the_collector_are_leaves_of_the_code_that_they_work_for() ->
         .filter(|stack| stack.ends_with("[compiling]") && !stack.contains("compile;"))
         .collect();
     ensure!(elsewhere.is_empty(), "compiled by {elsewhere:?}");
+    Ok(())
+}
+
+#[test]
+fn a_function_that_the_engine_calls_by_itself_is_a_root() -> Result<()> {
+    let folder = TempDir::new()?;
+    let script = folder.path().join("work.php");
+    fs::write(&script, AFTERWARDS)?;
+    let target = Target::start(Command::new("php8.2").arg(&script))?;
+    let stacks = stacks(&target.sampled(false)?);
+    let samples = stacks.get("afterwards;work;md5").copied().unwrap_or(0);
+    ensure!(samples >= 100, "{stacks:?}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use phpprof_zend::Layout;
 use phpprof_zend::site::Check;
-use phpprof_zend::walk::{End, walk};
+use phpprof_zend::walk::{End, MAX_FRAMES, walk};
 
 use super::{Sampler, UNWINDING, place};
 use crate::contexts::Contexts;
@@ -73,6 +73,7 @@ impl Sampler {
     /// Proves every edge of the frames at hand: they come from a quiet read.
     fn prove_all(&mut self, layout: &Layout) {
         let last = self.frames.len().saturating_sub(1);
+        let is_cut = self.frames.len() >= MAX_FRAMES;
         let mut site: Option<(NameId, u32)> = None;
         let mut via: Option<NameId> = None;
         let mut caller: Option<NameId> = None;
@@ -84,12 +85,13 @@ impl Sampler {
                 continue;
             };
             let name = self.codes.name(id, index == last);
-            if let Some(caller) = caller {
-                let edge = Edge {
-                    site: site.unwrap_or((caller, 0)),
-                    via,
-                    callee: name,
-                };
+            let edge = caller.map(|caller| Edge {
+                site: site.unwrap_or((caller, 0)),
+                via,
+                callee: name,
+            });
+            let root = (index == last && !is_cut).then(|| Edge::of_root(name));
+            if let Some(edge) = edge.or(root) {
                 self.edges.prove(edge, Check::Nothing);
             }
             let Some(code) = self.codes.get(id) else {

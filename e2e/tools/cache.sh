@@ -21,7 +21,7 @@ say() { printf '    %s\n' "$*"; }
 hash_of() {
   local input key
   for input in "$@"; do
-    key=$STATE/$(basename "$input" .key).key
+    key=${input##*/} key=$STATE/${key%.key}.key
     [[ $input != "$CACHE"/* || ! -e $key ]] || input=$key
     printf '%s\n' "${input#"$ROOT"/}"
     [ ! -e "$input" ] || find -L "$input" -type f ! -name '*.md' -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sed "s#$ROOT/##"

@@ -58,6 +58,11 @@ truth: setup ## stacks against programs whose calls are known; FULL=1 for a mill
 fuzz: setup ## the readers of a target's memory on hostile bytes, for 60 seconds; FULL=1 for an hour
 	@$(STAGE) "fuzz" profiler-image/fuzz/run
 
+.PHONY: browser
+browser: setup ## formats and the flame graph page in the programs that read them: Chromium, speedscope, go tool pprof, callgrind_annotate
+	@$(STAGE) "install browser" e2e/tools/browser
+	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope cargo test --quiet --locked -p phpprof-profile --test readers
+
 .PHONY: images
 images: setup ## build the application's images, and load them into the test cluster if it is up
 	@$(STAGE) "images" e2e/images/build $(IMAGES)
@@ -97,6 +102,7 @@ test: setup ## all tests
 	@e2e/tools/ahead
 	@$(MAKE) lint
 	@$(MAKE) unit
+	@$(MAKE) browser
 	@$(MAKE) e2e
 	@$(MAKE) fuzz
 	@$(MAKE) truth

@@ -1,4 +1,4 @@
-//! pprof profiles: build, decode within bounds, merge, encode, summarise.
+//! pprof profiles: build, decode within bounds, merge, encode, summarise, compare, convert, draw.
 //!
 //! It does not sample, store or symbolise anything, and knows nothing of PHP or Kubernetes.
 //!
@@ -6,19 +6,34 @@
 //! every string index in it exists, so whoever reads it further needs no checks of their own.
 
 mod builder;
+mod callgrind;
+mod colour;
 mod decode;
+pub mod diff;
 mod encode;
+mod folded;
+mod format;
 mod lookup;
 mod merge;
+pub mod page;
 pub mod proto;
 mod records;
+mod speedscope;
+mod stacks;
+pub mod svg;
 mod tables;
+mod text;
 pub mod top;
+mod tree;
 
 pub use builder::{Builder, FrameRef, Label, MappingInfo, Settings};
 pub use decode::{DecodeError, Limits, decode};
+pub use diff::{Change, Diff, diff};
 pub use encode::encode_gzip;
+pub use format::Format;
 pub use lookup::{Frame, Lookup};
 pub use merge::{MergeError, Merger, merge};
 pub use proto::Profile;
+pub use stacks::{Function, Stacks, Step, View, ViewError};
+pub use text::Amount;
 pub use top::{Row, top, total};

@@ -1,0 +1,129 @@
+//! Two profiles side by side: which functions take a larger or a smaller share than before.
+//!
+//! It does not draw: [`crate::svg`] and [`crate::page`] do.
+//!
+//! Invariant: functions are the same where name and file are; a start line moves with every edit above it.
+
+use std::collections::BTreeMap;
+
+use crate::proto::Profile;
+use crate::stacks::{View, ViewError};
+use crate::text::Amount;
+use crate::top::{Row, top, total};
+
+/// A function in both profiles; 0 where it was not seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    pub name: String,
+    pub file: String,
+    pub flat_before: i64,
+    pub flat_after: i64,
+    pub cum_before: i64,
+    pub cum_after: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diff {
+    pub sample_type: String,
+    pub unit: String,
+    pub total_before: i64,
+    pub total_after: i64,
+    /// The largest change of the own share first.
+    pub changes: Vec<Change>,
+}
+
+pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, ViewError> {
+    let chosen = view.index(after)?;
+    let (name, unit) = after.sample_types().nth(chosen).unwrap_or_default();
+    let same = View {
+        sample_type: Some(name.to_owned()),
+        labels: view.labels.clone(),
+    };
+    same.index(before)?;
+    let (before, after_kept) = (same.filtered(before), same.filtered(after));
+    let mut changes: BTreeMap<(String, String), Change> = BTreeMap::new();
+    let mut entry = |row: Row, set: fn(&mut Change, &Row)| {
+        let change = changes
+            .entry((row.name.clone(), row.file.clone()))
+            .or_insert_with(|| Change {
+                name: row.name.clone(),
+                file: row.file.clone(),
+                ..Change::default()
+            });
+        set(change, &row);
+    };
+    for row in top(&before, name) {
+        entry(row, |change, row| {
+            (change.flat_before, change.cum_before) = (row.flat, row.cum);
+        });
+    }
+    for row in top(&after_kept, name) {
+        entry(row, |change, row| {
+            (change.flat_after, change.cum_after) = (row.flat, row.cum);
+        });
+    }
+    let mut diff = Diff {
+        sample_type: name.to_owned(),
+        unit: unit.to_owned(),
+        total_before: total(&before, name),
+        total_after: total(&after_kept, name),
+        changes: changes.into_values().collect(),
+    };
+    diff.sort();
+    Ok(diff)
+}
+
+impl Diff {
+    /// By how many points of the total the function's own share has grown; negative where it shrank.
+    pub fn flat_points(&self, change: &Change) -> f64 {
+        self.points(change.flat_before, change.flat_after)
+    }
+
+    pub fn cum_points(&self, change: &Change) -> f64 {
+        self.points(change.cum_before, change.cum_after)
+    }
+
+    pub fn share_before(&self, value: i64) -> f64 {
+        share(value, self.total_before)
+    }
+
+    pub fn share_after(&self, value: i64) -> f64 {
+        share(value, self.total_after)
+    }
+
+    /// The unit in which both totals are shown.
+    pub fn amount(&self) -> Amount {
+        Amount::of(&self.unit, self.total_before.max(self.total_after))
+    }
+
+    fn points(&self, before: i64, after: i64) -> f64 {
+        self.share_after(after) - self.share_before(before)
+    }
+
+    fn sort(&mut self) {
+        let mut changes = std::mem::take(&mut self.changes);
+        let size = |change: &Change| {
+            (
+                self.flat_points(change).abs(),
+                self.cum_points(change).abs(),
+            )
+        };
+        changes.sort_by(|one, other| {
+            let ((flat, cum), (other_flat, other_cum)) = (size(one), size(other));
+            other_flat
+                .total_cmp(&flat)
+                .then(other_cum.total_cmp(&cum))
+                .then_with(|| (&one.name, &one.file).cmp(&(&other.name, &other.file)))
+        });
+        self.changes = changes;
+    }
+}
+
+/// In percent.
+fn share(value: i64, total: i64) -> f64 {
+    if total == 0 {
+        0.0
+    } else {
+        100.0 * value as f64 / total as f64
+    }
+}

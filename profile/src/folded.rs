@@ -1,0 +1,55 @@
+//! Folded stacks: `root;caller;leaf value`, one line for each stack, as flamegraph.pl and speedscope read them.
+//!
+//! It keeps names only: files and lines have no place in this format.
+//!
+//! Invariant: the numbers at the ends of the lines add up to the total, and no name can begin a line or a frame of its own.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::stacks::Stacks;
+
+/// A stack without a frame; the format wants at least one.
+const NO_FRAME: &str = "[unknown]";
+
+pub fn folded(stacks: &Stacks<'_>) -> String {
+    let names: Vec<_> = stacks
+        .functions
+        .iter()
+        .map(|function| clean(function.name))
+        .collect();
+    let mut lines: BTreeMap<String, i64> = BTreeMap::new();
+    for (steps, value) in stacks.chosen().filter(|(_, value)| *value != 0) {
+        let frames: Vec<_> = steps
+            .iter()
+            .filter_map(|(function, _)| names.get(*function))
+            .map(String::as_str)
+            .collect();
+        let stack = match frames.as_slice() {
+            [] => NO_FRAME.to_owned(),
+            frames => frames.join(";"),
+        };
+        let sum = lines.entry(stack).or_default();
+        *sum = sum.saturating_add(value);
+    }
+    let mut text = String::new();
+    for (stack, value) in lines {
+        let _ = writeln!(text, "{stack} {value}");
+    }
+    text
+}
+
+/// A name without what separates frames and lines.
+fn clean(name: &str) -> String {
+    match name.trim() {
+        "" => "[anonymous]".to_owned(),
+        name => name
+            .chars()
+            .map(|letter| match letter {
+                ';' => ':',
+                letter if letter.is_control() => ' ',
+                letter => letter,
+            })
+            .collect(),
+    }
+}

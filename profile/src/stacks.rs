@@ -1,0 +1,182 @@
+//! What every writer starts from: the functions of a profile, numbered, and its stacks, root first, with their values.
+//!
+//! It does not write anything. A sample whose values are all 0 is left out; one without a frame stays, or sums would differ.
+//!
+//! Invariant: for each sample type, the values of all stacks add up to the total of the samples that the filter lets through.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::lookup::Lookup;
+use crate::proto::{Label, Profile, Sample};
+
+/// What of a profile is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// The name of the sample type; the profile's own default where there is none.
+    pub sample_type: Option<String>,
+    /// Key and value of labels that a sample must have, all of them.
+    pub labels: Vec<(String, String)>,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ViewError {
+    #[error("the profile has no sample type {wanted}; it has {}", known.join(", "))]
+    NoSuchType { wanted: String, known: Vec<String> },
+}
+
+/// A function, as its readers tell one from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Function<'a> {
+    pub name: &'a str,
+    pub file: &'a str,
+    pub start_line: i64,
+}
+
+/// A function by its number, and the line in it.
+pub type Step = (usize, i64);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stacks<'a> {
+    pub functions: Vec<Function<'a>>,
+    /// Name and unit of each value.
+    pub sample_types: Vec<(&'a str, &'a str)>,
+    /// Which of the sample types the view is of.
+    pub chosen: usize,
+    /// Root first, each with one value for each sample type; in the order of the steps.
+    pub stacks: BTreeMap<Vec<Step>, Vec<i64>>,
+}
+
+impl View {
+    /// Where in a sample's values the sample type of this view stands.
+    pub fn index(&self, profile: &Profile) -> Result<usize, ViewError> {
+        let Some(wanted) = &self.sample_type else {
+            let default = profile.string(profile.default_sample_type);
+            let last = profile.sample_type.len().saturating_sub(1);
+            return Ok(profile.value_index(default).unwrap_or(last));
+        };
+        profile
+            .value_index(wanted)
+            .ok_or_else(|| ViewError::NoSuchType {
+                wanted: wanted.clone(),
+                known: profile
+                    .sample_types()
+                    .map(|(name, _)| name.to_owned())
+                    .collect(),
+            })
+    }
+
+    /// The profile with only the samples that have the labels of this view.
+    #[must_use]
+    pub fn filtered(&self, profile: &Profile) -> Profile {
+        let mut kept = profile.clone();
+        kept.sample
+            .retain(|sample| self.has_labels(profile, sample));
+        kept
+    }
+
+    pub(crate) fn has_labels(&self, profile: &Profile, sample: &Sample) -> bool {
+        self.labels.iter().all(|(key, value)| {
+            sample.label.iter().any(|label| {
+                profile.string(label.key) == key && label_value(profile, label) == *value
+            })
+        })
+    }
+}
+
+/// A label's value as people read it: a number without its unit.
+pub(crate) fn label_value(profile: &Profile, label: &Label) -> String {
+    match profile.string(label.str) {
+        "" if label.num != 0 => label.num.to_string(),
+        text => text.to_owned(),
+    }
+}
+
+impl<'a> Stacks<'a> {
+    pub fn of(profile: &'a Profile, view: &View) -> Result<Self, ViewError> {
+        let chosen = view.index(profile)?;
+        let lookup = Lookup::new(profile);
+        let mut numbers = Numbers::default();
+        let mut stacks: BTreeMap<Vec<Step>, Vec<i64>> = BTreeMap::new();
+        for sample in &profile.sample {
+            if !view.has_labels(profile, sample) || sample.value.iter().all(|value| *value == 0) {
+                continue;
+            }
+            let steps = numbers.steps(&lookup, sample, false);
+            add(stacks.entry(steps).or_default(), &sample.value);
+        }
+        Ok(Stacks {
+            functions: numbers.functions,
+            sample_types: profile.sample_types().collect(),
+            chosen,
+            stacks,
+        })
+    }
+
+    /// Name and unit of the chosen sample type.
+    pub fn sample_type(&self) -> (&'a str, &'a str) {
+        self.sample_types
+            .get(self.chosen)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The stacks with the value of the chosen sample type.
+    pub fn chosen(&self) -> impl Iterator<Item = (&[Step], i64)> {
+        self.stacks.iter().filter_map(|(steps, values)| {
+            values
+                .get(self.chosen)
+                .map(|value| (steps.as_slice(), *value))
+        })
+    }
+
+    /// The sum of one value over all stacks.
+    pub fn total(&self, sample_type: usize) -> i64 {
+        let values = self
+            .stacks
+            .values()
+            .filter_map(|values| values.get(sample_type));
+        values.fold(0, |sum, value| sum.saturating_add(*value))
+    }
+}
+
+/// Functions by the order in which they were first seen.
+#[derive(Default)]
+pub(crate) struct Numbers<'a> {
+    pub functions: Vec<Function<'a>>,
+    known: HashMap<Function<'a>, usize>,
+}
+
+impl<'a> Numbers<'a> {
+    /// The sample's stack, root first. With `compared`, functions that differ in their start line alone are one.
+    pub fn steps(&mut self, lookup: &Lookup<'a>, sample: &Sample, compared: bool) -> Vec<Step> {
+        let mut steps: Vec<_> = lookup
+            .frames(sample)
+            .map(|frame| {
+                let function = Function {
+                    name: frame.name,
+                    file: frame.file,
+                    start_line: if compared { 0 } else { frame.start_line },
+                };
+                (self.number(function), frame.line)
+            })
+            .collect();
+        steps.reverse();
+        steps
+    }
+
+    fn number(&mut self, function: Function<'a>) -> usize {
+        *self.known.entry(function).or_insert_with(|| {
+            self.functions.push(function);
+            self.functions.len() - 1
+        })
+    }
+}
+
+pub(crate) fn add(sums: &mut Vec<i64>, values: &[i64]) {
+    if sums.len() < values.len() {
+        sums.resize(values.len(), 0);
+    }
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum = sum.saturating_add(*value);
+    }
+}

@@ -1,0 +1,166 @@
+//! A flame graph as an SVG picture: no script, no other origin, every name as text.
+//!
+//! It does not zoom or search: the page ([`crate::page`]) does. Frames narrower than a third of a pixel are not drawn.
+//!
+//! Invariant: whatever the names are, the picture is well-formed XML and holds no element that a name brought.
+
+use std::fmt::Write;
+
+use crate::colour::{self, Colour};
+use crate::stacks::{Function, Stacks};
+use crate::text::{Amount, percent, xml};
+use crate::tree::{Node, Tree};
+
+const WIDTH: f64 = 1200.0;
+const MARGIN: f64 = 10.0;
+const ROW: f64 = 18.0;
+const HEAD: f64 = 44.0;
+const FOOT: f64 = 12.0;
+/// A letter of the font, on average.
+const LETTER: f64 = 6.9;
+const MIN_WIDTH: f64 = 0.34;
+
+pub fn flame_graph(stacks: &Stacks<'_>, title: &str) -> String {
+    let (name, unit) = stacks.sample_type();
+    let total = stacks.total(stacks.chosen);
+    let amount = Amount::of(unit, total);
+    let subtitle = format!("{name}, {} in all", amount.text(total));
+    let describe = |node: &Node<'_>| {
+        format!(
+            "{}, {}",
+            amount.text(node.value),
+            percent(node.value, total)
+        )
+    };
+    let fill = |node: &Node<'_>| colour::of_function(node.function.as_ref());
+    draw(&Tree::of(stacks), title, &subtitle, &describe, &fill)
+}
+
+/// As wide as `after`; red is what takes a larger share than `before`, blue what takes a smaller one.
+pub fn differential(before: &Stacks<'_>, after: &Stacks<'_>, title: &str) -> String {
+    let (name, _) = after.sample_type();
+    let tree = Tree::compared(before, after);
+    let (was, is) = tree
+        .nodes
+        .first()
+        .map_or((0, 0), |root| (root.before, root.value));
+    let subtitle = format!("{name}: share of the total; red grew, blue shrank, as wide as after");
+    let describe = |node: &Node<'_>| {
+        format!(
+            "{} before, {} after",
+            percent(node.before, was),
+            percent(node.value, is)
+        )
+    };
+    let fill = |node: &Node<'_>| {
+        colour::of_change(
+            colour::share(node.before, was),
+            colour::share(node.value, is),
+        )
+    };
+    draw(&tree, title, &subtitle, &describe, &fill)
+}
+
+fn draw(
+    tree: &Tree<'_>,
+    title: &str,
+    subtitle: &str,
+    describe: &dyn Fn(&Node<'_>) -> String,
+    fill: &dyn Fn(&Node<'_>) -> Colour,
+) -> String {
+    let rows = placed(tree);
+    let depth = rows.iter().map(|(node, ..)| node.depth).max().unwrap_or(0);
+    let height = HEAD + ROW * (depth as f64 + 1.0) + FOOT;
+    let mut svg = head(height, title, subtitle);
+    for (node, x, width) in rows {
+        let y = height - FOOT - ROW * (node.depth as f64 + 1.0);
+        let name = node.function.map_or("all", |function| function.name);
+        let _ = write!(
+            svg,
+            r#"<g><title>{}{} ({})</title><rect x="{x:.2}" y="{y:.0}" width="{width:.2}" height="{:.0}" fill="{}" rx="1"/>"#,
+            xml(name),
+            xml(&place(node.function.as_ref())),
+            xml(&describe(node)),
+            ROW - 1.0,
+            fill(node).hex(),
+        );
+        let label = fitting(name, width);
+        if !label.is_empty() {
+            let _ = write!(
+                svg,
+                r#"<text x="{:.2}" y="{:.1}">{}</text>"#,
+                x + 3.0,
+                y + 12.5,
+                xml(&label)
+            );
+        }
+        svg.push_str("</g>\n");
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn head(height: f64, title: &str, subtitle: &str) -> String {
+    format!(
+        r##"<?xml version="1.0" encoding="UTF-8"?>
+<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:.0}" height="{height:.0}" viewBox="0 0 {WIDTH:.0} {height:.0}" font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace" font-size="11.5">
+<rect width="100%" height="100%" fill="#ffffff"/>
+<text x="{MARGIN:.0}" y="20" font-size="15" font-weight="600" fill="#1f2328">{}</text>
+<text x="{MARGIN:.0}" y="36" fill="#59636e">{}</text>
+"##,
+        xml(title),
+        xml(subtitle)
+    )
+}
+
+/// The nodes that are wide enough to be seen, with left edge and width.
+fn placed<'t, 'a>(tree: &'t Tree<'a>) -> Vec<(&'t Node<'a>, f64, f64)> {
+    let Some(root) = tree.nodes.first().filter(|root| root.value > 0) else {
+        return Vec::new();
+    };
+    let scale = (WIDTH - 2.0 * MARGIN) / root.value as f64;
+    let mut placed = Vec::new();
+    let mut open = vec![(root, MARGIN)];
+    while let Some((node, x)) = open.pop() {
+        let width = node.value as f64 * scale;
+        if width < MIN_WIDTH {
+            continue;
+        }
+        placed.push((node, x, width));
+        let mut left = x;
+        for child in node
+            .children
+            .iter()
+            .filter_map(|child| tree.nodes.get(*child))
+        {
+            open.push((child, left));
+            left += child.value as f64 * scale;
+        }
+    }
+    placed
+}
+
+/// File and line of a function, where they are known.
+fn place(function: Option<&Function<'_>>) -> String {
+    match function {
+        Some(function) if !function.file.is_empty() && function.start_line > 0 => {
+            format!(" {}:{}", function.file, function.start_line)
+        }
+        Some(function) if !function.file.is_empty() => format!(" {}", function.file),
+        _ => String::new(),
+    }
+}
+
+/// As much of a name as a frame of this width shows.
+fn fitting(name: &str, width: f64) -> String {
+    let room = ((width - 6.0) / LETTER).max(0.0) as usize;
+    if name.chars().count() <= room {
+        return name.to_owned();
+    }
+    if room < 3 {
+        return String::new();
+    }
+    let mut short: String = name.chars().take(room - 1).collect();
+    short.push('…');
+    short
+}

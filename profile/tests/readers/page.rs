@@ -1,0 +1,444 @@
+//! The flame graph page in a real browser: drawn, searched, zoomed, filtered, by mouse and by keyboard.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use phpprof_profile::page::{CONTENT_SECURITY_POLICY, differential, page};
+use phpprof_profile::{Format, Profile, View, top, total};
+
+use crate::browser::Browser;
+use crate::profiles::{HOSTILE, hostile, large, shop};
+use crate::server::{File, serve};
+
+/// A frame by the function that it stands for; the first of them.
+fn frame(name: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('#chart g.frame')].find((frame) => frame.__data__.data.name === {name:?})"
+    )
+}
+
+const FRAMES: &str = "document.querySelectorAll('#chart g.frame').length";
+const HIGHLIGHTED: &str = "document.querySelectorAll(\"#chart rect[fill='#e05cff']\").length";
+
+struct Saved {
+    browser: Browser,
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+/// The page of this profile, opened from a file.
+fn saved(html: &str) -> Saved {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a profile.html");
+    std::fs::write(&path, html).unwrap();
+    let mut browser = Browser::start(1360, 820);
+    browser.prefer("light");
+    let url = format!("file://{}", path.display().to_string().replace(' ', "%20"));
+    browser.open(&url);
+    Saved {
+        browser,
+        url,
+        _folder: folder,
+    }
+}
+
+fn saved_shop() -> Saved {
+    saved(&page(&shop(400), &View::default(), "shop/first").unwrap())
+}
+
+impl Saved {
+    /// Nothing went wrong, and nothing but the file itself was asked for.
+    fn check_quiet(&mut self) {
+        assert_eq!(self.browser.complaints(), Vec::<String>::new());
+        assert_eq!(self.browser.requests(), [self.url.as_str()]);
+    }
+
+    fn picture(&mut self, name: &str) {
+        let target = std::env::var_os("PHPPROF_PICTURES").map_or_else(
+            || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/browser"),
+            PathBuf::from,
+        );
+        self.browser.screenshot(&Path::new(&target).join(name));
+    }
+}
+
+#[test]
+fn a_saved_file_opens_without_an_error_or_a_request() {
+    let mut page = saved_shop();
+    assert_eq!(page.browser.text("#title"), "shop/first");
+    let facts = page.browser.text("#facts");
+    assert!(
+        facts.contains("PHP 8.2.29 fpm-fcgi · 1 profile · 4 workers · 30 s"),
+        "{facts}"
+    );
+    assert!(facts.ends_with("8.24 s cpu"), "{facts}");
+    assert!(page.browser.eval(FRAMES).as_i64().unwrap() >= 12);
+    page.browser.hover(&frame("array_map"));
+    assert!(page.browser.text("#tip").contains("array_map"));
+    page.picture("light.png");
+    page.check_quiet();
+}
+
+#[test]
+fn a_link_opens_under_the_policy_as_a_header() {
+    let html = page(&shop(400), &View::default(), "shop/first").unwrap();
+    let file = File {
+        kind: "text/html; charset=utf-8",
+        policy: Some(CONTENT_SECURITY_POLICY),
+        bytes: html.into_bytes(),
+    };
+    let url = serve(HashMap::from([("/r/shop/first".to_owned(), file)])) + "/r/shop/first";
+    let mut browser = Browser::start(1200, 800);
+    browser.open(&url);
+    assert!(browser.eval(FRAMES).as_i64().unwrap() >= 12);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.requests(), [url]);
+}
+
+#[test]
+fn a_search_highlights_what_it_finds_and_says_its_share() {
+    let mut page = saved_shop();
+    page.browser.key("/");
+    page.browser.write("cart::");
+    page.browser.wait_for(&format!("{HIGHLIGHTED} > 0"));
+    assert_eq!(
+        page.browser.eval(HIGHLIGHTED),
+        3,
+        "checkout and total, the latter twice"
+    );
+    assert_eq!(page.browser.text("#matches"), "57.6 %");
+    assert_eq!(
+        page.browser
+            .eval("document.querySelectorAll('#rows tr').length"),
+        2
+    );
+    page.picture("search.png");
+    page.browser.key("Escape");
+    page.browser.wait_for(&format!("{HIGHLIGHTED} === 0"));
+    page.browser.key("/");
+    page.browser.write("no such function (");
+    page.browser
+        .wait_for("document.querySelector('#matches').textContent === 'not found'");
+    page.check_quiet();
+}
+
+#[test]
+fn a_click_zooms_in_and_the_way_back_is_shown() {
+    let mut page = saved_shop();
+    let width = |page: &mut Saved, name: &str| {
+        let frame = frame(name);
+        page.browser
+            .eval(&format!(
+                "Number({frame}?.querySelector('rect').getAttribute('width') ?? 0)"
+            ))
+            .as_f64()
+            .unwrap()
+    };
+    let before = width(&mut page, r"Shop\Search::find");
+    page.browser.click(&frame(r"Shop\Search::find"));
+    assert!(width(&mut page, r"Shop\Search::find") > 2.0 * before);
+    assert_eq!(
+        width(&mut page, "array_map"),
+        0.0,
+        "what is not below it is gone"
+    );
+    assert_eq!(
+        page.browser.text("#path"),
+        r"all › {main} › Shop\Search::find"
+    );
+    page.picture("zoom.png");
+    page.browser.key("0");
+    assert_eq!(width(&mut page, r"Shop\Search::find"), before);
+    assert_eq!(page.browser.text("#path"), "");
+    page.check_quiet();
+}
+
+#[test]
+fn the_keyboard_walks_and_zooms() {
+    let mut page = saved_shop();
+    page.browser
+        .eval("document.querySelector('#chart').focus()");
+    for key in ["ArrowDown", "ArrowDown", "ArrowDown"] {
+        page.browser.key(key);
+    }
+    let detail = page.browser.text("#detail");
+    assert!(
+        detail.starts_with(r"Shop\Cart::total (/srv/app/src/Cart.php:40): 4.32 s, 52.4 %"),
+        "{detail}"
+    );
+    page.browser.key("ArrowUp");
+    page.browser.key("ArrowRight");
+    assert!(
+        page.browser
+            .text("#detail")
+            .starts_with(r"Shop\Search::find")
+    );
+    page.browser.key("Enter");
+    assert!(page.browser.text("#path").ends_with(r"Shop\Search::find"));
+    page.browser.key("Escape");
+    assert_eq!(page.browser.text("#path"), "");
+    for (key, view) in [("t", "graph"), ("t", "table"), ("t", "both")] {
+        page.browser.key(key);
+        assert_eq!(
+            page.browser
+                .eval("document.querySelector('#main').dataset.view"),
+            view
+        );
+    }
+    page.check_quiet();
+}
+
+#[test]
+fn the_table_has_the_numbers_of_top() {
+    let profile = shop(400);
+    let mut page = saved_shop();
+    let rows = top(&profile, "cpu");
+    let shown = page.browser.eval(
+        "[...document.querySelectorAll('#rows tr')].map((row) => row.querySelector('td.name').firstChild.data)",
+    );
+    let names: Vec<_> = rows
+        .iter()
+        .filter(|row| row.flat > 0)
+        .map(|row| row.name.as_str())
+        .collect();
+    assert_eq!(shown.as_array().unwrap()[..names.len()], names[..]);
+    assert_eq!(shown.as_array().unwrap().len(), rows.len());
+    let cells = page.browser.eval("[...document.querySelectorAll('#rows tr:first-child td.number')].map((cell) => cell.textContent)");
+    assert_eq!(cells, serde_json::json!(["2.88 s34.9 %", "2.88 s34.9 %"]));
+    page.browser
+        .click("document.querySelectorAll('#heads button')[1]");
+    assert!(
+        page.browser
+            .text("#rows tr:first-child td.name")
+            .starts_with("{main}")
+    );
+    page.browser
+        .click("document.querySelectorAll('#rows tr')[1]");
+    assert!(
+        page.browser.eval(HIGHLIGHTED).as_i64().unwrap() > 0,
+        "a chosen row is shown in the graph"
+    );
+    page.picture("table.png");
+    page.check_quiet();
+}
+
+#[test]
+fn labels_and_sample_types_choose_what_is_drawn() {
+    let profile = shop(400);
+    let mut page = saved_shop();
+    let filters = page.browser.eval("[...document.querySelectorAll('#filters select')].map((select) => select.getAttribute('aria-label'))");
+    assert_eq!(
+        filters,
+        serde_json::json!(["Label pod", "Label route", "Label pid"])
+    );
+    page.browser.eval(
+        "(() => { const select = document.querySelector('[aria-label=\"Label route\"]'); \
+         select.value = [...select.options].find((option) => option.text === 'route: search').value; \
+         select.dispatchEvent(new Event('change')); })()",
+    );
+    let view = View {
+        sample_type: None,
+        labels: vec![("route".into(), "search".into())],
+    };
+    let expected = total(&view.filtered(&profile), "cpu") as f64 / 1e9;
+    let facts = page.browser.text("#facts");
+    assert!(facts.ends_with(&format!("{expected:.2} s cpu")), "{facts}");
+    assert_eq!(
+        page.browser
+            .eval(&format!("Boolean({})", frame("array_map"))),
+        false
+    );
+    page.picture("label.png");
+    page.browser
+        .click("document.querySelectorAll('#types button')[0]");
+    assert!(page.browser.text("#facts").ends_with(&format!(
+        "{} samples",
+        total(&view.filtered(&profile), "samples")
+    )));
+    page.check_quiet();
+}
+
+#[test]
+fn dark_and_light_follow_the_machine_and_the_button() {
+    let mut page = saved_shop();
+    let ground = "getComputedStyle(document.body).backgroundColor";
+    assert_eq!(page.browser.eval(ground), "rgb(255, 255, 255)");
+    page.browser.prefer("dark");
+    page.browser
+        .wait_for(&format!("{ground} === 'rgb(15, 19, 24)'"));
+    page.picture("dark.png");
+    page.browser.key("d");
+    assert_eq!(page.browser.eval(ground), "rgb(255, 255, 255)");
+    page.browser.click("document.querySelector('#theme')");
+    assert_eq!(page.browser.eval(ground), "rgb(15, 19, 24)");
+    page.browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        serde_json::json!({"width": 420, "height": 800, "deviceScaleFactor": 1, "mobile": false}),
+    );
+    page.browser
+        .wait_for("document.querySelector('#chart svg').getAttribute('width') < 420");
+    page.picture("narrow.png");
+    page.check_quiet();
+}
+
+#[test]
+fn twenty_thousand_distinct_stacks_are_drawn_and_zoomed_in_seconds() {
+    let profile = large(20_000);
+    assert_eq!(
+        phpprof_profile::Stacks::of(&profile, &View::default())
+            .unwrap()
+            .stacks
+            .len(),
+        20_000
+    );
+    let html = page(&profile, &View::default(), "large").unwrap();
+    let begin = Instant::now();
+    let mut page = saved(&html);
+    let opened = begin.elapsed();
+    assert!(page.browser.eval(FRAMES).as_i64().unwrap() > 100);
+    let begin = Instant::now();
+    page.browser
+        .click("document.querySelectorAll('#chart g.frame')[5]");
+    page.browser
+        .wait_for("document.querySelector('#path').textContent !== ''");
+    let zoomed = begin.elapsed();
+    let begin = Instant::now();
+    page.browser.key("/");
+    page.browser.write("Class7::");
+    page.browser.wait_for(&format!("{HIGHLIGHTED} > 0"));
+    let searched = begin.elapsed();
+    println!(
+        "20,000 stacks, {} KiB: opened in {opened:?} (with the browser), zoomed in {zoomed:?}, searched in {searched:?}",
+        html.len() >> 10
+    );
+    page.picture("large.png");
+    assert!(
+        opened < Duration::from_secs(15)
+            && zoomed < Duration::from_secs(6)
+            && searched < Duration::from_secs(6)
+    );
+    page.check_quiet();
+}
+
+#[test]
+fn names_from_the_target_stay_text() {
+    let mut page = saved(&page(&hostile(), &View::default(), HOSTILE[0]).unwrap());
+    assert_eq!(page.browser.eval("document.title"), HOSTILE[0]);
+    assert_eq!(
+        page.browser
+            .eval("document.querySelectorAll('script, img, iframe, svg svg, object').length"),
+        3
+    );
+    page.browser.hover(&frame(HOSTILE[1]));
+    assert!(page.browser.text("#tip").contains(HOSTILE[1]));
+    page.browser.click(&frame(HOSTILE[1]));
+    page.browser.key("/");
+    page.browser.write("[(*+");
+    page.browser
+        .wait_for("document.querySelector('#matches').textContent === 'not found'");
+    assert_eq!(
+        page.browser
+            .eval("document.querySelectorAll('script, img, iframe, svg svg, object').length"),
+        3
+    );
+    page.picture("hostile.png");
+    page.check_quiet();
+}
+
+#[test]
+fn the_policy_lets_no_other_script_and_no_request_through() {
+    let mut page = saved_shop();
+    page.browser.eval(
+        "(() => { const script = document.createElement('script'); script.textContent = 'document.title = \"pwned\"'; document.body.append(script); \
+         const image = new Image(); image.src = 'http://127.0.0.1:9/'; document.body.append(image); })()",
+    );
+    page.browser.wait_for("true");
+    assert_eq!(page.browser.eval("document.title"), "shop/first");
+    let refused = page.browser.complaints();
+    assert!(
+        refused
+            .iter()
+            .filter(|complaint| complaint.contains("Content Security Policy"))
+            .count()
+            >= 2,
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn two_profiles_are_compared_in_red_and_blue() {
+    let mut page = saved(
+        &differential(
+            &shop(200),
+            &shop(900),
+            &View::default(),
+            "shop: before and after",
+        )
+        .unwrap(),
+    );
+    assert!(
+        page.browser
+            .text("#rows tr:first-child td.name")
+            .starts_with(r"Shop\Product::price")
+    );
+    assert!(
+        page.browser
+            .text("#rows tr:first-child td.number")
+            .starts_with('+')
+    );
+    let colour = |page: &mut Saved, name: &str| {
+        let frame = frame(name);
+        page.browser
+            .eval(&format!(
+                "{frame}.querySelector('rect').getAttribute('fill')"
+            ))
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let channel = |colour: &str, at: usize| i64::from_str_radix(&colour[at..at + 2], 16).unwrap();
+    let grew = colour(&mut page, r"Shop\Product::price");
+    assert!(channel(&grew, 1) > channel(&grew, 5) + 40, "{grew} is red");
+    let shrank = colour(&mut page, r"Shop\Search::find");
+    assert!(
+        channel(&shrank, 5) > channel(&shrank, 1) + 40,
+        "{shrank} is blue"
+    );
+    page.picture("diff.png");
+    page.browser
+        .click("document.querySelectorAll('#widths button')[0]");
+    page.check_quiet();
+}
+
+#[test]
+fn the_picture_has_the_colours_of_the_page() {
+    let profile: Profile = shop(400);
+    let svg = String::from_utf8(
+        Format::Svg
+            .write(&profile, &View::default(), "shop")
+            .unwrap(),
+    )
+    .unwrap();
+    let mut page = saved_shop();
+    for name in [r"Shop\Product::price", "array_map", "[gc]", "{main}"] {
+        let frame = frame(name);
+        let fill = page.browser.eval(&format!(
+            "{frame}.querySelector('rect').getAttribute('fill')"
+        ));
+        let of_picture = svg
+            .lines()
+            .find(|line| line.contains(&format!("<title>{name}")))
+            .and_then(|line| line.split("fill=\"").nth(1))
+            .map(|rest| rest[..7].to_owned())
+            .unwrap();
+        assert_eq!(fill, of_picture, "{name}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flame.svg");
+    std::fs::write(&path, svg).unwrap();
+    let url = format!("file://{}", path.display());
+    page.browser.open(&url);
+    page.picture("picture.png");
+    assert_eq!(page.browser.complaints(), Vec::<String>::new());
+}

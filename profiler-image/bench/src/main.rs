@@ -1,37 +1,31 @@
 //! `make truth`: samples programs whose calls are known, holds every stack against them, and prints a table.
 //!
 //! Target and sampler are kept on different CPUs: where they share one, nothing moves and every check passes.
-//! Usage: `truth PHP RESULTS.csv [WORDS]`; with `FULL=1` all rows with a million samples each, unpaced; with WORDS, as
-//! "paths" or "function remote", only the rows that have them in their label.
+//! Usage: `truth PHP RESULTS.csv [WORDS]`; PHP is a command, whose arguments may follow after spaces. With `FULL=1` all
+//! rows with a million samples each, or `SAMPLES`, unpaced; with WORDS, as "paths" or "function remote", only the rows
+//! that have them in their label.
 
 mod check;
+mod running;
 mod targets;
 
 use std::fmt::Write as _;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use check::{Counts, How, broken};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::signal::{Signal, kill};
+use nix::sched::CpuSet;
 use nix::unistd::Pid;
 use phpprof::discover::Scope;
 use phpprof::record::{Ended, Options, Recording, record};
+use running::{Engine, Php, Running, pin};
 use targets::{TARGETS, Target};
 
 /// The CPU of the sampler, and that of the target.
 const CPUS: [usize; 2] = [0, 1];
 const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,quiet,reads_per_sample";
-
-/// How PHP runs the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Engine {
-    opcache: bool,
-    jit: &'static str,
-}
 
 const ENGINES: [Engine; 4] = [
     Engine {
@@ -85,6 +79,12 @@ fn run() -> Result<usize> {
     );
     let only = arguments.next();
     let full = std::env::var("FULL").is_ok_and(|value| value == "1");
+    let samples = match std::env::var("SAMPLES") {
+        Ok(value) => value.parse().context("SAMPLES is a number")?,
+        Err(_) if full => 1_000_000,
+        Err(_) => 20_000,
+    };
+    let php = Php::ask(&php)?;
     ensure!(
         std::thread::available_parallelism()?.get() >= 2,
         "two CPUs are needed: one for the target, one for the sampler"
@@ -107,9 +107,10 @@ fn run() -> Result<usize> {
     let mut failures = 0;
     for row in rows(full)
         .iter()
+        .filter(|row| php.has_jit || row.engine.jit == "off")
         .filter(|row| only.as_deref().is_none_or(|only| label(row).contains(only)))
     {
-        let (counts, how, recording) = measure(&php, row, full)?;
+        let (counts, how, recording) = measure(&php, row, samples, full)?;
         let reads = recording.reads as f64 / counts.samples.max(1) as f64;
         let quiet = recording.sampler.quality.quiet;
         println!(
@@ -180,8 +181,8 @@ fn rows(full: bool) -> Vec<Row> {
     rows
 }
 
-fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)> {
-    let mut target = Running::start(php, row)?;
+fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, How, Recording)> {
+    let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
     let mut judge_cpus = CpuSet::new();
     judge_cpus.set(CPUS[0])?;
     if !row.remote {
@@ -191,7 +192,7 @@ fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)>
         scope: Scope::Pids(vec![target.pid()?.as_raw()]),
         samples_per_second: 999,
         duration: Duration::from_secs(120),
-        max_samples: Some(if full { 1_000_000 } else { 20_000 }),
+        max_samples: Some(samples),
         unpaced: full,
         include_idle: false,
         judge_cpus: Some(judge_cpus),
@@ -208,7 +209,10 @@ fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)>
         .sampler
         .aggregate
         .settle(&recording.sampler.edges, &recording.sampler.contexts);
-    let mut counts = Counts::default();
+    let mut counts = Counts {
+        is_7: php.version < 80_000,
+        ..Counts::default()
+    };
     for ((lines, _), sum) in &settled {
         let names: Vec<String> = lines
             .iter()
@@ -231,95 +235,12 @@ fn measure(php: &str, row: &Row, full: bool) -> Result<(Counts, How, Recording)>
     Ok((counts, how, recording))
 }
 
-/// A closure's name without the folder of its script.
+/// A name without the folder of its script.
 fn short(name: &str) -> String {
-    match (name.strip_prefix("{closure:"), name.rsplit_once('/')) {
-        (Some(_), Some((_, tail))) => format!("{{closure:{tail}"),
+    match (name.split_once('/'), name.rsplit_once('/')) {
+        (Some((head, _)), Some((_, tail))) => format!("{head}{tail}"),
         _ => name.to_owned(),
     }
-}
-
-/// A target that runs; it is ended when this is dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(php: &str, row: &Row) -> Result<Self> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("targets")
-            .join(row.target.script);
-        let on = |on: bool| if on { "1" } else { "0" };
-        let mut command = Command::new(php);
-        // Scripts younger than two seconds are otherwise not cached.
-        command.args([
-            "-d",
-            &format!("opcache.enable_cli={}", on(row.engine.opcache)),
-            "-d",
-            "opcache.file_update_protection=0",
-        ]);
-        if row.engine.jit != "off" {
-            command.args([
-                "-d",
-                "opcache.jit_buffer_size=64M",
-                "-d",
-                &format!("opcache.jit={}", row.engine.jit),
-            ]);
-        }
-        command
-            .arg(&script)
-            .arg(row.target.depth.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let child = command
-            .spawn()
-            .with_context(|| format!("starting {php} {}", script.display()))?;
-        let running = Self(child);
-        pin(running.pid()?, CPUS[1])?;
-        // Compiling and the first loops are not what is measured.
-        std::thread::sleep(Duration::from_millis(300));
-        Ok(running)
-    }
-
-    fn pid(&self) -> Result<Pid> {
-        Ok(Pid::from_raw(i32::try_from(self.0.id())?))
-    }
-
-    /// Ends the target; one that states its shares is asked for them.
-    fn stop(&mut self, states_shares: bool) -> Result<Option<f64>> {
-        kill(self.pid()?, Signal::SIGTERM)?;
-        let mut said = String::new();
-        if let Some(mut output) = self.0.stdout.take() {
-            output.read_to_string(&mut said)?;
-        }
-        self.0.wait()?;
-        if !states_shares {
-            return Ok(None);
-        }
-        let said: serde_json::Value =
-            serde_json::from_str(&said).context("the target has not stated its shares")?;
-        let nanoseconds = |name: &str| {
-            said[name]
-                .as_f64()
-                .with_context(|| format!("no {name} in {said}"))
-        };
-        let (small, long) = (nanoseconds("smallCalls")?, nanoseconds("longCalls")?);
-        if small + long <= 0.0 {
-            bail!("the target has not run");
-        }
-        Ok(Some(100.0 * small / (small + long)))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn pin(pid: Pid, cpu: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu)?;
-    sched_setaffinity(pid, &set).with_context(|| format!("binding {pid} to CPU {cpu}"))
 }
 
 /// A row's name in the table.

@@ -12,6 +12,8 @@ pub struct Target {
     pub states_shares: bool,
     /// Caller and callee, by their names in the profile.
     pub edges: &'static [(&'static str, &'static str)],
+    /// Those that PHP 7 has besides.
+    pub edges_of_7: &'static [(&'static str, &'static str)],
     /// Grand-caller, caller and callee that never stand on one stack, though both edges exist.
     pub never: &'static [(&'static str, &'static str, &'static str)],
 }
@@ -42,9 +44,78 @@ const fn small(depth: u32) -> Target {
         depth,
         states_shares: false,
         edges: SMALL,
-        never: &[],
+        ..PLAIN
     }
 }
+
+const ATTACK: &[(&str, &str)] = &[
+    ("{main}", "closures"),
+    ("closures", "{closure:attack.php:21}"),
+    ("closures", "{closure:attack.php:22}"),
+    ("{closure:attack.php:21}", "alpha"),
+    ("{closure:attack.php:22}", "beta"),
+    ("{main}", "made"),
+    ("made", "eval attack.php(27) : eval()'d code"),
+    ("made", "eval attack.php(28) : eval()'d code"),
+    ("made", "{closure:attack.php(27) : eval()'d code:1}"),
+    ("made", "{closure:attack.php(28) : eval()'d code:1}"),
+    ("{closure:attack.php(27) : eval()'d code:1}", "gamma"),
+    ("{closure:attack.php(28) : eval()'d code:1}", "delta"),
+    ("{main}", "evals"),
+    ("evals", "eval attack.php(33) : eval()'d code"),
+    ("evals", "eval attack.php(34) : eval()'d code"),
+    ("eval attack.php(33) : eval()'d code", "epsilon"),
+    ("eval attack.php(34) : eval()'d code", "zeta"),
+    ("{main}", "spell"),
+    ("{main}", "count_"),
+    ("spell", "letters"),
+    ("count_", "numbers"),
+    ("letters", "eta"),
+    ("numbers", "theta"),
+    ("{main}", "objects"),
+    ("objects", "class@anonymous:attack.php:42::run"),
+    ("objects", "class@anonymous:attack.php:43::run"),
+    ("class@anonymous:attack.php:42::run", "iota"),
+    ("class@anonymous:attack.php:43::run", "kappa"),
+    ("{main}", "classes"),
+    ("classes", "eval attack.php(47) : eval()'d code"),
+    (
+        "classes",
+        "class@anonymous:attack.php(47) : eval()'d code:1::run",
+    ),
+    (
+        "class@anonymous:attack.php(47) : eval()'d code:1::run",
+        "lambda",
+    ),
+    ("{main}", "included"),
+    ("included", "include included.php"),
+    ("include included.php", "mu"),
+    ("{main}", "ghosts"),
+    ("ghosts", "str_repeat"),
+    ("alpha", "step"),
+    ("beta", "step"),
+    ("gamma", "step"),
+    ("delta", "step"),
+    ("epsilon", "step"),
+    ("zeta", "step"),
+    ("eta", "step"),
+    ("theta", "step"),
+    ("iota", "step"),
+    ("kappa", "step"),
+    ("lambda", "step"),
+    ("mu", "step"),
+];
+
+/// What most targets have in common.
+const PLAIN: Target = Target {
+    name: "",
+    script: "",
+    depth: 0,
+    states_shares: false,
+    edges: &[],
+    edges_of_7: &[],
+    never: &[],
+};
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
@@ -54,8 +125,6 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "paths",
         script: "paths.php",
-        depth: 0,
-        states_shares: false,
         edges: &[
             ("{main}", "h1"),
             ("{main}", "h2"),
@@ -65,12 +134,11 @@ pub const TARGETS: &[Target] = &[
             ("w", "right"),
         ],
         never: &[("h1", "w", "right"), ("h2", "w", "left")],
+        ..PLAIN
     },
     Target {
         name: "methods",
         script: "methods.php",
-        depth: 0,
-        states_shares: false,
         edges: &[
             ("{main}", "callA"),
             ("{main}", "callB"),
@@ -87,12 +155,11 @@ pub const TARGETS: &[Target] = &[
             ("B::inner", "strtoupper"),
         ],
         never: &[("goA", "go", "B::run"), ("goB", "go", "A::run")],
+        ..PLAIN
     },
     Target {
         name: "callbacks",
         script: "callbacks.php",
-        depth: 0,
-        states_shares: false,
         edges: &[
             ("{main}", "mapOne"),
             ("{main}", "mapTwo"),
@@ -110,12 +177,11 @@ pub const TARGETS: &[Target] = &[
             ("mapOne", "array_map", "two"),
             ("mapTwo", "array_map", "one"),
         ],
+        ..PLAIN
     },
     Target {
         name: "closures",
         script: "closures.php",
-        depth: 0,
-        states_shares: false,
         edges: &[
             ("{main}", "callIt"),
             ("{main}", "mapIt"),
@@ -128,13 +194,11 @@ pub const TARGETS: &[Target] = &[
             ("{closure:closures.php:6}", "leaf2"),
             ("{closure:closures.php:8}", "leaf1"),
         ],
-        never: &[],
+        ..PLAIN
     },
     Target {
         name: "magic",
         script: "magic.php",
-        depth: 0,
-        states_shares: false,
         edges: &[
             ("{main}", "read"),
             ("{main}", "call"),
@@ -152,13 +216,11 @@ pub const TARGETS: &[Target] = &[
             ("Magic::__toString", "text"),
             ("Magic::__invoke", "invoked"),
         ],
-        never: &[],
+        ..PLAIN
     },
     Target {
         name: "autoload",
         script: "autoload.php",
-        depth: 0,
-        states_shares: false,
         edges: &[
             ("create", "[autoload]"),
             ("class_exists", "[autoload]"),
@@ -170,12 +232,24 @@ pub const TARGETS: &[Target] = &[
             ("create", "load"),
             ("load", "find"),
         ],
-        never: &[],
+        // The engine called an internal function there, which called the autoloaders.
+        edges_of_7: &[
+            ("create", "spl_autoload_call"),
+            ("class_exists", "spl_autoload_call"),
+            ("[autoload]", "spl_autoload_call"),
+            ("spl_autoload_call", "load"),
+        ],
+        ..PLAIN
+    },
+    Target {
+        name: "attack",
+        script: "attack.php",
+        edges: ATTACK,
+        ..PLAIN
     },
     Target {
         name: "shares",
         script: "shares.php",
-        depth: 0,
         states_shares: true,
         edges: &[
             ("{main}", "smallCalls"),
@@ -189,6 +263,6 @@ pub const TARGETS: &[Target] = &[
             ("a", "c"),
             ("b", "c"),
         ],
-        never: &[],
+        ..PLAIN
     },
 ];

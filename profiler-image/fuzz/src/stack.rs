@@ -24,6 +24,7 @@ const MAX_NAMED: usize = 256;
 pub struct Stack {
     pub end: End,
     pub names: Vec<String>,
+    pub files: Vec<String>,
     /// Whether each frame's call by the next is proven by its site alone.
     pub proven: Vec<bool>,
     /// The leaf is inside an include.
@@ -89,12 +90,14 @@ pub fn read<M: Memory + ?Sized>(
         includes: frames
             .first()
             .is_some_and(|leaf| is_inside_include(memory, layout, leaf.opline)),
-        names: functions
-            .iter()
-            .map(|function| function.as_ref().map_or("?", |function| &function.name))
-            .map(str::to_owned)
-            .collect(),
+        names: texts(&functions, |function| &function.name),
+        files: texts(&functions, |function| &function.file),
     }
+}
+
+fn texts(functions: &[Option<Function>], of: impl Fn(&Function) -> &str) -> Vec<String> {
+    let text = |function: &Option<Function>| function.as_ref().map_or("?", &of).to_owned();
+    functions.iter().map(text).collect()
 }
 
 fn function<M: Memory + ?Sized>(memory: &M, layout: &Layout, frame: &Frame) -> Option<Function> {

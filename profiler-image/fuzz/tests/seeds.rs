@@ -70,6 +70,10 @@ fn the_stack_of_each_recorded_version_is_read_as_php_prints_it() -> Result<()> {
             })
             .collect();
         assert_eq!(stack.names, names, "{seed}");
+        for (name, file) in stack.names.iter().zip(&stack.files) {
+            let is_internal = ["usleep", "array_map"].contains(&name.as_str());
+            assert_eq!(is_internal, file == "<internal:standard>", "{seed}: {name}");
+        }
         assert_eq!(stack.end, End::Root, "{seed}");
         assert!(!stack.includes, "{seed}");
         let open: Vec<&str> = stack

@@ -6,13 +6,16 @@
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
-use crate::text::{ClassName, ZendString};
+use crate::text::{ClassName, ZendString, c_string};
 
 const ZEND_INTERNAL_FUNCTION: u8 = 1;
 const ZEND_USER_FUNCTION: u8 = 2;
 const ZEND_EVAL_CODE: u8 = 4;
 /// No op_array has more; a larger number is garbage.
 const MAX_OPS: u32 = 1 << 22;
+
+/// No extension has a longer name.
+const MAX_EXTENSION: usize = 64;
 
 /// Room for the part of a `zend_function` that [`Key::parse`] looks at, for every row.
 pub const HEAD: usize = 184;
@@ -34,6 +37,8 @@ pub struct Key {
     /// Address of the file name's `zend_string`; 0 for an internal function.
     pub filename: u64,
     pub line_start: u32,
+    /// Address of the `zend_module_entry` of an internal function's extension; 0 where it has none.
+    pub module: u64,
 }
 
 impl Key {
@@ -65,6 +70,7 @@ impl Key {
             } else {
                 0
             },
+            module: if user { 0 } else { word_at(head, row.module) },
         };
         // The bottom frame of a fiber (`zend_fiber_function`) has neither a handler nor a name.
         let sound = (key.code != 0 || (!user && key.name == 0))
@@ -125,7 +131,7 @@ pub struct Function {
     /// As people know it: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for the engine's
     /// own nameless frames (the bottom of a fiber), which nobody is shown.
     pub name: String,
-    /// `<internal>` for a function of the engine or an extension.
+    /// `<internal:standard>` for a function of the engine or an extension, `<internal>` where none is known.
     pub file: String,
     /// As the engine stores it, for comparing with a call site's literal.
     pub function_name: Vec<u8>,
@@ -163,13 +169,24 @@ impl Function {
             file: if key.is_user() {
                 file.display()
             } else {
-                "<internal>".to_owned()
+                internal(memory, layout, key.module)
             },
             anchor: (anchor.hash, anchor.bytes.len() as u64),
             function_name: function_name.map(|name| name.bytes).unwrap_or_default(),
             class: class.map(|class| class.stored).unwrap_or_default(),
         })
     }
+}
+
+/// What stands for the file of an internal function: its extension, by the name that `extension_loaded` knows.
+fn internal<M: Memory + ?Sized>(memory: &M, layout: &Layout, module: u64) -> String {
+    let name = (module != 0)
+        .then(|| module.checked_add(layout.module_entry.name as u64))
+        .flatten()
+        .and_then(|at| memory.word(at).ok())
+        .and_then(|name| c_string(memory, name, MAX_EXTENSION))
+        .filter(|name| !name.is_empty() && !name.contains(char::is_control));
+    name.map_or("<internal>".to_owned(), |name| format!("<internal:{name}>"))
 }
 
 fn display(
@@ -216,6 +233,7 @@ mod tests {
             scope: 0,
             filename: 8,
             line_start: 12,
+            module: 0,
         }
     }
 

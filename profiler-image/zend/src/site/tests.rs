@@ -44,6 +44,7 @@ fn function(name: &str, class: &str, scope: u64) -> Function {
             scope,
             filename: 8,
             line_start: 1,
+            module: 0,
         },
         name: format!("{class}{name}"),
         file: String::new(),

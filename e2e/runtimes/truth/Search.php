@@ -1,6 +1,6 @@
 <?php
 
-// 25 %: a generator, usort with a closure, internal string functions.
+// 25 %: generators (one iterates another, one delegates to another), usort with a closure, internal string functions.
 
 declare(strict_types=1);
 
@@ -27,10 +27,21 @@ final class Search
 
     private function articles(): Generator
     {
-        foreach (self::SHELVES as $shelf) {
-            foreach ($shelf as $title) {
-                yield ucwords($title);
+        foreach (self::SHELVES as $index => $shelf) {
+            if ($index === 0) {
+                yield from $this->shelf($shelf);
+                continue;
             }
+            foreach ($this->shelf($shelf) as $title) {
+                yield $title;
+            }
+        }
+    }
+
+    private function shelf(array $titles): Generator
+    {
+        foreach ($titles as $title) {
+            yield ucwords($title);
         }
     }
 }

@@ -197,6 +197,25 @@ pub const TARGETS: &[Target] = &[
         ..PLAIN
     },
     Target {
+        name: "generators",
+        script: "generators.php",
+        depth: 0,
+        states_shares: false,
+        edges: &[
+            ("{main}", "first"),
+            ("{main}", "second"),
+            ("first", "iterating"),
+            ("first", "used"),
+            ("second", "delegating"),
+            ("second", "used"),
+            ("iterating", "shelf"),
+            ("delegating", "shelf"),
+            ("shelf", "title"),
+            ("title", "ucwords"),
+        ],
+        never: &[],
+    },
+    Target {
         name: "magic",
         script: "magic.php",
         edges: &[

@@ -8,6 +8,8 @@ const FUNCTIONS: u64 = 0x10_0000;
 const STRINGS: u64 = 0x20_0000;
 const CODE: u64 = 0x30_0000;
 const FILE: u64 = 0x2f_0000;
+/// Code from here on is in memory that the engine's processes share.
+const SHARED: u64 = 0x31_0000;
 
 fn zend_string(text: &str) -> Vec<u8> {
     let mut bytes = vec![0_u8; 24];
@@ -61,7 +63,7 @@ fn names(
     let mut place = Place {
         memory,
         layout: layout_of(Machine::X86_64, 8, 2).unwrap(),
-        shared_ranges: &[],
+        shared_ranges: &[SHARED..u64::MAX],
         shared,
         local,
         request_ends: true,
@@ -96,6 +98,26 @@ fn an_internal_function_keeps_its_name_when_a_request_ends() {
     assert_eq!(
         names(&mut codes, &memory, &mut maps, &[later, internal]),
         ["second", "array_map"]
+    );
+}
+
+#[test]
+fn the_opline_that_an_earlier_call_left_in_a_frame_does_not_name_an_internal_function() {
+    let (mut codes, mut maps, mut memory) = (
+        Codes::default(),
+        (Map::default(), Map::default()),
+        Recorded::default(),
+    );
+    let earlier = put(&mut memory, 0x20, "shelf", true);
+    assert_eq!(names(&mut codes, &memory, &mut maps, &[earlier]), ["shelf"]);
+    let callback = put(&mut memory, 2, "compare", true);
+    let internal = Frame {
+        opline: earlier.opline,
+        ..put(&mut memory, 1, "usort", false)
+    };
+    assert_eq!(
+        names(&mut codes, &memory, &mut maps, &[callback, internal]),
+        ["compare", "usort"]
     );
 }
 

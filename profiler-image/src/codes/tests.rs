@@ -9,7 +9,7 @@ const STRINGS: u64 = 0x20_0000;
 const CODE: u64 = 0x30_0000;
 const FILE: u64 = 0x2f_0000;
 /// Code from here on is in memory that the engine's processes share.
-const SHARED: u64 = 0x31_0000;
+const SHARED: Range<u64> = 0x31_0000..0x3f_0000;
 
 fn zend_string(text: &str) -> Vec<u8> {
     let mut bytes = vec![0_u8; 24];
@@ -63,7 +63,7 @@ fn names(
     let mut place = Place {
         memory,
         layout: layout_of(Machine::X86_64, 8, 2).unwrap(),
-        shared_ranges: &[SHARED..u64::MAX],
+        shared_ranges: std::slice::from_ref(&SHARED),
         shared,
         local,
         request_ends: true,

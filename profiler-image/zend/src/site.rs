@@ -11,7 +11,7 @@
 use crate::function::Function;
 use crate::hash::find;
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece};
+use crate::memory::Memory;
 use crate::op::{
     FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
     INIT_NS_FCALL_BY_NAME, INIT_PARENT_PROPERTY_HOOK_CALL, INIT_STATIC_METHOD_CALL, NEW, Op,
@@ -22,6 +22,9 @@ use crate::walk::{Copy, Frame};
 mod autoload;
 mod hook;
 mod operand;
+mod stands;
+
+pub use stands::Words;
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
@@ -30,8 +33,6 @@ const IS_OBJECT: u8 = 8;
 /// How far back from a DO_* its INIT_* is looked for: a call with that many ops between is refused.
 const MAX_OPS_BACK: u64 = 4096;
 const MAX_PARENTS: usize = 64;
-/// Reads that must agree on a proof's words.
-const AGREEING_READS: usize = 3;
 
 /// What an edge's call site says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,19 +44,6 @@ pub enum Evidence {
     Open,
     /// The two frames do not belong together.
     Refuted,
-}
-
-/// Words of the frames that a proof relies on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Words {
-    /// None: the caller's code alone names the callee, whenever they were read.
-    Code,
-    /// The caller's `func` and `run_time_cache`: what the site has called once, the program can call.
-    Cache,
-    /// Those of both frames.
-    Frames,
-    /// Those of both frames, and the zval at this address.
-    Operand(u64),
 }
 
 /// A relation between caller and callee that is visible in their frames alone. It does not prove an edge; it shows
@@ -154,71 +142,6 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Some(init) => self.judge_init(&init),
             None => Evidence::Refuted,
         }
-    }
-
-    /// Whether the words of a proof are still what they were when they were copied. The words of one frame can be from
-    /// different moments too: `func` from one call, `run_time_cache` or a variable from another. Such a mix never stands
-    /// in memory, so that reads hardly agree on it. A frame above the top does not count: what a call left there stays
-    /// until it is overwritten.
-    #[must_use]
-    pub fn stands(&self, words: Words) -> bool {
-        words == Words::Code || (0..AGREEING_READS).all(|_| self.stands_now(words))
-    }
-
-    fn stands_now(&self, words: Words) -> bool {
-        const HEADER: usize = 128;
-        let size = self.layout.execute_data.sizeof.min(HEADER);
-        let (mut caller, mut callee) = ([0_u8; HEADER], [0_u8; HEADER]);
-        let (mut zval, mut top) = ([0_u8; 16], [0_u8; 8]);
-        let mut pieces = vec![
-            Piece {
-                address: self.executor_globals
-                    + self.layout.executor_globals.current_execute_data as u64,
-                bytes: &mut top,
-            },
-            Piece {
-                address: self.caller.frame.address,
-                bytes: &mut caller[..size],
-            },
-            Piece {
-                address: self.callee.frame.address,
-                bytes: &mut callee[..size],
-            },
-        ];
-        if let Words::Operand(address) = words {
-            pieces.push(Piece {
-                address,
-                bytes: &mut zval,
-            });
-        }
-        let read = self.memory.gather(&mut pieces).is_ok();
-        drop(pieces);
-        let top = u64::from_le_bytes(top);
-        let frame = |frame: &Frame, bytes: &[u8]| Frame::parse(self.layout, frame.address, bytes);
-        let caller = frame(self.caller.frame, &caller[..size]);
-        if words == Words::Cache {
-            // It goes on, and calls others.
-            let same = Frame {
-                opline: self.caller.frame.opline,
-                ..caller
-            };
-            return read && self.copy.is_live(caller.address, top) && same == *self.caller.frame;
-        }
-        // The callee goes on: its own opline may have moved.
-        let callee = Frame {
-            opline: self.callee.frame.opline,
-            ..frame(self.callee.frame, &callee[..size])
-        };
-        let same_operand = match words {
-            Words::Operand(address) => {
-                self.copy.at(address).and_then(|bytes| bytes.get(..16)) == Some(&zval[..])
-            }
-            _ => true,
-        };
-        read && same_operand
-            && self.copy.is_live(callee.address, top)
-            && caller == *self.caller.frame
-            && callee == *self.callee.frame
     }
 
     /// Walks back from a DO_* to its INIT_*, as the engine does itself (`cleanup_unfinished_calls`,

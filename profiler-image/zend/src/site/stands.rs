@@ -1,0 +1,90 @@
+//! Whether the words that a proof relies on belong together.
+//!
+//! They were read at different moments while the target ran. What this module does not do: judge what they say.
+
+use super::Site;
+use crate::memory::{Memory, Piece};
+use crate::walk::Frame;
+
+/// Reads that must agree on a proof's words.
+const AGREEING_READS: usize = 3;
+
+/// Words of the frames that a proof relies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// None: the caller's code alone names the callee, whenever they were read.
+    Code,
+    /// The caller's `func` and `run_time_cache`: what the site has called once, the program can call.
+    Cache,
+    /// Those of both frames.
+    Frames,
+    /// Those of both frames, and the zval at this address.
+    Operand(u64),
+}
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// Whether the words of a proof are still what they were when they were copied. The words of one frame can be from
+    /// different moments too: `func` from one call, `run_time_cache` or a variable from another. Such a mix never stands
+    /// in memory, so that reads hardly agree on it. A frame above the top does not count: what a call left there stays
+    /// until it is overwritten.
+    #[must_use]
+    pub fn stands(&self, words: Words) -> bool {
+        words == Words::Code || (0..AGREEING_READS).all(|_| self.stands_now(words))
+    }
+
+    fn stands_now(&self, words: Words) -> bool {
+        const HEADER: usize = 128;
+        let size = self.layout.execute_data.sizeof.min(HEADER);
+        let (mut caller, mut callee) = ([0_u8; HEADER], [0_u8; HEADER]);
+        let (mut zval, mut top) = ([0_u8; 16], [0_u8; 8]);
+        let mut pieces = vec![
+            Piece {
+                address: self.executor_globals
+                    + self.layout.executor_globals.current_execute_data as u64,
+                bytes: &mut top,
+            },
+            Piece {
+                address: self.caller.frame.address,
+                bytes: &mut caller[..size],
+            },
+            Piece {
+                address: self.callee.frame.address,
+                bytes: &mut callee[..size],
+            },
+        ];
+        if let Words::Operand(address) = words {
+            pieces.push(Piece {
+                address,
+                bytes: &mut zval,
+            });
+        }
+        let read = self.memory.gather(&mut pieces).is_ok();
+        drop(pieces);
+        let top = u64::from_le_bytes(top);
+        let frame = |frame: &Frame, bytes: &[u8]| Frame::parse(self.layout, frame.address, bytes);
+        let caller = frame(self.caller.frame, &caller[..size]);
+        if words == Words::Cache {
+            // It goes on, and calls others.
+            let same = Frame {
+                opline: self.caller.frame.opline,
+                ..caller
+            };
+            return read && self.copy.is_live(caller.address, top) && same == *self.caller.frame;
+        }
+        // The callee goes on: its own opline may have moved.
+        let callee = Frame {
+            opline: self.callee.frame.opline,
+            ..frame(self.callee.frame, &callee[..size])
+        };
+        let same_operand = match words {
+            Words::Operand(address) => {
+                self.copy.at(address).and_then(|bytes| bytes.get(..16)) == Some(&zval[..])
+            }
+            _ => true,
+        };
+        read && same_operand
+            && self.copy.is_live(callee.address, top)
+            && caller == *self.caller.frame
+            && callee == *self.callee.frame
+    }
+}

@@ -213,6 +213,7 @@ pub const TARGETS: &[Target] = &[
             ("shelf", "title"),
             ("title", "ucwords"),
         ],
+        edges_of_7: &[],
         never: &[],
     },
     Target {

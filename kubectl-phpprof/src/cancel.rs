@@ -1,0 +1,80 @@
+//! `cancel`: stops requests early; what was sampled is kept.
+//!
+//! Invariant: it says that a request is cancelled only where the API server has taken `spec.cancel`.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::cli::{Cancel, DryRun, Global};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::request::{Outcome, Request};
+use crate::source::request_name;
+
+pub async fn run(global: &Global, arguments: &Cancel) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let mut said = String::new();
+    for name in &arguments.names {
+        let name = request_name(name);
+        said.push_str(&one(&cluster, name, arguments.dry_run).await?);
+    }
+    Ok(said)
+}
+
+pub async fn one(
+    cluster: &Cluster,
+    name: &str,
+    dry_run: Option<DryRun>,
+) -> Result<String, Failure> {
+    let action = |verb: &str| {
+        format!(
+            "{verb} profilerequests/{name} in namespace {}",
+            cluster.namespace
+        )
+    };
+    let object = cluster
+        .requests()
+        .get(name)
+        .await
+        .map_err(|error| Failure::of_api(&action("get"), &error))?;
+    if Request::of(&object).outcome() != Outcome::InProgress {
+        return Ok(format!(
+            "profilerequest.phpprof.dev/{name} is over already\n"
+        ));
+    }
+    if dry_run == Some(DryRun::Client) {
+        return Ok(format!(
+            "profilerequest.phpprof.dev/{name} cancelled (dry run)\n"
+        ));
+    }
+    let parameters = PatchParams {
+        dry_run: dry_run.is_some(),
+        field_manager: Some("kubectl-phpprof".to_owned()),
+        ..PatchParams::default()
+    };
+    let patched = cluster
+        .requests()
+        .patch(
+            name,
+            &parameters,
+            &Patch::Merge(json!({"spec": {"cancel": true}})),
+        )
+        .await
+        .map_err(|error| Failure::of_api(&action("patch"), &error))?;
+    // An API server drops a field that its schema does not have, and says nothing.
+    if Request::of(&patched).at("/spec/cancel") != &json!(true) {
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("{name} goes on: this cluster's ProfileRequest has no spec.cancel"),
+            "upgrade the chart and its CRD; deleting the request drops its result",
+        ));
+    }
+    let how = if dry_run.is_some() {
+        " (server dry run)"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "profilerequest.phpprof.dev/{name} cancelled{how}\n"
+    ))
+}

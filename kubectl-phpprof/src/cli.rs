@@ -1,0 +1,385 @@
+//! The command line: what was typed. What it means is in the module of each verb.
+//!
+//! Invariant: usage begins with `kubectl phpprof`, and flags are spelled as kubectl spells them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Profile PHP in running pods, and look at the profiles.
+#[derive(Parser, Debug)]
+#[command(
+    name = "kubectl phpprof",
+    bin_name = "kubectl phpprof",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 unfit (doctor), 130 interrupted"
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Which cluster, as whom.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Global {
+    /// Namespace; that of the context where there is none.
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Context of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Kubeconfig file; KUBECONFIG and ~/.kube/config where there is none.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Cluster of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub cluster: Option<String>,
+    /// User of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub user: Option<String>,
+    /// User to impersonate.
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub impersonate: Option<String>,
+    /// Group to impersonate; may be given several times.
+    #[arg(long = "as-group", global = true, value_name = "GROUP")]
+    pub impersonate_groups: Vec<String>,
+    /// Namespace of the operator.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "PHPPROF_OPERATOR_NAMESPACE",
+        hide_env_values = true,
+        default_value = "phpprof-system",
+        hide_short_help = true
+    )]
+    pub operator_namespace: String,
+    /// Name of the operator's Deployment and Service: the chart's release and "-operator".
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "PHPPROF_OPERATOR_NAME",
+        hide_env_values = true,
+        default_value = "phpprof-operator",
+        hide_short_help = true
+    )]
+    pub operator_name: String,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Profile a workload or pods, wait, and show the top functions.
+    Run(Run),
+    /// List profile requests.
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Show a profile request, or print it as YAML or JSON.
+    Get(Get),
+    /// Show a profile request with each of its pods, and what to do about failures.
+    Describe(Named),
+    /// Stop a running profile request early; what was sampled is kept.
+    Cancel(Cancel),
+    /// Print what the samplers of a profile request said.
+    Logs(Logs),
+    /// Say what a reason means and what to do about it.
+    Explain(Explain),
+    /// Show the functions that take most, of a request or a profile file.
+    Top(Top),
+    /// Draw the flame graph page of a request or a profile file.
+    Flame(Flame),
+    /// Compare two requests or profile files: which functions grew, which shrank.
+    Diff(Diff),
+    /// Save the profile of a request, or convert a profile file.
+    Download(Download),
+    /// Check whether a workload can be profiled, by whom and how; and if not, why.
+    Doctor(Doctor),
+    /// Print the versions of the plugin, the operator and the sampler's image.
+    Version(Version),
+    /// Print a completion script.
+    Completion(Completion),
+    #[command(name = "__complete", hide = true, disable_help_flag = true)]
+    Complete(Complete),
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Run {
+    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
+    #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
+    pub target: Option<String>,
+    /// Pods by their labels, for instance app=web,tier!=cache.
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "SELECTOR",
+        conflicts_with = "filename"
+    )]
+    pub selector: Option<String>,
+    /// A file with a ProfileRequest; - is standard input.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "name"])]
+    pub filename: Option<String>,
+    /// Container that runs PHP.
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// How long to sample, for instance 30s or 2m.
+    #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "30s")]
+    pub duration: u64,
+    /// Samples per second of each worker.
+    #[arg(short = 'F', long, value_name = "RATE", default_value_t = 99)]
+    pub samples_per_second: i32,
+    /// Pods to profile at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub max_pods: i32,
+    /// User id that PHP runs as, where the pod does not say it.
+    #[arg(long, value_name = "UID")]
+    pub run_as_user: Option<i64>,
+    /// Group id that PHP runs as.
+    #[arg(long, value_name = "GID", requires = "run_as_user")]
+    pub run_as_group: Option<i64>,
+    /// Keep the time between requests too.
+    #[arg(long)]
+    pub include_idle: bool,
+    /// Name of the request; one is made from the target where there is none.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Create nothing: client prints the request, server has the API server check it.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: Option<DryRun>,
+    /// Print the created request in this form.
+    #[arg(short, long, value_name = "FORM")]
+    pub output: Option<ObjectForm>,
+    /// Wait until the request is over.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub wait: bool,
+    /// How long to wait; the duration and 20 minutes where there is none.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub timeout: Option<u64>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    Client,
+    Server,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectForm {
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListForm {
+    #[default]
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(Args, Debug)]
+pub struct List {
+    /// Of all namespaces.
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Requests by their labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: ListForm,
+    /// Go on, and print what changes.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Get {
+    /// Name of a request, or pprof/NAME.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: ListForm,
+}
+
+#[derive(Args, Debug)]
+pub struct Named {
+    /// Name of a request, or pprof/NAME.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Cancel {
+    /// Names of requests.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Change nothing.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: Option<DryRun>,
+}
+
+#[derive(Args, Debug)]
+pub struct Logs {
+    /// Name of a request, or pprof/NAME.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Of this pod only.
+    #[arg(long, value_name = "NAME")]
+    pub pod: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Explain {
+    /// The reason as the status spells it; all of them where there is none.
+    #[arg(value_name = "REASON")]
+    pub reason: Option<String>,
+}
+
+/// What of a profile is shown.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Choice {
+    /// Sample type, for instance wall, cpu or samples; the profile's default where there is none.
+    #[arg(short = 't', long, value_name = "TYPE")]
+    pub sample_type: Option<String>,
+    /// Only samples with this label; may be given several times.
+    #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub labels: Vec<(String, String)>,
+}
+
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Name of a request, or a profile file.
+    #[arg(value_name = "NAME|FILE")]
+    pub source: String,
+    #[command(flatten)]
+    pub choice: Choice,
+    /// How many functions.
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub count: usize,
+    /// What comes first.
+    #[arg(long, value_name = "COLUMN", default_value = "self")]
+    pub sort: TopSort,
+    /// A line for each value of this label instead of each function.
+    #[arg(long, value_name = "KEY")]
+    pub by: Option<String>,
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: TopForm,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopSort {
+    #[value(name = "self")]
+    Own,
+    Total,
+    Name,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopForm {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(Args, Debug)]
+pub struct Flame {
+    /// Name of a request, or a profile file.
+    #[arg(value_name = "NAME|FILE")]
+    pub source: String,
+    #[command(flatten)]
+    pub choice: Choice,
+    /// Where to write the page (.html) or picture (.svg); without it the page is opened in a browser.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// What it was: name of a request, or a profile file.
+    #[arg(value_name = "BEFORE")]
+    pub before: String,
+    /// What it is now.
+    #[arg(value_name = "AFTER")]
+    pub after: String,
+    #[command(flatten)]
+    pub choice: Choice,
+    /// How many functions.
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub count: usize,
+    /// Where to write the differential flame graph (.html or .svg); without it the functions are listed.
+    #[arg(short, long, value_name = "FILE|FORM")]
+    pub output: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Download {
+    /// Name of a request, or a profile file.
+    #[arg(value_name = "NAME|FILE")]
+    pub source: String,
+    /// Where to write it; the end of the name says the format. NAME.pb.gz where there is none.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<String>,
+    /// The profile of this pod alone.
+    #[arg(long, value_name = "NAME")]
+    pub pod: Option<String>,
+    #[command(flatten)]
+    pub choice: Choice,
+}
+
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// What would be profiled: deploy/web, pod/web-1 and so on.
+    #[arg(value_name = "TYPE/NAME")]
+    pub target: String,
+    /// Container that runs PHP.
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// User id that PHP runs as, where the pod does not say it.
+    #[arg(long, value_name = "UID")]
+    pub run_as_user: Option<i64>,
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: ListForm,
+}
+
+#[derive(Args, Debug)]
+pub struct Version {
+    /// Of the plugin only.
+    #[arg(long)]
+    pub client: bool,
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: ListForm,
+}
+
+#[derive(Args, Debug)]
+pub struct Completion {
+    /// kubectl prints the script that must be in PATH as kubectl_complete-phpprof.
+    pub shell: Shell,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    Kubectl,
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Args, Debug)]
+pub struct Complete {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| "write it as KEY=VALUE, for instance pod=web-1".to_owned())
+}

@@ -1,0 +1,310 @@
+//! Completion: of verbs, flags and values from the command line's own description, of names from the cluster.
+//!
+//! kubectl runs `kubectl_complete-phpprof` with the words so far, the last one unfinished, and wants a line for each proposal
+//! and a last line `:4` (no files) or `:0` (files too).
+//!
+//! Invariant: it ends within two seconds, never prints an error, and changes nothing.
+
+use std::time::Duration;
+
+use clap::{Arg, Command, CommandFactory, Parser};
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+
+use crate::cli::{Cli, Global, Shell};
+use crate::connect::Cluster;
+use crate::target;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The script that has a shell, or kubectl, ask this program.
+pub fn script(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Kubectl => "#!/bin/sh\nexec kubectl-phpprof __complete \"$@\"\n",
+        Shell::Bash => {
+            "_kubectl_phpprof() {\n  local IFS=$'\\n'\n  COMPREPLY=($(kubectl-phpprof __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null | sed -e '/^:/d' -e 's/\\t.*//'))\n}\n\
+             complete -o default -F _kubectl_phpprof kubectl-phpprof\n"
+        }
+        Shell::Zsh => {
+            "#compdef kubectl-phpprof\n_kubectl_phpprof() {\n  local -a found\n  found=(${(f)\"$(kubectl-phpprof __complete \"${words[@]:1}\" 2>/dev/null | sed -e '/^:/d' -e 's/\\t.*//')\"})\n  compadd -a found\n}\n\
+             compdef _kubectl_phpprof kubectl-phpprof\n"
+        }
+        Shell::Fish => {
+            "complete -c kubectl-phpprof -f -a '(set -l words (commandline -opc) (commandline -ct); kubectl-phpprof __complete $words[2..-1] 2>/dev/null | string match -rv \"^:\")'\n"
+        }
+    }
+}
+
+/// What comes next, from the words alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// These words, each with what it is.
+    Words(Vec<(String, String)>),
+    /// A request's name; files too where the verb takes them.
+    Requests {
+        files: bool,
+    },
+    /// TYPE/NAME.
+    Targets,
+    Namespaces,
+    Files,
+    Nothing,
+}
+
+/// Decides what the last word may become.
+pub fn next(words: &[String]) -> Next {
+    let mut command = Cli::command();
+    command.build();
+    let (last, before) = match words.split_last() {
+        Some((last, before)) => (last.as_str(), before),
+        None => ("", [].as_slice()),
+    };
+    let verb = verb(&command, before);
+    let scope = verb.unwrap_or(&command);
+    if let Some(flag) = before
+        .last()
+        .and_then(|word| flag(scope, word))
+        .filter(|flag| takes_value(flag))
+    {
+        return value(flag);
+    }
+    if last.starts_with('-') {
+        return Next::Words(flags(scope));
+    }
+    let Some(verb) = verb else {
+        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+        return Next::Words(
+            verbs
+                .map(|verb| (verb.get_name().to_owned(), about(verb.get_about())))
+                .collect(),
+        );
+    };
+    match verb.get_name() {
+        "run" | "doctor" => Next::Targets,
+        "get" | "describe" | "cancel" | "logs" => Next::Requests { files: false },
+        "top" | "flame" | "diff" | "download" => Next::Requests { files: true },
+        "explain" => Next::Words(crate::explain::reasons()),
+        "completion" => Next::Words(
+            ["kubectl", "bash", "zsh", "fish"]
+                .map(|shell| (shell.to_owned(), String::new()))
+                .to_vec(),
+        ),
+        _ => Next::Nothing,
+    }
+}
+
+fn verb<'c>(command: &'c Command, words: &[String]) -> Option<&'c Command> {
+    let mut skip = false;
+    for word in words {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        if word.starts_with('-') {
+            skip = flag(command, word).is_some_and(takes_value) && !word.contains('=');
+            continue;
+        }
+        return command.find_subcommand(word);
+    }
+    None
+}
+
+fn flag<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
+    command.get_arguments().find(|arg| {
+        let long = arg
+            .get_long()
+            .is_some_and(|long| word.strip_prefix("--") == Some(long));
+        long || arg
+            .get_short()
+            .is_some_and(|short| word == format!("-{short}"))
+    })
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    arg.get_action().takes_values() && !arg.is_require_equals_set()
+}
+
+fn value(flag: &Arg) -> Next {
+    let possible = flag.get_possible_values();
+    match flag.get_id().as_str() {
+        "namespace" | "operator_namespace" => Next::Namespaces,
+        "kubeconfig" | "filename" => Next::Files,
+        "output" if possible.is_empty() => Next::Files,
+        _ if possible.is_empty() => Next::Nothing,
+        _ => Next::Words(
+            possible
+                .iter()
+                .map(|value| (value.get_name().to_owned(), about(value.get_help())))
+                .collect(),
+        ),
+    }
+}
+
+fn flags(command: &Command) -> Vec<(String, String)> {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    shown
+        .filter_map(|arg| Some((format!("--{}", arg.get_long()?), about(arg.get_help()))))
+        .collect()
+}
+
+fn about(text: Option<&clap::builder::StyledStr>) -> String {
+    text.map(ToString::to_string)
+        .unwrap_or_default()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The lines that kubectl wants.
+pub async fn complete(words: &[String]) -> String {
+    let last = words.last().map_or("", String::as_str);
+    let next = next(words);
+    let files = matches!(next, Next::Files | Next::Requests { files: true });
+    let global = global(words);
+    let found = tokio::time::timeout(PATIENCE, proposals(next, &global, last))
+        .await
+        .unwrap_or_default();
+    let mut text = String::new();
+    for (word, meaning) in found.iter().filter(|(word, _)| word.starts_with(last)) {
+        text.push_str(word);
+        if !meaning.is_empty() {
+            text.push_str(&format!("\t{meaning}"));
+        }
+        text.push('\n');
+    }
+    text + if files { ":0\n" } else { ":4\n" }
+}
+
+/// The flags that say which cluster, of a line that may not be whole.
+fn global(words: &[String]) -> Global {
+    let mut line = vec!["kubectl-phpprof".to_owned(), "version".to_owned()];
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let name = word.split('=').next().unwrap_or(word);
+        if [
+            "-n",
+            "--namespace",
+            "--context",
+            "--kubeconfig",
+            "--cluster",
+            "--user",
+            "--as",
+            "--as-group",
+        ]
+        .contains(&name)
+        {
+            line.push(word.clone());
+            if !word.contains('=') {
+                line.extend(words.next().cloned());
+            }
+        }
+    }
+    Cli::try_parse_from(line)
+        .map(|cli| cli.global)
+        .unwrap_or_default()
+}
+
+async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, String)> {
+    match next {
+        Next::Words(words) => return words,
+        Next::Files | Next::Nothing => return Vec::new(),
+        Next::Requests { .. } | Next::Targets | Next::Namespaces => {}
+    }
+    if next == Next::Targets && !last.contains('/') {
+        return target::short_names()
+            .map(|(short, kind)| (format!("{short}/"), kind.to_owned()))
+            .collect();
+    }
+    let Ok(cluster) = Cluster::of(global).await else {
+        return Vec::new();
+    };
+    let api = match &next {
+        Next::Requests { .. } => cluster.requests(),
+        Next::Namespaces => Api::all_with(
+            cluster.client.clone(),
+            &ApiResource::from_gvk_with_plural(
+                &GroupVersionKind::gvk("", "v1", "Namespace"),
+                "namespaces",
+            ),
+        ),
+        _ => match of_kind(&cluster, last) {
+            Some(api) => api,
+            None => return Vec::new(),
+        },
+    };
+    let prefix = if next == Next::Targets {
+        last.split_once('/')
+            .map_or_else(String::new, |(kind, _)| format!("{kind}/"))
+    } else {
+        String::new()
+    };
+    let listed = api.list_metadata(&ListParams::default().limit(500)).await;
+    let items = listed.map(|listed| listed.items).unwrap_or_default();
+    items
+        .iter()
+        .map(|item| (format!("{prefix}{}", item.name_any()), String::new()))
+        .collect()
+}
+
+fn of_kind(cluster: &Cluster, text: &str) -> Option<Api<DynamicObject>> {
+    let (kind, _) = text.split_once('/')?;
+    let target = target::parse(&format!("{kind}/x")).ok()?;
+    let (kind, plural) = match &target.workload_ref {
+        None => (GroupVersionKind::gvk("", "v1", "Pod"), "pods"),
+        Some(workload) => {
+            let (group, version) = workload
+                .api_version
+                .split_once('/')
+                .unwrap_or(("", &workload.api_version));
+            (
+                GroupVersionKind::gvk(group, version, &workload.kind),
+                target::plural(workload)?,
+            )
+        }
+    };
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    Some(Api::namespaced_with(
+        cluster.client.clone(),
+        &cluster.namespace,
+        &resource,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Next {
+        next(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn words(line: &str) -> Vec<String> {
+        match of(line) {
+            Next::Words(words) => words.into_iter().map(|(word, _)| word).collect(),
+            other => vec![format!("{other:?}")],
+        }
+    }
+
+    #[test]
+    fn verbs_flags_and_values_are_proposed() {
+        assert!(words("").contains(&"run".to_owned()));
+        assert!(!words("").contains(&"__complete".to_owned()));
+        assert!(words("run --").contains(&"--samples-per-second".to_owned()));
+        assert!(words("-n shop list --").contains(&"--all-namespaces".to_owned()));
+        assert_eq!(words("list -o "), ["table", "wide", "json", "yaml", "name"]);
+        assert!(words("explain ").contains(&"UserUnknown".to_owned()));
+    }
+
+    #[test]
+    fn names_are_asked_for_where_names_stand() {
+        assert_eq!(of("run "), Next::Targets);
+        assert_eq!(of("-n shop doctor deploy/"), Next::Targets);
+        assert_eq!(of("describe "), Next::Requests { files: false });
+        assert_eq!(of("diff a "), Next::Requests { files: true });
+        assert_eq!(of("run -n "), Next::Namespaces);
+        assert_eq!(of("flame x -o "), Next::Files);
+        assert_eq!(of("run -d "), Next::Nothing);
+    }
+}

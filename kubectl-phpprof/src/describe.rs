@@ -1,0 +1,165 @@
+//! `describe`: a request and each of its pods, in words.
+//!
+//! It is pure but for the caller's `get`.
+//!
+//! Invariant: every failure that is shown has what to do about it beside it.
+
+use jiff::Timestamp;
+
+use crate::duration::age;
+use crate::explain;
+use crate::request::{Request, TargetView};
+use crate::table::{Table, cut, printable};
+
+pub fn text(request: &Request<'_>, width: Option<usize>, now: Timestamp) -> String {
+    let mut text = facts(request, now);
+    text.push_str("\nConditions:\n");
+    let mut conditions = Table::new(&["TYPE", "STATUS", "REASON", "AGE", "~MESSAGE"]);
+    for condition in request.conditions() {
+        let words = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        let since: Option<Timestamp> = words("lastTransitionTime").parse().ok();
+        conditions.row(vec![
+            words("type"),
+            words("status"),
+            words("reason"),
+            since.map_or_else(
+                || "-".to_owned(),
+                |since| age(now.as_second() - since.as_second()),
+            ),
+            words("message"),
+        ]);
+    }
+    text.push_str(&indented(
+        &conditions.text(width.map(|width| width.saturating_sub(2))),
+    ));
+    let targets: Vec<_> = request.targets().collect();
+    if !targets.is_empty() {
+        text.push_str("\nPods:\n");
+        text.push_str(&indented(
+            &pods(&targets).text(width.map(|width| width.saturating_sub(2))),
+        ));
+    }
+    text.push_str(&remedies(request, &targets, width));
+    text
+}
+
+fn facts(request: &Request<'_>, now: Timestamp) -> String {
+    let count = |field: &str| request.number(&format!("/status/{field}"));
+    let container = match request.words("/spec/target/containerName") {
+        "" => "the pod's default",
+        name => name,
+    };
+    let profile = match request.words("/status/profile/url") {
+        "" => "none".to_owned(),
+        url => format!(
+            "{url} ({} samples, {} bytes)",
+            request.number("/status/profile/samples"),
+            request.number("/status/profile/sizeBytes")
+        ),
+    };
+    let rows = [
+        ("Name", request.name()),
+        ("Namespace", request.namespace()),
+        ("Age", age(request.age(now))),
+        (
+            "Target",
+            format!("{}, container {container}", request.target_words()),
+        ),
+        (
+            "Sampling",
+            format!(
+                "{}s, {} times a second",
+                request.number("/spec/durationSeconds"),
+                request.number("/spec/samplesPerSecond")
+            ),
+        ),
+        (
+            "Pods",
+            format!(
+                "{} matched, {} selected, {} active, {} done, {} failed",
+                count("matched"),
+                count("selected"),
+                count("active"),
+                count("succeeded"),
+                count("failed")
+            ),
+        ),
+        ("Profile", profile),
+    ];
+    rows.iter()
+        .map(|(key, value)| format!("{:<11}{}\n", format!("{key}:"), printable(value)))
+        .collect()
+}
+
+fn pods(targets: &[TargetView<'_>]) -> Table {
+    let mut table = Table::new(&[
+        "POD",
+        "?NODE",
+        "STATE",
+        "REASON",
+        "~PHP",
+        ">WORKERS",
+        ">SAMPLES",
+        ">?LATE",
+        ">?UNSTABLE",
+    ]);
+    let number =
+        |number: Option<i64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let or_dash = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    for target in targets {
+        let version = target.words("/php/version");
+        let php = match version {
+            "" => "-".to_owned(),
+            version => format!("{version} {}", target.words("/php/sapi")),
+        };
+        table.row(vec![
+            target.pod().to_owned(),
+            or_dash(target.words("/nodeName")),
+            target.state().to_owned(),
+            or_dash(target.reason()),
+            php,
+            number(target.number("/workers")),
+            number(target.number("/samples")),
+            number(target.number("/quality/late")),
+            number(target.number("/quality/unstable")),
+        ]);
+    }
+    table
+}
+
+/// Each reason once, with what it means here and what to do.
+fn remedies(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
+    let mut seen = Vec::new();
+    let mut text = String::new();
+    let of_targets = targets.iter().filter(|target| !target.reason().is_empty());
+    let all = std::iter::once((request.reason(), ""))
+        .chain(of_targets.map(|target| (target.reason(), target.words("/message"))));
+    for (reason, message) in all {
+        let Some(advice) = explain::remedy(reason).filter(|_| !seen.contains(&reason)) else {
+            continue;
+        };
+        seen.push(reason);
+        let message = if message.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", printable(message))
+        };
+        let line = format!("  {reason}:{message}");
+        text.push_str(&cut(&line, width.unwrap_or(usize::MAX)));
+        text.push_str(&format!("\n    {advice}\n"));
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!("\nWhat to do:\n{text}")
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}

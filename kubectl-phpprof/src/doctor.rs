@@ -1,0 +1,125 @@
+//! `doctor`: can this be profiled, by whom and how; and if not, why, and what to change.
+//!
+//! [`observe`] asks the API server, and changes nothing there; [`judge`] is a pure function of what was found.
+//!
+//! Invariant: what could not be asked is `unknown`, never `ok`.
+
+pub mod judge;
+pub mod observe;
+
+use serde_json::json;
+
+use crate::cli::{Doctor, Global, ListForm};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::list::yaml;
+use crate::screen::Screen;
+use crate::table::printable;
+use crate::target;
+use judge::{Check, Verdict, judge, unfit};
+
+pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<(), Failure> {
+    let mut target = target::parse(&arguments.target)?;
+    target.container_name = arguments.container.clone();
+    target.run_as_user = arguments.run_as_user;
+    let cluster = Cluster::of(global).await?;
+    let observed = observe::observe(&cluster, &target).await?;
+    let checks = judge(&observed);
+    print!("{}", text(&checks, arguments.output, screen));
+    match unfit(&checks) {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            Exit::Unfit,
+            format!(
+                "{} cannot be profiled as it is: {count} of {} checks failed",
+                arguments.target,
+                checks.len()
+            ),
+            "change what stands beside each failed check",
+        )),
+    }
+}
+
+pub fn text(checks: &[Check], form: ListForm, screen: Screen) -> String {
+    let data = || {
+        let rows = checks.iter().map(|check| {
+            json!({"check": check.name, "verdict": word(check.verdict), "found": check.found, "remedy": check.remedy})
+        });
+        json!({"fit": unfit(checks) == 0, "checks": rows.collect::<Vec<_>>()})
+    };
+    match form {
+        ListForm::Json => serde_json::to_string_pretty(&data()).unwrap_or_default() + "\n",
+        ListForm::Yaml => yaml(&data()),
+        ListForm::Name => {
+            let failed = checks.iter().filter(|check| check.verdict == Verdict::Bad);
+            failed.map(|check| format!("{}\n", check.name)).collect()
+        }
+        ListForm::Table | ListForm::Wide => table(checks, screen),
+    }
+}
+
+/// A line for each check; what to do stands below those that did not pass.
+fn table(checks: &[Check], screen: Screen) -> String {
+    let mut text = String::new();
+    let longest = checks
+        .iter()
+        .map(|check| check.name.len())
+        .max()
+        .unwrap_or(0);
+    let room = screen.width.unwrap_or(usize::MAX);
+    for check in checks {
+        let word = format!("{:<7}", word(check.verdict));
+        let word = match check.verdict {
+            Verdict::Good => screen.good(&word),
+            Verdict::Bad => screen.bad(&word),
+            Verdict::Unknown => screen.doubtful(&word),
+        };
+        let mut lines = wrapped(
+            &printable(&check.found),
+            room.saturating_sub(longest + 12).max(20),
+        )
+        .into_iter();
+        text.push_str(&format!(
+            "{word}   {:<longest$}  {}\n",
+            check.name,
+            lines.next().unwrap_or_default()
+        ));
+        let remedy = Some(&check.remedy)
+            .filter(|remedy| check.verdict != Verdict::Good && !remedy.is_empty());
+        let remedy = remedy.map(|remedy| {
+            wrapped(
+                &format!("→ {}", printable(remedy)),
+                room.saturating_sub(longest + 12).max(20),
+            )
+        });
+        for line in lines.chain(remedy.into_iter().flatten()) {
+            text.push_str(&format!("{:10}{:<longest$}  {line}\n", "", ""));
+        }
+    }
+    text
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "ok",
+        Verdict::Bad => "FAILED",
+        Verdict::Unknown => "unknown",
+    }
+}
+
+/// Lines of at most `width` letters, broken at spaces.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}

@@ -1,0 +1,623 @@
+//! From what was observed to a verdict for each thing that a profile needs: pure.
+//!
+//! Invariant: one check for each need, always in the same order; a check that failed says what to change.
+
+/// What an authorization review said; None where it could not be asked.
+pub type Allowed = Option<bool>;
+
+/// What the API server answered to the sampler's container in a dry run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    Accepted,
+    Refused(String),
+    /// It was not tried, or the answer says nothing of the container; why.
+    NotTried(String),
+}
+
+/// A pod that would be chosen from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFacts {
+    pub name: String,
+    pub ready: bool,
+    /// Names of its containers, the one that is profiled by default first.
+    pub containers: Vec<String>,
+    /// Of the container that would be profiled.
+    pub uid: Option<i64>,
+    /// Samplers that it has had.
+    pub samplers: usize,
+    pub runtime_class: Option<String>,
+}
+
+/// What the operator's Deployment says; None where it may not be read or is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatorFacts {
+    pub ready: i32,
+    pub image: String,
+    pub arguments: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    pub namespace: String,
+    pub target: String,
+    /// Whether the cluster has the API phpprof.dev/v1alpha1.
+    pub api: Allowed,
+    /// Verb and resource, and whether this user may.
+    pub rights: Vec<(&'static str, Allowed)>,
+    /// The value of the namespace's opt-in label, and its Pod Security level; None where it may not be read.
+    pub namespace_labels: Option<(Option<String>, Option<String>)>,
+    /// Ok(None): it is there but where it could not be said. Err: why not.
+    pub operator: Result<OperatorFacts, String>,
+    pub pods: Result<Vec<PodFacts>, String>,
+    /// What `--container` named.
+    pub container: Option<String>,
+    /// What `--run-as-user` named.
+    pub run_as_user: Option<i64>,
+    pub dry_run: DryRun,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Good,
+    Bad,
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    pub name: &'static str,
+    pub verdict: Verdict,
+    pub found: String,
+    pub remedy: String,
+}
+
+pub fn judge(observed: &Observed) -> Vec<Check> {
+    let mut checks = vec![api(observed), operator(observed), namespace(observed)];
+    checks.extend(
+        observed
+            .rights
+            .iter()
+            .map(|(right, allowed)| self::right(observed, right, *allowed)),
+    );
+    checks.extend([
+        pods(observed),
+        container(observed),
+        mode(observed),
+        admission(observed),
+        budget(observed),
+        image(observed),
+        store(observed),
+    ]);
+    checks
+}
+
+pub fn unfit(checks: &[Check]) -> usize {
+    checks
+        .iter()
+        .filter(|check| check.verdict == Verdict::Bad)
+        .count()
+}
+
+fn check(
+    name: &'static str,
+    verdict: Verdict,
+    found: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Check {
+    Check {
+        name,
+        verdict,
+        found: found.into(),
+        remedy: remedy.into(),
+    }
+}
+
+fn api(observed: &Observed) -> Check {
+    match observed.api {
+        Some(true) => check(
+            "api",
+            Verdict::Good,
+            "the cluster has phpprof.dev/v1alpha1",
+            "",
+        ),
+        Some(false) => check(
+            "api",
+            Verdict::Bad,
+            "the cluster has no phpprof.dev/v1alpha1",
+            "install the chart: helm install phpprof charts/phpprof",
+        ),
+        None => check(
+            "api",
+            Verdict::Unknown,
+            "the API groups could not be listed",
+            "kubectl api-resources --api-group=phpprof.dev",
+        ),
+    }
+}
+
+fn operator(observed: &Observed) -> Check {
+    match &observed.operator {
+        Ok(facts) if facts.ready > 0 => check(
+            "operator",
+            Verdict::Good,
+            format!("{} is ready", facts.image),
+            "",
+        ),
+        Ok(facts) => check(
+            "operator",
+            Verdict::Bad,
+            format!("{} is not ready", facts.image),
+            "kubectl describe pods of the operator's namespace says why",
+        ),
+        Err(why) => check(
+            "operator",
+            Verdict::Unknown,
+            why.clone(),
+            "name it with --operator-namespace and --operator-name, or ask its administrator",
+        ),
+    }
+}
+
+fn namespace(observed: &Observed) -> Check {
+    let command = format!(
+        "kubectl label namespace {} phpprof.dev/profiling=enabled",
+        observed.namespace
+    );
+    let open = has_argument(observed, "--all-namespaces");
+    match &observed.namespace_labels {
+        _ if open => check(
+            "namespace",
+            Verdict::Good,
+            "the operator profiles every namespace",
+            "",
+        ),
+        Some((Some(value), _)) if value == "enabled" => check(
+            "namespace",
+            Verdict::Good,
+            format!(
+                "{} is labelled phpprof.dev/profiling=enabled",
+                observed.namespace
+            ),
+            "",
+        ),
+        Some(_) => check(
+            "namespace",
+            Verdict::Bad,
+            format!("{} is not labelled for profiling", observed.namespace),
+            command,
+        ),
+        None => check(
+            "namespace",
+            Verdict::Unknown,
+            format!("the labels of {} may not be read", observed.namespace),
+            command,
+        ),
+    }
+}
+
+fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
+    let found = |may: &str| format!("you {may} {right} in {}", observed.namespace);
+    let optional = right == "patch pods/ephemeralcontainers";
+    let remedy =
+        "ask for it: the chart's edit role has it for requests, and its reader role for results";
+    match allowed {
+        Some(true) => check("right", Verdict::Good, found("may"), ""),
+        Some(false) if optional => check(
+            "right",
+            Verdict::Good,
+            format!("{}; only the dry run below needs it", found("may not")),
+            "",
+        ),
+        Some(false) => check("right", Verdict::Bad, found("may not"), remedy),
+        None => check(
+            "right",
+            Verdict::Unknown,
+            format!("whether you may {right} could not be asked"),
+            remedy,
+        ),
+    }
+}
+
+fn pods(observed: &Observed) -> Check {
+    match &observed.pods {
+        Err(why) => check(
+            "pods",
+            Verdict::Bad,
+            why.clone(),
+            "compare with kubectl get pods --show-labels",
+        ),
+        Ok(pods) if pods.is_empty() => check(
+            "pods",
+            Verdict::Bad,
+            format!("{} has no pods", observed.target),
+            "scale it up, or name another",
+        ),
+        Ok(pods) => match pods.iter().filter(|pod| pod.ready).count() {
+            0 => check(
+                "pods",
+                Verdict::Bad,
+                format!("none of {} pods is ready", pods.len()),
+                "kubectl describe pod says why",
+            ),
+            ready => check(
+                "pods",
+                Verdict::Good,
+                format!("{ready} of {} pods are ready", pods.len()),
+                "",
+            ),
+        },
+    }
+}
+
+fn ready(observed: &Observed) -> Vec<&PodFacts> {
+    let pods = observed.pods.as_deref().unwrap_or_default();
+    pods.iter().filter(|pod| pod.ready).collect()
+}
+
+fn container(observed: &Observed) -> Check {
+    let pods = ready(observed);
+    let Some(first) = pods.first() else {
+        return check("container", Verdict::Unknown, "no ready pod to look at", "");
+    };
+    let all = first.containers.join(", ");
+    if let Some(runtime) = first
+        .runtime_class
+        .as_deref()
+        .filter(|class| class.contains("gvisor") || class.contains("runsc"))
+    {
+        return check(
+            "container",
+            Verdict::Bad,
+            format!(
+                "the pod's runtime class is {runtime}, whose kernel does not let PHP's memory be read"
+            ),
+            "profile the workload where runtimeClassName is another one",
+        );
+    }
+    match &observed.container {
+        Some(name) if !first.containers.contains(name) => check(
+            "container",
+            Verdict::Bad,
+            format!("no container {name}; there are {all}"),
+            "name one of them with --container",
+        ),
+        Some(name) => check(
+            "container",
+            Verdict::Good,
+            format!("{name}; whether it runs PHP shows when it is sampled"),
+            "",
+        ),
+        None => check(
+            "container",
+            Verdict::Good,
+            format!(
+                "{}, the pod's default{}; whether it runs PHP shows when it is sampled",
+                first.containers.first().map_or("", String::as_str),
+                if first.containers.len() > 1 {
+                    format!(" of {all}")
+                } else {
+                    String::new()
+                }
+            ),
+            "",
+        ),
+    }
+}
+
+/// The user that the sampler would run as, as the operator decides it.
+pub fn sampler_user(observed: &Observed) -> Option<i64> {
+    let uid = ready(observed).first().and_then(|pod| pod.uid);
+    uid.or(observed.run_as_user).filter(|uid| *uid != 0)
+}
+
+fn mode(observed: &Observed) -> Check {
+    if ready(observed).is_empty() {
+        return check("mode", Verdict::Unknown, "no ready pod to look at", "");
+    }
+    match (
+        sampler_user(observed),
+        ready(observed).first().and_then(|pod| pod.uid),
+    ) {
+        (Some(uid), _) => check(
+            "mode",
+            Verdict::Good,
+            format!("SameUser: as user {uid}, without a capability"),
+            "",
+        ),
+        (None, Some(_)) => check(
+            "mode",
+            Verdict::Good,
+            "Ptrace: PHP's pod runs as root, so the sampler needs SYS_PTRACE",
+            "",
+        ),
+        (None, None) => check(
+            "mode",
+            Verdict::Good,
+            "Ptrace: the pod does not say which user PHP runs as, so the sampler needs SYS_PTRACE",
+            "",
+        ),
+    }
+}
+
+fn admission(observed: &Observed) -> Check {
+    let known = ready(observed).first().and_then(|pod| pod.uid).is_some();
+    let remedy = if known {
+        "run PHP as an ordinary user, or profile it in a namespace without that level"
+    } else {
+        "say which user PHP runs as: --run-as-user UID (kubectl exec POD -- id), or runAsUser in the pod's security context"
+    };
+    let level = observed
+        .namespace_labels
+        .as_ref()
+        .and_then(|(_, level)| level.as_deref())
+        .unwrap_or("");
+    let strict = ["baseline", "restricted"].contains(&level);
+    match &observed.dry_run {
+        DryRun::Accepted => check(
+            "admission",
+            Verdict::Good,
+            "a dry run of the sampler's container is accepted",
+            "",
+        ),
+        DryRun::Refused(message) => check(
+            "admission",
+            Verdict::Bad,
+            format!("a dry run of the sampler's container is refused: {message}"),
+            remedy,
+        ),
+        DryRun::NotTried(_) if strict && sampler_user(observed).is_none() => check(
+            "admission",
+            Verdict::Bad,
+            format!("Pod Security {level} refuses SYS_PTRACE"),
+            remedy,
+        ),
+        DryRun::NotTried(why) => check(
+            "admission",
+            Verdict::Unknown,
+            format!("not tried: {why}"),
+            "the operator tries it by a dry run of its own",
+        ),
+    }
+}
+
+fn budget(observed: &Observed) -> Check {
+    let limit: usize = argument(observed, "--max-ephemeral-containers=")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(64);
+    let fewest = ready(observed).iter().map(|pod| pod.samplers).min();
+    match fewest {
+        None => check("budget", Verdict::Unknown, "no ready pod to look at", ""),
+        Some(used) if used >= limit => check(
+            "budget",
+            Verdict::Bad,
+            format!(
+                "every ready pod has had {limit} samplers, and ephemeral containers are never removed"
+            ),
+            "replace the pods: kubectl rollout restart",
+        ),
+        Some(used) => check(
+            "budget",
+            Verdict::Good,
+            format!("{used} of {limit} samplers used by the pod with the fewest"),
+            "",
+        ),
+    }
+}
+
+fn image(observed: &Observed) -> Check {
+    match argument(observed, "--sampler-image=") {
+        Some(image) => check(
+            "image",
+            Verdict::Good,
+            format!("{image}; whether the nodes can pull it shows when it is started"),
+            "",
+        ),
+        None => check(
+            "image",
+            Verdict::Unknown,
+            "the operator's Deployment says no sampler image that you may read",
+            "ask the operator's administrator",
+        ),
+    }
+}
+
+fn store(observed: &Observed) -> Check {
+    match argument(observed, "--store-url=") {
+        Some(url) => check(
+            "store",
+            Verdict::Good,
+            format!("{url}; whether it answers shows in the operator's logs"),
+            "",
+        ),
+        None => check(
+            "store",
+            Verdict::Unknown,
+            "the operator's Deployment says no store that you may read",
+            "ask the operator's administrator",
+        ),
+    }
+}
+
+fn argument<'o>(observed: &'o Observed, prefix: &str) -> Option<&'o str> {
+    let facts = observed.operator.as_ref().ok()?;
+    facts
+        .arguments
+        .iter()
+        .find_map(|argument| argument.strip_prefix(prefix))
+}
+
+fn has_argument(observed: &Observed, wanted: &str) -> bool {
+    let facts = observed.operator.as_ref();
+    facts.is_ok_and(|facts| facts.arguments.iter().any(|argument| argument == wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::ListForm;
+    use crate::doctor::text;
+    use crate::screen::Screen;
+
+    fn fit() -> Observed {
+        Observed {
+            namespace: "shop".into(),
+            target: "deploy/web".into(),
+            api: Some(true),
+            rights: vec![
+                ("create profilerequests", Some(true)),
+                ("get profilerequests", Some(true)),
+                ("create services/proxy of the operator", Some(true)),
+                ("patch pods/ephemeralcontainers", Some(true)),
+            ],
+            namespace_labels: Some((Some("enabled".into()), Some("restricted".into()))),
+            operator: Ok(OperatorFacts {
+                ready: 1,
+                image: "phpprof.dev/operator:0.1.0".into(),
+                arguments: vec![
+                    "--store-url=s3://bucket/phpprof".into(),
+                    "--sampler-image=phpprof.dev/phpprof:0.1.0".into(),
+                    "--max-ephemeral-containers=64".into(),
+                ],
+            }),
+            pods: Ok(vec![PodFacts {
+                name: "web-1".into(),
+                ready: true,
+                containers: vec!["fpm".into(), "nginx".into()],
+                uid: Some(1000),
+                samplers: 2,
+                runtime_class: None,
+            }]),
+            container: None,
+            run_as_user: None,
+            dry_run: DryRun::Accepted,
+        }
+    }
+
+    /// The names of the checks that fail after this change.
+    #[track_caller]
+    fn check_failed(change: impl FnOnce(&mut Observed), expected: &[&str]) {
+        let mut observed = fit();
+        change(&mut observed);
+        let checks = judge(&observed);
+        let failed: Vec<_> = checks
+            .iter()
+            .filter(|check| check.verdict == Verdict::Bad)
+            .collect();
+        assert_eq!(
+            failed.iter().map(|check| check.name).collect::<Vec<_>>(),
+            expected
+        );
+        assert!(
+            failed.iter().all(|check| !check.remedy.is_empty()),
+            "each says what to change"
+        );
+    }
+
+    #[test]
+    fn a_fit_workload_passes_every_check() {
+        check_failed(|_| {}, &[]);
+    }
+
+    #[test]
+    fn each_missing_need_is_found() {
+        check_failed(|o| o.api = Some(false), &["api"]);
+        check_failed(|o| o.namespace_labels = Some((None, None)), &["namespace"]);
+        check_failed(|o| o.rights[0].1 = Some(false), &["right"]);
+        check_failed(|o| o.rights[2].1 = Some(false), &["right"]);
+        check_failed(|o| o.rights[3].1 = Some(false), &[]);
+        check_failed(
+            |o| o.pods = Err("there is no deployment web".into()),
+            &["pods"],
+        );
+        check_failed(|o| o.pods = Ok(Vec::new()), &["pods"]);
+        check_failed(|o| o.container = Some("php".into()), &["container"]);
+        check_failed(
+            |o| o.dry_run = DryRun::Refused("violates PodSecurity".into()),
+            &["admission"],
+        );
+        check_failed(|o| o.operator.as_mut().unwrap().ready = 0, &["operator"]);
+    }
+
+    #[test]
+    fn without_a_dry_run_the_namespace_s_level_tells() {
+        let unsaid = |uid| {
+            move |o: &mut Observed| {
+                o.dry_run = DryRun::NotTried("you may not patch pods/ephemeralcontainers".into());
+                if let Ok(pods) = &mut o.pods {
+                    pods[0].uid = uid;
+                }
+            }
+        };
+        check_failed(unsaid(Some(1000)), &[]);
+        check_failed(unsaid(Some(0)), &["admission"]);
+        check_failed(unsaid(None), &["admission"]);
+        check_failed(
+            |o| {
+                unsaid(None)(o);
+                o.run_as_user = Some(33);
+            },
+            &[],
+        );
+    }
+
+    #[test]
+    fn a_spent_budget_is_found_with_the_chart_s_limit() {
+        check_failed(
+            |o| {
+                if let Ok(pods) = &mut o.pods {
+                    pods[0].samplers = 64;
+                }
+            },
+            &["budget"],
+        );
+    }
+
+    #[test]
+    fn what_may_not_be_asked_is_unknown() {
+        let mut observed = fit();
+        observed.operator = Err("you may not read deployments in phpprof-system".into());
+        observed.namespace_labels = None;
+        observed.rights[1].1 = None;
+        observed.api = None;
+        let checks = judge(&observed);
+        let unknown: Vec<_> = checks
+            .iter()
+            .filter(|check| check.verdict == Verdict::Unknown)
+            .map(|check| check.name)
+            .collect();
+        assert_eq!(
+            unknown,
+            ["api", "operator", "namespace", "right", "image", "store"]
+        );
+    }
+
+    #[test]
+    fn the_report_reads_well_at_every_width() {
+        let mut observed = fit();
+        observed.dry_run = DryRun::Refused("violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
+        if let Ok(pods) = &mut observed.pods {
+            pods[0].uid = None;
+        }
+        observed.operator = Err("you may not read deployments in phpprof-system".into());
+        let checks = judge(&observed);
+        for (name, form, width) in [
+            ("doctor_80", ListForm::Table, Some(80)),
+            ("doctor_200", ListForm::Table, Some(200)),
+            ("doctor_json", ListForm::Json, None),
+            ("doctor_yaml", ListForm::Yaml, None),
+            ("doctor_name", ListForm::Name, None),
+        ] {
+            insta::assert_snapshot!(
+                name,
+                text(
+                    &checks,
+                    form,
+                    Screen {
+                        width,
+                        colour: false
+                    }
+                )
+            );
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What the API server says of a workload, its namespace, its operator and this user's rights.
+//!
+//! It changes nothing: rights are asked by reviews, admission by a dry run.
+//!
+//! Invariant: what may not be asked is told from what is not there.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{GroupVersionKind, Selector};
+use kube::discovery::ApiResource;
+use phpprof_crds::{NAMESPACE_LABEL, Target, WorkloadRef};
+use serde_json::json;
+
+use super::judge::{Allowed, DryRun, Observed, OperatorFacts, PodFacts, sampler_user};
+use crate::connect::Cluster;
+use crate::failure::Failure;
+use crate::target::plural;
+
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
+
+/// Fails only where the API server does not answer at all.
+pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Failure> {
+    let api = api(cluster).await?;
+    let mut observed = Observed {
+        namespace: cluster.namespace.clone(),
+        target: words(target),
+        api,
+        rights: rights(cluster).await,
+        namespace_labels: namespace(cluster).await,
+        operator: operator(cluster).await,
+        pods: pods(cluster, target).await,
+        container: target.container_name.clone(),
+        run_as_user: target.run_as_user,
+        dry_run: DryRun::NotTried("no ready pod to try it on".to_owned()),
+    };
+    observed.dry_run = dry_run(cluster, &observed).await;
+    Ok(observed)
+}
+
+fn words(target: &Target) -> String {
+    match (&target.pod_name, &target.workload_ref) {
+        (Some(pod), _) => format!("pod {pod}"),
+        (_, Some(workload)) => format!("{} {}", workload.kind, workload.name),
+        _ => String::new(),
+    }
+}
+
+async fn api(cluster: &Cluster) -> Result<Allowed, Failure> {
+    match cluster.client.list_api_groups().await {
+        Ok(groups) => Ok(Some(
+            groups
+                .groups
+                .iter()
+                .any(|group| group.name == "phpprof.dev"),
+        )),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+        Err(error) => Err(Failure::of_api("list API groups", &error)),
+    }
+}
+
+async fn rights(cluster: &Cluster) -> Vec<(&'static str, Allowed)> {
+    let own = &cluster.namespace;
+    let wanted = [
+        (
+            "create profilerequests",
+            "create",
+            "phpprof.dev",
+            "profilerequests",
+            "",
+            own,
+        ),
+        (
+            "get profilerequests",
+            "get",
+            "phpprof.dev",
+            "profilerequests",
+            "",
+            own,
+        ),
+        (
+            "create services/proxy of the operator",
+            "create",
+            "",
+            "services",
+            "proxy",
+            &cluster.operator_namespace,
+        ),
+        (
+            "get services/proxy of the operator",
+            "get",
+            "",
+            "services",
+            "proxy",
+            &cluster.operator_namespace,
+        ),
+        (PATCH_PODS, "patch", "", "pods", "ephemeralcontainers", own),
+    ];
+    let mut rights = Vec::new();
+    for (right, verb, group, resource, subresource, namespace) in wanted {
+        let name = (resource == "services").then(|| format!("{}:results", cluster.operator_name));
+        let attributes = ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource: Some(subresource.to_owned()).filter(|subresource| !subresource.is_empty()),
+            namespace: Some(namespace.clone()),
+            name,
+            ..ResourceAttributes::default()
+        };
+        rights.push((right, allowed(cluster, attributes).await));
+    }
+    rights
+}
+
+async fn allowed(cluster: &Cluster, attributes: ResourceAttributes) -> Allowed {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
+    let answer = reviews.create(&PostParams::default(), &review).await.ok()?;
+    answer.status.map(|status| status.allowed)
+}
+
+async fn namespace(cluster: &Cluster) -> Option<(Option<String>, Option<String>)> {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    let namespace = namespaces.get(&cluster.namespace).await.ok()?;
+    let label = |name: &str| namespace.labels().get(name).cloned();
+    Some((label(NAMESPACE_LABEL), label(ENFORCE)))
+}
+
+pub async fn operator(cluster: &Cluster) -> Result<OperatorFacts, String> {
+    let deployments: Api<Deployment> =
+        Api::namespaced(cluster.client.clone(), &cluster.operator_namespace);
+    let place = format!(
+        "{} in {}",
+        cluster.operator_name, cluster.operator_namespace
+    );
+    let deployment =
+        deployments
+            .get(&cluster.operator_name)
+            .await
+            .map_err(|error| match error {
+                kube::Error::Api(status) if status.code == 403 => {
+                    format!("you may not read deployment {place}")
+                }
+                kube::Error::Api(status) if status.code == 404 => {
+                    format!("there is no deployment {place}")
+                }
+                error => format!("deployment {place} cannot be read: {error}"),
+            })?;
+    let pod = deployment
+        .spec
+        .and_then(|spec| spec.template.spec)
+        .unwrap_or_default();
+    let container = pod.containers.into_iter().next().unwrap_or_default();
+    Ok(OperatorFacts {
+        ready: deployment
+            .status
+            .and_then(|status| status.ready_replicas)
+            .unwrap_or(0),
+        image: container.image.unwrap_or_default(),
+        arguments: container.args.unwrap_or_default(),
+    })
+}
+
+async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<PodFacts>, String> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let refused = |error: kube::Error| match error {
+        kube::Error::Api(status) if status.code == 404 => {
+            format!("there is no {} in {}", words(target), cluster.namespace)
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
+    };
+    let pods = match (&target.pod_name, &target.workload_ref) {
+        (Some(name), _) => vec![api.get(name).await.map_err(refused)?],
+        (None, Some(workload)) => {
+            let labels = selector(cluster, workload).await.map_err(refused)?;
+            let Some(labels) = labels else {
+                return Err(format!("{} has no selector", words(target)));
+            };
+            api.list(&ListParams::default().labels(&labels))
+                .await
+                .map_err(refused)?
+                .items
+        }
+        (None, None) => Vec::new(),
+    };
+    Ok(pods.iter().map(|pod| facts(pod, target)).collect())
+}
+
+/// The labels of a workload's pods.
+async fn selector(cluster: &Cluster, workload: &WorkloadRef) -> kube::Result<Option<String>> {
+    let (group, version) = workload
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", &workload.api_version));
+    let kind = GroupVersionKind::gvk(group, version, &workload.kind);
+    let resource = match plural(workload) {
+        Some(plural) => ApiResource::from_gvk_with_plural(&kind, plural),
+        None => ApiResource::from_gvk(&kind),
+    };
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
+    let object = api.get(&workload.name).await?;
+    let spec = &object.data["spec"]["selector"];
+    // A ReplicationController's selector is the labels themselves.
+    let labels = if spec["matchLabels"].is_object() || spec["matchExpressions"].is_array() {
+        spec.clone()
+    } else {
+        json!({"matchLabels": spec})
+    };
+    let labels: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector> =
+        serde_json::from_value(labels).ok();
+    Ok(labels
+        .and_then(|labels| Selector::try_from(labels).ok())
+        .map(|selector| selector.to_string())
+        .filter(|labels| !labels.is_empty()))
+}
+
+fn facts(pod: &Pod, target: &Target) -> PodFacts {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let status = pod.status.clone().unwrap_or_default();
+    let default = pod.annotations().get(DEFAULT_CONTAINER);
+    let mut containers: Vec<_> = spec
+        .containers
+        .iter()
+        .map(|container| container.name.clone())
+        .collect();
+    containers.sort_by_key(|name| Some(name) != default);
+    let profiled = target.container_name.as_ref().or(containers.first());
+    let container = spec
+        .containers
+        .iter()
+        .find(|container| Some(&container.name) == profiled);
+    let said = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find(|status| Some(&status.name) == profiled);
+    let of_status = said.and_then(|status| Some(status.user.as_ref()?.linux.as_ref()?.uid));
+    let of_container =
+        container.and_then(|container| container.security_context.as_ref()?.run_as_user);
+    let of_pod = spec
+        .security_context
+        .as_ref()
+        .and_then(|context| context.run_as_user);
+    let ours = spec
+        .ephemeral_containers
+        .iter()
+        .flatten()
+        .filter(|container| container.name.starts_with("phpprof-"));
+    PodFacts {
+        name: pod.name_any(),
+        ready: status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+        uid: of_status.or(of_container).or(of_pod),
+        samplers: ours.count(),
+        runtime_class: spec.runtime_class_name.clone(),
+        containers,
+    }
+}
+
+/// What admission says to a container as the operator adds it; nothing is added.
+async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
+    let pods = observed.pods.as_deref().unwrap_or_default();
+    let Some(pod) = pods.iter().find(|pod| pod.ready) else {
+        return DryRun::NotTried("no ready pod to try it on".to_owned());
+    };
+    if observed
+        .rights
+        .iter()
+        .any(|(right, allowed)| *right == PATCH_PODS && *allowed == Some(false))
+    {
+        return DryRun::NotTried(format!("you may not {PATCH_PODS}"));
+    }
+    let user = sampler_user(observed);
+    let capabilities = match user {
+        Some(_) => json!({"drop": ["ALL"]}),
+        None => json!({"drop": ["ALL"], "add": ["SYS_PTRACE"]}),
+    };
+    let image = observed.operator.as_ref().ok().and_then(|facts| {
+        facts
+            .arguments
+            .iter()
+            .find_map(|argument| argument.strip_prefix("--sampler-image="))
+    });
+    let patch = json!({"spec": {"ephemeralContainers": [{
+        "name": "phpprof-doctor",
+        "image": image.unwrap_or("phpprof.dev/phpprof:dev"),
+        "targetContainerName": observed.container.as_ref().or(pod.containers.first()),
+        "securityContext": {
+            "runAsUser": user.unwrap_or(0), "runAsGroup": user.unwrap_or(0), "runAsNonRoot": user.is_some(),
+            "privileged": false, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": capabilities, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }]}});
+    let parameters = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    match api
+        .patch_ephemeral_containers(&pod.name, &parameters, &Patch::Strategic(patch))
+        .await
+    {
+        Ok(_) => DryRun::Accepted,
+        Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
+            DryRun::Refused(status.message.clone())
+        }
+        Err(error) => DryRun::NotTried(error.to_string()),
+    }
+}

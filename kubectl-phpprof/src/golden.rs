@@ -1,0 +1,377 @@
+//! Every output, at 80 and at 200 columns, against what it was.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, View, diff};
+use serde_json::{Value, json};
+
+use crate::cli::{ListForm, TopForm, TopSort};
+use crate::describe;
+use crate::doctor::judge::OperatorFacts;
+use crate::failure::Failure;
+use crate::list::Listing;
+use crate::progress::{Progress, ending};
+use crate::request::Request;
+use crate::show::{TopTable, diff_text};
+use crate::version;
+
+const WIDTHS: [usize; 2] = [80, 200];
+
+fn now() -> Timestamp {
+    "2026-09-21T14:03:00Z".parse().unwrap()
+}
+
+fn object(name: &str, spec_target: Value, status: Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": format!("uid-{name}"), "creationTimestamp": "2026-09-21T14:00:00Z",
+            "managedFields": [{"manager": "kubectl-phpprof"}],
+        },
+        "spec": {"target": spec_target, "durationSeconds": 30, "samplesPerSecond": 99, "includeIdle": false, "ttlSecondsAfterFinished": 604800},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-09-21T14:00:33Z", "observedGeneration": 1})
+}
+
+fn complete() -> DynamicObject {
+    object(
+        "web-x2x4z",
+        json!({"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "containerName": "fpm", "maxPods": 5}),
+        json!({
+            "conditions": [
+                condition("Complete", "True", "SomeTargetsFailed", "2 of 3 pods are in the profile"),
+                condition("Accepted", "True", "Starting", ""),
+                condition("Failed", "False", "SomeTargetsFailed", ""),
+            ],
+            "matched": 7, "selected": 3, "active": 0, "succeeded": 2, "failed": 1,
+            "profile": {"url": "s3://profiles/phpprof/shop/web-x2x4z-uid-web/merged.pb.gz", "samples": 5940, "sizeBytes": 48211},
+            "targets": [
+                target("web-7d9f5c6b8-x2x4z", "Failed", json!({"reason": "UserUnknown", "message": "the namespace refuses SYS_PTRACE; set target.runAsUser"})),
+                target("web-7d9f5c6b8-q8k2m", "Uploaded", sampled()),
+                target("web-7d9f5c6b8-\u{1b}[31mevil", "Uploaded", sampled()),
+            ],
+        }),
+    )
+}
+
+fn sampled() -> Value {
+    json!({"php": {"version": "8.2.29", "sapi": "fpm-fcgi"}, "workers": 4, "samples": 2970, "quality": {"late": 12, "unstable": 3}})
+}
+
+fn target(pod: &str, state: &str, more: Value) -> Value {
+    let mut target = json!({"podName": pod, "podUID": "u", "nodeName": "node-1", "containerName": "fpm", "ephemeralContainerName": "phpprof-1a2b-0", "state": state});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        target[key] = value.clone();
+    }
+    target
+}
+
+fn running(states: &[(&str, &str)]) -> DynamicObject {
+    let targets: Vec<_> = states
+        .iter()
+        .map(|(pod, state)| {
+            target(
+                pod,
+                state,
+                if *state == "Uploaded" {
+                    json!({"samples": 2970})
+                } else {
+                    json!({})
+                },
+            )
+        })
+        .collect();
+    let done = states
+        .iter()
+        .filter(|(_, state)| *state == "Uploaded")
+        .count();
+    object(
+        "canary",
+        json!({"selector": {"matchLabels": {"app": "web", "stage": "canary"}}}),
+        json!({"conditions": [condition("Accepted", "True", "Sampling", "")], "selected": states.len(), "succeeded": done, "targets": targets}),
+    )
+}
+
+fn profile(price: i64) -> Profile {
+    let mut builder = Builder::new(Settings::default());
+    let frame = |name, file| FrameRef {
+        name,
+        file,
+        start_line: 3,
+        line: 7,
+    };
+    for (pod, weight) in [("web-1", 1), ("web-2", 2)] {
+        let labels = [Label::Str("pod", pod), Label::Num("pid", weight, "")];
+        let main = frame("{main}", "/srv/app/index.php");
+        let mut add = |stack: &[FrameRef<'_>], milliseconds: i64| {
+            let nanoseconds = milliseconds * weight * 1_000_000;
+            builder.add(
+                stack,
+                &[milliseconds * weight / 10, nanoseconds, nanoseconds],
+                &labels,
+            );
+        };
+        add(
+            &[
+                frame(
+                    r"Shop\Checkout\Price\Calculator::priceWithEveryDiscountThatApplies",
+                    "/srv/app/src/Checkout/Price/Calculator.php",
+                ),
+                main,
+            ],
+            price,
+        );
+        add(
+            &[
+                frame("similar_text", ""),
+                frame(r"Shop\Search::find", "/srv/app/src/Search.php"),
+                main,
+            ],
+            300,
+        );
+        add(
+            &[frame("a\u{1b}[2Jb\nc", "/srv/app/\u{202e}evil.php"), main],
+            40,
+        );
+    }
+    builder.finish()
+}
+
+#[test]
+fn lists_are_what_they_were() {
+    let objects = [
+        complete(),
+        running(&[("web-1", "Sampling")]),
+        object("fresh", json!({"podName": "web-1"}), json!({})),
+    ];
+    for (name, form) in [
+        ("table", ListForm::Table),
+        ("wide", ListForm::Wide),
+        ("json", ListForm::Json),
+        ("yaml", ListForm::Yaml),
+        ("name", ListForm::Name),
+    ] {
+        for width in WIDTHS {
+            for namespaces in [false, true] {
+                let listing = Listing {
+                    form,
+                    namespaces,
+                    width: Some(width),
+                    now: now(),
+                };
+                let text = listing.text(&objects, false).unwrap();
+                let of_all = if namespaces { "_all_namespaces" } else { "" };
+                insta::assert_snapshot!(format!("list_{name}_{width}{of_all}"), text);
+                if [ListForm::Table, ListForm::Wide].contains(&form) && width == 200 {
+                    assert!(text.lines().all(|line| line.chars().count() <= width));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_request_is_no_list() {
+    let listing = Listing {
+        form: ListForm::Json,
+        namespaces: false,
+        width: None,
+        now: now(),
+    };
+    let value: Value = serde_json::from_str(&listing.text(&[complete()], true).unwrap()).unwrap();
+    assert_eq!(value["kind"], "ProfileRequest");
+    assert_eq!(value["metadata"]["managedFields"], Value::Null);
+    let value: Value = serde_json::from_str(&listing.text(&[complete()], false).unwrap()).unwrap();
+    assert_eq!(
+        (&value["kind"], value["items"].as_array().unwrap().len()),
+        (&json!("List"), 1)
+    );
+}
+
+#[test]
+fn descriptions_are_what_they_were() {
+    for width in WIDTHS {
+        let object = complete();
+        insta::assert_snapshot!(
+            format!("describe_{width}"),
+            describe::text(&Request::of(&object), Some(width), now())
+        );
+    }
+}
+
+#[test]
+fn tops_are_what_they_were() {
+    let profile = profile(500);
+    let table = |by| TopTable::of(&profile, &View::default(), TopSort::Own, by).unwrap();
+    for (name, form) in [
+        ("table", TopForm::Table),
+        ("wide", TopForm::Wide),
+        ("json", TopForm::Json),
+        ("yaml", TopForm::Yaml),
+        ("name", TopForm::Name),
+    ] {
+        for width in WIDTHS {
+            insta::assert_snapshot!(
+                format!("top_{name}_{width}"),
+                table(None).text(form, 4, Some(width))
+            );
+        }
+    }
+    insta::assert_snapshot!(
+        "top_by_pod_80",
+        table(Some("pod")).text(TopForm::Table, 10, Some(80))
+    );
+}
+
+#[test]
+fn diffs_are_what_they_were() {
+    let diff = diff(&profile(500), &profile(900), &View::default()).unwrap();
+    for (name, form) in [
+        ("table", TopForm::Table),
+        ("wide", TopForm::Wide),
+        ("json", TopForm::Json),
+        ("yaml", TopForm::Yaml),
+        ("name", TopForm::Name),
+    ] {
+        for width in WIDTHS {
+            insta::assert_snapshot!(
+                format!("diff_{name}_{width}"),
+                diff_text(&diff, form, 3, Some(width))
+            );
+        }
+    }
+}
+
+#[test]
+fn progress_is_what_it_was() {
+    for width in WIDTHS {
+        let mut progress = Progress::default();
+        let mut text = String::new();
+        let steps = [
+            (0, object("canary", json!({"podName": "web-1"}), json!({}))),
+            (
+                2,
+                running(&[
+                    ("web-7d9f5c6b8-x2x4z", "Sampling"),
+                    ("web-7d9f5c6b8-q8k2m", "Pending"),
+                ]),
+            ),
+            (
+                20,
+                running(&[
+                    ("web-7d9f5c6b8-x2x4z", "Sampling"),
+                    ("web-7d9f5c6b8-q8k2m", "Sampling"),
+                ]),
+            ),
+            (
+                33,
+                running(&[
+                    ("web-7d9f5c6b8-x2x4z", "Sampling"),
+                    ("web-7d9f5c6b8-q8k2m", "Verifying"),
+                ]),
+            ),
+            (
+                34,
+                running(&[
+                    ("web-7d9f5c6b8-x2x4z", "Uploaded"),
+                    ("web-7d9f5c6b8-q8k2m", "Failed"),
+                ]),
+            ),
+        ];
+        for (seconds, object) in &steps {
+            for line in progress.lines(&Request::of(object), Duration::from_secs(*seconds), width) {
+                assert!(line.chars().count() <= width);
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+        text.push_str(&ending(&Request::of(&complete())));
+        insta::assert_snapshot!(format!("progress_{width}"), text);
+    }
+}
+
+#[test]
+fn many_pods_are_counted_and_not_listed() {
+    let names: Vec<_> = (0..40).map(|index| format!("web-{index}")).collect();
+    let states: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), "Sampling"))
+        .collect();
+    let lines = Progress::default().lines(&Request::of(&running(&states)), Duration::ZERO, 80);
+    assert_eq!(
+        (lines.len(), lines.last().unwrap().as_str()),
+        (14, "  and 28 more pods")
+    );
+}
+
+#[test]
+fn versions_are_what_they_were() {
+    let facts = OperatorFacts {
+        ready: 1,
+        image: "phpprof.dev/operator:0.1.0".into(),
+        arguments: vec!["--sampler-image=phpprof.dev/phpprof:0.1.0".into()],
+    };
+    for (name, form) in [
+        ("table", ListForm::Table),
+        ("json", ListForm::Json),
+        ("yaml", ListForm::Yaml),
+        ("name", ListForm::Name),
+    ] {
+        insta::assert_snapshot!(
+            format!("version_{name}"),
+            version::text(Some(Ok(facts.clone())), form)
+        );
+    }
+    insta::assert_snapshot!(
+        "version_unknown",
+        version::text(
+            Some(Err(
+                "you may not read deployment phpprof-operator in phpprof-system".into()
+            )),
+            ListForm::Table
+        )
+    );
+}
+
+#[test]
+fn every_failure_of_the_api_server_names_what_to_do() {
+    let mut text = String::new();
+    for (code, message) in [
+        (400, "bad"),
+        (401, "Unauthorized"),
+        (
+            403,
+            "profilerequests.phpprof.dev is forbidden: User \"ann\" cannot create resource \"profilerequests\" in API group \"phpprof.dev\" in the namespace \"shop\"",
+        ),
+        (404, "profilerequests.phpprof.dev \"web\" not found"),
+        (404, "the server could not find the requested resource"),
+        (409, "profilerequests.phpprof.dev \"web\" already exists"),
+        (
+            422,
+            "ProfileRequest.phpprof.dev \"web\" is invalid: spec.durationSeconds: Invalid value",
+        ),
+        (429, "too many requests"),
+        (503, "the server is currently unable to handle the request"),
+        (418, "teapot"),
+    ] {
+        let status = kube::core::Status {
+            code,
+            message: message.to_owned(),
+            ..kube::core::Status::default()
+        };
+        let failure = Failure::of_api(
+            "create profilerequests in namespace shop",
+            &kube::Error::Api(Box::new(status)),
+        );
+        assert!(!failure.hint.is_empty());
+        text.push_str(&format!("exit {}\n{failure}\n\n", failure.exit as u8));
+    }
+    insta::assert_snapshot!("failures", text);
+}

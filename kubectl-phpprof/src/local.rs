@@ -1,0 +1,202 @@
+//! The verbs that show a profile: `top`, `flame`, `diff`, `download`.
+//!
+//! Invariant: with files as their sources they ask no cluster for anything.
+
+use std::io::IsTerminal;
+
+use phpprof_profile::{Format, Stacks, View, diff, page, svg};
+
+use crate::cli::{Diff, Download, Flame, Global, Top, TopForm};
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+use crate::show::{TopTable, diff_text, view, wrong_view};
+use crate::source::{Source, load};
+
+pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {
+    let source = load(global, &arguments.source, None).await?;
+    let view = view(&arguments.choice);
+    let table = TopTable::of(
+        &source.profile,
+        &view,
+        arguments.sort,
+        arguments.by.as_deref(),
+    )
+    .map_err(wrong_view)?;
+    Ok(table.text(arguments.output, arguments.count, screen.width))
+}
+
+pub async fn flame(global: &Global, arguments: &Flame) -> Result<String, Failure> {
+    let source = load(global, &arguments.source, None).await?;
+    let view = view(&arguments.choice);
+    let path = match &arguments.output {
+        None => return open(&source, &view),
+        Some(path) => path,
+    };
+    let format = drawn(path)?;
+    let bytes = format
+        .write(&source.profile, &view, &source.title)
+        .map_err(wrong_view)?;
+    write(path, &bytes)
+}
+
+pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Result<String, Failure> {
+    let before = load(global, &arguments.before, None).await?;
+    let after = load(global, &arguments.after, None).await?;
+    let view = view(&arguments.choice);
+    let form = match arguments.output.as_deref() {
+        None | Some("table") => TopForm::Table,
+        Some("wide") => TopForm::Wide,
+        Some("json") => TopForm::Json,
+        Some("yaml") => TopForm::Yaml,
+        Some("name") => TopForm::Name,
+        Some(path) => return draw_both(path, &before, &after, &view),
+    };
+    let diff = diff(&before.profile, &after.profile, &view).map_err(wrong_view)?;
+    Ok(diff_text(&diff, form, arguments.count, screen.width))
+}
+
+fn draw_both(path: &str, before: &Source, after: &Source, view: &View) -> Result<String, Failure> {
+    let title = format!("{}: what changed since {}", after.title, before.title);
+    let page = match drawn(path)? {
+        Format::Html => {
+            page::differential(&before.profile, &after.profile, view, &title).map_err(wrong_view)?
+        }
+        _ => {
+            let same = same_type(after, view)?;
+            let was = Stacks::of(&before.profile, &same).map_err(wrong_view)?;
+            let is = Stacks::of(&after.profile, &same).map_err(wrong_view)?;
+            svg::differential(&was, &is, &title)
+        }
+    };
+    write(path, page.as_bytes())
+}
+
+/// The view with the sample type by its name, for a profile whose own default may be another.
+fn same_type(source: &Source, view: &View) -> Result<View, Failure> {
+    let chosen = view.index(&source.profile).map_err(wrong_view)?;
+    let name = source
+        .profile
+        .sample_types()
+        .nth(chosen)
+        .map(|(name, _)| name.to_owned());
+    Ok(View {
+        sample_type: name,
+        labels: view.labels.clone(),
+    })
+}
+
+pub async fn download(global: &Global, arguments: &Download) -> Result<String, Failure> {
+    let asked = arguments.output.as_deref().map(known).transpose()?;
+    let source = load(global, &arguments.source, arguments.pod.as_deref()).await?;
+    let path = arguments
+        .output
+        .clone()
+        .unwrap_or_else(|| format!("{}.pb.gz", source.stem));
+    let format = asked.unwrap_or(Format::Pprof);
+    let bytes = format
+        .write(&source.profile, &view(&arguments.choice), &source.title)
+        .map_err(wrong_view)?;
+    write(&path, &bytes)
+}
+
+/// `-` is standard output, as a pprof.
+fn known(path: &str) -> Result<Format, Failure> {
+    if path == "-" {
+        return Ok(Format::Pprof);
+    }
+    Format::of_name(path).ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            format!("{path}: the end of the name says no format"),
+            format!("let it end with {}", Format::ends()),
+        )
+    })
+}
+
+fn drawn(path: &str) -> Result<Format, Failure> {
+    match Format::of_name(path) {
+        Some(format @ (Format::Html | Format::Svg)) => Ok(format),
+        _ => Err(Failure::new(
+            Exit::Usage,
+            format!("{path}: a flame graph is a page or a picture"),
+            "let the name end with .html or .svg; kubectl phpprof download writes the other formats",
+        )),
+    }
+}
+
+fn write(path: &str, bytes: &[u8]) -> Result<String, Failure> {
+    use std::io::Write;
+    let failed = |error: std::io::Error| Failure::of_file(path, &error);
+    if path == "-" {
+        std::io::stdout().lock().write_all(bytes).map_err(failed)?;
+        return Ok(String::new());
+    }
+    std::fs::write(path, bytes).map_err(failed)?;
+    Ok(format!("wrote {path} ({})\n", size(bytes.len())))
+}
+
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} bytes"),
+        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+/// Writes the page where only this user can read it, and has the desktop open it.
+fn open(source: &Source, view: &View) -> Result<String, Failure> {
+    let html = page::page(&source.profile, view, &source.title).map_err(wrong_view)?;
+    let folder = private_folder()?;
+    let name: String = source
+        .stem
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let path = folder.join(format!("{name}.html")).display().to_string();
+    let written = write(&path, html.as_bytes())?;
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    let desktop = cfg!(target_os = "macos")
+        || ["DISPLAY", "WAYLAND_DISPLAY"]
+            .into_iter()
+            .any(|name| std::env::var_os(name).is_some());
+    let opened = desktop
+        && std::io::stdout().is_terminal()
+        && std::process::Command::new(opener)
+            .arg(&path)
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+    if opened {
+        Ok(written)
+    } else {
+        Ok(format!("{written}open it in a browser: file://{path}\n"))
+    }
+}
+
+/// A fresh folder below the temporary one.
+fn private_folder() -> Result<std::path::PathBuf, Failure> {
+    use std::os::unix::fs::DirBuilderExt;
+    let base = std::env::temp_dir();
+    let failed = |error: std::io::Error| Failure::of_file(&base.display().to_string(), &error);
+    for attempt in 0..1000 {
+        let path = base.join(format!("phpprof-{}-{attempt}", std::process::id()));
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(failed(std::io::ErrorKind::AlreadyExists.into()))
+}

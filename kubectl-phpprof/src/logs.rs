@@ -1,0 +1,75 @@
+//! `logs`: what the samplers of a request said.
+//!
+//! Invariant: each line says which pod it is from, and nothing of it moves the cursor.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, LogParams};
+
+use crate::cli::{Global, Logs};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::request::Request;
+use crate::source::request_name;
+use crate::table::printable;
+
+/// A sampler says a few lines.
+const MAX_BYTES: i64 = 1 << 20;
+
+pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let name = request_name(&arguments.name);
+    let action = format!(
+        "get profilerequests/{name} in namespace {}",
+        cluster.namespace
+    );
+    let object = cluster
+        .requests()
+        .get(name)
+        .await
+        .map_err(|error| Failure::of_api(&action, &error))?;
+    let request = Request::of(&object);
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let wanted = |pod: &str| arguments.pod.as_deref().is_none_or(|only| only == pod);
+    let mut said = String::new();
+    let mut refused = None;
+    let mut asked = 0;
+    for target in request.targets().filter(|target| wanted(target.pod())) {
+        asked += 1;
+        let parameters = LogParams {
+            container: Some(target.words("/ephemeralContainerName").to_owned()),
+            limit_bytes: Some(MAX_BYTES),
+            ..LogParams::default()
+        };
+        match pods.logs(target.pod(), &parameters).await {
+            Ok(log) => log.lines().for_each(|line| {
+                said.push_str(&format!(
+                    "{}: {}\n",
+                    printable(target.pod()),
+                    printable(line)
+                ))
+            }),
+            // The other pods' samplers may have said something all the same.
+            Err(error) => {
+                let action = format!(
+                    "get pods/log of pod {} in namespace {}",
+                    target.pod(),
+                    cluster.namespace
+                );
+                refused = Some(Failure::of_api(&action, &error));
+            }
+        }
+    }
+    match refused {
+        Some(failure) if said.is_empty() => Err(failure),
+        Some(failure) => {
+            eprintln!("{failure}");
+            Ok(said)
+        }
+        None if asked == 0 => Err(Failure::new(
+            Exit::NotFound,
+            format!("{name} has no such pod"),
+            format!("see its pods: kubectl phpprof describe {name}"),
+        )),
+        None => Ok(said),
+    }
+}

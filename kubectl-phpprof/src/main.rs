@@ -1,0 +1,175 @@
+//! `kubectl phpprof`: asks for profiles of PHP in running pods, waits for them, and shows them.
+//!
+//! This file dispatches; each verb is a module.
+//!
+//! Invariant: results go to standard output, everything else to standard error; a failure ends with its own exit code and a hint.
+
+mod cancel;
+mod cli;
+mod completion;
+mod connect;
+mod describe;
+mod doctor;
+mod duration;
+mod explain;
+mod failure;
+#[cfg(test)]
+mod golden;
+mod list;
+mod local;
+mod logs;
+mod progress;
+mod request;
+mod results;
+mod run;
+mod screen;
+mod selector;
+mod show;
+mod source;
+mod table;
+mod target;
+mod version;
+mod watch;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use jiff::Timestamp;
+
+use cli::{Cli, Global, ListForm, Verb};
+use connect::Cluster;
+use failure::{Exit, Failure};
+use list::Listing;
+use request::Request;
+use screen::Screen;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let program = arguments.first().map_or("", String::as_str);
+    let called = program.rsplit('/').next().unwrap_or_default();
+    // kubectl looks for a program of this name; a link to this one will do.
+    let verb = if called == "kubectl_complete-phpprof" {
+        Cli {
+            global: Global::default(),
+            verb: Verb::Complete(cli::Complete {
+                words: arguments.into_iter().skip(1).collect(),
+            }),
+        }
+    } else {
+        Cli::parse()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(perform(verb)),
+        Err(error) => Err(Failure::new(
+            Exit::Failed,
+            error.to_string(),
+            "free some memory or descriptors",
+        )),
+    };
+    match outcome {
+        Ok(text) => print(&text),
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+/// A reader that has seen enough, as `head` has, is no failure.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+async fn perform(cli: Cli) -> Result<String, Failure> {
+    let screen = Screen::of_stdout();
+    let global = &cli.global;
+    match &cli.verb {
+        Verb::Run(arguments) => run::run(global, arguments, screen)
+            .await
+            .map(|()| String::new()),
+        Verb::List(arguments) if arguments.watch => watch::run(global, arguments, screen).await,
+        Verb::List(arguments) => list(global, arguments, screen).await,
+        Verb::Get(arguments) => get(global, arguments, screen).await,
+        Verb::Describe(arguments) => {
+            let object = one(global, &arguments.name).await?;
+            Ok(describe::text(
+                &Request::of(&object),
+                screen.width,
+                Timestamp::now(),
+            ))
+        }
+        Verb::Cancel(arguments) => cancel::run(global, arguments).await,
+        Verb::Logs(arguments) => logs::run(global, arguments).await,
+        Verb::Explain(arguments) => explain::text(arguments.reason.as_deref()),
+        Verb::Top(arguments) => local::top(global, arguments, screen).await,
+        Verb::Flame(arguments) => local::flame(global, arguments).await,
+        Verb::Diff(arguments) => local::compare(global, arguments, screen).await,
+        Verb::Download(arguments) => local::download(global, arguments).await,
+        Verb::Doctor(arguments) => doctor::run(global, arguments, screen)
+            .await
+            .map(|()| String::new()),
+        Verb::Version(arguments) => version::run(global, arguments).await,
+        Verb::Completion(arguments) => Ok(completion::script(arguments.shell).to_owned()),
+        Verb::Complete(arguments) => Ok(completion::complete(&arguments.words).await),
+    }
+}
+
+async fn list(global: &Global, arguments: &cli::List, screen: Screen) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let objects = watch::listed(&cluster, arguments).await?;
+    if objects.is_empty() && matches!(arguments.output, ListForm::Table | ListForm::Wide) {
+        let place = if arguments.all_namespaces {
+            "this cluster".to_owned()
+        } else {
+            format!("namespace {}", cluster.namespace)
+        };
+        eprintln!("No profile requests in {place}.");
+        return Ok(String::new());
+    }
+    watch::listing(arguments, screen)
+        .text(&objects, false)
+        .map_err(unwritable)
+}
+
+async fn get(global: &Global, arguments: &cli::Get, screen: Screen) -> Result<String, Failure> {
+    let object = one(global, &arguments.name).await?;
+    let listing = Listing {
+        form: arguments.output,
+        namespaces: false,
+        width: screen.width,
+        now: Timestamp::now(),
+    };
+    listing.text(&[object], true).map_err(unwritable)
+}
+
+async fn one(global: &Global, name: &str) -> Result<kube::api::DynamicObject, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let name = source::request_name(name);
+    let action = format!(
+        "get profilerequests/{name} in namespace {}",
+        cluster.namespace
+    );
+    cluster
+        .requests()
+        .get(name)
+        .await
+        .map_err(|error| Failure::of_api(&action, &error))
+}
+
+fn unwritable(error: serde_json::Error) -> Failure {
+    Failure::new(
+        Exit::Failed,
+        error.to_string(),
+        "try another form with --output",
+    )
+}

@@ -1,0 +1,52 @@
+//! What the terminal is like: its width, whether it is one, whether colours are wanted.
+//!
+//! Invariant: off a terminal there is no colour, no spinner and no cut; NO_COLOR is obeyed (no-color.org).
+
+use std::io::IsTerminal;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Screen {
+    /// Columns of the terminal; None where the output is not one.
+    pub width: Option<usize>,
+    pub colour: bool,
+}
+
+impl Screen {
+    pub fn of_stdout() -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let asked = std::env::var("NO_COLOR").unwrap_or_default().is_empty()
+            && std::env::var("TERM").as_deref() != Ok("dumb");
+        Screen {
+            width: terminal
+                .then(|| console::Term::stdout().size_checked())
+                .flatten()
+                .map(|(_, columns)| usize::from(columns)),
+            colour: terminal && asked,
+        }
+    }
+
+    pub fn good(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    pub fn bad(&self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    pub fn doubtful(&self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Whether both ends of a conversation are a person: standard input and standard error.
+pub fn interactive() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}

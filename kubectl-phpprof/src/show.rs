@@ -1,0 +1,272 @@
+//! What `top` and `diff` print, and what `flame`, `diff` and `download` write.
+//!
+//! Invariant: names from a profile reach the terminal without what would move its cursor.
+
+use std::collections::BTreeMap;
+
+use phpprof_profile::{Amount, Diff, Profile, Row, View, ViewError, top, total};
+use serde_json::{Value, json};
+
+use crate::cli::{Choice, TopForm, TopSort};
+use crate::failure::{Exit, Failure};
+use crate::list::yaml;
+use crate::table::{Table, printable};
+
+pub fn view(choice: &Choice) -> View {
+    View {
+        sample_type: choice.sample_type.clone(),
+        labels: choice.labels.clone(),
+    }
+}
+
+pub fn wrong_view(error: ViewError) -> Failure {
+    Failure::new(
+        Exit::Usage,
+        error.to_string(),
+        "choose one of them with --sample-type",
+    )
+}
+
+/// The functions of a profile as a table and as data.
+pub struct TopTable {
+    pub sample_type: String,
+    unit: String,
+    total: i64,
+    rows: Vec<Row>,
+    /// What the lines are of: functions, or values of a label.
+    by: Option<String>,
+}
+
+impl TopTable {
+    pub fn of(
+        profile: &Profile,
+        view: &View,
+        sort: TopSort,
+        by: Option<&str>,
+    ) -> Result<Self, ViewError> {
+        let chosen = view.index(profile)?;
+        let (name, unit) = profile.sample_types().nth(chosen).unwrap_or_default();
+        let kept = view.filtered(profile);
+        let mut rows = match by {
+            None => top(&kept, name),
+            Some(key) => by_label(&kept, chosen, key),
+        };
+        rows.sort_by(|a, b| {
+            let by_size = match sort {
+                TopSort::Own => (b.flat, b.cum).cmp(&(a.flat, a.cum)),
+                TopSort::Total => (b.cum, b.flat).cmp(&(a.cum, a.flat)),
+                TopSort::Name => std::cmp::Ordering::Equal,
+            };
+            by_size.then_with(|| (&a.name, &a.file).cmp(&(&b.name, &b.file)))
+        });
+        Ok(TopTable {
+            sample_type: name.to_owned(),
+            unit: unit.to_owned(),
+            total: total(&kept, name),
+            rows,
+            by: by.map(str::to_owned),
+        })
+    }
+
+    pub fn text(&self, form: TopForm, count: usize, width: Option<usize>) -> String {
+        let shown = self.rows.iter().take(count);
+        match form {
+            TopForm::Json => {
+                serde_json::to_string_pretty(&self.data(count)).unwrap_or_default() + "\n"
+            }
+            TopForm::Yaml => yaml(&self.data(count)),
+            TopForm::Name => shown.map(|row| printable(&row.name) + "\n").collect(),
+            TopForm::Table | TopForm::Wide => {
+                self.head(count) + &self.table(form, count).text(width)
+            }
+        }
+    }
+
+    fn head(&self, count: usize) -> String {
+        let amount = Amount::of(&self.unit, self.total);
+        format!(
+            "{} in all: {}; {} of {} {}\n",
+            self.sample_type,
+            amount.text(self.total),
+            count.min(self.rows.len()),
+            self.rows.len(),
+            self.by.as_ref().map_or_else(
+                || "functions".to_owned(),
+                |key| format!("values of {}", printable(key))
+            ),
+        )
+    }
+
+    fn table(&self, form: TopForm, count: usize) -> Table {
+        let functions = self.by.is_none();
+        let mut heads = vec![">SELF", ">SELF%", ">?SUM%"];
+        if functions {
+            heads.extend([">TOTAL", ">TOTAL%", "<FUNCTION"]);
+        } else {
+            heads.push("~VALUE");
+        }
+        if form == TopForm::Wide && functions {
+            heads.push("<FILE");
+        }
+        let mut table = Table::new(&heads);
+        let mut sum = 0i64;
+        for row in self.rows.iter().take(count) {
+            sum = sum.saturating_add(row.flat);
+            let mut cells = vec![
+                self.amount(row.flat),
+                self.percent(row.flat),
+                self.percent(sum),
+            ];
+            if functions {
+                cells.extend([self.amount(row.cum), self.percent(row.cum)]);
+            }
+            cells.push(row.name.clone());
+            if form == TopForm::Wide && functions {
+                cells.push(row.file.clone());
+            }
+            table.row(cells);
+        }
+        table
+    }
+
+    fn data(&self, count: usize) -> Value {
+        let rows = self.rows.iter().take(count).map(|row| match self.by {
+            None => {
+                json!({"function": row.name, "file": row.file, "self": row.flat, "total": row.cum})
+            }
+            Some(_) => json!({"value": row.name, "self": row.flat}),
+        });
+        json!({
+            "sampleType": self.sample_type, "unit": self.unit, "total": self.total,
+            "by": self.by.as_deref().unwrap_or("function"), "rows": rows.collect::<Vec<_>>(),
+        })
+    }
+
+    fn amount(&self, value: i64) -> String {
+        match value {
+            0 => "0".to_owned(),
+            value => Amount::of(&self.unit, value).text(value),
+        }
+    }
+
+    fn percent(&self, value: i64) -> String {
+        percent(share(value, self.total))
+    }
+}
+
+/// Samples by the value of one label; those without it are `-`.
+fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<Row> {
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for sample in &profile.sample {
+        let label = sample
+            .label
+            .iter()
+            .find(|label| profile.string(label.key) == key);
+        let value = label.map_or_else(
+            || "-".to_owned(),
+            |label| match profile.string(label.str) {
+                "" => label.num.to_string(),
+                text => text.to_owned(),
+            },
+        );
+        let sum = sums.entry(value).or_default();
+        *sum = sum.saturating_add(sample.value.get(chosen).copied().unwrap_or(0));
+    }
+    let rows = sums.into_iter().map(|(name, sum)| Row {
+        name,
+        file: String::new(),
+        flat: sum,
+        cum: sum,
+    });
+    rows.collect()
+}
+
+pub fn diff_text(diff: &Diff, form: TopForm, count: usize, width: Option<usize>) -> String {
+    match form {
+        TopForm::Json => {
+            return serde_json::to_string_pretty(&diff_data(diff, count)).unwrap_or_default()
+                + "\n";
+        }
+        TopForm::Yaml => return yaml(&diff_data(diff, count)),
+        TopForm::Name => {
+            let shown = diff.changes.iter().take(count);
+            return shown.map(|change| printable(&change.name) + "\n").collect();
+        }
+        TopForm::Table | TopForm::Wide => {}
+    }
+    let amount = diff.amount();
+    let mut text = format!(
+        "{}: {} before, {} after; shares of each, in percent, and their difference in points\n",
+        diff.sample_type,
+        amount.text(diff.total_before),
+        amount.text(diff.total_after)
+    );
+    let mut heads = vec![
+        ">SELF",
+        ">BEFORE",
+        ">AFTER",
+        ">TOTAL",
+        ">BEFORE",
+        ">AFTER",
+        "<FUNCTION",
+    ];
+    if form == TopForm::Wide {
+        heads.push("<FILE");
+    }
+    let mut table = Table::new(&heads);
+    for change in diff.changes.iter().take(count) {
+        let mut cells = vec![
+            points(diff.flat_points(change)),
+            percent(diff.share_before(change.flat_before)),
+            percent(diff.share_after(change.flat_after)),
+            points(diff.cum_points(change)),
+            percent(diff.share_before(change.cum_before)),
+            percent(diff.share_after(change.cum_after)),
+            change.name.clone(),
+        ];
+        if form == TopForm::Wide {
+            cells.push(change.file.clone());
+        }
+        table.row(cells);
+    }
+    text.push_str(&table.text(width));
+    text
+}
+
+fn diff_data(diff: &Diff, count: usize) -> Value {
+    let rows = diff.changes.iter().take(count).map(|change| {
+        json!({
+            "function": change.name, "file": change.file,
+            "self": {"before": change.flat_before, "after": change.flat_after},
+            "total": {"before": change.cum_before, "after": change.cum_after},
+        })
+    });
+    json!({
+        "sampleType": diff.sample_type, "unit": diff.unit,
+        "total": {"before": diff.total_before, "after": diff.total_after}, "rows": rows.collect::<Vec<_>>(),
+    })
+}
+
+fn share(value: i64, total: i64) -> f64 {
+    if total == 0 {
+        0.0
+    } else {
+        100.0 * value as f64 / total as f64
+    }
+}
+
+fn percent(share: f64) -> String {
+    if share == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{share:.2}")
+    }
+}
+
+fn points(points: f64) -> String {
+    if points.abs() < 0.005 {
+        "0".to_owned()
+    } else {
+        format!("{points:+.2}")
+    }
+}

@@ -1,0 +1,154 @@
+//! Where a profile comes from: a file, or a request of the cluster.
+//!
+//! Invariant: a profile that comes from here is whole; files and answers are bounded before they are decoded.
+
+use std::io::Read;
+
+use phpprof_profile::{Limits, Profile, decode};
+
+use crate::cli::Global;
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::request::Request;
+use crate::results;
+
+/// Bounds for a machine of a person, wider than the operator's.
+const LIMITS: Limits = Limits {
+    compressed_bytes: 256 << 20,
+    decompressed_bytes: 1 << 30,
+    memory_bytes: 2 << 30,
+    depth: 4096,
+    labels: 64,
+};
+
+/// A profile and what it is called.
+#[derive(Debug)]
+pub struct Source {
+    pub profile: Profile,
+    pub title: String,
+    /// What a file made of it is called where nothing else was said.
+    pub stem: String,
+}
+
+/// A name with a dot, a slash or a file of that name is a file; requests have neither.
+pub fn is_file(name: &str) -> bool {
+    let request = request_name(name);
+    name == "-"
+        || request.contains(['/', '.'])
+        || (request == name && std::path::Path::new(name).is_file())
+}
+
+/// `pprof/first` is `first`.
+pub fn request_name(name: &str) -> &str {
+    [
+        "pprof/",
+        "profilerequest/",
+        "profilerequests/",
+        "profilerequest.phpprof.dev/",
+    ]
+    .into_iter()
+    .find_map(|prefix| name.strip_prefix(prefix))
+    .unwrap_or(name)
+}
+
+pub async fn load(global: &Global, name: &str, pod: Option<&str>) -> Result<Source, Failure> {
+    if is_file(name) {
+        if pod.is_some() {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--pod is for requests; a file has its pods in the label pod",
+                "use --label pod=NAME",
+            ));
+        }
+        return of_bytes(&read(name)?, name.rsplit('/').next().unwrap_or(name));
+    }
+    let cluster = Cluster::of(global).await?;
+    of_request(&cluster, name, pod).await
+}
+
+pub async fn of_request(
+    cluster: &Cluster,
+    name: &str,
+    pod: Option<&str>,
+) -> Result<Source, Failure> {
+    let name = request_name(name);
+    let action = format!(
+        "get profilerequests/{name} in namespace {}",
+        cluster.namespace
+    );
+    let object = cluster
+        .requests()
+        .get(name)
+        .await
+        .map_err(|error| Failure::of_api(&action, &error))?;
+    let bytes = results::fetch(cluster, &Request::of(&object), pod).await?;
+    let title = match pod {
+        Some(pod) => format!("{}/{name}, pod {pod}", cluster.namespace),
+        None => format!("{}/{name}", cluster.namespace),
+    };
+    let mut source = of_bytes(&bytes, &title)?;
+    source.stem = pod.map_or_else(|| name.to_owned(), |pod| format!("{name}.{pod}"));
+    Ok(source)
+}
+
+fn of_bytes(bytes: &[u8], title: &str) -> Result<Source, Failure> {
+    let profile = decode(bytes, &LIMITS).map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            format!("{title} is no profile: {error}"),
+            "give a pprof file (.pb.gz), as phpprof and the store have them",
+        )
+    })?;
+    let stem = [".pb.gz", ".pprof.gz", ".pprof", ".pb"]
+        .into_iter()
+        .find_map(|end| title.strip_suffix(end))
+        .unwrap_or(title);
+    Ok(Source {
+        profile,
+        title: title.to_owned(),
+        stem: stem.to_owned(),
+    })
+}
+
+fn read(path: &str) -> Result<Vec<u8>, Failure> {
+    let failed = |error: std::io::Error| Failure::of_file(path, &error);
+    let mut bytes = Vec::new();
+    let bound = LIMITS.compressed_bytes as u64 + 1;
+    if path == "-" {
+        std::io::stdin()
+            .lock()
+            .take(bound)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+    } else {
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(bound).read_to_end(&mut bytes).map_err(failed)?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_requests_are_told_apart() {
+        for file in ["web.pb.gz", "./web", "/tmp/web", "-", "Cargo.toml"] {
+            assert!(is_file(file), "{file}");
+        }
+        for request in ["web-x2x4z", "pprof/web", "profilerequest.phpprof.dev/web"] {
+            assert!(!is_file(request), "{request}");
+        }
+        assert_eq!(request_name("pprof/web"), "web");
+    }
+
+    #[test]
+    fn a_file_that_is_no_profile_is_refused_with_a_hint() {
+        let failure = of_bytes(b"<html>", "page.html").unwrap_err();
+        assert_eq!(
+            failure.message,
+            "page.html is no profile: unknown wire type 4"
+        );
+        assert!(failure.hint.contains("pprof"));
+    }
+}

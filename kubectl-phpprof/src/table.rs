@@ -1,0 +1,312 @@
+//! Tables as kubectl prints them, cut to the width of the screen where there is one.
+//!
+//! It knows nothing of what is in the cells.
+//!
+//! Invariant: what tells rows apart (names, reasons) is never cut; where a table is too wide even so, its lines wrap, as kubectl's do.
+//! No cell can move the cursor or begin a line, whatever a target has put into its names.
+
+/// A column is not cut below this.
+const SMALLEST: usize = 6;
+const GAP: usize = 3;
+
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+/// What a column is called and how it gives way; the marks before its head say so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Column {
+    head: &'static str,
+    /// `>`: numbers stand at the right.
+    right: bool,
+    /// `~`: its cells may lose their ends.
+    end: bool,
+    /// `<`: its cells may lose their beginnings, which say less.
+    beginning: bool,
+    /// `?`: it may be left out.
+    optional: bool,
+}
+
+impl Column {
+    fn of(marked: &'static str) -> Self {
+        let mut column = Column::default();
+        let mut rest = marked;
+        loop {
+            (column.head, rest) = match rest.as_bytes().first() {
+                Some(b'>') => {
+                    column.right = true;
+                    ("", &rest[1..])
+                }
+                Some(b'~') => {
+                    column.end = true;
+                    ("", &rest[1..])
+                }
+                Some(b'<') => {
+                    column.beginning = true;
+                    ("", &rest[1..])
+                }
+                Some(b'?') => {
+                    column.optional = true;
+                    ("", &rest[1..])
+                }
+                _ => (rest, ""),
+            };
+            if rest.is_empty() {
+                return column;
+            }
+        }
+    }
+
+    fn gives_way(&self) -> bool {
+        self.end || self.beginning
+    }
+
+    fn fit(&self, cell: &str, width: usize) -> String {
+        if self.beginning {
+            cut_beginning(cell, width)
+        } else {
+            cut(cell, width)
+        }
+    }
+}
+
+impl Table {
+    pub fn new(heads: &[&'static str]) -> Self {
+        Table {
+            columns: heads.iter().map(|head| Column::of(head)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows
+            .push(cells.iter().map(|cell| printable(cell)).collect());
+    }
+
+    /// With its heads, in at most `width` columns where there is a width.
+    pub fn text(&self, width: Option<usize>) -> String {
+        let heads = self
+            .columns
+            .iter()
+            .map(|column| column.head.to_owned())
+            .collect();
+        self.lines(width, Some(heads))
+    }
+
+    /// The rows alone, in the widths that they have with their heads.
+    pub fn rows_only(&self, width: Option<usize>) -> String {
+        self.lines(width, None)
+    }
+
+    fn lines(&self, width: Option<usize>, heads: Option<Vec<String>>) -> String {
+        let widths = self.widths(width.unwrap_or(usize::MAX));
+        let mut text = String::new();
+        for row in heads.iter().chain(&self.rows) {
+            let mut line = String::new();
+            for ((index, column), width) in self.columns.iter().enumerate().zip(&widths) {
+                let Some(width) = *width else { continue };
+                let cell = column.fit(row.get(index).map_or("", String::as_str), width);
+                let padding = " ".repeat(width.saturating_sub(length(&cell)));
+                if !line.is_empty() {
+                    line.push_str(&" ".repeat(GAP));
+                }
+                if column.right {
+                    line.push_str(&padding);
+                    line.push_str(&cell);
+                } else {
+                    line.push_str(&cell);
+                    line.push_str(&padding);
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Columns that may be left out go first, from the right; then the widest that may be cut give way. None is left out.
+    fn widths(&self, limit: usize) -> Vec<Option<usize>> {
+        let natural = |(index, column): (usize, &Column)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            let widest = cells.map(|cell| length(cell)).max().unwrap_or(0);
+            Some(widest.max(length(column.head)))
+        };
+        let mut widths: Vec<Option<usize>> = self.columns.iter().enumerate().map(natural).collect();
+        let least = |column: &Column, width: usize| {
+            if column.gives_way() {
+                width.min(SMALLEST.max(length(column.head)))
+            } else {
+                width
+            }
+        };
+        while needed(
+            self.columns
+                .iter()
+                .zip(&widths)
+                .filter_map(|(column, width)| Some(least(column, (*width)?))),
+        ) > limit
+        {
+            let optional = self
+                .columns
+                .iter()
+                .enumerate()
+                .rev()
+                .find(|(index, column)| {
+                    column.optional && widths.get(*index).is_some_and(Option::is_some)
+                });
+            match optional.and_then(|(index, _)| widths.get_mut(index)) {
+                Some(width) => *width = None,
+                None => break,
+            }
+        }
+        loop {
+            let over = needed(widths.iter().flatten().copied()).saturating_sub(limit);
+            let candidates = self
+                .columns
+                .iter()
+                .zip(&mut widths)
+                .filter_map(|(column, width)| {
+                    let width = width
+                        .as_mut()
+                        .filter(|width| column.gives_way() && **width > least(column, **width))?;
+                    Some(width)
+                });
+            match candidates.max() {
+                Some(widest) if over > 0 => *widest -= 1,
+                _ => return widths,
+            }
+        }
+    }
+}
+
+/// The columns of these widths with the gaps between them.
+fn needed(widths: impl Iterator<Item = usize>) -> usize {
+    let (count, sum) = widths.fold((0, 0), |(count, sum), width| (count + 1, sum + width));
+    sum + GAP * usize::saturating_sub(count, 1)
+}
+
+/// A name without what would move the cursor, change its colours or begin a line.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|letter| {
+            if unprintable(letter) {
+                '\u{fffd}'
+            } else {
+                letter
+            }
+        })
+        .collect()
+}
+
+/// Control characters, and those that turn the direction of the text around them.
+fn unprintable(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}')
+}
+
+fn length(text: &str) -> usize {
+    console::measure_text_width(text)
+}
+
+/// The text in `width` columns; its end is what gives way.
+pub fn cut(text: &str, width: usize) -> String {
+    if length(text) <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    for letter in text.chars() {
+        let mut longer = short.clone();
+        longer.push(letter);
+        if length(&longer) + 1 > width {
+            break;
+        }
+        short = longer;
+    }
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// The text in `width` columns; its beginning is what gives way.
+fn cut_beginning(text: &str, width: usize) -> String {
+    if length(text) <= width {
+        return text.to_owned();
+    }
+    let backwards: String = text.chars().rev().collect();
+    cut(&backwards, width).chars().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["NAME", ">SAMPLES", "~URL"]);
+        table.row(vec![
+            "web-x2x4z".into(),
+            "2970".into(),
+            "s3://bucket/phpprof/shop/web-x2x4z/merged.pb.gz".into(),
+        ]);
+        table.row(vec![
+            "a\u{1b}[31m\nb\u{202e}".into(),
+            "7".into(),
+            String::new(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_they_must() {
+        assert_eq!(
+            table().text(None),
+            "NAME        SAMPLES   URL\n\
+             web-x2x4z      2970   s3://bucket/phpprof/shop/web-x2x4z/merged.pb.gz\n\
+             a\u{fffd}[31m\u{fffd}b\u{fffd}         7\n"
+        );
+    }
+
+    #[test]
+    fn the_widest_column_gives_way() {
+        assert_eq!(
+            table().text(Some(40)),
+            "NAME        SAMPLES   URL\n\
+             web-x2x4z      2970   s3://bucket/phppr…\n\
+             a\u{fffd}[31m\u{fffd}b\u{fffd}         7\n"
+        );
+    }
+
+    #[test]
+    fn what_may_be_left_out_goes_before_anything_is_cut_to_nothing() {
+        let mut table = Table::new(&["POD", "?NODE", "<FUNCTION", ">?LATE"]);
+        table.row(vec![
+            "web-x2x4z".into(),
+            "node-1".into(),
+            r"Shop\Cart::total".into(),
+            "3".into(),
+        ]);
+        let lines = |width| {
+            table
+                .text(Some(width))
+                .lines()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines(41)[1], r"web-x2x4z   node-1   …\Cart::total      3");
+        assert_eq!(lines(30)[1], r"web-x2x4z   node-1   …t::total");
+        assert_eq!(lines(22)[1], r"web-x2x4z   …rt::total");
+        assert_eq!(
+            lines(5)[1],
+            r"web-x2x4z   …::total",
+            "what tells rows apart is never cut"
+        );
+    }
+
+    #[test]
+    fn wide_letters_count_twice() {
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 6), "日本語");
+    }
+}

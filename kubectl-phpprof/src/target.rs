@@ -1,0 +1,212 @@
+//! What TYPE/NAME means, and the request that a `run` asks for.
+//!
+//! It asks nobody whether such a thing exists: the operator finds out, and says so in the status.
+//!
+//! Invariant: a request that the CRD's rules would refuse is refused here, with the same words.
+
+use phpprof_crds::{ProfileRequest, ProfileRequestSpec, Target, WorkloadRef};
+
+use crate::cli::Run;
+use crate::failure::{Exit, Failure};
+use crate::selector;
+
+/// Names of a kind on the command line, its group and version, its name in the API, its plural.
+const KINDS: [(&[&str], &str, &str, &str); 7] = [
+    (
+        &["deploy", "deployment", "deployments"],
+        "apps/v1",
+        "Deployment",
+        "deployments",
+    ),
+    (
+        &["sts", "statefulset", "statefulsets"],
+        "apps/v1",
+        "StatefulSet",
+        "statefulsets",
+    ),
+    (
+        &["ds", "daemonset", "daemonsets"],
+        "apps/v1",
+        "DaemonSet",
+        "daemonsets",
+    ),
+    (
+        &["rs", "replicaset", "replicasets"],
+        "apps/v1",
+        "ReplicaSet",
+        "replicasets",
+    ),
+    (&["job", "jobs"], "batch/v1", "Job", "jobs"),
+    (
+        &["rc", "replicationcontroller", "replicationcontrollers"],
+        "v1",
+        "ReplicationController",
+        "replicationcontrollers",
+    ),
+    (
+        &["rollout", "rollouts"],
+        "argoproj.io/v1alpha1",
+        "Rollout",
+        "rollouts",
+    ),
+];
+
+/// What TYPE/NAME names; a name alone is a pod, as kubectl takes it.
+pub fn parse(text: &str) -> Result<Target, Failure> {
+    let wrong = |message: String| {
+        Failure::new(
+            Exit::Usage,
+            message,
+            "write TYPE/NAME: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or Kind.version.group/NAME for others",
+        )
+    };
+    let (kind, name) = text.split_once('/').unwrap_or(("pod", text));
+    if name.is_empty() || name.contains('/') {
+        return Err(wrong(format!("{text:?} names nothing")));
+    }
+    let kind_in_small = kind.to_ascii_lowercase();
+    if ["pod", "pods", "po"].contains(&kind_in_small.as_str()) {
+        return Ok(Target {
+            pod_name: Some(name.to_owned()),
+            ..Target::default()
+        });
+    }
+    let workload = |api_version: &str, kind: &str| Target {
+        workload_ref: Some(WorkloadRef {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        }),
+        ..Target::default()
+    };
+    let short = kind_in_small
+        .strip_suffix(".apps")
+        .or(kind_in_small.strip_suffix(".batch"));
+    let short = short.unwrap_or(&kind_in_small);
+    if let Some((_, api_version, kind, _)) = KINDS.iter().find(|(names, ..)| names.contains(&short))
+    {
+        return Ok(workload(api_version, kind));
+    }
+    // Kind.version.group, as kubectl writes what it does not know by a short name.
+    let mut parts = kind.splitn(3, '.');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(kind), Some(version), Some(group))
+            if kind.starts_with(|first: char| first.is_ascii_uppercase()) =>
+        {
+            Ok(workload(&format!("{group}/{version}"), kind))
+        }
+        _ => Err(wrong(format!(
+            "{kind:?} is no kind of workload that is known here"
+        ))),
+    }
+}
+
+/// The plural by which the API knows a workload's kind, for completion and `doctor`.
+pub fn plural(workload: &WorkloadRef) -> Option<&'static str> {
+    KINDS
+        .iter()
+        .find(|(_, _, kind, _)| *kind == workload.kind)
+        .map(|(_, _, _, plural)| *plural)
+}
+
+/// The kinds as they are completed.
+pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KINDS
+        .iter()
+        .filter_map(|(names, _, kind, _)| Some((*names.first()?, *kind)))
+        .chain([("pod", "Pod")])
+}
+
+/// The request of a command line without a file.
+pub fn request(run: &Run) -> Result<ProfileRequest, Failure> {
+    let target = match (&run.target, &run.selector) {
+        (Some(target), _) => parse(target)?,
+        (None, Some(labels)) => Target {
+            selector: Some(selector::parse(labels)?),
+            ..Target::default()
+        },
+        (None, None) => Target::default(),
+    };
+    let spec = ProfileRequestSpec {
+        target: Target {
+            container_name: run.container.clone(),
+            max_pods: run.max_pods,
+            run_as_user: run.run_as_user,
+            run_as_group: run.run_as_group,
+            ..target
+        },
+        duration_seconds: i32::try_from(run.duration).unwrap_or(i32::MAX),
+        samples_per_second: run.samples_per_second,
+        include_idle: run.include_idle,
+        ttl_seconds_after_finished: 604_800,
+    };
+    let mut request = ProfileRequest::new("", spec);
+    request.metadata.name = run.name.clone();
+    if run.name.is_none() {
+        request.metadata.generate_name = Some(prefix(run));
+    }
+    check(&request)?;
+    Ok(request)
+}
+
+/// The rules that the API server would refuse it by.
+pub fn check(request: &ProfileRequest) -> Result<(), Failure> {
+    let Err(errors) = request.validate_cel() else {
+        return Ok(());
+    };
+    let messages: Vec<_> = errors.iter().map(|error| error.message.clone()).collect();
+    Err(Failure::new(
+        Exit::Usage,
+        messages.join("; "),
+        "kubectl phpprof run --help says what each flag may be",
+    ))
+}
+
+/// What generated names begin with: that of the target, as far as names may be long.
+fn prefix(run: &Run) -> String {
+    let name = match (&run.target, &run.selector) {
+        (Some(target), _) => target.rsplit('/').next().unwrap_or("profile"),
+        _ => "profile",
+    };
+    let cut: String = name.chars().take(50).collect();
+    format!("{}-", cut.trim_end_matches(['-', '.']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_target(text: &str, expected: &str) {
+        let target = parse(text).map(|target| match (target.pod_name, target.workload_ref) {
+            (Some(pod), _) => format!("pod {pod}"),
+            (_, Some(workload)) => format!(
+                "{} {} {}",
+                workload.api_version, workload.kind, workload.name
+            ),
+            _ => String::new(),
+        });
+        assert_eq!(target.unwrap_or_else(|failure| failure.message), expected);
+    }
+
+    #[test]
+    fn targets_are_named_as_for_kubectl() {
+        check_target("deploy/web", "apps/v1 Deployment web");
+        check_target("Deployments.apps/web", "apps/v1 Deployment web");
+        check_target("job/import", "batch/v1 Job import");
+        check_target("pod/web-1", "pod web-1");
+        check_target("web-1", "pod web-1");
+        check_target("rollout/web", "argoproj.io/v1alpha1 Rollout web");
+        check_target("Shop.v1.example.org/web", "example.org/v1 Shop web");
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused() {
+        check_target("deploy/", "\"deploy/\" names nothing");
+        check_target("deploy/a/b", "\"deploy/a/b\" names nothing");
+        check_target(
+            "shop/web",
+            "\"shop\" is no kind of workload that is known here",
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! `version`: of the plugin, the operator and the sampler's image.
+//!
+//! Invariant: what may not be read is said, and is no failure.
+
+use serde_json::{Value, json};
+
+use crate::cli::{Global, ListForm, Version};
+use crate::connect::Cluster;
+use crate::doctor::judge::OperatorFacts;
+use crate::doctor::observe::operator;
+use crate::failure::Failure;
+use crate::list::yaml;
+
+pub async fn run(global: &Global, arguments: &Version) -> Result<String, Failure> {
+    let found = if arguments.client {
+        None
+    } else {
+        let facts = match Cluster::of(global).await {
+            Ok(cluster) => operator(&cluster).await,
+            Err(failure) => Err(failure.message),
+        };
+        Some(facts)
+    };
+    Ok(text(found, arguments.output))
+}
+
+pub fn text(operator: Option<Result<OperatorFacts, String>>, form: ListForm) -> String {
+    let client = env!("CARGO_PKG_VERSION");
+    let mut data = json!({"client": client});
+    let mut text = format!("client    {client}\n");
+    match operator {
+        None => {}
+        Some(Ok(facts)) => {
+            let sampler = facts
+                .arguments
+                .iter()
+                .find_map(|argument| argument.strip_prefix("--sampler-image="));
+            let sampler = sampler.unwrap_or("unknown");
+            data["operator"] = Value::from(facts.image.clone());
+            data["sampler"] = Value::from(sampler);
+            text.push_str(&format!("operator  {}\nsampler   {sampler}\n", facts.image));
+        }
+        Some(Err(why)) => {
+            data["unknown"] = Value::from(why.clone());
+            text.push_str(&format!("operator  unknown: {why}\n"));
+        }
+    }
+    match form {
+        ListForm::Json => serde_json::to_string_pretty(&data).unwrap_or_default() + "\n",
+        ListForm::Yaml => yaml(&data),
+        ListForm::Name => format!("{client}\n"),
+        ListForm::Table | ListForm::Wide => text,
+    }
+}

@@ -1,0 +1,86 @@
+//! `list`, once or again and again.
+//!
+//! Invariant: while watching, a request is printed when it is first seen and whenever its line changes.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+
+use crate::cli::{Global, List};
+use crate::connect::Cluster;
+use crate::failure::Failure;
+use crate::list::Listing;
+use crate::screen::Screen;
+
+const POLL: Duration = Duration::from_secs(1);
+
+pub fn listing(arguments: &List, screen: Screen) -> Listing {
+    Listing {
+        form: arguments.output,
+        namespaces: arguments.all_namespaces,
+        width: screen.width,
+        now: Timestamp::now(),
+    }
+}
+
+pub async fn listed(cluster: &Cluster, arguments: &List) -> Result<Vec<DynamicObject>, Failure> {
+    let parameters = ListParams {
+        label_selector: arguments.selector.clone(),
+        ..ListParams::default()
+    };
+    let (api, place) = if arguments.all_namespaces {
+        (cluster.all_requests(), "all namespaces".to_owned())
+    } else {
+        (
+            cluster.requests(),
+            format!("namespace {}", cluster.namespace),
+        )
+    };
+    let action = format!("list profilerequests in {place}");
+    let list = api.list(&parameters).await;
+    Ok(list
+        .map_err(|error| Failure::of_api(&action, &error))?
+        .items)
+}
+
+pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let mut seen: HashMap<String, String> = HashMap::new();
+    let mut first = true;
+    loop {
+        let objects = listed(&cluster, arguments).await?;
+        let changed: Vec<_> = objects
+            .into_iter()
+            .filter(|object| {
+                let uid = object.uid().unwrap_or_default();
+                let version = object.data["status"].to_string();
+                seen.insert(uid, version.clone()) != Some(version)
+            })
+            .collect();
+        let listing = listing(arguments, screen);
+        let text = if first {
+            listing.text(&changed, false).unwrap_or_default()
+        } else {
+            listing.rows(&changed)
+        };
+        first = false;
+        // Whoever reads it may have gone.
+        let mut out = std::io::stdout().lock();
+        if out
+            .write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .is_err()
+        {
+            return Ok(String::new());
+        }
+        drop(out);
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(String::new()),
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The verbs against a scripted API server: what they ask for, what they make of the answers, how they end.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use phpprof_profile::encode_gzip;
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Asked, Server, json_answer, refusal};
+use crate::shell::{Said, profile, program, said};
+
+const REQUESTS: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilerequests";
+const PROXY: &str = "/api/v1/namespaces/phpprof-system/services/phpprof-operator:results/proxy";
+
+fn run_on(server: &Server, line: &str) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    server.kubeconfig(folder.path());
+    let words = line.split_whitespace();
+    said(
+        &program()
+            .args(words)
+            .args(["--kubeconfig", "kubeconfig"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap(),
+    )
+}
+
+fn request(conditions: Value, more: Value) -> Value {
+    let mut status = json!({"conditions": conditions, "selected": 1, "targets": [{"podName": "web-1", "state": "Sampling", "ephemeralContainerName": "phpprof-1-0"}]});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        status[key] = value.clone();
+    }
+    json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
+        "metadata": {"name": "web-abcde", "namespace": "shop", "uid": "u1", "creationTimestamp": "2026-09-21T14:00:00Z"},
+        "spec": {"target": {"podName": "web-1"}, "durationSeconds": 1, "samplesPerSecond": 99},
+        "status": status,
+    })
+}
+
+fn in_progress() -> Value {
+    request(
+        json!([{"type": "Accepted", "status": "True", "reason": "Sampling", "message": ""}]),
+        json!({}),
+    )
+}
+
+fn complete() -> Value {
+    request(
+        json!([{"type": "Complete", "status": "True", "reason": "Complete", "message": "1 pod is in the profile"}]),
+        json!({"succeeded": 1, "profile": {"url": "file:///data/web/merged.pb.gz", "samples": 240, "sizeBytes": 400, "accessKey": "q1w2e3r4t5y6u7i8o9p0aA"}}),
+    )
+}
+
+fn failed() -> Value {
+    request(
+        json!([{"type": "Failed", "status": "True", "reason": "NoPodsReady", "message": "1 pod matches, none is ready"}]),
+        json!({}),
+    )
+}
+
+/// The operator's side of the contract: a key for links, a link for a profile.
+fn results(asked: &Asked) -> Option<Answer> {
+    match (asked.method.as_str(), asked.path.strip_prefix(PROXY)?) {
+        ("POST", "/r/shop/web-abcde")
+            if asked.body == json!({"accessKey": "q1w2e3r4t5y6u7i8o9p0aA"}) =>
+        {
+            json_answer(
+                200,
+                &json!({"expiresAt": "2026-09-21T14:08:00Z", "links": [{"name": "profile", "path": "/l/t/merged.pb.gz"}, {"name": "pod/web-1/fpm", "path": "/l/t/web-1.pb.gz"}]}),
+            )
+        }
+        ("GET", "/l/t/merged.pb.gz" | "/l/t/web-1.pb.gz") => {
+            Some((200, encode_gzip(&profile(900))))
+        }
+        _ => json_answer(403, &json!({"message": "the key is another request's"})),
+    }
+}
+
+/// A cluster in which a created request goes through these states, one for each time it is asked for.
+fn cluster(states: Vec<Value>) -> Server {
+    let step = AtomicUsize::new(0);
+    Server::start(move |asked| {
+        let path = asked.path.split('?').next().unwrap_or_default();
+        match (asked.method.as_str(), path) {
+            ("POST", REQUESTS) => json_answer(201, &in_progress()),
+            ("GET", path) if path == format!("{REQUESTS}/web-abcde") => {
+                let at = step.fetch_add(1, Ordering::SeqCst).min(states.len() - 1);
+                json_answer(200, &states[at])
+            }
+            ("GET", REQUESTS) => json_answer(
+                200,
+                &json!({"kind": "ProfileRequestList", "apiVersion": "phpprof.dev/v1alpha1", "metadata": {}, "items": [complete()]}),
+            ),
+            ("PATCH", path) if path == format!("{REQUESTS}/web-abcde") => {
+                let mut patched = in_progress();
+                patched["spec"]["cancel"] = asked.body["spec"]["cancel"].clone();
+                json_answer(200, &patched)
+            }
+            _ => results(asked),
+        }
+    })
+}
+
+#[test]
+fn a_run_creates_waits_and_shows_the_top() {
+    let server = cluster(vec![in_progress(), in_progress(), complete()]);
+    let said = run_on(&server, "run deploy/web -d 1s --as bob");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(
+        said.out
+            .starts_with("profilerequest.phpprof.dev/web-abcde created\ncpu in all: 3.60 s"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.err.contains("Sampling: 1 pods, 0 done")
+            && said
+                .err
+                .contains("the profile lies at file:///data/web/merged.pb.gz"),
+        "{}",
+        said.err
+    );
+    let asked = server.asked.lock().unwrap();
+    let created = &asked
+        .iter()
+        .find(|asked| asked.method == "POST")
+        .unwrap()
+        .body;
+    assert_eq!(created["metadata"]["generateName"], "web-");
+    assert_eq!(
+        created["spec"]["target"]["workloadRef"]["kind"],
+        "Deployment"
+    );
+    assert!(
+        asked
+            .iter()
+            .all(|asked| asked.impersonated.as_deref() == Some("bob"))
+    );
+    assert!(
+        said.err.lines().all(|line| !line.contains('\u{1b}')),
+        "off a terminal there is no spinner"
+    );
+}
+
+#[test]
+fn a_run_that_is_not_waited_for_ends_at_once() {
+    let server = cluster(vec![in_progress()]);
+    let said = run_on(&server, "run pod/web-1 --wait=false -o name");
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "profilerequest.phpprof.dev/web-abcde\n")
+    );
+    assert_eq!(server.count("GET", "profilerequests"), 0);
+    assert_eq!(run_on(&server, "run pod/web-1 --dry-run=server").code, 0);
+    assert_eq!(server.count("POST", "dryRun=All"), 1);
+}
+
+#[test]
+fn each_end_has_its_exit_code_and_a_hint() {
+    let check = |server: &Server, line: &str, code: i32, part: &str| {
+        let said = run_on(server, line);
+        assert_eq!(said.code, code, "{line}: {}", said.err);
+        assert!(
+            said.err.contains(part) && said.err.contains("\nhint: "),
+            "{line}: {}",
+            said.err
+        );
+    };
+    check(
+        &cluster(vec![failed()]),
+        "run pod/web-1",
+        5,
+        "NoPodsReady: 1 pod matches, none is ready",
+    );
+    check(
+        &cluster(vec![in_progress()]),
+        "run pod/web-1 --timeout 1s",
+        6,
+        "kubectl phpprof cancel web-abcde",
+    );
+    check(
+        &cluster(vec![in_progress()]),
+        "top web-abcde",
+        3,
+        "has no profile yet",
+    );
+    check(
+        &cluster(vec![failed()]),
+        "flame web-abcde -o x.html",
+        5,
+        "has no profile",
+    );
+    check(
+        &cluster(vec![complete()]),
+        "download web-abcde --pod web-9",
+        3,
+        "no profile of pod web-9",
+    );
+    let forbidden = Server::start(|_| refusal(403, "User \"ann\" cannot do that"));
+    for (line, right) in [
+        ("run pod/web-1", "create profilerequests in namespace shop"),
+        ("list", "list profilerequests in namespace shop"),
+        ("list -A", "list profilerequests in all namespaces"),
+        ("get x", "get profilerequests/x in namespace shop"),
+        (
+            "cancel x -n other",
+            "get profilerequests/x in namespace other",
+        ),
+        ("logs x", "get profilerequests/x in namespace shop"),
+    ] {
+        check(
+            &forbidden,
+            line,
+            4,
+            &format!("ask for the right to {right}"),
+        );
+    }
+    let missing = Server::start(|_| refusal(404, "profilerequests.phpprof.dev \"x\" not found"));
+    check(&missing, "describe x", 3, "\"x\" not found");
+    check(
+        &Server::start(|_| refusal(503, "etcd is away")),
+        "get x",
+        7,
+        "etcd is away",
+    );
+}
+
+#[test]
+fn results_say_whose_refusal_it_was() {
+    let behind = |answer: fn() -> Option<Answer>| {
+        Server::start(move |asked| match asked.path.contains("/proxy/") {
+            true => answer(),
+            false => json_answer(200, &complete()),
+        })
+    };
+    let api = run_on(
+        &behind(|| refusal(403, "services \"phpprof-operator:results\" is forbidden")),
+        "top web-abcde",
+    );
+    assert_eq!(api.code, 4);
+    assert!(api.err.contains("ask for the right to create services/proxy of phpprof-operator:results in namespace phpprof-system"), "{}", api.err);
+    let operator = run_on(
+        &behind(|| json_answer(403, &json!({"message": "the link has expired"}))),
+        "top web-abcde",
+    );
+    assert_eq!(operator.code, 4);
+    assert!(
+        operator
+            .err
+            .contains("the operator refused the key of this profile: the link has expired"),
+        "{}",
+        operator.err
+    );
+    let elsewhere = run_on(
+        &behind(|| {
+            json_answer(
+                200,
+                &json!({"expiresAt": "", "links": [{"name": "profile", "path": "/../../../secrets"}]}),
+            )
+        }),
+        "top web-abcde",
+    );
+    assert!(
+        elsewhere.err.contains("leads elsewhere"),
+        "{}",
+        elsewhere.err
+    );
+    assert_eq!(
+        run_on(&behind(|| Some((200, b"x".to_vec()))), "top web-abcde").code,
+        1
+    );
+}
+
+#[test]
+fn a_request_s_profile_is_shown_saved_and_compared() {
+    let server = cluster(vec![complete()]);
+    assert!(
+        run_on(&server, "top pprof/web-abcde")
+            .out
+            .contains("Shop\\Cart::price")
+    );
+    assert!(
+        run_on(&server, "download web-abcde")
+            .out
+            .starts_with("wrote web-abcde.pb.gz")
+    );
+    assert!(
+        run_on(&server, "download web-abcde --pod web-1 -o one.folded")
+            .out
+            .starts_with("wrote one.folded")
+    );
+    assert!(
+        run_on(&server, "flame web-abcde -o f.html")
+            .out
+            .starts_with("wrote f.html")
+    );
+    assert!(
+        run_on(&server, "diff web-abcde web-abcde")
+            .out
+            .contains("cpu: 3.60 s before, 3.60 s after")
+    );
+}
+
+#[test]
+fn lists_and_names_come_from_the_cluster() {
+    let server = cluster(vec![complete()]);
+    assert!(
+        run_on(&server, "list")
+            .out
+            .contains("web-abcde   pod/web-1   Complete")
+    );
+    assert_eq!(
+        run_on(&server, "list -o name -l app=web").out,
+        "profilerequest.phpprof.dev/web-abcde\n"
+    );
+    assert_eq!(server.count("GET", "labelSelector=app%3Dweb"), 1);
+    assert!(
+        run_on(&server, "get web-abcde -o json")
+            .out
+            .contains("\"samples\": 240")
+    );
+    assert!(
+        run_on(&server, "describe web-abcde")
+            .out
+            .contains("file:///data/web/merged.pb.gz (240 samples")
+    );
+    assert!(
+        run_on(&server, "version")
+            .out
+            .contains("there is no deployment phpprof-operator")
+    );
+}
+
+#[test]
+fn completion_asks_the_cluster_for_names() {
+    let server = cluster(vec![complete()]);
+    let folder = tempfile::tempdir().unwrap();
+    server.kubeconfig(folder.path());
+    let kubeconfig = folder.path().join("kubeconfig");
+    let completed = |words: &[&str]| {
+        said(
+            &program()
+                .arg("__complete")
+                .args(words)
+                .env("KUBECONFIG", &kubeconfig)
+                .output()
+                .unwrap(),
+        )
+        .out
+    };
+    assert_eq!(completed(&["describe", "we"]), "web-abcde\n:4\n");
+    assert_eq!(completed(&["top", "-n", "shop", ""]), "web-abcde\n:0\n");
+    assert_eq!(
+        completed(&["run", "deploy/"]),
+        ":4\n",
+        "what may not be listed is no error"
+    );
+}
+
+#[test]
+fn cancelling_is_claimed_only_where_it_was_taken() {
+    let server = cluster(vec![in_progress()]);
+    assert_eq!(
+        run_on(&server, "cancel web-abcde").out,
+        "profilerequest.phpprof.dev/web-abcde cancelled\n"
+    );
+    let over = cluster(vec![complete()]);
+    assert_eq!(
+        run_on(&over, "cancel web-abcde").out,
+        "profilerequest.phpprof.dev/web-abcde is over already\n"
+    );
+    assert_eq!(over.count("PATCH", ""), 0);
+    let old = Server::start(|_| json_answer(200, &in_progress()));
+    let said = run_on(&old, "cancel web-abcde");
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("has no spec.cancel"), "{}", said.err);
+}
+
+#[test]
+fn control_c_off_a_terminal_leaves_the_request_running_and_says_so() {
+    let server = cluster(vec![in_progress()]);
+    let folder = tempfile::tempdir().unwrap();
+    server.kubeconfig(folder.path());
+    let child = program()
+        .args(["run", "pod/web-1", "--kubeconfig", "kubeconfig"])
+        .current_dir(folder.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while server.count("GET", "web-abcde") < 2 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let signalled = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(signalled.success());
+    let said = said(&child.wait_with_output().unwrap());
+    assert_eq!(said.code, 130, "{}", said.err);
+    assert!(
+        said.err.contains("web-abcde goes on")
+            && said.err.contains("kubectl phpprof cancel web-abcde"),
+        "{}",
+        said.err
+    );
+    assert_eq!(server.count("PATCH", ""), 0);
+}
+
+#[test]
+fn the_doctor_ends_with_a_code_of_its_own() {
+    let server = Server::start(|asked| match asked.path.as_str() {
+        "/apis" => json_answer(
+            200,
+            &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
+        ),
+        path if path.contains("selfsubjectaccessreviews") => {
+            let mut review = asked.body.clone();
+            review["status"] = json!({"allowed": asked.body["spec"]["resourceAttributes"]["resource"] != "services"});
+            json_answer(201, &review)
+        }
+        _ => refusal(403, "no"),
+    });
+    let said = run_on(&server, "doctor deploy/web");
+    assert_eq!(said.code, 8, "{}", said.err);
+    assert!(said.out.contains("FAILED    api"), "{}", said.out);
+    assert!(
+        said.out
+            .contains("you may not create services/proxy of the operator"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.err.contains("cannot be profiled as it is: 4 of"),
+        "{}",
+        said.err
+    );
+}

@@ -1,0 +1,218 @@
+//! The verbs on local files: no cluster, no kubeconfig.
+
+use phpprof_profile::{Limits, decode, total};
+
+use crate::shell::{files, profile, run};
+
+#[track_caller]
+fn check(line: &str, code: i32, out: &str, err: &str) {
+    let (_folder, path) = files();
+    let said = run(&path, line);
+    assert_eq!(said.code, code, "{line}: {}{}", said.out, said.err);
+    assert!(said.out.contains(out), "{line}: {}", said.out);
+    assert!(said.err.contains(err), "{line}: {}", said.err);
+    if code > 2 || code == 1 {
+        assert!(said.err.contains("\nhint: "), "{line}: {}", said.err);
+    }
+}
+
+#[test]
+fn top_shows_functions_by_their_time() {
+    check("top after.pb.gz", 0, "2.70 s   75.00    75.00", "");
+    check(
+        "top after.pb.gz -t samples --sort total --count 1",
+        0,
+        "{main}",
+        "",
+    );
+    check("top after.pb.gz -l pod=web-1", 0, "cpu in all: 1.20 s", "");
+    check("top after.pb.gz --by pod", 0, "web-2", "");
+    check("top after.pb.gz -o json", 0, "\"self\": 2700000000", "");
+    check(
+        "top after.pb.gz -o name",
+        0,
+        "Shop\\Cart::price\nsimilar_text\n{main}\n",
+        "",
+    );
+}
+
+#[test]
+fn diff_tells_what_grew_and_draws_it() {
+    check("diff before.pb.gz after.pb.gz", 0, "+12.50", "");
+    check(
+        "diff before.pb.gz after.pb.gz -o yaml",
+        0,
+        "before: 1500000000",
+        "",
+    );
+    check(
+        "diff before.pb.gz after.pb.gz -o d.html",
+        0,
+        "wrote d.html",
+        "",
+    );
+    check(
+        "diff before.pb.gz after.pb.gz -o d.svg",
+        0,
+        "wrote d.svg",
+        "",
+    );
+    check(
+        "diff before.pb.gz after.pb.gz -o d.txt",
+        2,
+        "",
+        "a flame graph is a page or a picture",
+    );
+}
+
+#[test]
+fn download_converts_by_the_end_of_the_name() {
+    for name in [
+        "o.folded",
+        "o.speedscope.json",
+        "callgrind.out.o",
+        "o.svg",
+        "o.html",
+        "o.pb.gz",
+    ] {
+        check(
+            &format!("download after.pb.gz -o {name}"),
+            0,
+            &format!("wrote {name}"),
+            "",
+        );
+    }
+    check("download after.pb.gz -o o.pdf", 2, "", "says no format");
+    let (_folder, path) = files();
+    assert_eq!(
+        run(&path, "download after.pb.gz -l pod=web-2 -o two.pb.gz").code,
+        0
+    );
+    let kept = decode(
+        &std::fs::read(path.join("two.pb.gz")).unwrap(),
+        &Limits::default(),
+    )
+    .unwrap();
+    assert_eq!(total(&kept, "cpu"), total(&profile(900), "cpu") * 2 / 3);
+}
+
+#[test]
+fn flame_writes_a_page_and_says_where_it_is() {
+    check("flame after.pb.gz -o f.html", 0, "wrote f.html", "");
+    check(
+        "flame after.pb.gz -o f.folded",
+        2,
+        "",
+        "hint: let the name end with .html or .svg",
+    );
+    let (_folder, path) = files();
+    let said = run(&path, "flame after.pb.gz");
+    let page = said.out.split("file://").nth(1).unwrap().trim();
+    let text = std::fs::read_to_string(page).unwrap();
+    assert!(text.starts_with("<!DOCTYPE html>") && text.contains("Shop\\\\Cart::price"));
+    let folder = std::path::Path::new(page).parent().unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(
+        std::fs::metadata(folder).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_goes_wrong_has_its_own_exit_code() {
+    check("top nothing.pb.gz", 3, "", "nothing.pb.gz: No such file");
+    check(
+        "top after.pb.gz -t heap",
+        2,
+        "",
+        "it has samples, wall, cpu",
+    );
+    check("top after.pb.gz -l pod", 2, "", "KEY=VALUE");
+    check("run", 2, "", "Usage: kubectl phpprof run");
+    check("run shop/web --dry-run", 2, "", "no kind of workload");
+    check(
+        "run deploy/web --duration 2h --dry-run",
+        2,
+        "",
+        "durationSeconds must be from 1 to 3600",
+    );
+    check(
+        "run deploy/web --samples-per-second 0 --dry-run",
+        2,
+        "",
+        "samplesPerSecond must be from 1 to 1000",
+    );
+    check("explain Nothing", 3, "", "hint: list them all");
+    check("list --kubeconfig none.yaml", 7, "", "no usable kubeconfig");
+    std::fs::write("/tmp/phpprof-plugin-text.pb.gz", "no profile").unwrap();
+    check("top /tmp/phpprof-plugin-text.pb.gz", 1, "", "is no profile");
+    std::fs::remove_file("/tmp/phpprof-plugin-text.pb.gz").unwrap();
+}
+
+#[test]
+fn a_dry_run_at_the_client_prints_the_request() {
+    let (_folder, path) = files();
+    let said = run(
+        &path,
+        "run deploy/web -c fpm -d 1m -F 199 --max-pods 3 --dry-run",
+    );
+    insta::assert_snapshot!("dry_run_yaml", said.out);
+    let said = run(
+        &path,
+        "run -l app=web,tier!=cache --name first --dry-run=client -o json",
+    );
+    insta::assert_snapshot!("dry_run_json", said.out);
+    std::fs::write(
+        path.join("first.yaml"),
+        run(&path, "run pod/web-1 --name first --dry-run").out,
+    )
+    .unwrap();
+    assert_eq!(
+        run(&path, "run -f first.yaml --dry-run -o name").out,
+        "profilerequest.phpprof.dev/first\n"
+    );
+    check("run -f after.pb.gz --dry-run", 1, "", "hint: ");
+}
+
+#[test]
+fn help_and_completion_speak_as_kubectl_does() {
+    let (_folder, path) = files();
+    insta::assert_snapshot!("help", run(&path, "--help").out);
+    insta::assert_snapshot!("help_run", run(&path, "run --help").out);
+    let said = run(&path, "__complete do");
+    assert_eq!(
+        said.out,
+        "download\tSave the profile of a request, or convert a profile file\ndoctor\tCheck whether a workload can be profiled, by whom and how; and if not, why\n:4\n"
+    );
+    check("__complete run de", 0, "deploy/\tDeployment\n:4\n", "");
+    check(
+        "completion kubectl",
+        0,
+        "exec kubectl-phpprof __complete \"$@\"",
+        "",
+    );
+    let link = path.join("kubectl_complete-phpprof");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubectl-phpprof"), &link).unwrap();
+    let output = std::process::Command::new(&link)
+        .args(["explain", "UserU"])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("UserUnknown\t"));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (_folder, path) = files();
+    let script = format!(
+        "{} explain | head -n 1; echo ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_kubectl-phpprof")
+    );
+    let output = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(&path)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Starting\n0\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

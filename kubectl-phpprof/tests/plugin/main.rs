@@ -1,0 +1,10 @@
+//! The program as it is run: on files, and against an API server that answers from a script.
+
+#[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod shell;

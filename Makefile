@@ -59,7 +59,10 @@ fuzz: setup ## the readers of a target's memory on hostile bytes, for 60 seconds
 	@$(STAGE) "fuzz" profiler-image/fuzz/run
 
 .PHONY: browser
-browser: setup ## formats and the flame graph page in the programs that read them: Chromium, speedscope, go tool pprof, callgrind_annotate
+browser: setup ## the plugin as krew installs it; formats and flame graph page in Chromium, speedscope, go tool pprof, callgrind_annotate
+	@$(TOOLS) kubernetes krew
+	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
+	@$(STAGE) "krew manifest" kubectl-phpprof/krew/check "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof"
 	@$(STAGE) "install browser" e2e/tools/browser
 	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope cargo test --quiet --locked -p phpprof-profile --test readers
 
@@ -102,8 +105,8 @@ test: setup ## all tests
 	@e2e/tools/ahead
 	@$(MAKE) lint
 	@$(MAKE) unit
-	@$(MAKE) browser
 	@$(MAKE) e2e
+	@$(MAKE) browser
 	@$(MAKE) fuzz
 	@$(MAKE) truth
 

@@ -64,12 +64,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let frame = |frame: &Frame, bytes: &[u8]| Frame::parse(self.layout, frame.address, bytes);
         let caller = frame(self.caller.frame, &caller[..size]);
         if words == Words::Cache {
-            // It goes on, and calls others.
+            // It goes on, and calls others, but in the same code: `func` of a closure can have come to hold another one.
+            let key = &self.caller.function.key;
+            let is_inside = key.op_index(self.layout, caller.opline).is_some();
             let same = Frame {
                 opline: self.caller.frame.opline,
                 ..caller
             };
-            return read && self.copy.is_live(caller.address, top) && same == *self.caller.frame;
+            return read
+                && is_inside
+                && self.copy.is_live(caller.address, top)
+                && same == *self.caller.frame;
         }
         // The callee goes on: its own opline may have moved.
         let callee = Frame {

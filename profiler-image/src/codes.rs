@@ -31,6 +31,8 @@ use crate::names::{Name, NameId, Names};
 const MAX_RESOLVED: usize = 64;
 /// Functions that one map remembers before it starts anew.
 const MAX_REMEMBERED: usize = 65_536;
+/// Reads after that of a name that must find its function unchanged.
+const AGREEING_READS: usize = 4;
 const TRUSTED_NANOSECONDS: u64 = 1_000_000_000;
 
 /// Index of a known code.
@@ -285,8 +287,7 @@ impl Codes {
         (stored.1 == length && (stored.0 == hash || hash == 0)).then_some(id)
     }
 
-    /// Reads a name for the first time: the name, then the function again, and for what does not outlive a call the
-    /// frame too. It is used only if all still stands.
+    /// Reads a name for the first time: the name, then the function and the frame again. It is used only if all still stands.
     fn resolve<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
@@ -305,25 +306,29 @@ impl Codes {
         } else {
             Function::resolve(place.memory, place.layout, key)?
         };
+        // The engine may have been copying another closure to this address: what is half of each is seen now and then, but
+        // not so many times in a row.
+        (0..AGREEING_READS)
+            .all(|_| Self::is_still(place, look, &key))
+            .then(|| self.add(place, function))
+    }
+
+    /// Whether the function is the one of this key now, and for what does not outlive a call the frame's too.
+    fn is_still<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look, key: &Key) -> bool {
         let (mut head, mut func) = ([0_u8; HEAD], [0_u8; 8]);
-        place
-            .memory
-            .gather(&mut [
-                Piece {
-                    address: look.func,
-                    bytes: &mut head,
-                },
-                Piece {
-                    address: look.frame + place.layout.execute_data.func as u64,
-                    bytes: &mut func,
-                },
-            ])
-            .ok()?;
-        let again = Key::parse(place.layout, &head)?;
-        if again != key || (!is_named(&key) && u64::from_le_bytes(func) != look.func) {
-            return None;
-        }
-        Some(self.add(place, function))
+        let read = place.memory.gather(&mut [
+            Piece {
+                address: look.func,
+                bytes: &mut head,
+            },
+            Piece {
+                address: look.frame + place.layout.execute_data.func as u64,
+                bytes: &mut func,
+            },
+        ]);
+        read.is_ok()
+            && Key::parse(place.layout, &head) == Some(*key)
+            && (is_named(key) || u64::from_le_bytes(func) == look.func)
     }
 
     /// Learns a function that a quiet read has seen.

@@ -127,6 +127,13 @@ impl Edges {
             .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
     }
 
+    /// Records that an edge that was open has been seen to stand.
+    pub fn prove_open(&mut self, id: EdgeId) {
+        if let Some(&(edge, _)) = self.opened.get(id.0 as usize) {
+            self.prove(edge, Check::Nothing);
+        }
+    }
+
     /// Counts a quiet read.
     pub fn note_quiet_read(&mut self) {
         self.quiet_reads += 1;
@@ -139,6 +146,7 @@ impl Edges {
         self.opened
             .get(id.0 as usize)
             .is_some_and(|(_, before)| self.quiet_reads - before >= DOUBT_AFTER)
+            && !self.is_settled(id)
     }
 
     /// How many edges wait for a quiet read.

@@ -1,12 +1,14 @@
 //! One sample of one worker: read, walk, name, prove.
 //!
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
-//! most reads of call-heavy code. The ladder: the leading `current_execute_data`; the trailing one over the same bytes;
+//! most reads of call-heavy code. An edge that its call site leaves open is proven where it stands over many reads, or by a
+//! quiet read later. The ladder: the leading `current_execute_data`; the trailing one over the same bytes;
 //! some more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
 //! below proven or open edges, so no caller is wronged.
 
 mod phase;
 mod quiet;
+mod standing;
 
 use phpprof_zend::Layout;
 use phpprof_zend::memory::Fault;
@@ -17,7 +19,7 @@ use phpprof_zend::walk::{End, Frame, walk};
 use crate::aggregate::{Aggregate, Stack};
 use crate::codes::{CodeId, Codes, Map, Place, is_named, stands};
 use crate::contexts::{ContextId, Contexts};
-use crate::edges::{Edge, Edges, Known};
+use crate::edges::{Edge, EdgeId, Edges, Known};
 use crate::names::{NameId, Names};
 use crate::worker::{Globals, Reading, Worker};
 
@@ -72,6 +74,10 @@ pub struct Sampler {
     families: Vec<Map>,
     frames: Vec<Frame>,
     ids: Vec<Option<CodeId>>,
+    /// The frames of a read that is held against `frames`.
+    again: Vec<Frame>,
+    /// State of the pauses between such reads.
+    pauses: u64,
     /// The way to each of `frames`, as far as the last climb came.
     ways: Vec<ContextId>,
 }
@@ -81,8 +87,10 @@ struct Candidate {
     stack: Stack,
     /// All frames are in it.
     whole: bool,
-    /// A pair of frames is doubtful: read at different moments, or a variable was assigned since the call.
+    /// A pair of frames was read at different moments, or a variable was assigned since the call.
     contradicted: bool,
+    /// The open edges, each with the index of its callee's frame.
+    open: Vec<(usize, EdgeId)>,
 }
 
 impl Sampler {
@@ -105,24 +113,23 @@ impl Sampler {
             self.quality.moved += u64::from(moved && attempt == 0);
             for start in starts(&leading, &trailing) {
                 let candidate = self.candidate(worker, start, now);
-                if candidate.whole && !candidate.contradicted {
-                    return match self.phase(worker, moved) {
-                        Some(Names::IDLE) => Outcome::Idle,
-                        phase => {
-                            let stack = self.witnessed(worker, candidate.stack);
-                            Outcome::Sample(Stack {
-                                phase,
-                                autoloaders: self.autoloaders(worker),
-                                ..stack
-                            })
-                        }
-                    };
+                let was_open = candidate.whole && !candidate.open.is_empty();
+                if candidate.whole {
+                    let phase = self.phase(worker, moved);
+                    self.prove_standing(worker, &candidate.open, now);
+                    if !candidate.contradicted && !self.is_doubtful(&candidate) {
+                        return self.accepted(worker, candidate.stack, phase);
+                    }
                 }
                 if best
                     .as_ref()
                     .is_none_or(|best| value(best) < value(&candidate))
                 {
                     best = Some(candidate);
+                }
+                if was_open {
+                    // The read at hand is a later one now.
+                    break;
                 }
             }
         }
@@ -132,6 +139,23 @@ impl Sampler {
             unstable: !whole || stack.lines.is_empty(),
             ..stack
         })
+    }
+
+    fn accepted(&mut self, worker: &mut Worker, stack: Stack, phase: Option<NameId>) -> Outcome {
+        if phase == Some(Names::IDLE) {
+            return Outcome::Idle;
+        }
+        let stack = self.witnessed(worker, stack);
+        Outcome::Sample(Stack {
+            phase,
+            autoloaders: self.autoloaders(worker),
+            ..stack
+        })
+    }
+
+    fn is_doubtful(&self, candidate: &Candidate) -> bool {
+        let mut open = candidate.open.iter();
+        open.any(|&(_, edge)| self.edges.is_doubtful(edge))
     }
 
     /// Sees whether the way of the stack at hand stands: it is known to, or several reads in a row have all of it again.
@@ -221,6 +245,7 @@ impl Sampler {
             stack: Stack::default(),
             whole: false,
             contradicted: false,
+            open: Vec::new(),
         };
         if end == End::Torn {
             // Without a root nothing tells which part of the chain is true.
@@ -255,7 +280,7 @@ impl Sampler {
                 Some(Known::Open(edge)) => {
                     let position = u32::try_from(candidate.stack.lines.len()).unwrap_or(u32::MAX);
                     candidate.stack.open.push((position, edge));
-                    candidate.contradicted |= self.edges.is_doubtful(edge);
+                    candidate.open.push((index, edge));
                 }
                 Some(Known::Proven(check)) => {
                     let callee = &self.frames[index];

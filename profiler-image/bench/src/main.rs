@@ -167,7 +167,8 @@ fn rows(full: bool) -> Vec<Row> {
             for target in TARGETS {
                 let plain = !engine.opcache && !remote;
                 let jit = target.name == "small" && target.depth == 30 && !remote;
-                let judgeless = remote && !engine.opcache && matches!(target.name, "paths");
+                let judgeless =
+                    remote && !engine.opcache && matches!(target.name, "paths" | "callbacks");
                 if full || plain || jit || judgeless {
                     rows.push(Row {
                         engine,

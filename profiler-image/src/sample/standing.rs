@@ -1,0 +1,115 @@
+//! What stands: calls that one read after the other shows again, all the way down from the worker's top.
+//!
+//! A pair of frames from different moments exists in no memory, so reads can agree on it only by chance, each time anew. A
+//! call that many reads in a row agree on, at uneven intervals, is real; it needs neither a site that names the callee
+//! nor a CPU where the judge may run. What this module does not do: prove calls that are shorter than that.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+
+use phpprof_zend::walk::{End, walk};
+
+use super::Sampler;
+use crate::edges::EdgeId;
+use crate::worker::{Reading, Worker};
+
+/// Reads in a row that must agree. In call-heavy code one read in four mixes moments, and not all of these agree with the
+/// one before: this many are less likely than one in a million.
+const AGREEING: usize = 12;
+/// Reads that may be torn in between, and say nothing.
+const TORN: usize = 12;
+/// Longest pause between two reads, in turns of a loop (about two microseconds): reads in step with the program's own loop
+/// would see the same mix each time.
+const MAX_TURNS: u64 = 64;
+
+impl Sampler {
+    /// Proves those of the open edges that stand; `open` has the index of each callee in the frames at hand.
+    pub(super) fn prove_standing(
+        &mut self,
+        worker: &mut Worker,
+        open: &[(usize, EdgeId)],
+        now: u64,
+    ) {
+        let length = self.frames.len();
+        let Some(lowest) = open.iter().map(|&(index, _)| length - index).min() else {
+            return;
+        };
+        let (mut stood, mut agreeing) = (length, 0);
+        for _ in 0..AGREEING + TORN {
+            self.pause();
+            let Some(again) = self.standing_calls(worker) else {
+                continue;
+            };
+            stood = stood.min(again);
+            if stood < lowest {
+                return;
+            }
+            agreeing += 1;
+            if agreeing == AGREEING / 2 && !self.are_still_the_same(worker, now) {
+                return;
+            }
+            if agreeing == AGREEING {
+                break;
+            }
+        }
+        if agreeing < AGREEING {
+            return;
+        }
+        for &(index, edge) in open {
+            if length - index <= stood {
+                self.edges.prove_open(edge);
+            }
+        }
+    }
+
+    /// Whether the frames' functions are those that they were taken for: a closure's address may have come to hold another
+    /// one before its code was looked at.
+    fn are_still_the_same(&mut self, worker: &mut Worker, now: u64) -> bool {
+        let ids = std::mem::take(&mut self.ids);
+        self.identify(worker, now);
+        std::mem::replace(&mut self.ids, ids) == self.ids
+    }
+
+    /// How many of the frames at hand, from the root, another read finds below the top that it began with and also the one
+    /// that it ended with: what a call left in memory looks like a frame to a read that began before. `None` where the
+    /// read is torn.
+    fn standing_calls(&mut self, worker: &mut Worker) -> Option<usize> {
+        let Ok(Reading::Busy { leading, trailing }) = worker.reader.read() else {
+            return Some(0);
+        };
+        let memory = Arc::clone(&worker.reader.memory);
+        let end = walk(
+            &*memory,
+            worker.process.engine.layout,
+            &mut worker.reader.copy,
+            leading.current_execute_data,
+            &mut self.again,
+        );
+        if end == End::Torn {
+            return None;
+        }
+        let copy = &worker.reader.copy;
+        let mut same_call = true;
+        let pairs = self.frames.iter().rev().zip(self.again.iter().rev());
+        let standing = pairs.take_while(|(frame, again)| {
+            let stands = same_call
+                && copy.is_live(frame.address, trailing.current_execute_data)
+                && (frame.address, frame.func, frame.prev)
+                    == (again.address, again.func, again.prev);
+            // What stands above it must be of the same call.
+            same_call = frame.opline == again.opline;
+            stands
+        });
+        Some(standing.count())
+    }
+
+    /// Waits for an uneven while (xorshift).
+    fn pause(&mut self) {
+        let mut state = self.pauses.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        self.pauses = state;
+        (0..state % MAX_TURNS).for_each(|_| spin_loop());
+    }
+}

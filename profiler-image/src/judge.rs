@@ -33,6 +33,8 @@ pub struct Observation {
     pub keys: Vec<Option<Key>>,
     /// Names of what would not outlive the window.
     pub functions: Vec<Function>,
+    /// The last frame lies on the newest page of the VM stack.
+    pub root_is_on_page: bool,
 }
 
 struct Request {
@@ -187,7 +189,10 @@ fn read(request: &mut Request) -> Option<Observation> {
         .take(MAX_NAMES)
         .filter_map(|key| Function::resolve(&*memory, layout, *key))
         .collect();
+    let root = frames.last();
+    let root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
     Some(Observation {
+        root_is_on_page,
         tid: request.tid,
         frames,
         keys,

@@ -273,7 +273,7 @@ impl Sampler {
             let name = self.codes.name(id, index == last);
             let known = match index < last {
                 true => self.edge(worker, layout, index, site, name),
-                false => self.root(id, name, &candidate.stack),
+                false => self.root(worker, id, name, &candidate.stack),
             };
             match known {
                 None | Some(Known::Refuted) => return,
@@ -342,11 +342,15 @@ impl Sampler {
     }
 
     /// What is known of a stack's root. The engine begins with a script; what else it calls by itself, as a shutdown function
-    /// or an output callback, a quiet read must have seen: to a torn chain any frame can look like its end.
-    fn root(&mut self, id: CodeId, name: NameId, stack: &Stack) -> Option<Known> {
+    /// or an output callback, a quiet read must have seen: to a torn chain any frame can look like its end. A generator's
+    /// frame, which lies on the heap, has no caller for a moment while it is resumed, and is never one.
+    fn root(&mut self, worker: &Worker, id: CodeId, name: NameId, stack: &Stack) -> Option<Known> {
         let is_cut = !stack.lines.is_empty();
         if is_cut || self.codes.get(id)?.function.key.is_top_level() {
             return Some(Known::Proven(Check::Nothing));
+        }
+        if !worker.reader.copy.inside(self.frames.last()?.address) {
+            return None;
         }
         let edge = Edge::of_root(name);
         let known = self.edges.known(&edge);

@@ -50,7 +50,9 @@ impl Sampler {
         if quiet.is_some() {
             self.quality.quiet += 1;
             self.edges.note_quiet_read();
-            self.prove_all(layout);
+            let root = self.frames.last();
+            let on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
+            self.prove_all(layout, on_page);
         }
     }
 
@@ -67,11 +69,12 @@ impl Sampler {
         let mut place = place(worker, &mut self.families, now);
         self.codes
             .identify_keys(&mut place, &self.frames, &observation.keys, &mut self.ids);
-        self.prove_all(layout);
+        self.prove_all(layout, observation.root_is_on_page);
     }
 
-    /// Proves every edge of the frames at hand: they come from a quiet read.
-    fn prove_all(&mut self, layout: &Layout) {
+    /// Proves every edge of the frames at hand: they come from a quiet read. Their root is the engine's own call only on the
+    /// VM stack's page: a generator that is being resumed has no caller yet.
+    fn prove_all(&mut self, layout: &Layout, root_is_on_page: bool) {
         let last = self.frames.len().saturating_sub(1);
         let is_cut = self.frames.len() >= MAX_FRAMES;
         let mut site: Option<(NameId, u32)> = None;
@@ -90,7 +93,7 @@ impl Sampler {
                 via,
                 callee: name,
             });
-            let root = (index == last && !is_cut).then(|| Edge::of_root(name));
+            let root = (index == last && !is_cut && root_is_on_page).then(|| Edge::of_root(name));
             if let Some(edge) = edge.or(root) {
                 self.edges.prove(edge, Check::Nothing);
             }

@@ -84,16 +84,11 @@ impl Failure {
                     "ask for the right to {action}; the chart's roles are part of the cluster roles view and edit"
                 ),
             ),
-            404 if status
-                .message
-                .contains("could not find the requested resource") =>
-            {
-                Failure::new(
-                    Exit::Failed,
-                    format!("cannot {action}: this cluster does not have the API phpprof.dev"),
-                    "install the chart, or choose another cluster with --context",
-                )
-            }
+            404 if no_such_api(&status.message) => Failure::new(
+                Exit::Failed,
+                format!("cannot {action}: this cluster does not have the API phpprof.dev"),
+                "install the chart, or choose another cluster with --context",
+            ),
             404 => Failure::new(
                 Exit::NotFound,
                 message,
@@ -117,6 +112,13 @@ impl Failure {
             _ => Failure::new(Exit::Failed, message, "try again with kubectl to see more"),
         }
     }
+}
+
+/// What an API server says to a path of a group that it does not have.
+fn no_such_api(message: &str) -> bool {
+    ["could not find the requested resource", "page not found"]
+        .into_iter()
+        .any(|words| message.contains(words))
 }
 
 /// An error with what caused it, which mostly says more.

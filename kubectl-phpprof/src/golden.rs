@@ -352,6 +352,7 @@ fn every_failure_of_the_api_server_names_what_to_do() {
         ),
         (404, "profilerequests.phpprof.dev \"web\" not found"),
         (404, "the server could not find the requested resource"),
+        (404, "404 page not found"),
         (409, "profilerequests.phpprof.dev \"web\" already exists"),
         (
             422,

@@ -16,7 +16,7 @@ use kube::discovery::ApiResource;
 use phpprof_crds::{NAMESPACE_LABEL, Target, WorkloadRef};
 use serde_json::json;
 
-use super::judge::{Allowed, DryRun, Observed, OperatorFacts, PodFacts, sampler_user};
+use super::judge::{Allowed, DryRun, Observed, OperatorFacts, PodFacts, Unseen, sampler_user};
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::target::plural;
@@ -174,21 +174,26 @@ pub async fn operator(cluster: &Cluster) -> Result<OperatorFacts, String> {
     })
 }
 
-async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<PodFacts>, String> {
+async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<PodFacts>, Unseen> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let refused = |error: kube::Error| match error {
-        kube::Error::Api(status) if status.code == 404 => {
-            format!("there is no {} in {}", words(target), cluster.namespace)
-        }
-        kube::Error::Api(status) => status.message.clone(),
-        error => error.to_string(),
+        kube::Error::Api(status) if status.code == 404 => Unseen::Missing(format!(
+            "there is no {} in {}",
+            words(target),
+            cluster.namespace
+        )),
+        kube::Error::Api(status) => Unseen::Hidden(status.message.clone()),
+        error => Unseen::Hidden(error.to_string()),
     };
     let pods = match (&target.pod_name, &target.workload_ref) {
         (Some(name), _) => vec![api.get(name).await.map_err(refused)?],
         (None, Some(workload)) => {
             let labels = selector(cluster, workload).await.map_err(refused)?;
             let Some(labels) = labels else {
-                return Err(format!("{} has no selector", words(target)));
+                return Err(Unseen::Missing(format!(
+                    "{} has no selector",
+                    words(target)
+                )));
             };
             api.list(&ListParams::default().labels(&labels))
                 .await

@@ -433,7 +433,7 @@ fn the_doctor_ends_with_a_code_of_its_own() {
         said.out
     );
     assert!(
-        said.err.contains("cannot be profiled as it is: 4 of"),
+        said.err.contains("cannot be profiled as it is: 3 of"),
         "{}",
         said.err
     );

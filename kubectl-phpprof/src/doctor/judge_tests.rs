@@ -1,0 +1,181 @@
+//! What `doctor` finds in each situation, and how its report reads.
+
+use super::*;
+use crate::cli::ListForm;
+use crate::doctor::text;
+use crate::screen::Screen;
+
+fn fit() -> Observed {
+    Observed {
+        namespace: "shop".into(),
+        target: "deploy/web".into(),
+        api: Some(true),
+        rights: vec![
+            ("create profilerequests", Some(true)),
+            ("get profilerequests", Some(true)),
+            ("create services/proxy of the operator", Some(true)),
+            ("patch pods/ephemeralcontainers", Some(true)),
+        ],
+        namespace_labels: Some((Some("enabled".into()), Some("restricted".into()))),
+        operator: Ok(OperatorFacts {
+            ready: 1,
+            image: "phpprof.dev/operator:0.1.0".into(),
+            arguments: vec![
+                "--store-url=s3://bucket/phpprof".into(),
+                "--sampler-image=phpprof.dev/phpprof:0.1.0".into(),
+                "--max-ephemeral-containers=64".into(),
+            ],
+        }),
+        pods: Ok(vec![PodFacts {
+            name: "web-1".into(),
+            ready: true,
+            containers: vec!["fpm".into(), "nginx".into()],
+            uid: Some(1000),
+            samplers: 2,
+            runtime_class: None,
+        }]),
+        container: None,
+        run_as_user: None,
+        dry_run: DryRun::Accepted,
+    }
+}
+
+/// The names of the checks that fail after this change.
+#[track_caller]
+fn check_failed(change: impl FnOnce(&mut Observed), expected: &[&str]) {
+    let mut observed = fit();
+    change(&mut observed);
+    let checks = judge(&observed);
+    let failed: Vec<_> = checks
+        .iter()
+        .filter(|check| check.verdict == Verdict::Bad)
+        .collect();
+    assert_eq!(
+        failed.iter().map(|check| check.name).collect::<Vec<_>>(),
+        expected
+    );
+    assert!(
+        failed.iter().all(|check| !check.remedy.is_empty()),
+        "each says what to change"
+    );
+}
+
+#[test]
+fn a_fit_workload_passes_every_check() {
+    check_failed(|_| {}, &[]);
+}
+
+#[test]
+fn each_missing_need_is_found() {
+    check_failed(|o| o.api = Some(false), &["api"]);
+    check_failed(|o| o.namespace_labels = Some((None, None)), &["namespace"]);
+    check_failed(|o| o.rights[0].1 = Some(false), &["right"]);
+    check_failed(|o| o.rights[2].1 = Some(false), &["right"]);
+    check_failed(|o| o.rights[3].1 = Some(false), &[]);
+    check_failed(
+        |o| o.pods = Err(Unseen::Missing("there is no deployment web".into())),
+        &["pods"],
+    );
+    check_failed(|o| o.pods = Ok(Vec::new()), &["pods"]);
+    check_failed(|o| o.container = Some("php".into()), &["container"]);
+    check_failed(
+        |o| o.dry_run = DryRun::Refused("violates PodSecurity".into()),
+        &["admission"],
+    );
+    check_failed(|o| o.operator.as_mut().unwrap().ready = 0, &["operator"]);
+}
+
+#[test]
+fn without_a_dry_run_the_namespace_s_level_tells() {
+    let unsaid = |uid| {
+        move |o: &mut Observed| {
+            o.dry_run = DryRun::NotTried("you may not patch pods/ephemeralcontainers".into());
+            if let Ok(pods) = &mut o.pods {
+                pods[0].uid = uid;
+            }
+        }
+    };
+    check_failed(unsaid(Some(1000)), &[]);
+    check_failed(unsaid(Some(0)), &["admission"]);
+    check_failed(unsaid(None), &["admission"]);
+    check_failed(
+        |o| {
+            unsaid(None)(o);
+            o.run_as_user = Some(33);
+        },
+        &[],
+    );
+}
+
+#[test]
+fn a_spent_budget_is_found_with_the_chart_s_limit() {
+    check_failed(
+        |o| {
+            if let Ok(pods) = &mut o.pods {
+                pods[0].samplers = 64;
+            }
+        },
+        &["budget"],
+    );
+}
+
+#[test]
+fn what_may_not_be_asked_is_unknown() {
+    let mut observed = fit();
+    observed.operator = Err("you may not read deployments in phpprof-system".into());
+    observed.namespace_labels = None;
+    observed.rights[1].1 = None;
+    observed.api = None;
+    observed.pods = Err(Unseen::Hidden("you may not list pods".into()));
+    let checks = judge(&observed);
+    let unknown: Vec<_> = checks
+        .iter()
+        .filter(|check| check.verdict == Verdict::Unknown)
+        .map(|check| check.name)
+        .collect();
+    assert_eq!(
+        unknown,
+        [
+            "api",
+            "operator",
+            "namespace",
+            "right",
+            "pods",
+            "container",
+            "mode",
+            "budget",
+            "image",
+            "store"
+        ]
+    );
+}
+
+#[test]
+fn the_report_reads_well_at_every_width() {
+    let mut observed = fit();
+    observed.dry_run = DryRun::Refused("violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
+    if let Ok(pods) = &mut observed.pods {
+        pods[0].uid = None;
+    }
+    observed.operator = Err("you may not read deployments in phpprof-system".into());
+    let checks = judge(&observed);
+    for (name, form, width) in [
+        ("doctor_80", ListForm::Table, Some(80)),
+        ("doctor_200", ListForm::Table, Some(200)),
+        ("doctor_json", ListForm::Json, None),
+        ("doctor_yaml", ListForm::Yaml, None),
+        ("doctor_name", ListForm::Name, None),
+    ] {
+        insta::assert_snapshot!(
+            name,
+            text(
+                &checks,
+                form,
+                Screen {
+                    width,
+                    colour: false
+                }
+            )
+        );
+    }
+}

@@ -1,4 +1,4 @@
-//! The colours of frames, the same in the picture as in the page (`assets/page.js` repeats the rules).
+//! The colours of frames, the same in the picture as in the page (`assets/page/profile.js` repeats the rules).
 //!
 //! Hue tells what a function is, lightness tells neighbours apart; red against blue is told apart by nearly everybody.
 //!

@@ -1,6 +1,6 @@
 //! The flame graph page: one HTML file that needs nothing else, whoever serves it and wherever it was saved.
 //!
-//! It does not choose or lay out anything: `assets/page.js` does, in the reader's browser.
+//! It does not choose or lay out anything: `assets/page` does, in the reader's browser.
 //!
 //! Invariant: names from the target reach the page as JSON without a `<`, and the page's script puts them on the screen as
 //! text. Its policy lets only the two scripts and the style of this file run, and no request leave.
@@ -16,14 +16,22 @@ use crate::text::xml;
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
-const SCRIPT: &str = include_str!("../assets/page.js");
-const STYLE: &str = include_str!("../assets/page.css");
-const BODY: &str = include_str!("../assets/page.html");
+/// One scope of its own around all parts.
+const SCRIPT: &str = concat!(
+    "\n(() => {\n\"use strict\";\n",
+    include_str!("../assets/page/profile.js"),
+    include_str!("../assets/page/graph.js"),
+    include_str!("../assets/page/table.js"),
+    include_str!("../assets/page/controls.js"),
+    "})();\n"
+);
+const STYLE: &str = include_str!("../assets/page/page.css");
+const BODY: &str = include_str!("../assets/page/page.html");
 
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-fmvDhQ18DCmSpOy25475cCmtVsKj7ePWKKgue4BP3Uk='; \
+    'sha256-8RqNRvL1djzyWKHDJIINNi4YStHWKJL1EAwtbtXP5FU='; \
     style-src 'sha256-IVQmB+1d+LYtkAB9Je3uiimDp7quvSou4j7Ud0/7W1w='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
@@ -224,8 +232,8 @@ mod tests {
         };
         for (file, text) in [
             ("d3-flame-graph.min.js", COMPONENT),
-            ("page.js", SCRIPT),
-            ("page.css", STYLE),
+            ("page/*.js", SCRIPT),
+            ("page/page.css", STYLE),
         ] {
             let source = format!("'sha256-{}'", hash(text));
             assert!(

@@ -66,6 +66,11 @@ browser: setup ## the plugin as krew installs it; formats and flame graph page i
 	@$(STAGE) "install browser" e2e/tools/browser
 	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope cargo test --quiet --locked -p phpprof-profile --test readers
 
+.PHONY: aarch64
+aarch64: FULL := 1
+aarch64: setup ## the sampler for aarch64: built, and its tests on memory images run under qemu
+	@$(STAGE) "aarch64" profiler-image/aarch64
+
 .PHONY: images
 images: setup ## build the application's images, and load them into the test cluster if it is up
 	@$(STAGE) "images" e2e/images/build $(IMAGES)
@@ -113,3 +118,4 @@ test: setup ## all tests
 .PHONY: test-full
 test-full: ## all tests, in their long form
 	@$(MAKE) test FULL=1
+	@$(MAKE) aarch64

@@ -59,9 +59,9 @@ impl Scene {
     }
 }
 
-fn sampled(target: &Target, seconds: u64) -> Result<Recording, RecordError> {
+fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
     record(&Options {
-        scope: Scope::Pids(vec![i32::try_from(target.0.id()).unwrap_or(0)]),
+        scope,
         samples_per_second: 99,
         duration: Duration::from_secs(seconds),
         max_samples: None,
@@ -71,9 +71,14 @@ fn sampled(target: &Target, seconds: u64) -> Result<Recording, RecordError> {
     })
 }
 
-/// Samples a target, and looks for functions in its profile.
-fn check(target: &Target, seconds: u64, functions: &[&str]) -> Result<()> {
-    let recording = sampled(target, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+/// A target and its descendants.
+fn only(target: &Target) -> Scope {
+    Scope::Pids(vec![i32::try_from(target.0.id()).unwrap_or(0)])
+}
+
+/// Samples what is in scope, and looks for functions in its profile.
+fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
+    let recording = sampled(scope, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let profile = output(&recording, &[], Cost::default()).profile;
     for function in functions {
         ensure!(
@@ -93,9 +98,19 @@ fn a_binary_that_was_deleted_or_replaced_is_read_from_memory() -> Result<()> {
     let target = scene.run(&php, &[&scene.script("spin")?])?;
     std::thread::sleep(Duration::from_millis(200));
     fs::remove_file(&php)?;
-    check(&target, 1, &["spin"])?;
+    check(only(&target), 1, &["spin"])?;
     fs::write(&php, "another program")?;
-    check(&target, 1, &["spin"])
+    check(only(&target), 1, &["spin"])
+}
+
+#[test]
+fn all_php_of_the_machine_is_sampled_where_no_process_is_named() -> Result<()> {
+    let scene = Scene::new()?;
+    let _targets = [
+        scene.run(PHP, &[&scene.script("first")?])?,
+        scene.run(PHP, &[&scene.script("second")?])?,
+    ];
+    check(Scope::All, 2, &["first", "second"])
 }
 
 #[test]
@@ -107,7 +122,7 @@ fn a_php_that_is_only_starting_is_waited_for() -> Result<()> {
         &format!("sleep 0.3; exec {PHP} {}", script.display()),
     )?;
     let target = scene.run("/bin/sh", &[&start])?;
-    check(&target, 1, &["late"])
+    check(only(&target), 1, &["late"])
 }
 
 #[test]
@@ -123,7 +138,7 @@ fn a_program_that_replaces_itself_by_itself_is_sampled_before_and_after() -> Res
         ),
     )?;
     let target = scene.run(PHP, &[&before])?;
-    check(&target, 3, &["before", "after"])
+    check(only(&target), 3, &["before", "after"])
 }
 
 /// A static binary has no `.dynsym`; this one has what tells that it is PHP.
@@ -142,7 +157,7 @@ fn a_php_without_dynamic_symbols_is_refused_by_that_name() -> Result<()> {
         .status()?;
     ensure!(status.success(), "cc failed");
     let target = scene.run(&program, &[])?;
-    match sampled(&target, 1) {
+    match sampled(only(&target), 1) {
         Err(RecordError::NoPhp(Some(refused))) => {
             ensure!(
                 matches!(&refused.refusal, Refusal::NoEngineSymbols(path) if path.ends_with("static-php")),

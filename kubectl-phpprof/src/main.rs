@@ -29,6 +29,7 @@ mod source;
 mod table;
 mod target;
 mod version;
+mod wait;
 mod watch;
 
 use std::io::Write;

@@ -1,12 +1,9 @@
 //! `run`: creates a request, waits for it, shows what takes most.
 //!
-//! Invariant: a request that was created is named on the screen before anything is waited for; Ctrl-C never leaves the user in
-//! doubt about what goes on running.
+//! Invariant: a request that was created is named on the screen before anything is waited for.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kube::api::{DynamicObject, PostParams};
 use serde_json::Value;
 
@@ -14,15 +11,11 @@ use crate::cli::{DryRun, Global, ObjectForm, Run, TopForm, TopSort};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::list::{names, yaml};
-use crate::progress::{Progress, ending};
+use crate::progress::ending;
 use crate::request::{Outcome, Request};
-use crate::screen::{Screen, interactive};
+use crate::screen::Screen;
 use crate::show::TopTable;
-use crate::{cancel, source, target};
-
-const POLL: Duration = Duration::from_millis(700);
-/// What a request may take beyond its duration: start, upload, verify, merge.
-const SLACK: u64 = 20 * 60;
+use crate::{source, target, wait};
 
 pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
     let mut object = wanted(arguments)?;
@@ -33,6 +26,8 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
         );
         return Ok(());
     }
+    // From here on Ctrl-C asks; it must not end the program between the creation and the waiting.
+    let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
     let cluster = match object.metadata.namespace.take() {
         Some(namespace) if global.namespace.is_none() => Cluster {
@@ -67,7 +62,7 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
         return Ok(());
     }
     let _ = std::io::stdout().flush();
-    let ended = wait(&cluster, &created, arguments).await?;
+    let ended = wait::wait(&cluster, &created, arguments.timeout, &mut interrupts).await?;
     finish(&cluster, &ended, arguments, screen).await
 }
 
@@ -129,154 +124,6 @@ fn printed(object: &DynamicObject, form: ObjectForm) -> Result<String, Failure> 
         ObjectForm::Yaml => yaml(&value),
         ObjectForm::Json => serde_json::to_string_pretty(&value).unwrap_or_default() + "\n",
     })
-}
-
-/// What was waited for: the end, or a wish of the user.
-async fn wait(
-    cluster: &Cluster,
-    created: &DynamicObject,
-    arguments: &Run,
-) -> Result<DynamicObject, Failure> {
-    let name = Request::of(created).name();
-    let limit = arguments.timeout.unwrap_or_else(|| {
-        u64::try_from(Request::of(created).number("/spec/durationSeconds")).unwrap_or(0) + SLACK
-    });
-    let bar = bar();
-    let begin = Instant::now();
-    let mut progress = Progress::default();
-    let mut last = String::new();
-    let mut lost = 0;
-    loop {
-        match cluster.requests().get(&name).await {
-            Ok(object) => {
-                lost = 0;
-                let request = Request::of(&object);
-                let width = bar.as_ref().map_or(usize::MAX, |_| width());
-                let lines = progress.lines(&request, begin.elapsed(), width);
-                match &bar {
-                    Some(bar) => bar.set_message(lines.join("\n")),
-                    None => tell(&request, &mut last),
-                }
-                if request.outcome() != Outcome::InProgress {
-                    clear(bar.as_ref());
-                    return Ok(object);
-                }
-            }
-            // A short outage of the API server is no reason to stop.
-            Err(error) => {
-                lost += 1;
-                if lost > 30
-                    || matches!(&error, kube::Error::Api(status) if [401, 403, 404].contains(&status.code))
-                {
-                    clear(bar.as_ref());
-                    return Err(Failure::of_api(
-                        &format!(
-                            "get profilerequests/{name} in namespace {}",
-                            cluster.namespace
-                        ),
-                        &error,
-                    ));
-                }
-            }
-        }
-        if begin.elapsed().as_secs() >= limit {
-            clear(bar.as_ref());
-            return Err(Failure::new(
-                Exit::Timeout,
-                format!(
-                    "{name} was not over within {}",
-                    crate::duration::text(limit)
-                ),
-                format!(
-                    "it goes on: kubectl phpprof describe {name}; stop it: kubectl phpprof cancel {name}"
-                ),
-            ));
-        }
-        tokio::select! {
-            () = tokio::time::sleep(POLL) => {}
-            _ = tokio::signal::ctrl_c() => {
-                clear(bar.as_ref());
-                interrupted(cluster, &name).await?;
-            }
-        }
-    }
-}
-
-/// Off a terminal: a line whenever the reason or the counts change.
-fn tell(request: &Request<'_>, last: &mut String) {
-    let counts = ["selected", "succeeded", "failed"]
-        .map(|field| request.number(&format!("/status/{field}")));
-    let line = format!(
-        "{}: {} pods, {} done, {} failed",
-        match request.reason() {
-            "" => "Waiting",
-            reason => reason,
-        },
-        counts[0],
-        counts[1],
-        counts[2]
-    );
-    if line != *last {
-        eprintln!("{line}");
-        *last = line;
-    }
-}
-
-fn bar() -> Option<ProgressBar> {
-    if !interactive() {
-        return None;
-    }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{spinner} {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(Duration::from_millis(120));
-    Some(bar)
-}
-
-fn width() -> usize {
-    usize::from(console::Term::stderr().size().1).saturating_sub(3)
-}
-
-fn clear(bar: Option<&ProgressBar>) {
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-}
-
-/// Asks what shall become of the request; Ok means to go on waiting.
-async fn interrupted(cluster: &Cluster, name: &str) -> Result<(), Failure> {
-    let left = || {
-        Failure::new(
-            Exit::Interrupted,
-            format!("no longer waiting; {name} goes on"),
-            format!(
-                "see it: kubectl phpprof describe {name}; stop it: kubectl phpprof cancel {name}"
-            ),
-        )
-    };
-    if !interactive() {
-        return Err(left());
-    }
-    eprint!("{name}: [c]ancel it and keep what was sampled, [l]eave it running, or [w]ait on? ");
-    let answer = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        let _ = std::io::stdin().read_line(&mut line);
-        line
-    });
-    // A second Ctrl-C is an answer too.
-    let answer = tokio::select! {
-        answer = answer => answer.unwrap_or_default(),
-        _ = tokio::signal::ctrl_c() => String::new(),
-    };
-    match answer.trim().to_ascii_lowercase().chars().next() {
-        Some('w') => Ok(()),
-        Some('c') => {
-            cancel::one(cluster, name, None).await?;
-            eprintln!("cancelled; waiting for what was sampled");
-            Ok(())
-        }
-        _ => Err(left()),
-    }
 }
 
 async fn finish(

@@ -1,0 +1,202 @@
+//! Waiting for a request, with each pod's progress, and what Ctrl-C does meanwhile.
+//!
+//! Invariant: Ctrl-C never leaves the user in doubt about what goes on running.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kube::api::DynamicObject;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cancel;
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
+use crate::request::{Outcome, Request};
+use crate::screen::interactive;
+
+const POLL: Duration = Duration::from_millis(700);
+/// What a request may take beyond its duration: start, upload, verify, merge.
+const SLACK: u64 = 20 * 60;
+/// Looks in a row that the API server may leave without an answer.
+const LOST: u32 = 30;
+
+/// What was waited for: the end, or a wish of the user.
+pub async fn wait(
+    cluster: &Cluster,
+    created: &DynamicObject,
+    timeout: Option<u64>,
+    interrupts: &mut Signal,
+) -> Result<DynamicObject, Failure> {
+    let name = Request::of(created).name();
+    let limit = timeout.unwrap_or_else(|| {
+        u64::try_from(Request::of(created).number("/spec/durationSeconds")).unwrap_or(0) + SLACK
+    });
+    let mut view = Shown::new();
+    let mut lost = 0;
+    loop {
+        match cluster.requests().get(&name).await {
+            Ok(object) => {
+                lost = 0;
+                view.show(&Request::of(&object));
+                if Request::of(&object).outcome() != Outcome::InProgress {
+                    return Ok(object);
+                }
+            }
+            // A short outage of the API server is no reason to stop.
+            Err(error) if lost < LOST && !is_final(&error) => lost += 1,
+            Err(error) => {
+                let action = format!(
+                    "get profilerequests/{name} in namespace {}",
+                    cluster.namespace
+                );
+                return Err(Failure::of_api(&action, &error));
+            }
+        }
+        if view.begin.elapsed().as_secs() >= limit {
+            return Err(too_late(&name, limit));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            _ = interrupts.recv() => {
+                view.clear();
+                interrupted(cluster, &name, interrupts).await?;
+                view.bar = bar();
+            }
+        }
+    }
+}
+
+/// What asking again does not change.
+fn is_final(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if [401, 403, 404].contains(&status.code))
+}
+
+fn too_late(name: &str, limit: u64) -> Failure {
+    Failure::new(
+        Exit::Timeout,
+        format!(
+            "{name} was not over within {}",
+            crate::duration::text(limit)
+        ),
+        format!(
+            "it goes on: kubectl phpprof describe {name}; stop it: kubectl phpprof cancel {name}"
+        ),
+    )
+}
+
+/// What stands on the screen; it goes with this value.
+struct Shown {
+    begin: Instant,
+    progress: Progress,
+    bar: Option<ProgressBar>,
+    last: String,
+}
+
+impl Shown {
+    fn new() -> Self {
+        Shown {
+            begin: Instant::now(),
+            progress: Progress::default(),
+            bar: bar(),
+            last: String::new(),
+        }
+    }
+
+    fn show(&mut self, request: &Request<'_>) {
+        let Some(bar) = &self.bar else {
+            return tell(request, &mut self.last);
+        };
+        let width = usize::from(console::Term::stderr().size().1).saturating_sub(3);
+        let lines = self.progress.lines(request, self.begin.elapsed(), width);
+        bar.set_message(lines.join("\n"));
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Off a terminal: a line whenever the reason or the counts change.
+fn tell(request: &Request<'_>, last: &mut String) {
+    let counts = ["selected", "succeeded", "failed"]
+        .map(|field| request.number(&format!("/status/{field}")));
+    let line = format!(
+        "{}: {} pods, {} done, {} failed",
+        match request.reason() {
+            "" => "Waiting",
+            reason => reason,
+        },
+        counts[0],
+        counts[1],
+        counts[2]
+    );
+    if line != *last {
+        eprintln!("{line}");
+        *last = line;
+    }
+}
+
+pub fn interrupts() -> Result<Signal, Failure> {
+    signal(SignalKind::interrupt())
+        .map_err(|error| Failure::new(Exit::Failed, error.to_string(), "free some descriptors"))
+}
+
+fn bar() -> Option<ProgressBar> {
+    if !interactive() {
+        return None;
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{spinner} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(120));
+    Some(bar)
+}
+
+/// Asks what shall become of the request; Ok means to go on waiting.
+async fn interrupted(
+    cluster: &Cluster,
+    name: &str,
+    interrupts: &mut Signal,
+) -> Result<(), Failure> {
+    let left = || {
+        Failure::new(
+            Exit::Interrupted,
+            format!("no longer waiting; {name} goes on"),
+            format!(
+                "see it: kubectl phpprof describe {name}; stop it: kubectl phpprof cancel {name}"
+            ),
+        )
+    };
+    if !interactive() {
+        return Err(left());
+    }
+    eprint!("{name}: [c]ancel it and keep what was sampled, [l]eave it running, or [w]ait on? ");
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        let _ = std::io::stdin().read_line(&mut line);
+        line
+    });
+    // A second Ctrl-C is an answer too.
+    let answer = tokio::select! {
+        answer = answer => answer.unwrap_or_default(),
+        _ = interrupts.recv() => String::new(),
+    };
+    match answer.trim().to_ascii_lowercase().chars().next() {
+        Some('w') => Ok(()),
+        Some('c') => {
+            cancel::one(cluster, name, None).await?;
+            eprintln!("cancelled; waiting for what was sampled");
+            Ok(())
+        }
+        _ => Err(left()),
+    }
+}

@@ -7,7 +7,7 @@ use std::process::Command;
 use phpprof_profile::{Format, Profile, View, top, total};
 
 use crate::browser::Browser;
-use crate::profiles::{hostile, large, shop};
+use crate::profiles::{TYPES, hostile, large, shop};
 use crate::server::{File, serve};
 
 fn written(profile: &Profile, name: &str) -> (tempfile::TempDir, PathBuf) {
@@ -56,10 +56,7 @@ fn go_tool_pprof_reads_the_pprof_and_finds_the_totals() {
                 sums = [sums[0] + samples, sums[1] + wall, sums[2] + cpu];
             }
         }
-        assert_eq!(
-            sums,
-            ["samples", "wall", "cpu"].map(|name| total(&profile, name))
-        );
+        assert_eq!(sums, TYPES.map(|name| total(&profile, name)));
     }
 }
 
@@ -81,11 +78,7 @@ fn callgrind_annotate_reads_the_callgrind_file_and_finds_the_totals() {
             .split_whitespace()
             .filter_map(|word| word.parse().ok())
             .collect();
-        assert_eq!(
-            found,
-            ["samples", "wall", "cpu"].map(|name| total(&profile, name)),
-            "{text}"
-        );
+        assert_eq!(found, TYPES.map(|name| total(&profile, name)), "{text}");
     }
 }
 

@@ -185,6 +185,28 @@ pub const KINDS: &[Kind] = &[
     full("RoadRunner 8.2 ZTS", &[target(ZTS, Server::RoadRunner, 4)]),
     full("cli 8.2 musl", &[target(built("php-8.2-musl"), SCRIPT, 1)]),
     full(
+        "fpm 8.2 musl",
+        &[target(built("php-8.2-musl"), fpm("static"), 2)],
+    ),
+    full(
+        "application with PHP inside, 8.2 musl ZTS",
+        &[target(
+            built("php-8.2-musl-zts"),
+            Server::Embed {
+                name: "embed-8.2-musl-zts",
+            },
+            1,
+        )],
+    ),
+    full(
+        "fpm 7.4, in a chroot",
+        &[target(
+            Php::Chroot("debian-bullseye", "7.4"),
+            fpm("static"),
+            2,
+        )],
+    ),
+    full(
         "cli 8.2 musl ZTS",
         &[target(built("php-8.2-musl-zts"), SCRIPT, 1)],
     ),

@@ -44,6 +44,10 @@ pub enum Server {
         worker: bool,
     },
     RoadRunner,
+    /// The application of this name, which has PHP inside; its script serves itself.
+    Embed {
+        name: &'static str,
+    },
 }
 
 /// Where a server is to run.
@@ -57,7 +61,7 @@ pub struct Place<'a> {
 impl Place<'_> {
     pub fn protocol(&self, server: Server) -> Option<Protocol> {
         match server {
-            Server::Script { .. } => None,
+            Server::Script { .. } | Server::Embed { .. } => None,
             Server::Fpm { .. } | Server::Cgi => Some(Protocol::FastCgi(self.seen("index.php"))),
             _ => Some(Protocol::Http),
         }
@@ -72,6 +76,7 @@ impl Place<'_> {
             Server::FrankenPhp { name, .. } => {
                 runtimes().join(name).join("usr/local/bin/frankenphp")
             }
+            Server::Embed { name } => runtimes().join(name).join("usr/local/bin/embed"),
             Server::RoadRunner => runtimes().join("roadrunner/usr/local/bin/rr"),
         }
     }
@@ -89,6 +94,7 @@ impl Place<'_> {
                 .args(["-d", if opcache { OPCACHE_ON } else { OPCACHE_OFF }])
                 .arg(self.seen("cli.php"))
                 .arg("600"),
+            Server::Embed { .. } => command.arg(self.seen("cli.php")).arg("600"),
             Server::Fpm { manager, requests } => {
                 fs::write(
                     self.folder.join("fpm.conf"),

@@ -16,6 +16,8 @@ pub enum Php {
     Container(&'static str),
     /// Debian's, of this version, in a container with another release.
     Root(&'static str, &'static str),
+    /// The same, with nothing but another root.
+    Chroot(&'static str, &'static str),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Php {
         };
         match self {
             Self::Host => debian("8.2").into(),
-            Self::Root(_, version) => debian(version).into(),
+            Self::Root(_, version) | Self::Chroot(_, version) => debian(version).into(),
             Self::Built(name) => runtimes().join(name).join(built),
             Self::Container(_) => Path::new("/").join(built),
         }
@@ -53,7 +55,9 @@ impl Php {
     /// What Apache knows the module by.
     pub fn module(self) -> &'static str {
         match self {
-            Self::Root(_, version) if version.starts_with('7') => "php7_module",
+            Self::Root(_, version) | Self::Chroot(_, version) if version.starts_with('7') => {
+                "php7_module"
+            }
             _ => "php_module",
         }
     }
@@ -61,7 +65,7 @@ impl Php {
     /// `folder` as it is seen where the programs run.
     pub fn seen(self, folder: &Path) -> PathBuf {
         match self {
-            Self::Root(..) | Self::Container(_) => "/srv".into(),
+            Self::Root(..) | Self::Chroot(..) | Self::Container(_) => "/srv".into(),
             Self::Host | Self::Built(_) => folder.to_owned(),
         }
     }
@@ -74,9 +78,13 @@ impl Php {
             command.arg(sources().join("enter"));
             command.arg(runtimes().join(name)).arg(folder);
         }
+        if let Self::Chroot(name, _) = self {
+            command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("bench/in-root"));
+            command.arg(runtimes().join(name)).current_dir(folder);
+        }
         command.arg(program);
         // What is built from source finds its php.ini there; Debian's has its own, with opcache.
-        if !matches!(self, Self::Host | Self::Root(..)) {
+        if matches!(self, Self::Built(_) | Self::Container(_)) {
             command.env("PHPRC", self.seen(folder));
         }
         command

@@ -3,7 +3,7 @@
 //!
 //! | code | identified by | trusted |
 //! |---|---|---|
-//! | in shared memory (opcache's), or an internal function | its address; a caller by its opline inside a known block | for a second, then looked at again |
+//! | in shared memory (opcache's) with its class, or an internal function | its address; a caller by its opline inside a known block | for a second, then looked at again |
 //! | a named function elsewhere | its address | until the request ends; without a visible end, never |
 //! | a closure, an include, eval()'d code | its code block, read in each sample | never |
 //!
@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use phpprof_zend::Layout;
+use phpprof_zend::declared::is_declared;
 use rustc_hash::FxHashMap;
 
 use phpprof_zend::function::{Function, HEAD, Key};
@@ -22,8 +23,8 @@ use phpprof_zend::memory::{Memory, Piece, word_at};
 use phpprof_zend::op::Op;
 use phpprof_zend::walk::Frame;
 
-pub use lifetime::{is_named, stands};
-use lifetime::{is_shared, outlives};
+pub use lifetime::stands;
+use lifetime::{has_key, is_live, is_shared, outlives};
 
 use crate::names::{Name, NameId, Names};
 
@@ -69,6 +70,7 @@ pub struct Map {
 pub struct Place<'a, M: Memory + ?Sized> {
     pub memory: &'a M,
     pub layout: &'a Layout,
+    pub executor_globals: u64,
     /// Memory shared between the engine's processes.
     pub shared_ranges: &'a [Range<u64>],
     pub shared: &'a mut Map,
@@ -109,7 +111,7 @@ impl Codes {
                     .map_or(0, |code| code.function.key.anchor());
                 looks.push(Look {
                     func: frame.func,
-                    frame: frame.address,
+                    frame: *frame,
                     anchor,
                     code: None,
                 });
@@ -205,7 +207,7 @@ impl Codes {
             && place.request_ends
             && self
                 .get(entry.code)
-                .is_some_and(|code| is_named(&code.function.key))
+                .is_some_and(|code| code.function.key.is_named())
         {
             return Some(entry.code);
         }
@@ -253,7 +255,7 @@ impl Codes {
             look.code = self.known(place, &key, stored);
             if look.code.is_none() && resolved < MAX_RESOLVED {
                 resolved += 1;
-                look.code = self.resolve(place, look, key);
+                look.code = self.resolve(place, &look.frame, key);
             }
             if let Some(code) = look.code {
                 self.remember(place, look.func, code);
@@ -287,11 +289,13 @@ impl Codes {
         (stored.1 == length && (stored.0 == hash || hash == 0)).then_some(id)
     }
 
-    /// Reads a name for the first time: the name, then the function and the frame again. It is used only if all still stands.
+    /// Reads a name for the first time. It is used only if what it was read from was the function's: memory that nothing
+    /// uses again, or a function that the engine's tables hold under this name, or one whose frame was live between two
+    /// readings of the same texts.
     fn resolve<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
-        look: &Look,
+        frame: &Frame,
         key: Key,
     ) -> Option<CodeId> {
         let function = if key.name == 0 && !key.is_user() {
@@ -306,29 +310,26 @@ impl Codes {
         } else {
             Function::resolve(place.memory, place.layout, key)?
         };
+        let is_declared = || {
+            let globals = place.executor_globals;
+            key.is_named()
+                && is_declared(place.memory, place.layout, globals, frame.func, &function)
+        };
         // The engine may have been copying another closure to this address: what is half of each is seen now and then, but
         // not so many times in a row.
-        (0..AGREEING_READS)
-            .all(|_| Self::is_still(place, look, &key))
-            .then(|| self.add(place, function))
-    }
-
-    /// Whether the function is the one of this key now, and for what does not outlive a call the frame's too.
-    fn is_still<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look, key: &Key) -> bool {
-        let (mut head, mut func) = ([0_u8; HEAD], [0_u8; 8]);
-        let read = place.memory.gather(&mut [
-            Piece {
-                address: look.func,
-                bytes: &mut head,
-            },
-            Piece {
-                address: look.frame + place.layout.execute_data.func as u64,
-                bytes: &mut func,
-            },
-        ]);
-        read.is_ok()
-            && Key::parse(place.layout, &head) == Some(*key)
-            && (is_named(key) || u64::from_le_bytes(func) == look.func)
+        let is_live = || (0..AGREEING_READS).all(|_| is_live(place, frame, &key));
+        let has_its_texts = || {
+            function.name.is_empty()
+                || Function::resolve(place.memory, place.layout, key)
+                    .is_some_and(|again| again.has_texts_of(&function))
+        };
+        let in_a_table = key.is_named() && (outlives(place, &key) || is_declared());
+        let is_its_name = if in_a_table {
+            has_key(place, frame.func, &key)
+        } else {
+            is_live() && has_its_texts()
+        };
+        is_its_name.then(|| self.add(place, function))
     }
 
     /// Learns a function that a quiet read has seen.
@@ -339,7 +340,7 @@ impl Codes {
             &*place.local
         };
         let known = map.by_key.get(&function.key).and_then(|&id| self.get(id));
-        if known.is_none_or(|known| known.function.anchor.1 != function.anchor.1) {
+        if known.is_none_or(|known| !known.function.has_texts_of(&function)) {
             self.add(place, function);
         }
     }
@@ -356,18 +357,7 @@ impl Codes {
         for (frame, key) in frames.iter().zip(keys) {
             ids.push(key.and_then(|key| {
                 let known = self.known(place, &key, None);
-                known.or_else(|| {
-                    self.resolve(
-                        place,
-                        &Look {
-                            func: frame.func,
-                            frame: frame.address,
-                            anchor: 0,
-                            code: None,
-                        },
-                        key,
-                    )
-                })
+                known.or_else(|| self.resolve(place, frame, key))
             }));
         }
     }
@@ -454,7 +444,7 @@ impl Codes {
 /// One function that has to be looked at.
 struct Look {
     func: u64,
-    frame: u64,
+    frame: Frame,
     /// The name's string as it was known, 0 where nothing was.
     anchor: u64,
     code: Option<CodeId>,

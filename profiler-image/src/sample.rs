@@ -17,7 +17,7 @@ use phpprof_zend::site::{Check, Evidence, Side, Site};
 use phpprof_zend::walk::{End, Frame, walk};
 
 use crate::aggregate::{Aggregate, Stack};
-use crate::codes::{CodeId, Codes, Map, Place, is_named, stands};
+use crate::codes::{CodeId, Codes, Map, Place, stands};
 use crate::contexts::{ContextId, Contexts};
 use crate::edges::{Edge, EdgeId, Edges, Known};
 use crate::names::{NameId, Names};
@@ -327,7 +327,7 @@ impl Sampler {
             // or the frame must still be there. The nameless frames of the engine itself are the same for every fiber.
             if op.is_none()
                 && visible
-                && !is_named(&key)
+                && !key.is_named()
                 && !stands(
                     memory,
                     layout,
@@ -400,8 +400,13 @@ impl Sampler {
                 function: &self.codes.get(callee_id)?.function,
             },
         };
-        Some(match site.judge(op.as_ref()) {
-            Evidence::Proven(check, words) if site.stands(words) => self.edges.prove(edge, check),
+        let evidence = site.judge(op.as_ref());
+        Some(match evidence {
+            Evidence::Proven(check, words)
+                if site.stands(words) && site.is_steady(op.as_ref(), evidence) =>
+            {
+                self.edges.prove(edge, check)
+            }
             Evidence::Proven(..) | Evidence::Open => self.edges.open(edge),
             Evidence::Refuted => self.edges.refute(edge),
         })
@@ -447,6 +452,7 @@ fn place<'a>(
     Place {
         memory: &worker.reader.memory,
         layout: worker.process.engine.layout,
+        executor_globals: worker.process.engine.executor_globals,
         shared_ranges: &worker.process.shared_ranges,
         shared: &mut families[family],
         local: &mut worker.local,

@@ -1,19 +1,20 @@
 //! How long a function, a code and a frame stay what they are.
 
 use phpprof_zend::Layout;
-use phpprof_zend::function::Key;
+use phpprof_zend::function::{HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::walk::Frame;
 
 use super::Place;
 
-/// Whether a code outlives the request: it lies in shared memory, or is an internal function in the engine's tables.
+/// Whether a code outlives the request: it lies in shared memory, and its class too, or is an internal function in the
+/// engine's tables. opcache links some classes anew in each request, whose methods share the code.
 /// Such codes are kept in the family's map and never freed, since every worker may hold them.
 pub(super) fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
     if key.is_user() {
-        is_shared(place, key.code)
+        is_shared(place, key.code) && (key.scope == 0 || is_shared(place, key.scope))
     } else {
-        is_named(key)
+        key.is_named()
     }
 }
 
@@ -46,9 +47,56 @@ pub fn stands<M: Memory + ?Sized>(
         && u64::from_le_bytes(top) == leaf.address
 }
 
-/// Whether a function is named and lives in a table of the engine, not in an object or for one call.
-pub fn is_named(key: &Key) -> bool {
-    !key.passing && key.name != 0
+/// Whether a function has its key still.
+pub(super) fn has_key<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, key: &Key) -> bool {
+    let mut head = [0_u8; HEAD];
+    place.memory.read(func, &mut head).is_ok()
+        && Key::parse(place.layout, &head).as_ref() == Some(key)
+}
+
+/// Whether a frame has its function now, and the function its key: on the page of the top a frame above the top is what
+/// a call left there.
+pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, key: &Key) -> bool {
+    let (frames, globals) = (&place.layout.execute_data, &place.layout.executor_globals);
+    let mut words = [[0_u8; 8]; 5];
+    let [page, end, top, func, prev] = &mut words;
+    let mut head = [0_u8; HEAD];
+    let in_globals = |offset: usize| place.executor_globals.wrapping_add(offset as u64);
+    let in_frame = |offset: usize| frame.address.wrapping_add(offset as u64);
+    let read = place.memory.gather(&mut [
+        Piece {
+            address: in_globals(globals.vm_stack),
+            bytes: page,
+        },
+        Piece {
+            address: in_globals(globals.vm_stack_end),
+            bytes: end,
+        },
+        Piece {
+            address: in_globals(globals.current_execute_data),
+            bytes: top,
+        },
+        Piece {
+            address: in_frame(frames.func),
+            bytes: func,
+        },
+        Piece {
+            address: in_frame(frames.prev_execute_data),
+            bytes: prev,
+        },
+        Piece {
+            address: frame.func,
+            bytes: &mut head,
+        },
+    ]);
+    let [page, end, top, func, prev] = words.map(u64::from_le_bytes);
+    let page = page..end;
+    let is_above = page.contains(&frame.address) && page.contains(&top) && frame.address > top;
+    read.is_ok()
+        && top != 0
+        && !is_above
+        && (func, prev) == (frame.func, frame.prev)
+        && Key::parse(place.layout, &head).as_ref() == Some(key)
 }
 
 pub(super) fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {

@@ -8,6 +8,8 @@ const FUNCTIONS: u64 = 0x10_0000;
 const STRINGS: u64 = 0x20_0000;
 const CODE: u64 = 0x30_0000;
 const FILE: u64 = 0x2f_0000;
+const GLOBALS: u64 = 0x50_0000;
+const PAGE: u64 = 0x40_0000;
 /// Code from here on is in memory that the engine's processes share.
 const SHARED: Range<u64> = 0x31_0000..0x3f_0000;
 
@@ -39,15 +41,42 @@ fn put(memory: &mut Recorded, number: u64, name: &str, is_user: bool) -> Frame {
     memory.put(FUNCTIONS + number * 0x100, head);
     memory.put(STRINGS + number * 0x100, zend_string(name));
     memory.put(FILE, zend_string("/a.php"));
-    let frame = 0x40_0000 + number * 0x100;
+    let frame = PAGE + number * 0x100;
     let func = FUNCTIONS + number * 0x100;
     memory.put(frame, vec![0_u8; 128]);
     memory.put_word(frame + layout.execute_data.func as u64, func);
+    put_top(memory, PAGE + 0xffff);
     Frame {
         address: frame,
         func,
         opline: CODE + number * 0x1000,
         ..Frame::default()
+    }
+}
+
+/// Says which frame is the top of the page.
+fn put_top(memory: &mut Recorded, top: u64) {
+    let row = &layout_of(Machine::X86_64, 8, 2).unwrap().executor_globals;
+    for (offset, value) in [
+        (row.vm_stack, PAGE),
+        (row.vm_stack_end, PAGE + 0x4_0000),
+        (row.current_execute_data, top),
+        (row.function_table, 0),
+    ] {
+        memory.put_word(GLOBALS + offset as u64, value);
+    }
+}
+
+fn place<'a>(memory: &'a Recorded, shared: &'a mut Map, local: &'a mut Map) -> Place<'a, Recorded> {
+    Place {
+        memory,
+        layout: layout_of(Machine::X86_64, 8, 2).unwrap(),
+        executor_globals: GLOBALS,
+        shared_ranges: std::slice::from_ref(&SHARED),
+        shared,
+        local,
+        request_ends: true,
+        now: 1,
     }
 }
 
@@ -59,16 +88,7 @@ fn names(
     frames: &[Frame],
 ) -> Vec<String> {
     let mut ids = Vec::new();
-    let (shared, local) = maps;
-    let mut place = Place {
-        memory,
-        layout: layout_of(Machine::X86_64, 8, 2).unwrap(),
-        shared_ranges: std::slice::from_ref(&SHARED),
-        shared,
-        local,
-        request_ends: true,
-        now: 1,
-    };
+    let mut place = place(memory, &mut maps.0, &mut maps.1);
     codes.identify(&mut place, frames, &mut ids);
     ids.into_iter()
         .map(|id| {
@@ -154,4 +174,44 @@ fn what_is_no_function_has_no_name() {
         names(&mut codes, &memory, &mut maps, &[torn, good]),
         ["", "good"]
     );
+}
+
+#[test]
+fn a_name_is_taken_only_while_a_live_frame_has_the_function() {
+    let (mut codes, mut maps, mut memory) = (
+        Codes::default(),
+        (Map::default(), Map::default()),
+        Recorded::default(),
+    );
+    let user = put(&mut memory, 2, "percent", true);
+    put_top(&mut memory, user.address - 0x80);
+    assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), [""]);
+    put_top(&mut memory, 0);
+    assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), [""]);
+    put_top(&mut memory, user.address);
+    assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), ["percent"]);
+}
+
+#[test]
+fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
+    let (mut shared, mut local) = (Map::default(), Map::default());
+    let memory = Recorded::default();
+    let place = place(&memory, &mut shared, &mut local);
+    let check = |scope: u64, expected: bool| {
+        let key = Key {
+            code: SHARED.start,
+            last: 4,
+            kind: 2,
+            passing: false,
+            name: STRINGS,
+            scope,
+            filename: FILE,
+            line_start: 1,
+            module: 0,
+        };
+        assert_eq!(outlives(&place, &key), expected, "{scope:x}");
+    };
+    check(0, true);
+    check(SHARED.start, true);
+    check(STRINGS, false);
 }

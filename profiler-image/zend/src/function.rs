@@ -92,6 +92,12 @@ impl Key {
         self.kind != ZEND_INTERNAL_FUNCTION
     }
 
+    /// Whether this is named and lives in a table of the engine, not in an object or for one call.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        !self.passing && self.name != 0
+    }
+
     /// Whether this is eval()'d code's top level.
     #[must_use]
     pub fn is_eval(&self) -> bool {
@@ -141,6 +147,16 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether another reading of the same function has the same texts.
+    #[must_use]
+    pub fn has_texts_of(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.name == other.name
+            && self.file == other.file
+            && self.function_name == other.function_name
+            && self.class == other.class
+    }
+
     /// Reads the texts of `key`; `None` where they do not hold together.
     pub fn resolve<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: Key) -> Option<Self> {
         let string = |address: u64| ZendString::read(memory, layout, address);

@@ -48,9 +48,12 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// The run-time cache is the caller's own if its `op_array` says so too; else the two words of its frame, function
-    /// and cache, must be seen to belong together.
+    /// The run-time cache is the caller's own if its `op_array` says so too; else, and where another closure's `op_array`
+    /// may have come to that address, the two words of its frame, function and cache, must be seen to belong together.
     pub(super) fn cache_words(&self) -> Words {
+        if !self.caller.function.key.is_named() {
+            return Words::Cache;
+        }
         let row = &self.layout.function;
         let cache = self.caller.frame.run_time_cache;
         let func = self.caller.frame.func;

@@ -2,8 +2,10 @@
 //!
 //! They were read at different moments while the target ran. What this module does not do: judge what they say.
 
-use super::Site;
+use super::{Evidence, Side, Site};
+use crate::function::{Function, HEAD, Key};
 use crate::memory::{Memory, Piece};
+use crate::op::Op;
 use crate::walk::Frame;
 
 /// Reads that must agree on a proof's words.
@@ -30,6 +32,38 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     #[must_use]
     pub fn stands(&self, words: Words) -> bool {
         words == Words::Code || (0..AGREEING_READS).all(|_| self.stands_now(words))
+    }
+
+    /// Whether a proof holds each time that it is asked for, of functions that still are what they were taken for. Code of
+    /// one call, as eval()'d code, gives way to the next at the same addresses: a name read from one and a literal from
+    /// the other prove nothing.
+    #[must_use]
+    pub fn is_steady(&self, op: Option<&Op>, evidence: Evidence) -> bool {
+        let passing: Vec<&Side<'_>> = [&self.caller, &self.callee]
+            .into_iter()
+            .filter(|side| side.function.key.is_user() && !side.function.key.is_named())
+            .collect();
+        let again = || {
+            let op = match op {
+                Some(op) => Some(Op::read(self.memory, self.layout, op.address)?),
+                None => None,
+            };
+            Some(self.judge(op.as_ref()))
+        };
+        passing.is_empty()
+            || (0..AGREEING_READS).all(|_| {
+                passing.iter().all(|side| self.is_still(side)) && again() == Some(evidence)
+            })
+    }
+
+    fn is_still(&self, side: &Side<'_>) -> bool {
+        let mut head = [0_u8; HEAD];
+        let key = match self.memory.read(side.frame.func, &mut head) {
+            Ok(()) => Key::parse(self.layout, &head),
+            Err(_) => None,
+        };
+        key.and_then(|key| Function::resolve(self.memory, self.layout, key))
+            .is_some_and(|now| now.has_texts_of(side.function))
     }
 
     fn stands_now(&self, words: Words) -> bool {

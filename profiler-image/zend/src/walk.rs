@@ -14,6 +14,8 @@ pub const MAX_FRAMES: usize = 4096;
 const MAX_FETCHES: usize = 256;
 /// What is read of a frame outside the copy: its header and the first variables, which proofs look at.
 const FETCH: usize = 256;
+const READS_OF_HEAP_FRAME: usize = 3;
+const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 /// A VM stack page is 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); what is farther from its start belongs to another.
 const PAGE: u64 = 256 << 10;
 /// Older pages that one walk reads whole; beyond that it goes frame by frame.
@@ -80,7 +82,9 @@ pub struct Copy {
     /// Address of the page, whose header (`zend_vm_stack`) is copied too.
     pub base: u64,
     pub bytes: Vec<u8>,
+    /// Frames on the heap, then older VM stack pages, the oldest last.
     fetched: Vec<(u64, Vec<u8>)>,
+    pages: usize,
     fetches: usize,
 }
 
@@ -88,7 +92,7 @@ impl Copy {
     /// Forgets what was fetched for an earlier walk.
     pub fn forget(&mut self) {
         self.fetched.clear();
-        self.fetches = 0;
+        (self.pages, self.fetches) = (0, 0);
     }
 
     /// How many reads of the target the walks since [`Copy::forget`] took.
@@ -144,26 +148,22 @@ impl Copy {
             return None;
         }
         self.fetches += 1;
-        let newest = self
-            .fetched
-            .last()
-            .map_or(self.bytes.as_slice(), |(_, bytes)| bytes.as_slice());
-        let older_page = word_at(newest, layout.vm_stack_prev);
+        let oldest = match self.fetched.last() {
+            Some((_, bytes)) if self.pages > 0 => bytes.as_slice(),
+            _ => self.bytes.as_slice(),
+        };
+        let older_page = word_at(oldest, layout.vm_stack_prev);
         let offset = address.wrapping_sub(older_page);
         let older: usize = self.fetched.iter().map(|(_, bytes)| bytes.len()).sum();
         if older_page != 0 && offset < PAGE && older < MAX_OLDER {
             let mut bytes = vec![0; usize::try_from(offset).ok()? + FETCH];
             if memory.read(older_page, &mut bytes).is_ok() {
                 self.fetched.push((older_page, bytes));
+                self.pages += 1;
                 return Some(());
             }
         }
-        let mut bytes = vec![0; FETCH];
-        if memory.read(address, &mut bytes).is_err() {
-            // The end of a mapping may cut the variables off; the header is enough.
-            bytes.truncate(layout.execute_data.sizeof);
-            memory.read(address, &mut bytes).ok()?;
-        }
+        let bytes = heap_frame(memory, layout, address)?;
         // Heap frames go first, so that the last one stays the oldest VM stack page.
         self.fetched.insert(0, (address, bytes));
         Some(())
@@ -186,6 +186,55 @@ impl Copy {
             self.at(address)?.get(..size)?,
         ))
     }
+}
+
+/// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be held up
+/// in the middle of a frame: so two must agree on whose it is.
+fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Vec<u8>> {
+    let header = layout.execute_data.sizeof;
+    let whose = |bytes: &[u8]| Frame {
+        opline: 0,
+        ..Frame::parse(layout, address, bytes)
+    };
+    for _ in 0..READS_OF_HEAP_FRAME {
+        let (mut bytes, mut again) = (vec![0; FETCH], vec![0; header]);
+        let mut read = |bytes: &mut [u8]| {
+            let pieces = &mut [
+                Piece { address, bytes },
+                Piece {
+                    address,
+                    bytes: &mut again,
+                },
+            ];
+            memory.gather(pieces)
+        };
+        if read(&mut bytes).is_err() {
+            // The end of a mapping may cut the variables off; the header is enough.
+            bytes.truncate(header);
+            read(&mut bytes).ok()?;
+        }
+        if whose(&bytes) == whose(&again) {
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+/// Whether a frame that is the top of the stack says who called it. A generator's is made the top an instant before its
+/// caller is written into it; only then it is marked as running (`zend_generator_resume`, Zend/zend_generators.c).
+fn has_caller<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    copy: &Copy,
+    top: &Frame,
+) -> Option<bool> {
+    if top.call_info & layout.call_info.generator == 0 || copy.inside(top.address) {
+        return Some(true);
+    }
+    let bytes = copy.at(top.address)?;
+    let generator = word_at(bytes, layout.execute_data.return_value);
+    let flags = generator.checked_add(layout.generator.flags as u64)?;
+    Some(memory.half(flags).ok()? & ZEND_GENERATOR_CURRENTLY_RUNNING != 0)
 }
 
 /// Walks from `start` to the root, leaf first, into `frames` (cleared before).
@@ -221,6 +270,9 @@ pub fn walk<M: Memory + ?Sized>(
             return End::Torn;
         };
         if frame.func != 0 {
+            if frames.is_empty() && has_caller(memory, layout, copy, &frame) != Some(true) {
+                return End::Torn;
+            }
             frames.push(frame);
         } else if is_placeholder(layout, &frame) {
             nameless += 1;

@@ -60,6 +60,8 @@ pub struct ExecuteData {
     /// `This.u1.type_info`: holds the call info, shifted by [`CallInfo::shift`].
     pub this_type_info: usize,
     pub prev_execute_data: usize,
+    /// Of a generator's frame: the `zend_generator`.
+    pub return_value: usize,
     pub run_time_cache: usize,
     pub sizeof: usize,
     /// `ZEND_CALL_FRAME_SLOT` * sizeof(zval): where the first argument lies.
@@ -75,6 +77,8 @@ pub struct CallInfo {
     pub closure: u32,
     /// A closure of a function that is not one: `strlen(...)`.
     pub fake_closure: u32,
+    /// Of a generator's frame, which lies on the heap; 0 in 7.0, which has none.
+    pub generator: u32,
 }
 
 /// `zend_op_array` and `zend_internal_function`, whose beginnings are `zend_function.common` (Zend/zend_compile.h).
@@ -174,6 +178,7 @@ pub struct Generator {
     /// `node.ptr`: the root of a leaf, the leaf of another node.
     pub node_ptr: usize,
     pub execute_fake: usize,
+    pub flags: usize,
 }
 
 /// `zend_module_entry` (Zend/zend_modules.h).

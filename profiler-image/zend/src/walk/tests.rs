@@ -181,6 +181,47 @@ fn in_each_version_delegating_generators_stand_between_the_running_one_and_its_c
 }
 
 #[test]
+fn in_each_version_a_generator_has_a_caller_once_it_is_marked_as_running() {
+    for layout in ROWS.iter().filter(|layout| layout.call_info.generator != 0) {
+        let check = |flags: u64, expected: (Vec<u64>, End)| {
+            let (generator, frame) = (BASE + 0x10_0000, BASE + 0x20_0000);
+            let (top, flag) = (layout.call_info.top, layout.call_info.generator);
+            let mut memory = Recorded::default();
+            put_frame(&mut memory, layout, BASE, (1, 0, 0, top));
+            put_frame(&mut memory, layout, frame, (2, 0, BASE, top | flag));
+            memory.put_word(frame + layout.execute_data.return_value as u64, generator);
+            memory.put_word(generator + layout.generator.flags as u64, flags);
+            assert_eq!(functions(&memory, layout, frame), expected);
+        };
+        check(1, (vec![2, 1], End::Root));
+        check(0, (vec![], End::Torn));
+    }
+}
+
+#[test]
+fn a_frame_on_the_heap_is_not_taken_for_an_older_page() {
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+    let mut memory = Recorded::default();
+    let (first, second) = (BASE + 0x10_0000, BASE + 0x20_0100);
+    put_frame(&mut memory, layout, first, (1, 0, second, TOP));
+    // What stands in a page's place for the page before it.
+    memory.put_word(first + layout.vm_stack_prev as u64, second - 0x100);
+    memory.put(second - 0x100, vec![0; 0x100]);
+    put_frame(&mut memory, layout, second, (2, 0, 0, TOP));
+    let mut copy = Copy::default();
+    let mut frames = Vec::new();
+    assert_eq!(
+        walk(&memory, layout, &mut copy, first, &mut frames),
+        End::Root
+    );
+    assert!(
+        copy.fetched.iter().any(|&(address, _)| address == second),
+        "{:?}",
+        copy.fetched
+    );
+}
+
+#[test]
 fn frames_on_an_older_page_cost_one_read() {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let older = page(&[(32, 1, 0, TOP), (160, 2, BASE + 32, 0)]);

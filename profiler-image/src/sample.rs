@@ -6,6 +6,7 @@
 //! some more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
 //! below proven or open edges, so no caller is wronged.
 
+mod frameless;
 mod phase;
 mod quiet;
 mod standing;
@@ -13,6 +14,7 @@ mod standing;
 use phpprof_zend::Layout;
 use phpprof_zend::memory::Fault;
 use phpprof_zend::op::Op;
+use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::site::{Check, Evidence, Side, Site};
 use phpprof_zend::walk::{End, Frame, walk};
 
@@ -206,6 +208,9 @@ impl Sampler {
             .iter()
             .rev()
             .take_while(|frame| {
+                if is_absent(frame) {
+                    return same_calls;
+                }
                 let live = copy.is_live(frame.address, leading.current_execute_data)
                     && copy.is_live(frame.address, trailing.current_execute_data);
                 let Some(again) = copy
@@ -252,6 +257,7 @@ impl Sampler {
             return candidate;
         }
         self.identify(worker, now);
+        self.add_frameless(worker, now);
         if end == End::TooDeep {
             candidate.stack.lines.push((Names::TRUNCATED, 0));
         }
@@ -380,10 +386,14 @@ impl Sampler {
             return Some(known);
         }
         let memory = &*worker.reader.memory;
+        // A function without a frame calls on behalf of its caller's.
+        let through = is_absent(&self.frames[index + 1]).then_some(caller.function.name.as_str());
+        let site_at = index + 1 + usize::from(through.is_some());
+        let at_site = self.codes.get(self.ids.get(site_at).copied().flatten()?)?;
         let op = match edge.via {
-            Some(_) => None,
+            Some(_) if through.is_none() => None,
             None if edge.site.1 == UNWINDING => None,
-            None => Some(Op::read(memory, layout, self.frames[index + 1].opline)?),
+            _ => Some(Op::read(memory, layout, self.frames[site_at].opline)?),
         };
         let site = Site {
             memory,
@@ -391,9 +401,11 @@ impl Sampler {
             copy: &worker.reader.copy,
             executor_globals: worker.process.engine.executor_globals,
             compiler_globals: worker.process.engine.phase_globals.compiler_globals,
+            frameless_functions: worker.process.engine.frameless_functions,
+            through,
             caller: Side {
-                frame: &self.frames[index + 1],
-                function: &caller.function,
+                frame: &self.frames[site_at],
+                function: &at_site.function,
             },
             callee: Side {
                 frame: &self.frames[index],

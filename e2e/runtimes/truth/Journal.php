@@ -9,7 +9,7 @@ final class Journal
     public static function append(): string
     {
         $sinks = array_filter(['Kafka', 'Mail'], static function (string $sink): bool {
-            return interface_exists("{$sink}Sink");
+            return class_exists("{$sink}Sink");
         });
         $seal = implode(',', array_map('strrev', ['ordered', 'paid', 'packed']));
         for ($round = 0; $round < 10; $round++) {

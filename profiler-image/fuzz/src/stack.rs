@@ -73,6 +73,8 @@ pub fn read<M: Memory + ?Sized>(
             copy: &copy,
             executor_globals,
             compiler_globals: Some(compiler_globals),
+            frameless_functions: None,
+            through: None,
             caller: Side {
                 frame: caller,
                 function: caller_function,

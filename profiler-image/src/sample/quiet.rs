@@ -45,6 +45,7 @@ impl Sampler {
                 return None;
             }
             self.identify(worker, now);
+            self.add_frameless(worker, now);
             Some(())
         });
         if quiet.is_some() {
@@ -69,6 +70,7 @@ impl Sampler {
         let mut place = place(worker, &mut self.families, now);
         self.codes
             .identify_keys(&mut place, &self.frames, &observation.keys, &mut self.ids);
+        self.add_frameless(worker, now);
         self.prove_all(layout, observation.root_is_on_page);
     }
 

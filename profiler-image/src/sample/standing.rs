@@ -7,6 +7,7 @@
 use std::hint::spin_loop;
 use std::sync::Arc;
 
+use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::walk::{End, walk};
 
 use super::Sampler;
@@ -90,8 +91,14 @@ impl Sampler {
         }
         let copy = &worker.reader.copy;
         let mut same_call = true;
-        let pairs = self.frames.iter().rev().zip(self.again.iter().rev());
-        let standing = pairs.take_while(|(frame, again)| {
+        let mut again = self.again.iter().rev();
+        let standing = self.frames.iter().rev().take_while(|frame| {
+            if is_absent(frame) {
+                return same_call;
+            }
+            let Some(again) = again.next() else {
+                return false;
+            };
             let stands = same_call
                 && copy.is_live(frame.address, trailing.current_execute_data)
                 && (frame.address, frame.func, frame.prev)

@@ -41,6 +41,8 @@ pub struct Engine {
     /// Address of `sapi_globals.global_request_time`, where the symbol is there.
     pub request_time: Option<u64>,
     pub phase_globals: PhaseGlobals,
+    /// Address of the pointer `zend_flf_functions`: the functions that are called without a frame, from 8.4 on.
+    pub frameless_functions: Option<u64>,
     /// The threads of a thread-safe build.
     pub threads: Option<Threads>,
     pub module: Module,
@@ -189,6 +191,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             executor_globals: 0,
             fingerprint_at: 0,
             request_time: None,
+            frameless_functions: self.symbol("zend_flf_functions"),
             phase_globals: PhaseGlobals::default(),
             threads: None,
             module: self.module.clone(),

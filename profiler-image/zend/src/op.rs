@@ -22,6 +22,8 @@ pub(crate) const DO_ICALL: u8 = 129;
 pub(crate) const DO_UCALL: u8 = 130;
 pub(crate) const DO_FCALL_BY_NAME: u8 = 131;
 pub(crate) const CALLABLE_CONVERT: u8 = 202;
+pub(crate) const FRAMELESS_ICALL_0: u8 = 204;
+pub(crate) const FRAMELESS_ICALL_3: u8 = 207;
 pub(crate) const INIT_PARENT_PROPERTY_HOOK_CALL: u8 = 209;
 pub(crate) const CALLABLE_CONVERT_PARTIAL: u8 = 212;
 
@@ -42,12 +44,20 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("DO_UCALL", DO_UCALL),
     ("DO_FCALL_BY_NAME", DO_FCALL_BY_NAME),
     ("CALLABLE_CONVERT", CALLABLE_CONVERT),
+    ("FRAMELESS_ICALL_0", FRAMELESS_ICALL_0),
+    ("FRAMELESS_ICALL_3", FRAMELESS_ICALL_3),
     (
         "INIT_PARENT_PROPERTY_HOOK_CALL",
         INIT_PARENT_PROPERTY_HOOK_CALL,
     ),
     ("CALLABLE_CONVERT_PARTIAL", CALLABLE_CONVERT_PARTIAL),
 ];
+
+/// Whether this calls an internal function without a frame, from 8.4 on.
+#[must_use]
+pub fn is_frameless(opcode: u8) -> bool {
+    (FRAMELESS_ICALL_0..=FRAMELESS_ICALL_3).contains(&opcode)
+}
 
 /// A `zend_op` as read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,11 +15,13 @@ use crate::memory::Memory;
 use crate::op::{
     FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
     INIT_NS_FCALL_BY_NAME, INIT_PARENT_PROPERTY_HOOK_CALL, INIT_STATIC_METHOD_CALL, NEW, Op,
+    is_frameless,
 };
 use crate::text::ZendString;
 use crate::walk::{Copy, Frame};
 
 mod autoload;
+pub mod frameless;
 mod hook;
 mod operand;
 mod stands;
@@ -88,6 +90,10 @@ pub struct Site<'a, M: Memory + ?Sized> {
     pub copy: &'a Copy,
     pub executor_globals: u64,
     pub compiler_globals: Option<u64>,
+    /// Address of `zend_flf_functions`, where there is one.
+    pub frameless_functions: Option<u64>,
+    /// The function that stands between the two and has no frame.
+    pub through: Option<&'a str>,
     pub caller: Side<'a>,
     pub callee: Side<'a>,
 }
@@ -97,6 +103,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// the caller's code; it is unused where the caller is an internal function.
     #[must_use]
     pub fn judge(&self, op: Option<&Op>) -> Evidence {
+        if let (Some(name), Some(op)) = (self.through, op) {
+            return self.judge_through(op, name);
+        }
         let top = self.callee.frame.call_info & self.layout.call_info.top != 0;
         let nameless = self.callee.function.name.is_empty();
         let Some(op) = op else {
@@ -134,6 +143,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         if op.opcode == FETCH_OBJ_R {
             return self.judge_property_hook(op);
+        }
+        if is_frameless(op.opcode) {
+            return self.judge_frameless(op);
         }
         if !op.is_do() || callee.is_top_level() {
             return Evidence::Refuted;

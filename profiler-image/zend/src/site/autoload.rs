@@ -18,6 +18,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             NEW | INIT_STATIC_METHOD_CALL | FETCH_CLASS_CONSTANT => (op.op1, op.op1_type),
             _ => (op.op2, op.op2_type),
         };
+        self.autoloads_operand(op, operand, kind)
+    }
+
+    /// Whether the class that this operand names is being autoloaded.
+    pub(super) fn autoloads_operand(&self, op: &Op, operand: u32, kind: u8) -> bool {
         let class = if kind == self.layout.op_types.is_const {
             self.literal(op, operand, 0)
         } else if kind == self.layout.op_types.is_unused {

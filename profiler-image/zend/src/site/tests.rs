@@ -2,7 +2,9 @@ use super::*;
 use crate::function::Key;
 use crate::layouts::{Machine, ROWS, layout_of};
 use crate::memory::Recorded;
-use crate::op::{DO_FCALL, FETCH_OBJ_R, INIT_FCALL_BY_NAME, INIT_METHOD_CALL, NEW};
+use crate::op::{
+    DO_FCALL, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME, INIT_METHOD_CALL, NEW,
+};
 use crate::text::hash_of;
 
 const CODE: u64 = 0x10_0000;
@@ -23,6 +25,8 @@ struct Scene {
     caller: Frame,
     callee: Frame,
     callee_function: Function,
+    /// The address of `zend_flf_functions`.
+    frameless: Option<u64>,
 }
 
 fn string(text: &[u8]) -> Vec<u8> {
@@ -74,6 +78,7 @@ impl Scene {
                 ..Frame::default()
             },
             callee_function: function(callee, "", 0),
+            frameless: None,
         };
         let types = &layout.op_types;
         for (index, &opcode) in opcodes.iter().enumerate() {
@@ -144,6 +149,8 @@ impl Scene {
             copy: &copy,
             executor_globals: 0,
             compiler_globals: None,
+            frameless_functions: self.frameless,
+            through: None,
             caller: Side {
                 frame: &self.caller,
                 function: &caller_function,
@@ -257,4 +264,27 @@ fn a_new_object_is_built_by_its_class() {
         nameless.callee_function = function("", "", 0);
         nameless.check(Evidence::Proven(Check::Nothing, Words::Cache));
     }
+}
+
+#[test]
+fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
+    const TABLE: u64 = 0x17_0000;
+    let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
+    let check = |func: u64, address: u64, expected: Evidence| {
+        let mut scene = Scene::new(layout, &[FRAMELESS_ICALL_0], "", "class_exists");
+        let number = CODE + layout.zend_op.extended_value as u64;
+        scene.memory.put(number, 3_u32.to_le_bytes().to_vec());
+        scene.memory.put_word(TABLE, TABLE + 8);
+        scene.memory.put_word(TABLE + 8 + 3 * 8, CALLEE);
+        scene.frameless = Some(TABLE);
+        scene.callee = Frame {
+            address,
+            ..frameless::frame(&scene.caller, func)
+        };
+        scene.check(expected);
+    };
+    check(CALLEE, 0, Evidence::Proven(Check::Nothing, Words::Code));
+    check(CALLEE + 8, 0, Evidence::Refuted);
+    // What has a frame was not called by this op.
+    check(CALLEE, STACK + 0x100, Evidence::Refuted);
 }

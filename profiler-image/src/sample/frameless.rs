@@ -1,0 +1,68 @@
+//! Internal functions that PHP calls without a frame, from 8.4 on: their frames are put where PHP's own backtraces have
+//! them, between a caller at such a call and what the function has called; at the top of a stack only while the call lasts.
+
+use phpprof_zend::op::{Op, is_frameless};
+use phpprof_zend::site::frameless::{frame, function_of, is_inside};
+use phpprof_zend::walk::Frame;
+
+use super::{Sampler, place};
+use crate::codes::CodeId;
+use crate::worker::Worker;
+
+impl Sampler {
+    /// Adds them to the frames at hand, which have been identified.
+    pub(super) fn add_frameless(&mut self, worker: &mut Worker, now: u64) {
+        let Some(table) = worker.process.engine.frameless_functions else {
+            return;
+        };
+        let top = worker.process.engine.layout.call_info.top;
+        for index in (0..self.frames.len()).rev() {
+            let has_called = match index
+                .checked_sub(1)
+                .and_then(|above| self.frames.get(above))
+            {
+                Some(above) => above.call_info & top != 0,
+                None => true,
+            };
+            let Some(op) = has_called
+                .then(|| self.frameless_op(worker, index))
+                .flatten()
+            else {
+                continue;
+            };
+            // The opline of the top frame stays when its call has ended; under the JIT it may be of an earlier frame.
+            let frame_at = self.frames[index];
+            if index == 0 && (worker.process.jit || !is_inside(&worker.reader.copy, &frame_at, &op))
+            {
+                continue;
+            }
+            let Some(function) = function_of(&*worker.reader.memory, table, &op) else {
+                continue;
+            };
+            let absent = frame(&frame_at, function);
+            let id = self.identify_one(worker, absent, now);
+            self.frames.insert(index, absent);
+            self.ids.insert(index, id);
+        }
+    }
+
+    /// The op at a frame's opline, if it calls without a frame.
+    fn frameless_op(&mut self, worker: &Worker, index: usize) -> Option<Op> {
+        let layout = worker.process.engine.layout;
+        let memory = &*worker.reader.memory;
+        let id = self.ids.get(index).copied().flatten()?;
+        let opline = self.frames.get(index)?.opline;
+        let op = self.codes.get(id)?.function.key.op_index(layout, opline)?;
+        let (opcode, _) = self.codes.op(memory, layout, id, op)?;
+        is_frameless(opcode)
+            .then(|| Op::read(memory, layout, opline))
+            .flatten()
+    }
+
+    fn identify_one(&mut self, worker: &mut Worker, frame: Frame, now: u64) -> Option<CodeId> {
+        let mut place = place(worker, &mut self.families, now);
+        let mut ids = Vec::new();
+        self.codes.identify(&mut place, &[frame], &mut ids);
+        ids.first().copied().flatten()
+    }
+}

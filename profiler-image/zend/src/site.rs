@@ -111,16 +111,16 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let Some(op) = op else {
             // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
             // of a fiber is the one exception.
-            return if top && self.autoloads_for_internal() {
-                Evidence::Proven(Check::Nothing, Words::Frames)
+            return if let Some(words) = self.autoloads_for_internal().filter(|_| top) {
+                Evidence::Proven(Check::Nothing, words)
             } else if top || nameless || self.caller.function.name.is_empty() {
                 Evidence::Open
             } else {
                 Evidence::Refuted
             };
         };
-        if top && self.autoloads(op) {
-            return Evidence::Proven(Check::Nothing, Words::Frames);
+        if let Some(words) = self.autoloads(op).filter(|_| top) {
+            return Evidence::Proven(Check::Nothing, words);
         }
         match self.judge_op(op) {
             // zend_call_function sets TOP, and from user code it calls what no site names; but where an extension has

@@ -1,7 +1,8 @@
-//! Calls of autoloaders, which no site names: the class that the site looks up is one that the engine says is being
-//! autoloaded (`EG(in_autoload)`; `zend_lookup_class_ex`, Zend/zend_execute_API.c). 8.6 has no such table.
+//! Calls of autoloaders, which no site names: the class that the site looks up is the callee's argument, or one that the
+//! engine says is being autoloaded (`EG(in_autoload)`; `zend_lookup_class_ex`, Zend/zend_execute_API.c; 8.6 has no such
+//! table).
 
-use super::{IS_STRING, Site};
+use super::{IS_STRING, Site, Words};
 use crate::hash::find;
 use crate::memory::Memory;
 use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
@@ -9,10 +10,10 @@ use crate::phase::{FETCH_CLASS_CONSTANT, function_looks_up_class, looks_up_class
 use crate::text::ZendString;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Whether the class that this op looks up is being autoloaded.
-    pub(super) fn autoloads(&self, op: &Op) -> bool {
+    /// What says that the class which this op looks up is being autoloaded.
+    pub(super) fn autoloads(&self, op: &Op) -> Option<Words> {
         if !looks_up_class(op.opcode) {
-            return false;
+            return None;
         }
         let (operand, kind) = match op.opcode {
             NEW | INIT_STATIC_METHOD_CALL | FETCH_CLASS_CONSTANT => (op.op1, op.op1_type),
@@ -30,16 +31,29 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             self.string_at(self.caller.frame.address.wrapping_add(u64::from(operand)))
         };
-        self.is_in_autoload(class)
+        self.is_being_loaded(class)
     }
 
     /// The same for an internal caller, as `class_exists`: the class is its first argument.
-    pub(super) fn autoloads_for_internal(&self) -> bool {
+    pub(super) fn autoloads_for_internal(&self) -> Option<Words> {
         if !function_looks_up_class(&self.caller.function.name) {
-            return false;
+            return None;
         }
-        let argument = self.layout.execute_data.first_argument as u64;
-        self.is_in_autoload(self.string_at(self.caller.frame.address.wrapping_add(argument)))
+        self.is_being_loaded(self.first_argument(self.caller.frame.address))
+    }
+
+    fn is_being_loaded(&self, class: Option<ZendString>) -> Option<Words> {
+        let name = class_name(&class?);
+        let argument = self.first_argument(self.callee.frame.address);
+        if argument.is_some_and(|argument| is_path_of(&class_name(&argument), &name)) {
+            // That a function is called from here with just this class does not happen to a pair by chance.
+            return Some(Words::Code);
+        }
+        self.is_in_autoload(&name).then_some(Words::Frames)
+    }
+
+    fn first_argument(&self, frame: u64) -> Option<ZendString> {
+        self.string_at(frame.wrapping_add(self.layout.execute_data.first_argument as u64))
     }
 
     fn string_at(&self, address: u64) -> Option<ZendString> {
@@ -49,16 +63,60 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    fn is_in_autoload(&self, class: Option<ZendString>) -> bool {
+    fn is_in_autoload(&self, name: &[u8]) -> bool {
         let offset = self.layout.executor_globals.in_autoload as u64;
-        let table = match self.memory.word(self.executor_globals + offset) {
-            Ok(table) if offset != 0 && table != 0 => table,
-            _ => return false,
+        match self.memory.word(self.executor_globals + offset) {
+            Ok(table) if offset != 0 && table != 0 => {
+                find(self.memory, self.layout, table, name).is_some()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether an autoloader's argument names the class, or what is left of it once the autoloader took its own prefix off.
+fn is_path_of(argument: &[u8], class: &[u8]) -> bool {
+    !argument.is_empty()
+        && class
+            .strip_suffix(argument)
+            .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(b"\\"))
+}
+
+/// A class as the engine looks it up. Many autoloaders make a path of their argument first, so slashes do not count.
+fn class_name(text: &ZendString) -> Vec<u8> {
+    let mut name = text.bytes.to_ascii_lowercase();
+    for byte in &mut name {
+        if *byte == b'/' {
+            *byte = b'\\';
+        }
+    }
+    match name.strip_prefix(b"\\") {
+        Some(rest) => rest.to_vec(),
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_names_the_class_whole_or_below_the_autoloaders_prefix() {
+        let check = |argument: &str, class: &str, expected: bool| {
+            let name = |text: &str| {
+                class_name(&ZendString {
+                    bytes: text.into(),
+                    hash: 0,
+                })
+            };
+            assert_eq!(is_path_of(&name(argument), &name(class)), expected);
         };
-        class.is_some_and(|class| {
-            let name = class.bytes.to_ascii_lowercase();
-            let name = name.strip_prefix(b"\\").unwrap_or(&name);
-            find(self.memory, self.layout, table, name).is_some()
-        })
+        check("App\\Cart", "app\\cart", true);
+        check("\\App\\Cart", "App\\Cart", true);
+        check("App/Cart", "App\\Cart", true);
+        check("Cart", "App\\Cart", true);
+        check("art", "App\\Cart", false);
+        check("App\\Cart.php", "App\\Cart", false);
+        check("", "App\\Cart", false);
     }
 }

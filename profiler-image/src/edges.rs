@@ -134,6 +134,18 @@ impl Edges {
         }
     }
 
+    /// How many edges were ever open; those that are opened later are not among them.
+    #[must_use]
+    pub fn opened(&self) -> usize {
+        self.opened.len()
+    }
+
+    /// Whether an edge was not among the first `opened`.
+    #[must_use]
+    pub fn is_new(&self, id: EdgeId, opened: usize) -> bool {
+        id.0 as usize >= opened
+    }
+
     /// Counts a quiet read.
     pub fn note_quiet_read(&mut self) {
         self.quiet_reads += 1;

@@ -27,6 +27,8 @@ use crate::worker::{Globals, Reading, Worker};
 
 /// Reads of one sample, the first included.
 const READS: usize = 12;
+/// Reads of a sample that meets an edge for the first time and finds no proof.
+const NEW_EDGE_READS: usize = 4;
 /// Further reads that must agree on a way before it is taken for witnessed. One is not enough: under the JIT a frame's
 /// opline is not reset when the frame is pushed, so that for some nanoseconds what earlier calls left can look like a
 /// way.
@@ -99,7 +101,14 @@ impl Sampler {
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
         let mut best: Option<Candidate> = None;
+        let opened = self.edges.opened();
         for attempt in 0..READS {
+            // An edge at its first sight took so long to look at that its words may have gone: the next reads are faster.
+            let opened = if attempt < NEW_EDGE_READS {
+                opened
+            } else {
+                usize::MAX
+            };
             let (leading, trailing) = match worker.reader.read() {
                 Ok(Reading::Busy { leading, trailing }) => (leading, trailing),
                 Ok(Reading::NoFrame(phase)) if attempt == 0 => {
@@ -119,7 +128,7 @@ impl Sampler {
                 if candidate.whole {
                     let phase = self.phase(worker, moved);
                     self.prove_standing(worker, &candidate.open, now);
-                    if !candidate.contradicted && !self.is_doubtful(&candidate) {
+                    if !candidate.contradicted && !self.is_doubtful(&candidate, opened) {
                         return self.accepted(worker, candidate.stack, phase);
                     }
                 }
@@ -155,9 +164,15 @@ impl Sampler {
         })
     }
 
-    fn is_doubtful(&self, candidate: &Candidate) -> bool {
+    /// Whether another read is likely to tell more: of an edge that quiet reads do not have, one that is open only since
+    /// there were `opened`, or an unproven root.
+    fn is_doubtful(&self, candidate: &Candidate, opened: usize) -> bool {
         let mut open = candidate.open.iter();
-        open.any(|&(_, edge)| self.edges.is_doubtful(edge))
+        open.any(|&(index, edge)| {
+            let is_root = index + 1 == self.frames.len();
+            let is_unsettled = is_root || self.edges.is_new(edge, opened);
+            self.edges.is_doubtful(edge) || (is_unsettled && !self.edges.is_settled(edge))
+        })
     }
 
     /// Sees whether the way of the stack at hand stands: it is known to, or several reads in a row have all of it again.

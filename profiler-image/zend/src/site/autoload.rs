@@ -22,8 +22,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.autoloads_operand(op, operand, kind)
     }
 
-    /// Whether the class that this operand names is being autoloaded.
-    pub(super) fn autoloads_operand(&self, op: &Op, operand: u32, kind: u8) -> bool {
+    /// What says that the class which this operand names is being autoloaded.
+    pub(super) fn autoloads_operand(&self, op: &Op, operand: u32, kind: u8) -> Option<Words> {
         let class = if kind == self.layout.op_types.is_const {
             self.literal(op, operand, 0)
         } else if kind == self.layout.op_types.is_unused {

@@ -64,11 +64,14 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// operand may be the class that is being autoloaded.
     pub(super) fn judge_through(&self, op: &Op, name: &str) -> Evidence {
         if self.callee.frame.call_info & self.layout.call_info.top == 0 {
-            Evidence::Refuted
-        } else if function_looks_up_class(name) && self.autoloads_operand(op, op.op1, op.op1_type) {
-            Evidence::Proven(Check::Nothing, Words::Frames)
-        } else {
-            Evidence::Open
+            return Evidence::Refuted;
+        }
+        let words = function_looks_up_class(name)
+            .then(|| self.autoloads_operand(op, op.op1, op.op1_type))
+            .flatten();
+        match words {
+            Some(words) => Evidence::Proven(Check::Nothing, words),
+            None => Evidence::Open,
         }
     }
 }

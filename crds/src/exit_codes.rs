@@ -19,7 +19,7 @@ const fn row(code: u8, reasons: &'static str, meaning: &'static str) -> ExitCode
 pub const EXIT_CODES: &[ExitCode] = &[
     row(
         0,
-        "`Uploaded`, `NotAfterPassed`",
+        "`Uploaded`, `Relayed`, `NotAfterPassed`",
         "stored; or started too late, nothing done",
     ),
     row(1, "`Internal`", "a fault of the sampler itself"),
@@ -79,6 +79,11 @@ pub const EXIT_CODES: &[ExitCode] = &[
         30,
         "`TargetExited`",
         "SIGTERM, or all workers gone, before the first sample",
+    ),
+    row(
+        31,
+        "`Cancelled`",
+        "the request was cancelled before the first sample, or deleted",
     ),
     row(
         40,

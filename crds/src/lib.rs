@@ -12,9 +12,9 @@ mod status;
 
 pub use exit_codes::{EXIT_CODES, ExitCode};
 pub use reason::{Outcome, Reason, TargetReason};
-pub use request::{ProfileRequest, ProfileRequestSpec, Target, WorkloadRef};
+pub use request::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
 pub use status::{
-    PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, TargetState, TargetStatus,
+    PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, Rung, TargetState, TargetStatus,
 };
 
 /// The namespace label that lets requests of that namespace be accepted.

@@ -42,6 +42,8 @@ pub enum Reason {
     ContainerNotFound,
     /// Refused: every ready pod already has as many of our ephemeral containers as it may have; they go when the pod is replaced.
     EphemeralContainerBudgetSpent,
+    /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes; use Auto or Relay.
+    DirectNotSupported,
     /// Failed: no chosen pod gave a profile; `status.targets` says why.
     AllTargetsFailed,
     /// Failed: pods were profiled, but they could not be merged; the message says why. Their own profiles are in the store.
@@ -74,7 +76,8 @@ impl Reason {
             | NoPodsMatched
             | NoPodsReady
             | ContainerNotFound
-            | EphemeralContainerBudgetSpent => Outcome::Refused,
+            | EphemeralContainerBudgetSpent
+            | DirectNotSupported => Outcome::Refused,
             AllTargetsFailed | MergeFailed | StoreUnavailable => Outcome::Failed,
         }
     }
@@ -103,6 +106,8 @@ pub enum TargetReason {
     TargetRestarted,
     /// The container that runs PHP ended, and the sampler with it.
     TargetExited,
+    /// The request was cancelled before this pod's first sample.
+    Cancelled,
     /// The sampler ended without a receipt, for instance killed for want of memory.
     SamplerKilled,
     /// A fault of the sampler itself.
@@ -174,6 +179,7 @@ impl TargetReason {
             CertificateUntrusted,
             ProfileTooLarge,
             TargetExited,
+            Cancelled,
         ];
         known.into_iter().find(|known| known.to_string() == reason)
     }

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ProfileRequestStatus;
@@ -28,7 +29,7 @@ use crate::ProfileRequestStatus;
     printcolumn = r#"{"name":"URL","type":"string","description":"Where the merged profile lies.","jsonPath":".status.profile.url","priority":1}"#
 )]
 #[x_kube(validation = Rule::new(
-    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle"
+    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle && self.uploadMode == oldSelf.uploadMode"
 ).message("the spec cannot be changed but for ttlSecondsAfterFinished; create another ProfileRequest instead"))]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileRequestSpec {
@@ -51,11 +52,25 @@ pub struct ProfileRequestSpec {
     #[serde(default)]
     pub include_idle: bool,
 
+    /// How profiles get from the pods to the store: Direct (by the sampler, with a signed URL), Relay (over the operator, for pods that
+    /// do not reach the store), or Auto: Direct where the store can do it and the upload works, else Relay.
+    #[serde(default)]
+    pub upload_mode: UploadMode,
+
     /// The request is deleted this long after it has completed or failed; what is stored stays. The only field that can be changed.
     #[serde(default = "defaults::ttl_seconds_after_finished")]
     #[x_kube(validation = Rule::new("self >= 0")
         .message("ttlSecondsAfterFinished must be 0 or more, for instance 604800 for a week"))]
     pub ttl_seconds_after_finished: i32,
+}
+
+/// How profiles get from the pods to the store.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UploadMode {
+    #[default]
+    Auto,
+    Direct,
+    Relay,
 }
 
 /// The pods to profile: exactly one of podName, selector and workloadRef.

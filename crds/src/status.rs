@@ -130,6 +130,9 @@ pub struct TargetStatus {
     /// The most memory that the sampler held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler_peak_bytes: Option<i64>,
+    /// The way that the pod's profile took to the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_mode: Option<Rung>,
     /// Key of the pod's profile in the store.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object_key: String,
@@ -139,6 +142,16 @@ pub struct TargetStatus {
     /// SHA-256 of the pod's profile, base64url without padding.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sha256: String,
+}
+
+/// A way to deliver a profile.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rung {
+    /// The sampler wrote to the store itself.
+    #[default]
+    Direct,
+    /// Over the operator.
+    Relay,
 }
 
 /// The PHP of a pod.

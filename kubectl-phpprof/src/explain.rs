@@ -62,6 +62,10 @@ const REMEDIES: &[(&str, &str)] = &[
         "EphemeralContainerBudgetSpent",
         "Replace the pods (kubectl rollout restart), or raise limits.ephemeralContainers in the chart.",
     ),
+    (
+        "DirectNotSupported",
+        "Leave uploadMode out, or set it to Auto or Relay.",
+    ),
     ("AllTargetsFailed", "Look at the reasons of the pods."),
     (
         "MergeFailed",
@@ -103,6 +107,10 @@ const REMEDIES: &[(&str, &str)] = &[
     (
         "TargetExited",
         "Ask again, or for a shorter time; kubectl describe pod says why the container ended.",
+    ),
+    (
+        "Cancelled",
+        "Ask again; the request was cancelled before this pod's first sample.",
     ),
     (
         "SamplerKilled",

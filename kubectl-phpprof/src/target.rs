@@ -4,7 +4,7 @@
 //!
 //! Invariant: a request that the CRD's rules would refuse is refused here, with the same words.
 
-use phpprof_crds::{ProfileRequest, ProfileRequestSpec, Target, WorkloadRef};
+use phpprof_crds::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
 
 use crate::cli::Run;
 use crate::failure::{Exit, Failure};
@@ -138,6 +138,7 @@ pub fn request(run: &Run) -> Result<ProfileRequest, Failure> {
         duration_seconds: i32::try_from(run.duration).unwrap_or(i32::MAX),
         samples_per_second: run.samples_per_second,
         include_idle: run.include_idle,
+        upload_mode: UploadMode::Auto,
         ttl_seconds_after_finished: 604_800,
     };
     let mut request = ProfileRequest::new("", spec);

@@ -7,12 +7,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::ProfileRequest;
+use phpprof_crds::{ProfileRequest, UploadMode};
 use serde_json::Value;
 
 use crate::controller::Context;
 use crate::effect::{Done, Effect, Injection};
 use crate::inject::{Refusal, patch, refusal};
+use crate::relay;
+use crate::store::Grant;
 
 /// Pods that are patched at the same time.
 const AT_ONCE: usize = 8;
@@ -61,12 +63,11 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
 }
 
 async fn inject(context: &Context, injection: &Injection) -> Done {
-    let valid_for = valid_for(context.now(), injection.upload_until);
-    let grant = match context.store.grant(&injection.object_key, valid_for).await {
-        Ok(grant) => grant,
-        Err(error) => return Done::TryAgain(format!("signing a grant failed: {error}")),
+    let grants = match grants(context, injection).await {
+        Ok(grants) => grants,
+        Err(message) => return Done::TryAgain(format!("making a grant failed: {message}")),
     };
-    let body = patch(injection, &context.sampler, &grant);
+    let body = patch(injection, &context.sampler, &grants);
     match send(context, injection, &body, true).await {
         Ok(()) | Err(Refusal::Unknown) => {}
         Err(refusal) => return refused(refusal, injection),
@@ -75,6 +76,29 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
         Ok(()) => Done::Injected,
         Err(refusal) => refused(refusal, injection),
     }
+}
+
+/// The rungs of the request's mode, in the order in which the sampler tries them.
+async fn grants(context: &Context, injection: &Injection) -> Result<Vec<Grant>, String> {
+    let mut grants = Vec::new();
+    let key = &injection.object_key;
+    if injection.upload_mode != UploadMode::Relay && context.store.signs() {
+        let valid_for = valid_for(context.now(), injection.upload_until);
+        let grant = context.store.grant(key, valid_for).await;
+        grants.push(grant.map_err(|error| error.to_string())?);
+    }
+    if injection.upload_mode != UploadMode::Direct {
+        let (keyring, address) = (&context.keyring, &context.relay_url);
+        let grant = relay::grant(
+            keyring,
+            address,
+            key,
+            &injection.pod_uid,
+            injection.upload_until,
+        );
+        grants.push(grant.map_err(|error| error.to_string())?);
+    }
+    Ok(grants)
 }
 
 /// A grant ends at the second the contract names, and lives one second at least.

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use phpprof_crds::{
     NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, ProfileRequestStatus, Reason, TargetState,
-    TargetStatus,
+    TargetStatus, UploadMode,
 };
 
 use crate::limits::Limits;
@@ -71,6 +71,13 @@ fn choose(
         return refuse(
             Reason::RateOverLimit,
             format!("samplesPerSecond is {asked}, and the administrator allows {allowed} at most"),
+        );
+    }
+    if spec.upload_mode == UploadMode::Direct && !limits.store_signs {
+        return refuse(
+            Reason::DirectNotSupported,
+            "the operator's store cannot sign create-only writes; set uploadMode to Auto or Relay"
+                .to_owned(),
         );
     }
     select(

@@ -230,6 +230,7 @@ impl Collector {
 
 fn receipt_of(target: &TargetStatus) -> UploadReceipt {
     UploadReceipt {
+        rung: target.upload_mode.unwrap_or_default(),
         samples: target.samples.unwrap_or_default(),
         size: target
             .size_bytes

@@ -21,6 +21,7 @@ use crate::effect::{Done, record};
 use crate::events;
 use crate::health::Readiness;
 use crate::inject::SamplerConfig;
+use crate::keyring::Keyring;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::observe::{ObserveError, observe};
@@ -40,6 +41,9 @@ pub struct Context {
     pub limits: Limits,
     pub sampler: SamplerConfig,
     pub store: Store,
+    pub keyring: Keyring,
+    /// Where samplers reach the relay.
+    pub relay_url: String,
     pub(crate) collector: Collector,
     pub(crate) watches: PodWatches,
     pub(crate) memory: Memory,
@@ -61,24 +65,34 @@ pub enum ReconcileError {
     Status(#[source] kube::Error),
 }
 
+/// What the loop is made of.
+pub struct Parts {
+    pub client: Client,
+    pub limits: Limits,
+    pub sampler: SamplerConfig,
+    pub store: Store,
+    pub keyring: Keyring,
+    pub relay_url: String,
+    pub readiness: Readiness,
+}
+
 /// Runs until the process is told to end.
-pub async fn run(
-    client: Client,
-    limits: Limits,
-    sampler: SamplerConfig,
-    store: Store,
-    readiness: Readiness,
-) {
+pub async fn run(parts: Parts) {
+    let Parts {
+        client, readiness, ..
+    } = parts;
     let (watches, changes) = PodWatches::new(client.clone());
     let context = Arc::new(Context {
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
-        collector: Collector::new(store.clone()),
+        collector: Collector::new(parts.store.clone()),
         memory: Memory::default(),
         clock: Timestamp::now,
         client: client.clone(),
-        limits,
-        sampler,
-        store,
+        limits: parts.limits,
+        sampler: parts.sampler,
+        store: parts.store,
+        keyring: parts.keyring,
+        relay_url: parts.relay_url,
         watches,
     });
     let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(client);

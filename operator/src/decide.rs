@@ -221,6 +221,7 @@ impl Round<'_> {
             container_id: target.container_id.clone(),
             ephemeral_container_name: target.ephemeral_container_name.clone(),
             object_key: target.object_key.clone(),
+            upload_mode: spec.upload_mode,
             duration_seconds: spec.duration_seconds,
             samples_per_second: spec.samples_per_second,
             include_idle: spec.include_idle,

@@ -1,6 +1,6 @@
 //! One request through its life, and the turns that it can take.
 
-use phpprof_crds::ProfileRequestStatus;
+use phpprof_crds::{ProfileRequestStatus, Rung};
 use serde_json::{Value, json};
 
 use super::*;
@@ -292,6 +292,7 @@ fn a_store_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end() {
 
 fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
     let receipt = UploadReceipt {
+        rung: Rung::Direct,
         samples: 2970,
         size: 12345,
         sha256: "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU".into(),

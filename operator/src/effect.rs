@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use phpprof_crds::{
     ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
+    UploadMode,
 };
 
 use crate::decide::fail;
@@ -36,6 +37,7 @@ pub struct Injection {
     pub container_id: String,
     pub ephemeral_container_name: String,
     pub object_key: String,
+    pub upload_mode: UploadMode,
     pub duration_seconds: i32,
     pub samples_per_second: i32,
     pub include_idle: bool,
@@ -158,6 +160,7 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.quality = Some(full.quality.clone());
     target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);
     target.sampler_peak_bytes = Some(full.sampler_peak_bytes);
+    target.upload_mode = Some(receipt.rung);
     target.size_bytes = i64::try_from(receipt.size).ok();
     target.sha256 = receipt.sha256.clone();
 }

@@ -1,7 +1,7 @@
 //! The sampler's container, and what admission's answer to it means.
 //!
 //! Invariant: the container gets the contract's arguments and environment and nothing else: no volume, no token,
-//! no port, no secret but its grant.
+//! no port, no secret but its grants.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, EnvVar, EphemeralContainer, SeccompProfile, SecurityContext,
@@ -25,26 +25,30 @@ pub struct SamplerConfig {
 
 #[derive(Serialize)]
 struct Grants<'a> {
-    profile: &'a Grant,
+    profile: &'a [Grant],
 }
 
 /// The strategic-merge patch of a pod's ephemeral containers: the new entry and the pod that it is for.
 ///
 /// The uid is a precondition: a pod of the same name that has come since is not patched.
-pub fn patch(injection: &Injection, config: &SamplerConfig, grant: &Grant) -> Value {
+pub fn patch(injection: &Injection, config: &SamplerConfig, grants: &[Grant]) -> Value {
     json!({
         "metadata": {"uid": injection.pod_uid},
-        "spec": {"ephemeralContainers": [container(injection, config, grant)]},
+        "spec": {"ephemeralContainers": [container(injection, config, grants)]},
     })
 }
 
-fn container(injection: &Injection, config: &SamplerConfig, grant: &Grant) -> EphemeralContainer {
+fn container(
+    injection: &Injection,
+    config: &SamplerConfig,
+    grants: &[Grant],
+) -> EphemeralContainer {
     EphemeralContainer {
         name: injection.ephemeral_container_name.clone(),
         image: Some(config.image.clone()),
         image_pull_policy: Some(config.pull_policy.clone()),
         args: Some(args(injection)),
-        env: Some(env(config, grant)),
+        env: Some(env(config, grants)),
         target_container_name: Some(injection.container_name.clone()),
         termination_message_policy: Some("File".to_owned()),
         security_context: Some(security_context(injection.mode)),
@@ -79,14 +83,14 @@ fn args(injection: &Injection) -> Vec<String> {
 }
 
 /// As in contract/env.json.
-fn env(config: &SamplerConfig, grant: &Grant) -> Vec<EnvVar> {
+fn env(config: &SamplerConfig, grants: &[Grant]) -> Vec<EnvVar> {
     let variable = |name: &str, value: String| EnvVar {
         name: name.to_owned(),
         value: Some(value),
         value_from: None,
     };
     // Strings always serialise.
-    let grants = serde_json::to_string(&Grants { profile: grant }).unwrap_or_default();
+    let grants = serde_json::to_string(&Grants { profile: grants }).unwrap_or_default();
     let ca_bundle = config
         .ca_bundle
         .clone()

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use kube::core::Status;
+use phpprof_crds::{Rung, UploadMode};
 
 use super::*;
 
@@ -14,6 +15,7 @@ fn injection(mode: Mode) -> Injection {
         container_id: "containerd://4f9c7a1d2b3e4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c".into(),
         ephemeral_container_name: "phpprof-0b1c2d3e-0".into(),
         object_key: "phpprof/shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/web-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0.pb.gz".into(),
+        upload_mode: UploadMode::Auto,
         duration_seconds: 30,
         samples_per_second: 99,
         include_idle: true,
@@ -31,13 +33,30 @@ fn config() -> SamplerConfig {
     }
 }
 
-fn grant() -> Grant {
+fn grants() -> Vec<Grant> {
     let key = injection(SAME_USER).object_key;
-    Grant {
-        method: "PUT".into(),
-        url: format!("https://s3.phpprof-store.svc/profiles/{key}?X-Amz-Signature=0"),
-        headers: [("if-none-match".into(), "*".into())].into(),
-    }
+    let pin = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
+    let query = "key=phpprof%2Fshop%2Ffirst-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d%2Fweb-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0.pb.gz&pod=4f9c7a1d-0000-4000-8000-000000000000&expires=1790000690";
+    let relay = "https://phpprof-operator.phpprof-system.svc:8443/v1";
+    let store = format!("https://s3.phpprof-store.svc/profiles/{key}");
+    vec![
+        Grant {
+            rung: Rung::Direct,
+            method: "PUT".into(),
+            url: format!("{store}?X-Amz-Signature=0"),
+            headers: [("if-none-match".into(), "*".into())].into(),
+            stop: format!("{store}.stop?X-Amz-Signature=0"),
+            pins: Vec::new(),
+        },
+        Grant {
+            rung: Rung::Relay,
+            method: "PUT".into(),
+            url: format!("{relay}/object?{query}"),
+            headers: [("authorization".into(), format!("Bearer {pin}"))].into(),
+            stop: format!("{relay}/stop?{query}"),
+            pins: vec![pin.into(); 2],
+        },
+    ]
 }
 
 const SAME_USER: Mode = Mode::SameUser {
@@ -56,7 +75,7 @@ fn the_arguments_are_those_of_the_contract() {
 #[test]
 fn the_environment_is_that_of_the_contract() {
     let expected: Value = serde_json::from_str(include_str!("../../contract/env.json")).unwrap();
-    let actual: Value = env(&config(), &grant())
+    let actual: Value = env(&config(), &grants())
         .into_iter()
         .map(|variable| (variable.name, Value::from(variable.value)))
         .collect();
@@ -66,13 +85,13 @@ fn the_environment_is_that_of_the_contract() {
 #[test]
 fn the_patch_for_an_ordinary_user_adds_no_capability() {
     insta::assert_snapshot!(
-        serde_json::to_string_pretty(&patch(&injection(SAME_USER), &config(), &grant())).unwrap()
+        serde_json::to_string_pretty(&patch(&injection(SAME_USER), &config(), &grants())).unwrap()
     );
 }
 
 #[test]
 fn the_patch_for_root_adds_sys_ptrace_and_nothing_else() {
-    let container = container(&injection(PTRACE), &config(), &grant());
+    let container = container(&injection(PTRACE), &config(), &grants());
     insta::assert_snapshot!(serde_json::to_string_pretty(&container.security_context).unwrap());
 }
 

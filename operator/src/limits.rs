@@ -21,6 +21,8 @@ pub struct Limits {
     pub upload_deadline: SignedDuration,
     /// How long the operator itself goes on trying to verify and merge after that.
     pub store_grace: SignedDuration,
+    /// Whether the store can sign create-only writes.
+    pub store_signs: bool,
     /// What comes before `<namespace>/…` in every key; empty or without a slash at either end.
     pub key_prefix: String,
 }
@@ -36,6 +38,7 @@ impl Default for Limits {
             start_slack: SignedDuration::from_secs(60),
             upload_deadline: SignedDuration::from_secs(600),
             store_grace: SignedDuration::from_secs(300),
+            store_signs: true,
             key_prefix: String::new(),
         }
     }

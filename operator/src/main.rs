@@ -3,13 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use phpprof_operator::SamplerConfig;
-use phpprof_operator::controller;
+use phpprof_operator::controller::{self, Parts};
 use phpprof_operator::health::{self, Readiness};
+use phpprof_operator::keyring::{KeySecret, KeyringError};
 use phpprof_operator::limits::Limits;
+use phpprof_operator::pinned::{self, Certificate};
+use phpprof_operator::relay::Relay;
 use phpprof_operator::store::{Store, StoreConfig};
 use tracing_subscriber::EnvFilter;
 
@@ -17,7 +21,8 @@ use tracing_subscriber::EnvFilter;
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// Where profiles are stored: s3://bucket/prefix or gs://bucket/prefix; credentials come from the environment
+    /// Where profiles are stored: file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix;
+    /// credentials come from the environment
     #[arg(long)]
     store_url: String,
     /// Endpoint of an S3 server that is not at AWS, for instance https://s3.example.org
@@ -62,6 +67,15 @@ struct Args {
     /// How long profiles are verified and merged after that, while the store does not answer
     #[arg(long, default_value_t = 300)]
     store_grace_seconds: i64,
+    /// Address of the relay, where samplers bring their profiles
+    #[arg(long, default_value = "0.0.0.0:8443")]
+    relay_address: SocketAddr,
+    /// Where samplers reach the relay, for instance https://phpprof-operator.phpprof-system.svc:8443
+    #[arg(long)]
+    relay_url: String,
+    /// Secret that holds the operator's own keys, as namespace/name; it must exist, and is filled at the first start
+    #[arg(long)]
+    key_secret: String,
     /// Address of /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
@@ -103,21 +117,60 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         path_style: args.store_path_style,
         ca_bundle: ca_bundle.clone(),
     })?;
-    let limits = limits(&args, store.prefix());
+    let limits = limits(&args, &store);
     let sampler = SamplerConfig {
         image: args.sampler_image,
         pull_policy: args.sampler_pull_policy,
         ca_bundle,
     };
     let client = kube::Client::try_default().await?;
+    let (namespace, name) = args
+        .key_secret
+        .split_once('/')
+        .ok_or("--key-secret is namespace/name")?;
+    let secret = KeySecret {
+        client: client.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let keyring = secret.open(Timestamp::now()).await.map_err(told)?;
+    let certificate = Arc::new(Certificate::new(&keyring)?);
+    let relay = Relay::new(keyring.clone(), store.clone(), Arc::default());
     let readiness = Readiness::default();
+    let parts = Parts {
+        client,
+        limits,
+        sampler,
+        store,
+        keyring: keyring.clone(),
+        relay_url: args.relay_url,
+        readiness: readiness.clone(),
+    };
+    let renewal = secret.renew(keyring.clone(), || {
+        if let Err(error) = certificate.renew(&keyring) {
+            tracing::error!(%error, "the renewed certificate cannot be served");
+        }
+    });
     tokio::select! {
-        () = controller::run(client, limits, sampler, store, readiness.clone()) => Ok(()),
+        () = controller::run(parts) => Ok(()),
+        () = renewal => Ok(()),
+        served = pinned::serve(args.relay_address, certificate.clone(), relay.router()) => Ok(served?),
         served = health::serve(args.health_address, readiness) => Ok(served?),
     }
 }
 
-fn limits(args: &Args, key_prefix: &str) -> Limits {
+/// An error with what caused it.
+fn told(error: KeyringError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+fn limits(args: &Args, store: &Store) -> Limits {
     Limits {
         namespace_opt_in: !args.all_namespaces,
         duration_seconds: args.max_duration_seconds,
@@ -127,6 +180,7 @@ fn limits(args: &Args, key_prefix: &str) -> Limits {
         start_slack: SignedDuration::from_secs(args.start_slack_seconds),
         upload_deadline: SignedDuration::from_secs(args.upload_deadline_seconds),
         store_grace: SignedDuration::from_secs(args.store_grace_seconds),
-        key_prefix: key_prefix.to_owned(),
+        store_signs: store.signs(),
+        key_prefix: store.prefix().to_owned(),
     }
 }

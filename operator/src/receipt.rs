@@ -3,7 +3,7 @@
 //! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and what a receipt
 //! claims is believed only after the store has been asked.
 
-use phpprof_crds::{PhpRuntime, Quality, TargetReason};
+use phpprof_crds::{PhpRuntime, Quality, Rung, TargetReason};
 use phpprof_profile::Profile;
 use serde::Deserialize;
 
@@ -30,6 +30,7 @@ pub enum ShortReceipt {
 /// What the sampler says that it stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadReceipt {
+    pub rung: Rung,
     pub samples: i64,
     pub size: u64,
     pub sha256: String,
@@ -55,8 +56,12 @@ impl ShortReceipt {
         let line: Line = serde_json::from_str(line).ok()?;
         match line.reason.as_str() {
             "NotAfterPassed" => Some(ShortReceipt::NotAfterPassed),
-            "Uploaded" => {
+            reason @ ("Uploaded" | "Relayed") => {
                 let receipt = UploadReceipt {
+                    rung: match reason {
+                        "Relayed" => Rung::Relay,
+                        _ => Rung::Direct,
+                    },
                     samples: line.samples.filter(|samples| *samples >= 0)?,
                     size: line.size?,
                     sha256: line.sha256.filter(|sum| is_sha256(sum))?,

@@ -1,25 +1,29 @@
-//! The object store: grants for samplers, bounded reads, writes that never overwrite.
+//! The store, by its URL: grants for samplers, bounded reads, writes that never overwrite.
 //!
-//! Invariant: nothing is read that is larger than the caller expects, and no object is ever replaced or deleted.
+//! Invariant: nothing is read that is larger than the caller expects, no object is ever replaced, and an object that was
+//! created is on the disk before anybody is told so.
 
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use http::{HeaderName, HeaderValue, Method};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer};
 use object_store::{
     Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
 };
+use phpprof_crds::Rung;
 use serde::Serialize;
 use url::Url;
 
 /// Where the store is and how it is reached; the credentials come from the environment.
 #[derive(Clone, Debug, Default)]
 pub struct StoreConfig {
-    /// s3://bucket/prefix or gs://bucket/prefix.
+    /// file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
     pub url: String,
     /// For S3 that is not at AWS.
     pub endpoint: Option<String>,
@@ -33,8 +37,12 @@ pub struct StoreConfig {
 pub enum OpenError {
     #[error("the store's url {0:?} is not one; write s3://bucket/prefix")]
     Url(String),
-    #[error("the store's scheme {0:?} is not supported; write s3://bucket/prefix")]
+    #[error(
+        "the store's scheme {0:?} is not supported; write s3://bucket/prefix, gs://, az:// or file:///folder"
+    )]
     Scheme(String),
+    #[error("the store's folder {0:?} cannot be used; is its volume mounted?")]
+    Folder(String, #[source] object_store::Error),
     #[error("{0} has a character that no credential has; look at the store's Secret")]
     Credential(&'static str),
     #[error("the CA bundle is not PEM")]
@@ -52,6 +60,8 @@ pub enum StoreError {
     Missing(String),
     #[error("object {key} has more than {limit} bytes")]
     TooLarge { key: String, limit: u64 },
+    #[error("this store cannot sign create-only writes")]
+    CannotSign,
 }
 
 impl From<object_store::Error> for StoreError {
@@ -73,12 +83,22 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
-/// A create-only write of one key, for whoever holds it.
+/// A create-only write of one key, for whoever holds it, and where to ask whether to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
+    pub rung: Rung,
     pub method: String,
     pub url: String,
     pub headers: std::collections::BTreeMap<String, String>,
+    pub stop: String,
+    /// Of the server's key; empty where a certificate authority vouches for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<String>,
+}
+
+/// Beside an object: its presence says that its sampler shall stop.
+pub fn stop_key(key: &str) -> String {
+    format!("{key}.stop")
 }
 
 /// What came of a write that does not overwrite.
@@ -88,14 +108,32 @@ pub enum Created {
     Before,
 }
 
+/// Signs create-only writes, for stores that can.
+#[derive(Clone, Debug)]
+struct Presigner {
+    signer: Arc<dyn Signer>,
+    /// The header that makes a signed PUT create-only.
+    precondition: (HeaderName, HeaderValue),
+}
+
+impl Presigner {
+    fn new(signer: Arc<dyn Signer>, header: &'static str, value: &'static str) -> Self {
+        Presigner {
+            signer,
+            precondition: (
+                HeaderName::from_static(header),
+                HeaderValue::from_static(value),
+            ),
+        }
+    }
+}
+
 /// One bucket, or a folder of it.
 #[derive(Clone, Debug)]
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
-    signer: Arc<dyn Signer>,
-    /// The header that makes a signed PUT create-only.
-    precondition: (HeaderName, HeaderValue),
-    /// Scheme and bucket, as in s3://bucket.
+    presigner: Option<Presigner>,
+    /// Scheme and bucket, as in s3://bucket, or the folder, as in file:///folder.
     root: String,
     prefix: String,
 }
@@ -103,62 +141,51 @@ pub struct Store {
 impl Store {
     pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
         let url = Url::parse(&config.url).map_err(|_| OpenError::Url(config.url.clone()))?;
+        if url.scheme() == "file" {
+            return folder(&url);
+        }
         let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
         let bucket = bucket
             .ok_or_else(|| OpenError::Url(config.url.clone()))?
             .to_owned();
-        let options = client_options(config.ca_bundle.as_deref())?;
         let root = format!("{}://{bucket}", url.scheme());
-        let prefix = url.path().trim_matches('/').to_owned();
-        match url.scheme() {
+        let options = client_options(config.ca_bundle.as_deref())?;
+        let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {
-                let mut builder = AmazonS3Builder::from_env()
-                    .with_bucket_name(bucket)
-                    .with_virtual_hosted_style_request(!config.path_style)
-                    .with_client_options(options)
-                    .with_retry(quick_retry());
-                for (name, key) in CREDENTIALS {
-                    if let Ok(value) = std::env::var(name) {
-                        builder = builder.with_config(key, credential(name, &value)?);
-                    }
-                }
-                if let Some(endpoint) = &config.endpoint {
-                    builder = builder.with_endpoint(endpoint);
-                }
-                if let Some(region) = &config.region {
-                    builder = builder.with_region(region);
-                }
-                let precondition = (
-                    HeaderName::from_static("if-none-match"),
-                    HeaderValue::from_static("*"),
-                );
-                let store = Arc::new(builder.build().map_err(OpenError::Build)?);
-                Ok(Store {
-                    objects: store.clone(),
-                    signer: store,
-                    precondition,
-                    root,
-                    prefix,
-                })
+                let store = Arc::new(s3(config, bucket, options)?);
+                let presigner = Presigner::new(store.clone(), "if-none-match", "*");
+                (store, Some(presigner))
             }
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env()
                     .with_bucket_name(bucket)
                     .with_client_options(options)
                     .with_retry(quick_retry());
-                let header = HeaderName::from_static("x-goog-if-generation-match");
-                let precondition = (header, HeaderValue::from_static("0"));
                 let store = Arc::new(builder.build().map_err(OpenError::Build)?);
-                Ok(Store {
-                    objects: store.clone(),
-                    signer: store,
-                    precondition,
-                    root,
-                    prefix,
-                })
+                let presigner = Presigner::new(store.clone(), "x-goog-if-generation-match", "0");
+                (store, Some(presigner))
             }
-            scheme => Err(OpenError::Scheme(scheme.to_owned())),
-        }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::from_env()
+                    .with_container_name(bucket)
+                    .with_client_options(options)
+                    .with_retry(quick_retry());
+                // A SAS signs no header, so none that Azure signs is create-only.
+                (Arc::new(builder.build().map_err(OpenError::Build)?), None)
+            }
+            scheme => return Err(OpenError::Scheme(scheme.to_owned())),
+        };
+        Ok(Store {
+            objects,
+            presigner,
+            root,
+            prefix: url.path().trim_matches('/').to_owned(),
+        })
+    }
+
+    /// Whether it can sign create-only writes, which [`Store::grant`] needs.
+    pub fn signs(&self) -> bool {
+        self.presigner.is_some()
     }
 
     /// The folder of the bucket that everything lies in; empty or without a slash at either end.
@@ -171,23 +198,31 @@ impl Store {
         format!("{}/{key}", self.root)
     }
 
-    /// Signs a create-only PUT of the key.
+    /// Signs a create-only PUT of the key, and a GET of what says that its sampler shall stop.
     pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
-        let (name, value) = self.precondition.clone();
+        let Presigner {
+            signer,
+            precondition: (name, value),
+        } = self.presigner.clone().ok_or(StoreError::CannotSign)?;
         let headers = [(
             name.to_string(),
             value.to_str().unwrap_or_default().to_owned(),
         )]
         .into();
         let options = SignedUrlOptions::new().with_signed_header(name, value);
-        let url = self
-            .signer
+        let url = signer
             .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
             .await?;
+        let stop = signer
+            .signed_url(Method::GET, &Path::from(stop_key(key)), valid_for)
+            .await?;
         Ok(Grant {
+            rung: Rung::Direct,
             method: "PUT".to_owned(),
             url: url.into(),
             headers,
+            stop: stop.into(),
+            pins: Vec::new(),
         })
     }
 
@@ -256,15 +291,48 @@ impl Store {
         );
         Store {
             objects,
-            signer,
-            precondition: (
-                HeaderName::from_static("if-none-match"),
-                HeaderValue::from_static("*"),
-            ),
+            presigner: Some(Presigner::new(signer, "if-none-match", "*")),
             root: "s3://profiles".to_owned(),
             prefix: String::new(),
         }
     }
+}
+
+/// A folder of a volume: what was written is synced, file and folder, before it counts.
+fn folder(url: &Url) -> Result<Store, OpenError> {
+    let path = url
+        .to_file_path()
+        .ok()
+        .filter(|path| path.parent().is_some());
+    let path = path.ok_or_else(|| OpenError::Url(url.to_string()))?;
+    let objects = LocalFileSystem::new_with_prefix(&path)
+        .map_err(|error| OpenError::Folder(path.display().to_string(), error))?;
+    Ok(Store {
+        objects: Arc::new(objects.with_fsync(true)),
+        presigner: None,
+        root: format!("file://{}", path.display()),
+        prefix: String::new(),
+    })
+}
+
+fn s3(config: &StoreConfig, bucket: String, options: ClientOptions) -> Result<AmazonS3, OpenError> {
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(bucket)
+        .with_virtual_hosted_style_request(!config.path_style)
+        .with_client_options(options)
+        .with_retry(quick_retry());
+    for (name, key) in CREDENTIALS {
+        if let Ok(value) = std::env::var(name) {
+            builder = builder.with_config(key, credential(name, &value)?);
+        }
+    }
+    if let Some(endpoint) = &config.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(region) = &config.region {
+        builder = builder.with_region(region);
+    }
+    builder.build().map_err(OpenError::Build)
 }
 
 const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [

@@ -16,6 +16,8 @@ async fn a_grant_is_a_put_of_one_key_that_signs_the_precondition() {
     assert!(url.path().ends_with("/a/b.pb.gz"), "{url}");
     assert_eq!(query["X-Amz-SignedHeaders"], "host;if-none-match");
     assert_eq!(query["X-Amz-Expires"], "60");
+    assert!(grant.stop.contains("/a/b.pb.gz.stop?"), "{}", grant.stop);
+    assert!(!grant.stop.contains("if-none-match"), "{}", grant.stop);
 }
 
 #[tokio::test]
@@ -49,7 +51,15 @@ fn a_url_that_is_not_a_store_is_refused_with_an_example() {
     );
     check(
         "ftp://bucket",
-        "the store's scheme \"ftp\" is not supported; write s3://bucket/prefix",
+        "the store's scheme \"ftp\" is not supported; write s3://bucket/prefix, gs://, az:// or file:///folder",
+    );
+    check(
+        "file:///",
+        "the store's url \"file:///\" is not one; write s3://bucket/prefix",
+    );
+    check(
+        "file:///no/such/folder",
+        "the store's folder \"/no/such/folder\" cannot be used; is its volume mounted?",
     );
 }
 
@@ -61,4 +71,55 @@ fn a_credential_may_end_with_a_newline_and_have_none_within() {
         error,
         "KEY has a character that no credential has; look at the store's Secret"
     );
+}
+
+fn in_folder(path: &std::path::Path) -> Store {
+    let config = StoreConfig {
+        url: format!("file://{}", path.display()),
+        ..StoreConfig::default()
+    };
+    Store::open(&config).unwrap()
+}
+
+#[tokio::test]
+async fn a_folder_keeps_what_was_created_and_never_overwrites_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = in_folder(folder.path());
+    let key = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
+    assert_eq!(store.create(key, vec![1]).await.unwrap(), Created::Now);
+    assert_eq!(store.create(key, vec![2]).await.unwrap(), Created::Before);
+    let reopened = in_folder(folder.path());
+    assert_eq!(reopened.read(key, 10).await.unwrap(), vec![1]);
+    assert_eq!(reopened.size(key).await.unwrap(), Some(1));
+    assert_eq!(reopened.size("shop/other").await.unwrap(), None);
+    assert_eq!(
+        store.uri(key),
+        format!("file://{}/{key}", folder.path().display())
+    );
+}
+
+#[tokio::test]
+async fn a_folder_signs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = in_folder(folder.path());
+    assert!(!store.signs());
+    let refused = store.grant("a", Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "this store cannot sign create-only writes"
+    );
+}
+
+/// A volume that does not take writes any more, as root sees it too.
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_a_store_that_is_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = in_folder(folder.path());
+    std::fs::write(
+        folder.path().join("shop"),
+        "a file where a folder has to be",
+    )
+    .unwrap();
+    let refused = store.create("shop/first/a.pb.gz", vec![1]).await;
+    assert!(matches!(refused, Err(StoreError::Store(_))), "{refused:?}");
 }

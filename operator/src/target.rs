@@ -229,8 +229,9 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         TargetExited => {
             "the container ended, or its pod was stopped, before the first sample".to_owned()
         }
+        Cancelled => "the request was cancelled before the first sample".to_owned(),
         UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
-        UploadRefused => "the store refused the profile".to_owned(),
+        UploadRefused => "the profile was refused".to_owned(),
         CertificateUntrusted => "the store's certificate is not trusted; set store.caBundle in the chart".to_owned(),
         ProfileTooLarge => "the profile is over 32 MiB; sample for a shorter time".to_owned(),
         Usage => "the sampler's image does not fit this operator; use the same version for both".to_owned(),

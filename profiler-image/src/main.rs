@@ -10,11 +10,14 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use phpprof::diagnosis::{explain, gather};
 use phpprof::discover::Scope;
+use phpprof::grants::{GRANTS, Grants, Rung};
 use phpprof::output::{Cost, Output, output};
-use phpprof::receipt::{self, Failure, Reason};
+use phpprof::receipt::{self, Failure, Reason, base64url};
 use phpprof::record::{Ended, Options, RecordError, Recording, own_cpu, record};
-use phpprof::upload::{self, Grants};
+use phpprof::stop::Stop;
+use phpprof::upload;
 use ring::digest;
+use ureq::Agent;
 
 /// Sampling profiler for PHP: reads the stacks of running PHP processes out of their memory.
 #[derive(Parser)]
@@ -99,16 +102,9 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         return Ok(receipt::failed(Reason::NotAfterPassed, ""));
     }
     // What is needed at the end is looked at first: a run must not fail for a mistyped grant when it is over.
-    let grants = match &arguments.output {
+    let delivery = match &arguments.output {
         Some(_) => None,
-        None => Some(
-            Grants::parse(&std::env::var(upload::GRANTS).unwrap_or_default()).map_err(
-                |failure| {
-                    let message = format!("{failure}; give -o FILE to write the profile to a file");
-                    Failure { message, ..failure }
-                },
-            )?,
-        ),
+        None => Some(Delivery::from_environment()?),
     };
     behave();
     let duration = upload::time_to_sample(
@@ -124,31 +120,56 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         unpaced: false,
         include_idle: arguments.include_idle,
         judge_cpus: None,
+        stop: Stop::default(),
     };
+    if let Some(delivery) = &delivery {
+        options.stop.listen(&delivery.grants, &delivery.agents);
+    }
     eprintln!(
         "phpprof: sampling for {duration} s at {} samples a second",
         arguments.samples_per_second
     );
-    let recording = record(&options).map_err(|error| failure_of(&error, &options.scope))?;
+    let recording = record(&options).map_err(|error| failure_of(&error, &options))?;
+    if options.stop.is_drop() {
+        return Err(upload::dropped());
+    }
     let output = output(&recording, &arguments.label, cost());
     summarize(&recording, &output);
     let bytes = phpprof_profile::encode_gzip(&output.profile);
-    match (&arguments.output, grants) {
-        (Some(path), _) => write(path, &bytes)?,
-        (None, Some(grants)) => {
-            let ca_bundle = std::env::var(upload::CA_BUNDLE)
-                .ok()
-                .filter(|text| !text.trim().is_empty());
-            let until = arguments
-                .upload_until
-                .unwrap_or_else(|| upload::unix_seconds() + 60);
-            upload::upload(&grants, ca_bundle.as_deref(), &bytes, until)?;
-            eprintln!("phpprof: uploaded {} bytes", bytes.len());
-        }
-        (None, None) => {}
+    let mut rung = Rung::Direct;
+    if let Some(path) = &arguments.output {
+        write(path, &bytes)?;
+    }
+    if let Some(Delivery { grants, agents }) = &delivery {
+        let until = arguments
+            .upload_until
+            .unwrap_or_else(|| upload::unix_seconds() + 60);
+        rung = upload::upload(grants, agents, &bytes, until, &options.stop)?;
+        eprintln!("phpprof: uploaded {} bytes, {rung:?}", bytes.len());
     }
     let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
-    Ok(receipt::stored(output.samples, bytes.len(), &sha256))
+    Ok(receipt::stored(rung, output.samples, bytes.len(), &sha256))
+}
+
+/// With what the profile is delivered.
+struct Delivery {
+    grants: Grants,
+    agents: Vec<Agent>,
+}
+
+impl Delivery {
+    fn from_environment() -> Result<Self, Failure> {
+        let variable = |name: &str| std::env::var(name).unwrap_or_default();
+        let grants = Grants::parse(&variable(GRANTS)).map_err(|failure| {
+            let message = format!("{failure}; give -o FILE to write the profile to a file");
+            Failure { message, ..failure }
+        })?;
+        let ca_bundle = Some(variable(upload::CA_BUNDLE)).filter(|text| !text.trim().is_empty());
+        Ok(Self {
+            grants,
+            agents: upload::agents(ca_bundle.as_deref())?,
+        })
+    }
 }
 
 fn scope(arguments: &Record) -> Scope {
@@ -180,7 +201,7 @@ fn summarize(recording: &Recording, output: &Output) {
     let quality = recording.sampler.quality;
     let how = match recording.ended {
         Ended::Done => "",
-        Ended::Stopped => ", stopped by a signal",
+        Ended::Stopped => ", stopped early",
         Ended::WorkersGone => ", the target has ended",
     };
     eprintln!(
@@ -210,9 +231,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failure_of(error: &RecordError, scope: &Scope) -> Failure {
+fn failure_of(error: &RecordError, options: &Options) -> Failure {
     match error {
-        RecordError::NoPhp(refused) => explain(scope, refused.as_ref(), gather),
+        RecordError::NoPhp(refused) => explain(&options.scope, refused.as_ref(), gather),
+        RecordError::Stopped if options.stop.is_told() => {
+            Failure::new(Reason::Cancelled, "", "cancelled before the first sample")
+        }
         RecordError::Stopped => {
             Failure::new(Reason::TargetExited, "", "stopped before the first sample")
         }
@@ -234,24 +258,6 @@ fn label(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("a label is KEY=VALUE".to_owned()),
     }
-}
-
-/// RFC 4648 section 5, without padding.
-fn base64url(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = chunk
-            .iter()
-            .fold(0_u32, |word, &byte| word << 8 | u32::from(byte))
-            << (8 * (3 - chunk.len()));
-        for index in 0..=chunk.len() {
-            text.push(char::from(
-                ALPHABET[(word >> (18 - 6 * index) & 63) as usize],
-            ));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::grants::Rung;
+
 /// The kubelet cuts a termination message to 12,288 bytes divided by all containers of the pod.
 const MAX_BYTES: usize = 120;
 
@@ -9,6 +11,8 @@ const MAX_BYTES: usize = 120;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Reason {
     Uploaded,
+    /// As `Uploaded`, over the operator.
+    Relayed,
     NotAfterPassed,
     Internal,
     Usage,
@@ -24,6 +28,7 @@ pub enum Reason {
     CertificateUntrusted,
     ProfileTooLarge,
     TargetExited,
+    Cancelled,
     YamaRestricted,
     SeccompRestricted,
     OtherUserNamespace,
@@ -35,7 +40,7 @@ impl Reason {
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
-            Self::Uploaded | Self::NotAfterPassed => 0,
+            Self::Uploaded | Self::Relayed | Self::NotAfterPassed => 0,
             Self::Internal => 1,
             Self::Usage => 2,
             Self::NoPhpFound => 10,
@@ -50,6 +55,7 @@ impl Reason {
             Self::CertificateUntrusted => 22,
             Self::ProfileTooLarge => 23,
             Self::TargetExited => 30,
+            Self::Cancelled => 31,
             Self::YamaRestricted => 40,
             Self::SeccompRestricted => 41,
             Self::OtherUserNamespace => 42,
@@ -95,11 +101,14 @@ struct Failed<'a> {
     detail: &'a str,
 }
 
-/// The receipt of a stored profile. `sha256` is base64url without padding.
+/// The receipt of a stored profile. `sha256` is base64url without padding. The reason names the rung: there is no room for another field.
 #[must_use]
-pub fn stored(samples: u64, size: usize, sha256: &str) -> String {
+pub fn stored(rung: Rung, samples: u64, size: usize, sha256: &str) -> String {
     line(&Stored {
-        reason: Reason::Uploaded,
+        reason: match rung {
+            Rung::Direct => Reason::Uploaded,
+            Rung::Relay => Reason::Relayed,
+        },
         samples,
         size,
         sha256,
@@ -138,6 +147,25 @@ fn line(receipt: &impl Serialize) -> String {
     serde_json::to_string(receipt).unwrap_or_default()
 }
 
+/// RFC 4648 section 5, without padding.
+#[must_use]
+pub fn base64url(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk
+            .iter()
+            .fold(0_u32, |word, &byte| word << 8 | u32::from(byte))
+            << (8 * (3 - chunk.len()));
+        for index in 0..=chunk.len() {
+            text.push(char::from(
+                ALPHABET[(word >> (18 - 6 * index) & 63) as usize],
+            ));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,8 +176,9 @@ mod tests {
     #[test]
     fn receipts_are_those_of_the_contract() {
         let ours = [
-            stored(2970, 12345, SHA256),
-            stored(4_294_967_295, 33_554_432, SHA256),
+            stored(Rung::Direct, 2970, 12345, SHA256),
+            stored(Rung::Direct, 4_294_967_295, 33_554_432, SHA256),
+            stored(Rung::Relay, 2970, 12345, SHA256),
             failed(Reason::NotAfterPassed, ""),
             failed(Reason::NoPhpFound, ""),
             failed(Reason::UnsupportedVersion, "9.2.29"),
@@ -172,6 +201,7 @@ mod tests {
             ),
             failed(Reason::OtherUserNamespace, "pid 7"),
             failed(Reason::GVisor, "pid 7 (call: ENOSYS, file: EACCES)"),
+            failed(Reason::Cancelled, ""),
         ];
         assert_eq!(
             ours.join("\n") + "\n",
@@ -200,6 +230,7 @@ mod tests {
         use Reason::*;
         let ours = [
             Uploaded,
+            Relayed,
             NotAfterPassed,
             Internal,
             Usage,
@@ -215,6 +246,7 @@ mod tests {
             CertificateUntrusted,
             ProfileTooLarge,
             TargetExited,
+            Cancelled,
             YamaRestricted,
             SeccompRestricted,
             OtherUserNamespace,
@@ -226,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_longest_receipt_fits() {
-        assert!(stored(u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES);
+        assert!(stored(Rung::Direct, u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES);
     }
 
     proptest! {

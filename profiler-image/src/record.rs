@@ -21,6 +21,7 @@ use crate::judge::Judge;
 use crate::names::Names;
 use crate::sample::{Outcome, Quality, Sampler};
 use crate::schedule::{Schedule, Turn};
+use crate::stop::Stop;
 use crate::worker::Worker;
 
 const SECOND: u64 = 1_000_000_000;
@@ -51,13 +52,15 @@ pub struct Options {
     pub include_idle: bool,
     /// CPUs that the judge is held to; all that the kernel allows by default.
     pub judge_cpus: Option<CpuSet>,
+    /// Ends the run from outside, as a signal does.
+    pub stop: Stop,
 }
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Done,
-    /// SIGTERM or SIGINT: what was sampled is kept.
+    /// SIGTERM, SIGINT, or a request that was cancelled: what was sampled is kept.
     Stopped,
     /// All workers went away before the time was over.
     WorkersGone,
@@ -171,7 +174,7 @@ impl<'a> Run<'a> {
             if hopeless || now() - began > GIVE_UP_AFTER {
                 return Err(RecordError::NoPhp(self.discovery.refused().cloned()));
             }
-            if stopped(signals) {
+            if stopped(signals) || self.options.stop.is_told() {
                 return Err(RecordError::Stopped);
             }
             sleep_until(now() + SCAN_EVERY / 2);
@@ -197,7 +200,7 @@ impl<'a> Run<'a> {
             {
                 break Ended::Done;
             }
-            if stopped(signals) {
+            if stopped(signals) || self.options.stop.is_told() {
                 break Ended::Stopped;
             }
             let turn = self.turn(&mut schedule, current);

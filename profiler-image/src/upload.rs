@@ -1,71 +1,34 @@
-//! Delivering a profile with a grant: one create-only PUT, tried until it is stored or the deadline has passed.
+//! Delivering a profile with its grants: create-only PUTs, tried rung by rung until one is stored or the deadline has passed.
 //!
 //! What an answer means is [`verdict`], a pure function; how long to wait is [`pause`]. What this module does not do:
-//! read, list or delete anything, or send the grant anywhere but to its URL; redirects are not followed.
+//! read, list or delete anything, or send a grant anywhere but to its URL; redirects are not followed.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use serde::Deserialize;
-use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
+use ureq::{Agent, Timeout};
 
+use crate::grants::{Grant, Grants, Rung};
+use crate::pinned::{Call, CallError, Pinned};
 use crate::receipt::{Failure, Reason};
+use crate::stop::Stop;
 
 /// The operator refuses larger objects unread.
 pub const MAX_BYTES: usize = 32 << 20;
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
+const CONNECT_TAKES: Duration = Duration::from_secs(3);
+/// In a row, before another rung is tried.
+const TRIES_OF_A_RUNG: u32 = 3;
 /// Finding PHP, what is open at the end, encoding, and a first try.
 const LEFT_FOR_UPLOAD: u64 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The environment variable that holds the grants; it is the only secret in a target pod.
-pub const GRANTS: &str = "PHPPROF_GRANTS";
 /// PEM of a private CA, trusted beside the public ones.
 pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
-
-/// What the sampler may write.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Grants {
-    pub profile: Grant,
-}
-
-/// A create-only write of one key.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Grant {
-    pub method: String,
-    pub url: String,
-    #[serde(default)]
-    pub headers: std::collections::BTreeMap<String, String>,
-}
-
-impl Grants {
-    /// Parses the environment variable.
-    ///
-    /// # Errors
-    /// A [`Failure`] that quotes nothing of the grant.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
-        let bad = |what: String| Failure::new(Reason::Usage, "grants", format!("{GRANTS}: {what}"));
-        let grants: Self = serde_json::from_str(text).map_err(|error| {
-            bad(format!(
-                "not the JSON of contract/README.md (line {}, column {})",
-                error.line(),
-                error.column()
-            ))
-        })?;
-        if grants.profile.method != "PUT" {
-            return Err(bad("the method of a grant is PUT".to_owned()));
-        }
-        if !grants.profile.url.starts_with("https://") {
-            return Err(bad("the URL of a grant begins with https://".to_owned()));
-        }
-        Ok(grants)
-    }
-}
 
 /// What an answer means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,17 +36,19 @@ pub enum Verdict {
     Stored,
     /// Worth another try; the text says why.
     Again(String),
+    /// Nobody is there; another rung is tried at once.
+    Unreachable(String),
     Refused(u16),
     CertificateUntrusted,
 }
 
-/// Judges a status. 412 (and 409 from Azure) says that an object is there already: an answer that was lost, or a
-/// foreign object, which the operator tells apart by size and sha256.
+/// Judges a status. From a store, 412 (and 409 from Azure) says that an object is there already: an answer that was lost, or a
+/// foreign object, which the operator tells apart by size and sha256. The relay has told them apart itself.
 #[must_use]
-pub fn verdict(status: u16) -> Verdict {
-    match status {
-        200 | 201 | 409 | 412 => Verdict::Stored,
-        408 | 425 | 429 | 500..=599 => Verdict::Again(format!("HTTP {status}")),
+pub fn verdict(rung: Rung, status: u16) -> Verdict {
+    match (rung, status) {
+        (_, 200 | 201) | (Rung::Direct, 409 | 412) => Verdict::Stored,
+        (_, 408 | 425 | 429 | 500..=599) => Verdict::Again(format!("HTTP {status}")),
         _ => Verdict::Refused(status),
     }
 }
@@ -107,16 +72,17 @@ pub fn pause(tries: u32, chance: u8) -> Duration {
     longest / 2 + longest.mul_f64(f64::from(chance) / 255.0) / 2
 }
 
-/// Uploads `body` until `until` (Unix seconds).
+/// Uploads `body` until `until` (Unix seconds), rung by rung; says which one took it.
 ///
 /// # Errors
 /// A [`Failure`] with the last error; nothing was stored then, or nobody has said so.
 pub fn upload(
     grants: &Grants,
-    ca_bundle: Option<&str>,
+    agents: &[Agent],
     body: &[u8],
     until: u64,
-) -> Result<(), Failure> {
+    stop: &Stop,
+) -> Result<Rung, Failure> {
     if body.len() > MAX_BYTES {
         let message = format!(
             "the profile has {} bytes, over the limit of {MAX_BYTES}",
@@ -128,40 +94,123 @@ pub fn upload(
             message,
         ));
     }
-    let agents = agents(ca_bundle)?;
-    for tries in 1.. {
-        let why = match put_with_any(&agents, &grants.profile, body) {
-            Verdict::Stored => return Ok(()),
-            Verdict::Refused(status) => {
-                let message = format!(
-                    "the store refuses the upload with HTTP {status}; is the grant expired, or the clock wrong?"
-                );
-                return Err(Failure::new(
-                    Reason::UploadRefused,
-                    format!("HTTP {status}"),
-                    message,
-                ));
-            }
-            Verdict::CertificateUntrusted => {
-                let message = format!(
-                    "the store's certificate is signed by no trusted CA; give the CA in {CA_BUNDLE}"
-                );
-                return Err(Failure::new(Reason::CertificateUntrusted, "", message));
-            }
-            Verdict::Again(why) => why,
+    let mut ladder = Ladder {
+        rungs: &grants.profile,
+        at: 0,
+        tries: 0,
+        tries_here: 0,
+        refusals: vec![None; grants.profile.len()],
+    };
+    loop {
+        if stop.is_drop() {
+            return Err(dropped());
+        }
+        let grant = ladder.grant();
+        let Some((wait, why)) = ladder.climb(put(agents, grant, body))? else {
+            return Ok(grant.rung);
         };
-        let wait = pause(tries, random_byte());
         if unix_seconds() + wait.as_secs() >= until {
-            let message = format!("the profile could not be stored in time: {why}");
-            return Err(Failure::new(Reason::UploadDeadlineExceeded, why, message));
+            return Err(ladder.too_late(why));
         }
         eprintln!(
-            "phpprof: upload: {why}; next try in {:.1} s",
+            "phpprof: upload, {:?}: {why}; next try in {:.1} s",
+            grant.rung,
             wait.as_secs_f64()
         );
         std::thread::sleep(wait);
     }
-    unreachable!("the tries do not end before the deadline")
+}
+
+/// Nobody wants the profile any more.
+#[must_use]
+pub fn dropped() -> Failure {
+    Failure::new(Reason::Cancelled, "", "the request was deleted")
+}
+
+/// Which rung is tried next.
+struct Ladder<'a> {
+    rungs: &'a [Grant],
+    at: usize,
+    tries: u32,
+    tries_here: u32,
+    /// Of rungs that are not tried any more.
+    refusals: Vec<Option<Failure>>,
+}
+
+impl<'a> Ladder<'a> {
+    fn grant(&self) -> &'a Grant {
+        &self.rungs[self.at]
+    }
+
+    /// Takes the answer of the rung that was tried: nothing where it stored the profile, else how long to wait before the next try,
+    /// and why. A failure where no rung is left.
+    fn climb(&mut self, verdict: Verdict) -> Result<Option<(Duration, String)>, Failure> {
+        self.tries += 1;
+        self.tries_here += 1;
+        let pause = pause(self.tries, random_byte());
+        match verdict {
+            Verdict::Stored => Ok(None),
+            Verdict::Again(why) if self.tries_here < TRIES_OF_A_RUNG => Ok(Some((pause, why))),
+            Verdict::Again(why) | Verdict::Unreachable(why) => {
+                let round = self.next();
+                Ok(Some((if round { pause } else { Duration::ZERO }, why)))
+            }
+            verdict => {
+                let failure = refusal(&verdict);
+                let why = failure.detail.clone();
+                self.refusals[self.at] = Some(failure);
+                if let Some(first) = self.first_refusal_of_all() {
+                    return Err(first);
+                }
+                let round = self.next();
+                Ok(Some((if round { pause } else { Duration::ZERO }, why)))
+            }
+        }
+    }
+
+    /// Goes to the next rung that is still tried; whether it began from below again.
+    fn next(&mut self) -> bool {
+        self.tries_here = 0;
+        let count = self.rungs.len();
+        let before = self.at;
+        self.at = (1..=count)
+            .map(|step| (before + step) % count)
+            .find(|&rung| self.refusals[rung].is_none())
+            .unwrap_or(before);
+        self.at <= before
+    }
+
+    fn first_refusal_of_all(&self) -> Option<Failure> {
+        match self.refusals.iter().all(Option::is_some) {
+            true => self.refusals[0].clone(),
+            false => None,
+        }
+    }
+
+    /// A refusal says more than that another rung was not reached.
+    fn too_late(self, why: String) -> Failure {
+        let refusal = self.refusals.into_iter().flatten().next();
+        refusal.unwrap_or_else(|| {
+            let message = format!("the profile could not be stored in time: {why}");
+            Failure::new(Reason::UploadDeadlineExceeded, why, message)
+        })
+    }
+}
+
+fn refusal(verdict: &Verdict) -> Failure {
+    match verdict {
+        Verdict::Refused(status) => {
+            let message = format!(
+                "the upload is refused with HTTP {status}; is the grant expired, or the clock wrong?"
+            );
+            Failure::new(Reason::UploadRefused, format!("HTTP {status}"), message)
+        }
+        _ => {
+            let message =
+                format!("the certificate is signed by no trusted CA; give the CA in {CA_BUNDLE}");
+            Failure::new(Reason::CertificateUntrusted, "", message)
+        }
+    }
 }
 
 /// Seconds since 1970.
@@ -172,11 +221,34 @@ pub fn unix_seconds() -> u64 {
         .map_or(0, |time| time.as_secs())
 }
 
+fn put(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
+    match grant.rung {
+        Rung::Direct => put_direct(agents, grant, body),
+        Rung::Relay => put_relay(grant, body),
+    }
+}
+
+fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
+    let call = Call {
+        method: &grant.method,
+        url: &grant.url,
+        headers: &grant.headers,
+        body,
+        takes: ONE_TRY_TAKES,
+    };
+    match Pinned::new(&grant.pins).call(&call) {
+        Ok(answer) => verdict(Rung::Relay, answer.status),
+        Err(CallError::Untrusted) => Verdict::CertificateUntrusted,
+        Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),
+        Err(error @ CallError::Broken(_)) => Verdict::Again(error.to_string()),
+    }
+}
+
 /// A store may be signed by the private CA or by a public one: the one that it is not signed by does not count.
-fn put_with_any(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
+fn put_direct(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
     let mut last = Verdict::CertificateUntrusted;
     for agent in agents {
-        last = put(agent, grant, body);
+        last = put_with(agent, grant, body);
         if last != Verdict::CertificateUntrusted {
             break;
         }
@@ -184,7 +256,7 @@ fn put_with_any(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
     last
 }
 
-fn put(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
+fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
     let mut request = agent
         .put(&grant.url)
         .content_type("application/octet-stream");
@@ -192,7 +264,7 @@ fn put(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
         request = request.header(name, value);
     }
     match request.send(body) {
-        Ok(response) => verdict(response.status().as_u16()),
+        Ok(response) => verdict(Rung::Direct, response.status().as_u16()),
         Err(error) => verdict_of_error(&error),
     }
 }
@@ -207,10 +279,17 @@ fn verdict_of_error(error: &ureq::Error) -> Verdict {
             .is_some_and(untrusted),
         _ => false,
     };
-    if is_untrusted {
-        Verdict::CertificateUntrusted
-    } else {
-        Verdict::Again(short(error))
+    let unreachable = match error {
+        ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
+        ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => true,
+        _ => false,
+    };
+    match (is_untrusted, unreachable) {
+        (true, _) => Verdict::CertificateUntrusted,
+        (_, true) => Verdict::Unreachable(short(error)),
+        _ => Verdict::Again(short(error)),
     }
 }
 
@@ -225,7 +304,11 @@ fn short(error: &ureq::Error) -> String {
     }
 }
 
-fn agents(ca_bundle: Option<&str>) -> Result<Vec<Agent>, Failure> {
+/// Ways to a store: one for each set of authorities.
+///
+/// # Errors
+/// A [`Failure`] where the bundle has no certificate.
+pub fn agents(ca_bundle: Option<&str>) -> Result<Vec<Agent>, Failure> {
     // The process has one TLS provider; a second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = Vec::new();
@@ -260,6 +343,7 @@ fn agent(roots: RootCerts) -> Agent {
     Agent::config_builder()
         .tls_config(tls)
         .timeout_global(Some(ONE_TRY_TAKES))
+        .timeout_connect(Some(CONNECT_TAKES))
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
@@ -282,11 +366,15 @@ mod tests {
 
     #[test]
     fn an_answer_is_final_or_worth_another_try() {
-        assert_eq!(verdict(200), Verdict::Stored);
-        assert_eq!(verdict(412), Verdict::Stored);
-        assert_eq!(verdict(503), Verdict::Again("HTTP 503".into()));
-        assert_eq!(verdict(403), Verdict::Refused(403));
-        assert_eq!(verdict(307), Verdict::Refused(307));
+        let check = |rung, status, expected| assert_eq!(verdict(rung, status), expected);
+        check(Rung::Direct, 200, Verdict::Stored);
+        check(Rung::Direct, 412, Verdict::Stored);
+        check(Rung::Direct, 503, Verdict::Again("HTTP 503".into()));
+        check(Rung::Direct, 403, Verdict::Refused(403));
+        check(Rung::Direct, 307, Verdict::Refused(307));
+        check(Rung::Relay, 200, Verdict::Stored);
+        check(Rung::Relay, 409, Verdict::Refused(409));
+        check(Rung::Relay, 503, Verdict::Again("HTTP 503".into()));
     }
 
     /// A sampler that starts so many seconds before or after its `not-after` of 1000, with this upload deadline.
@@ -315,25 +403,57 @@ mod tests {
         assert_eq!(pause(u32::MAX, 255), Duration::from_secs(10));
     }
 
-    #[test]
-    fn the_grants_of_the_contract_are_understood() {
-        let env: serde_json::Value =
-            serde_json::from_str(include_str!("../../contract/env.json")).unwrap();
-        let grants = Grants::parse(env[GRANTS].as_str().unwrap()).unwrap();
-        assert_eq!(grants.profile.headers["if-none-match"], "*");
+    fn grant(rung: Rung) -> Grant {
+        Grant {
+            rung,
+            method: "PUT".into(),
+            url: "https://x/".into(),
+            headers: [].into(),
+            stop: "https://x/".into(),
+            pins: Vec::new(),
+        }
     }
 
-    fn check_refused(text: &str) {
-        let failure = Grants::parse(text).unwrap_err();
-        assert_eq!(failure.reason, Reason::Usage);
-        assert!(!failure.message.contains("secret"), "{failure}");
+    /// What is tried after each of these answers, as the first letter of the rung, and how it ends.
+    #[track_caller]
+    fn check_ladder(answers: &[Verdict], expected: &str) {
+        let rungs = [grant(Rung::Direct), grant(Rung::Relay)];
+        let mut ladder = Ladder {
+            rungs: &rungs,
+            at: 0,
+            tries: 0,
+            tries_here: 0,
+            refusals: vec![None; 2],
+        };
+        let mut way = String::new();
+        for answer in answers {
+            way.push(if ladder.at == 0 { 'D' } else { 'R' });
+            match ladder.climb(answer.clone()) {
+                Ok(None) => way += " stored",
+                Ok(Some((wait, _))) => way += if wait.is_zero() { " " } else { ", " },
+                Err(failure) => way += &format!(" {:?}", failure.reason),
+            }
+        }
+        assert_eq!(way, expected);
     }
 
     #[test]
-    fn bad_grants_are_refused_without_quoting_them() {
-        check_refused("secret");
-        check_refused(r#"{"profile":{"method":"POST","url":"https://secret"}}"#);
-        check_refused(r#"{"profile":{"method":"PUT","url":"http://secret"}}"#);
-        check_refused(r#"{"profile":{"method":"PUT","url":"https://x"},"secret":1}"#);
+    fn the_rungs_are_tried_in_order_each_three_times_and_then_again() {
+        let again = || Verdict::Again("HTTP 503".into());
+        let nobody = || Verdict::Unreachable("timeout".into());
+        check_ladder(&[Verdict::Stored], "D stored");
+        check_ladder(
+            &[again(), again(), again(), Verdict::Stored],
+            "D, D, D R stored",
+        );
+        check_ladder(&[nobody(), nobody(), nobody()], "D R, D ");
+        check_ladder(
+            &[Verdict::Refused(403), again(), again(), again(), again()],
+            "D R, R, R, R, ",
+        );
+        check_ladder(
+            &[Verdict::CertificateUntrusted, Verdict::Refused(403)],
+            "D R CertificateUntrusted",
+        );
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use phpprof::discover::Scope;
 use phpprof::output::{Cost, output};
 use phpprof::record::{Options, RecordError, Recording, record};
+use phpprof::stop::Stop;
 use phpprof_zend::engine::Refusal;
 use tempfile::TempDir;
 
@@ -68,6 +69,7 @@ fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
         unpaced: false,
         include_idle: false,
         judge_cpus: None,
+        stop: Stop::default(),
     })
 }
 

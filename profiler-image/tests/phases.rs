@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use phpprof::discover::Scope;
 use phpprof::output::{Cost, output};
 use phpprof::record::{Options, Recording, record};
+use phpprof::stop::Stop;
 use phpprof_profile::Lookup;
 use tempfile::TempDir;
 
@@ -51,6 +52,7 @@ impl Target {
             unpaced: false,
             include_idle,
             judge_cpus: None,
+            stop: Stop::default(),
         })?)
     }
 }

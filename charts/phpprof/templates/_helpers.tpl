@@ -18,3 +18,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "phpprof.pathStyle" -}}
 {{- if kindIs "bool" .Values.store.pathStyle }}{{ .Values.store.pathStyle }}{{ else }}{{ ne .Values.store.endpoint "" }}{{ end }}
 {{- end }}
+
+{{- /* The folder of a file:// store, which is a volume; empty for others. */ -}}
+{{- define "phpprof.folder" -}}
+{{- if hasPrefix "file://" .Values.store.url }}{{ trimPrefix "file://" .Values.store.url }}{{ end }}
+{{- end }}

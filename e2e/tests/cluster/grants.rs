@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use phpprof_crds::{Reason, TargetState, TargetStatus, condition};
 use serde_json::{Value, json};
 
-/// A grant, out of the environment of a sampler.
+/// The grant of the first rung, which is the store's, out of the environment of a sampler.
 fn grant(sampler: &Sampler) -> Result<Call> {
     let grants = sampler
         .variable("PHPPROF_GRANTS")
         .context("the sampler has no grants")?;
     let grants: Value = serde_json::from_str(grants)?;
-    let grant = &grants["profile"];
+    let grant = &grants["profile"][0];
+    ensure!(grant["rung"] == "Direct", "{grant}");
     let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
     let mut call = Call::new(&text(&grant["method"])?, &text(&grant["url"])?);
     for (name, value) in grant["headers"].as_object().into_iter().flatten() {

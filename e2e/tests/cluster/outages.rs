@@ -101,7 +101,9 @@ fn a_store_whose_certificate_the_authority_did_not_sign_is_refused_with_that_rea
             .context("no ca.crt")?;
         release::install(&[&format!("store.caBundle={other}")]).await?;
         let request = scene
-            .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
+            .apply(
+                json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"}),
+            )
             .await?;
         let target = failed_with(
             &scene.ended(&request).await?,

@@ -20,6 +20,7 @@ use nix::sched::CpuSet;
 use nix::unistd::Pid;
 use phpprof::discover::Scope;
 use phpprof::record::{Ended, Options, Recording, record};
+use phpprof::stop::Stop;
 use running::{Engine, Php, Running, pin};
 use targets::{TARGETS, Target};
 
@@ -197,6 +198,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         unpaced: full,
         include_idle: false,
         judge_cpus: Some(judge_cpus),
+        stop: Stop::default(),
     })
     .with_context(|| format!("sampling {}", row.target.script))?;
     ensure!(

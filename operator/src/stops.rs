@@ -1,0 +1,98 @@
+//! Which samplers shall stop, for those who ask over the relay.
+//!
+//! Losing it is no harm: the next look at a request that is cancelled says it again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+/// What becomes of what was sampled so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    Keep,
+    Drop,
+}
+
+impl Stop {
+    /// As in the contract: an answer of the relay, or the content of `<key>.stop`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Stop::Keep => "keep",
+            Stop::Drop => "drop",
+        }
+    }
+}
+
+/// By the key of the sampler's object.
+pub struct Stops {
+    told: Mutex<HashMap<String, (Stop, Timestamp)>>,
+    changed: watch::Sender<()>,
+}
+
+impl Default for Stops {
+    fn default() -> Self {
+        Stops {
+            told: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
+    }
+}
+
+impl Stops {
+    /// Tells the sampler of a key; nobody asks for it any more after `until`.
+    pub fn tell(&self, key: &str, stop: Stop, now: Timestamp, until: Timestamp) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, (_, until)| *until > now);
+        told.insert(key.to_owned(), (stop, until));
+        drop(told);
+        self.changed.send_replace(());
+    }
+
+    /// What the sampler of a key was told.
+    pub fn told(&self, key: &str) -> Option<Stop> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.get(key).map(|(stop, _)| *stop)
+    }
+
+    /// Waits until the sampler of a key is told to stop.
+    pub async fn wait(&self, key: &str) -> Stop {
+        let mut changes = self.changed.subscribe();
+        loop {
+            if let Some(stop) = self.told(key) {
+                return stop;
+            }
+            // The sender lives as long as `self`.
+            let _ = changes.changed().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::at;
+
+    #[tokio::test]
+    async fn who_waits_hears_of_its_own_key_only() {
+        let stops = Stops::default();
+        let waiting = stops.wait("a");
+        let telling = async {
+            stops.tell("b", Stop::Drop, at(0), at(9));
+            tokio::task::yield_now().await;
+            stops.tell("a", Stop::Keep, at(0), at(9));
+        };
+        let (heard, ()) = tokio::join!(waiting, telling);
+        assert_eq!(heard, Stop::Keep);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_any_more_is_forgotten() {
+        let stops = Stops::default();
+        stops.tell("a", Stop::Keep, at(0), at(9));
+        stops.tell("b", Stop::Keep, at(10), at(19));
+        assert_eq!(stops.told("a"), None);
+        assert_eq!(stops.told("b"), Some(Stop::Keep));
+    }
+}

@@ -1,0 +1,117 @@
+//! Hearing that the request was cancelled or deleted: each rung is asked by a thread of its own, beside the sampling.
+//!
+//! A store is polled, since it cannot wait; the relay answers when there is something to say.
+//!
+//! Invariant: whatever is answered, the worst that can come of it is that sampling ends early.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use ureq::Agent;
+
+use crate::grants::{Grant, Grants, Rung};
+use crate::pinned::{Call, Pinned};
+
+/// A sampler stops within 5 s: this, a call, and a turn.
+const POLL: Duration = Duration::from_secs(2);
+/// Longer than the relay waits before it says that there is nothing.
+const LONG_POLL: Duration = Duration::from_secs(40);
+const AFTER_ERROR: Duration = Duration::from_secs(2);
+const STACK: usize = 256 << 10;
+
+const GO_ON: u8 = 0;
+const KEEP: u8 = 1;
+const DROP: u8 = 2;
+
+/// Whether to stop, and what becomes of what was sampled.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicU8>);
+
+impl Stop {
+    /// Whether the run shall end.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != GO_ON
+    }
+
+    /// Whether nobody wants what was sampled.
+    #[must_use]
+    pub fn is_drop(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == DROP
+    }
+
+    /// Takes the operator's word.
+    pub fn tell(&self, word: &str) {
+        let told = if word.trim() == "drop" { DROP } else { KEEP };
+        self.0.fetch_max(told, Ordering::Relaxed);
+    }
+
+    /// Asks each rung from now on. Without it a run goes on to its end, so that a thread that cannot be started is no failure.
+    pub fn listen(&self, grants: &Grants, agents: &[Agent]) {
+        for grant in grants.profile.clone() {
+            let (stop, agents) = (self.clone(), agents.to_vec());
+            let thread = std::thread::Builder::new()
+                .name(format!("stop {:?}", grant.rung))
+                .stack_size(STACK);
+            let started = match grant.rung {
+                Rung::Direct => thread.spawn(move || poll(&stop, &grant, &agents)),
+                Rung::Relay => thread.spawn(move || long_poll(&stop, &grant)),
+            };
+            if let Err(error) = started {
+                eprintln!("phpprof: cancelling will not be heard: {error}");
+            }
+        }
+    }
+}
+
+fn poll(stop: &Stop, grant: &Grant, agents: &[Agent]) {
+    while !stop.is_drop() {
+        let answer = agents
+            .iter()
+            .find_map(|agent| agent.get(&grant.stop).call().ok());
+        // Not there is 404, or 403 where the operator may not list.
+        if let Some(mut answer) = answer.filter(|answer| answer.status() == 200) {
+            let word = answer.body_mut().with_config().limit(16).read_to_string();
+            stop.tell(&word.unwrap_or_default());
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn long_poll(stop: &Stop, grant: &Grant) {
+    let relay = Pinned::new(&grant.pins);
+    let call = Call {
+        method: "GET",
+        url: &grant.stop,
+        headers: &grant.headers,
+        body: &[],
+        takes: LONG_POLL,
+    };
+    while !stop.is_drop() {
+        match relay.call(&call) {
+            Ok(answer) if answer.status == 204 => continue,
+            Ok(answer) if answer.status == 200 => stop.tell(&answer.body),
+            // The grant has ended.
+            Ok(answer) if answer.status == 403 => return,
+            Ok(_) | Err(_) => {}
+        }
+        std::thread::sleep(AFTER_ERROR);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_not_kept_again() {
+        let stop = Stop::default();
+        assert!(!stop.is_told());
+        stop.tell("keep");
+        assert!(stop.is_told() && !stop.is_drop());
+        stop.tell("drop\n");
+        stop.tell("keep");
+        assert!(stop.is_drop());
+    }
+}

@@ -26,17 +26,11 @@ pub async fn one(
     name: &str,
     dry_run: Option<DryRun>,
 ) -> Result<String, Failure> {
-    let action = |verb: &str| {
-        format!(
-            "{verb} profilerequests/{name} in namespace {}",
-            cluster.namespace
-        )
-    };
-    let object = cluster
-        .requests()
-        .get(name)
-        .await
-        .map_err(|error| Failure::of_api(&action("get"), &error))?;
+    let action = format!(
+        "patch profilerequests/{name} in namespace {}",
+        cluster.namespace
+    );
+    let object = cluster.request(name).await?;
     if Request::of(&object).outcome() != Outcome::InProgress {
         return Ok(format!(
             "profilerequest.phpprof.dev/{name} is over already\n"
@@ -60,7 +54,7 @@ pub async fn one(
             &Patch::Merge(json!({"spec": {"cancel": true}})),
         )
         .await
-        .map_err(|error| Failure::of_api(&action("patch"), &error))?;
+        .map_err(|error| Failure::of_api(&action, &error))?;
     // An API server drops a field that its schema does not have, and says nothing.
     if Request::of(&patched).at("/spec/cancel") != &json!(true) {
         return Err(Failure::new(

@@ -58,6 +58,13 @@ impl Cluster {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource())
     }
 
+    /// One of them, by its name.
+    pub async fn request(&self, name: &str) -> Result<DynamicObject, Failure> {
+        let action = format!("get profilerequests/{name} in namespace {}", self.namespace);
+        let got = self.requests().get(name).await;
+        got.map_err(|error| Failure::of_api(&action, &error))
+    }
+
     pub fn all_requests(&self) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &resource())
     }

@@ -18,15 +18,7 @@ const MAX_BYTES: i64 = 1 << 20;
 pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
     let name = request_name(&arguments.name);
-    let action = format!(
-        "get profilerequests/{name} in namespace {}",
-        cluster.namespace
-    );
-    let object = cluster
-        .requests()
-        .get(name)
-        .await
-        .map_err(|error| Failure::of_api(&action, &error))?;
+    let object = cluster.request(name).await?;
     let request = Request::of(&object);
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let wanted = |pod: &str| arguments.pod.as_deref().is_none_or(|only| only == pod);

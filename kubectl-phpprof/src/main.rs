@@ -155,16 +155,7 @@ async fn get(global: &Global, arguments: &cli::Get, screen: Screen) -> Result<St
 
 async fn one(global: &Global, name: &str) -> Result<kube::api::DynamicObject, Failure> {
     let cluster = Cluster::of(global).await?;
-    let name = source::request_name(name);
-    let action = format!(
-        "get profilerequests/{name} in namespace {}",
-        cluster.namespace
-    );
-    cluster
-        .requests()
-        .get(name)
-        .await
-        .map_err(|error| Failure::of_api(&action, &error))
+    cluster.request(source::request_name(name)).await
 }
 
 fn unwritable(error: serde_json::Error) -> Failure {

@@ -72,15 +72,7 @@ pub async fn of_request(
     pod: Option<&str>,
 ) -> Result<Source, Failure> {
     let name = request_name(name);
-    let action = format!(
-        "get profilerequests/{name} in namespace {}",
-        cluster.namespace
-    );
-    let object = cluster
-        .requests()
-        .get(name)
-        .await
-        .map_err(|error| Failure::of_api(&action, &error))?;
+    let object = cluster.request(name).await?;
     let bytes = results::fetch(cluster, &Request::of(&object), pod).await?;
     let title = match pod {
         Some(pod) => format!("{}/{name}, pod {pod}", cluster.namespace),

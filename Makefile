@@ -111,6 +111,7 @@ test: setup ## all tests
 	@$(MAKE) lint
 	@$(MAKE) unit
 	@$(MAKE) e2e
+	@$(MAKE) real
 	@$(MAKE) browser
 	@$(MAKE) fuzz
 	@$(MAKE) truth

@@ -62,8 +62,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a kind agrees with the truth. Shares that are off are measured once more, for longer: on a busy machine chance
-/// has a part in them. In calls and workers it has none.
+/// Whether a kind agrees with the truth. Shares that are off, and workers that were sampled too seldom, are measured once
+/// more, for longer: on a busy machine chance has a part in them. In calls, and in which workers there are, it has none.
 fn holds(kind: &Kind) -> bool {
     let seconds = if kind.workers() < 4 {
         SECONDS

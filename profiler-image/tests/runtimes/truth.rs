@@ -210,7 +210,7 @@ fn judge_shares(verdict: &mut Verdict, sums: [i64; PATHS.len()], truth: &Truth, 
 fn judge_workers(verdict: &mut Verdict, workers: usize) {
     if verdict.samples < SAMPLES_PER_WORKER * workers as i64 {
         verdict
-            .faults
+            .off
             .push(format!("{} samples only", verdict.samples));
     }
     if verdict.workers.len() != workers {
@@ -225,7 +225,7 @@ fn judge_workers(verdict: &mut Verdict, workers: usize) {
         let share = percent(of_worker, wall) * workers as f64;
         if !(60.0..150.0).contains(&share) {
             verdict
-                .faults
+                .off
                 .push(format!("{worker} has {share:.0} % of an even share"));
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! A pair of frames from different moments exists in no memory, so reads can agree on it only by chance, each time anew. A
 //! call that many reads in a row agree on, at uneven intervals, is real; it needs neither a site that names the callee
-//! nor a CPU where the judge may run. What this module does not do: prove calls that are shorter than that.
+//! nor a CPU where the judge may run. What two reads agree on ([`common`]) and what a row of them proves ([`Row`]) is
+//! pure. What this module does not do: prove calls that are shorter than that.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
 
 use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::walk::{End, walk};
+use phpprof_zend::walk::{End, Frame, walk};
 
 use super::Sampler;
 use crate::edges::EdgeId;
@@ -23,6 +24,91 @@ const TORN: usize = 12;
 /// would see the same mix each time.
 const MAX_TURNS: u64 = 64;
 
+/// Reads in a row, and what all of them have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    /// Frames, from the root, that stood in each read so far.
+    stood: usize,
+    /// Fewer than this hold no open edge.
+    needed: usize,
+    agreeing: usize,
+    torn: usize,
+}
+
+/// What a row of reads asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Read,
+    /// First a look at whether the frames still have their functions.
+    Identify,
+    /// What stood is real.
+    Believe,
+    GiveUp,
+}
+
+impl Row {
+    fn new(frames: usize, needed: usize) -> Self {
+        Self {
+            stood: frames,
+            needed,
+            agreeing: 0,
+            torn: 0,
+        }
+    }
+
+    /// Adds a read, by how many frames from the root stood in it; `None` where it was torn.
+    fn add(&mut self, stood: Option<usize>) -> Next {
+        let Some(stood) = stood else {
+            self.torn += 1;
+            return if self.torn > TORN {
+                Next::GiveUp
+            } else {
+                Next::Read
+            };
+        };
+        self.stood = self.stood.min(stood);
+        if self.stood < self.needed {
+            return Next::GiveUp;
+        }
+        self.agreeing += 1;
+        match self.agreeing {
+            AGREEING => Next::Believe,
+            agreeing if agreeing == AGREEING / 2 => Next::Identify,
+            _ => Next::Read,
+        }
+    }
+}
+
+/// How many of `frames`, from the root, a later walk has again, both leaf first. A frame counts while those below it are
+/// in the same call; one without memory of its own, which no walk finds, stands with its caller.
+fn common(frames: &[Frame], again: &[Frame], is_live: impl Fn(&Frame) -> bool) -> usize {
+    let mut again = again.iter().rev();
+    let mut same_call = true;
+    let standing = frames.iter().rev().take_while(|frame| {
+        if is_absent(frame) {
+            return same_call;
+        }
+        let Some(again) = again.next() else {
+            return false;
+        };
+        let stands = same_call
+            && is_live(frame)
+            && (frame.address, frame.func, frame.prev) == (again.address, again.func, again.prev);
+        // What stands above it must be of the same call.
+        same_call = frame.opline == again.opline;
+        stands
+    });
+    standing.count()
+}
+
+/// The next state of the pauses (xorshift).
+fn uneven(state: u64) -> u64 {
+    let mut state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^ (state << 17)
+}
+
 impl Sampler {
     /// Proves those of the open edges that stand; `open` has the index of each callee in the frames at hand.
     pub(super) fn prove_standing(
@@ -32,32 +118,21 @@ impl Sampler {
         now: u64,
     ) {
         let length = self.frames.len();
-        let Some(lowest) = open.iter().map(|&(index, _)| length - index).min() else {
+        let Some(needed) = open.iter().map(|&(index, _)| length - index).min() else {
             return;
         };
-        let (mut stood, mut agreeing) = (length, 0);
-        for _ in 0..AGREEING + TORN {
+        let mut row = Row::new(length, needed);
+        loop {
             self.pause();
-            let Some(again) = self.standing_calls(worker) else {
-                continue;
-            };
-            stood = stood.min(again);
-            if stood < lowest {
-                return;
+            match row.add(self.standing_calls(worker)) {
+                Next::Read => {}
+                Next::Identify if self.are_still_the_same(worker, now) => {}
+                Next::Identify | Next::GiveUp => return,
+                Next::Believe => break,
             }
-            agreeing += 1;
-            if agreeing == AGREEING / 2 && !self.are_still_the_same(worker, now) {
-                return;
-            }
-            if agreeing == AGREEING {
-                break;
-            }
-        }
-        if agreeing < AGREEING {
-            return;
         }
         for &(index, edge) in open {
-            if length - index <= stood {
+            if length - index <= row.stood {
                 self.edges.prove_open(edge);
             }
         }
@@ -90,33 +165,17 @@ impl Sampler {
             return None;
         }
         let copy = &worker.reader.copy;
-        let mut same_call = true;
-        let mut again = self.again.iter().rev();
-        let standing = self.frames.iter().rev().take_while(|frame| {
-            if is_absent(frame) {
-                return same_call;
-            }
-            let Some(again) = again.next() else {
-                return false;
-            };
-            let stands = same_call
-                && copy.is_live(frame.address, trailing.current_execute_data)
-                && (frame.address, frame.func, frame.prev)
-                    == (again.address, again.func, again.prev);
-            // What stands above it must be of the same call.
-            same_call = frame.opline == again.opline;
-            stands
-        });
-        Some(standing.count())
+        let top = trailing.current_execute_data;
+        let is_live = |frame: &Frame| copy.is_live(frame.address, top);
+        Some(common(&self.frames, &self.again, is_live))
     }
 
-    /// Waits for an uneven while (xorshift).
+    /// Waits for an uneven while.
     fn pause(&mut self) {
-        let mut state = self.pauses.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        self.pauses = state;
-        (0..state % MAX_TURNS).for_each(|_| spin_loop());
+        self.pauses = uneven(self.pauses);
+        (0..self.pauses % MAX_TURNS).for_each(|_| spin_loop());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,25 @@ pub struct Process {
     executable: String,
 }
 
+#[cfg(test)]
+impl Process {
+    /// The test's own process, as if this engine ran in it.
+    pub(crate) fn of_this_test(engine: Engine, jit: bool) -> Self {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        Self {
+            pid,
+            tid: pid,
+            start_time: 0,
+            engine: Arc::new(engine),
+            shared_ranges: Rc::new([]),
+            jit,
+            memory: Arc::new(ProcessMemory::open(pid).unwrap()),
+            family: 0,
+            executable: String::new(),
+        }
+    }
+}
+
 /// What a process was found to be.
 #[derive(Debug)]
 enum Verdict {

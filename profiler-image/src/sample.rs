@@ -488,3 +488,6 @@ fn place<'a>(
         now,
     }
 }
+
+#[cfg(test)]
+mod tests;

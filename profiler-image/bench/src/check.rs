@@ -25,6 +25,8 @@ pub struct Counts {
     pub unstable: u64,
     /// Nanoseconds below `smallCalls` and below `longCalls`.
     pub shares: [u64; 2],
+    /// Samples by leaf of [`Target::leaves`].
+    pub leaves: Vec<u64>,
     /// PHP 7 ran the target.
     pub is_7: bool,
     /// The first wrong edges, for people.
@@ -68,6 +70,12 @@ impl Counts {
             .any(|way| target.never.contains(&(way[0], way[1], way[2])))
         {
             self.wrong_path += count;
+        }
+        self.leaves.resize(target.leaves.len(), 0);
+        for (seen, &(caller, callee)) in self.leaves.iter_mut().zip(target.leaves) {
+            if stack.ends_with(&[caller, callee]) {
+                *seen += count;
+            }
         }
         for (share, name) in self.shares.iter_mut().zip(["smallCalls", "longCalls"]) {
             *share += if proven.contains(&name) {
@@ -133,6 +141,13 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
         counts.wrong_path <= mixed,
         format!("{} mixed paths, {mixed} allowed", counts.wrong_path),
     );
+    // The JIT does not say whether a call without a frame lasts still.
+    for ((caller, callee), &seen) in target.leaves.iter().zip(&counts.leaves) {
+        limit(
+            how.jit || counts.percent(seen) >= 10.0,
+            format!("{callee}, called by {caller}, in {seen} samples only"),
+        );
+    }
     let unstable = counts.percent(counts.unstable);
     let allowed = match target.name {
         "small" if how.jit => 0.5,
@@ -193,6 +208,11 @@ mod tests {
     fn a_true_stack_breaks_nothing() {
         let counts = counts("paths", &["{main}", "h1", "w", "left"]);
         assert_eq!(broken(target("paths"), HOW, &counts), Vec::<String>::new());
+        let counts = self::counts("frameless", &["{main}", "found", "strpos"]);
+        assert_eq!(
+            broken(target("frameless"), HOW, &counts),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
@@ -207,6 +227,8 @@ mod tests {
             counts("paths", &["{main}", "h1", "w", "right"]).wrong_path,
             1
         );
+        let frameless = counts("frameless", &["{main}", "found"]);
+        assert_eq!(broken(target("frameless"), HOW, &frameless).len(), 1);
         let mixed = Counts {
             wrong_path: 21,
             samples: 1_000_000,

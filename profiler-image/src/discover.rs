@@ -21,6 +21,7 @@ use phpprof_zend::memory::{Fault, Memory};
 use threads::Threads;
 
 use crate::diagnosis::Refused;
+use crate::process::relay::Relay;
 use crate::process::{ProcessMemory, maps, stat::Stat, text};
 
 /// A process younger than this, in ticks of a hundredth of a second, may not have loaded or started its engine yet.
@@ -49,6 +50,8 @@ pub struct Process {
     pub shared_ranges: Rc<[Range<u64>]>,
     pub jit: bool,
     pub memory: Arc<ProcessMemory>,
+    /// Where RoadRunner has started it.
+    pub relay: Option<Relay>,
     /// Processes forked from one another have the same number: what is shared is learned once for all of them.
     pub family: usize,
     executable: String,
@@ -67,6 +70,7 @@ impl Process {
             shared_ranges: Rc::new([]),
             jit,
             memory: Arc::new(ProcessMemory::open(pid).unwrap()),
+            relay: None,
             family: 0,
             executable: String::new(),
         }
@@ -262,6 +266,7 @@ impl Discovery {
                 engine: Arc::clone(&relative.engine),
                 shared_ranges: Rc::clone(&relative.shared_ranges),
                 memory,
+                relay: Relay::of(pid),
                 executable,
                 ..*relative
             };
@@ -280,6 +285,7 @@ impl Discovery {
             shared_ranges: maps.shared.into(),
             jit: maps.jit,
             memory,
+            relay: Relay::of(pid),
             family,
             executable,
         })

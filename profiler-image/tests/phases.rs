@@ -32,6 +32,20 @@ function afterwards() { while (true) { work(); } }
 register_shutdown_function('afterwards');
 "#;
 
+/// Waits for what comes on its standard input, as a worker of RoadRunner does.
+const WAITS: &str =
+    "<?php function receive() { return fread(STDIN, 12); } while (receive() !== '');";
+
+/// The same, of a pipe that it has made itself.
+const WAITS_FOR_ANOTHER: &str =
+    "<?php $other = popen('exec sleep 60', 'r'); while (fread($other, 12) !== '');";
+
+/// The same, by a child with a pipe of its own.
+const HAS_A_CHILD: &str = r#"<?php
+$child = proc_open(['php8.2', '-r', 'while (fread(STDIN, 12) !== "");'], [['pipe', 'r']], $pipes);
+sleep(60);
+"#;
+
 /// A target that is ended with the test.
 struct Target(Child);
 
@@ -147,6 +161,50 @@ fn a_worker_that_waits_for_its_next_request_is_idle() -> Result<()> {
         stacks.len() == 1 && stacks.contains_key("[idle]"),
         "{stacks:?}"
     );
+    Ok(())
+}
+
+/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; gives the samples by stack, with idle ones.
+fn worker(script: &str, relay: &str) -> Result<HashMap<String, i64>> {
+    let folder = TempDir::new()?;
+    let path = folder.path().join("worker.php");
+    fs::write(&path, script)?;
+    let target = Target::start(
+        Command::new("php8.2")
+            .arg(&path)
+            .env("RR_RELAY", relay)
+            .stdin(Stdio::piped()),
+    )?;
+    // It waits for the compiler before.
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(stacks(&target.sampled(true)?))
+}
+
+#[test]
+fn a_worker_of_roadrunner_that_waits_on_its_pipe_is_idle() -> Result<()> {
+    let stacks = worker(WAITS, "pipes")?;
+    ensure!(
+        stacks.len() == 1 && stacks.contains_key("[idle]"),
+        "{stacks:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_waits_on_another_pipe_or_is_no_worker_is_not_idle() -> Result<()> {
+    for (script, relay, expected) in [
+        (WAITS, "", "{main};receive;fread"),
+        (WAITS, "tcp://127.0.0.1:7000", "{main};receive;fread"),
+        (WAITS_FOR_ANOTHER, "pipes", "{main};fread"),
+        (HAS_A_CHILD, "pipes", "{main};fread"),
+    ] {
+        let stacks = worker(script, relay)?;
+        let samples = stacks.get(expected).copied().unwrap_or(0);
+        ensure!(
+            samples >= 100 && !stacks.contains_key("[idle]"),
+            "{script}: {stacks:?}"
+        );
+    }
     Ok(())
 }
 

@@ -61,6 +61,8 @@ impl Threads {
                     engine: Arc::new(process.engine.of_thread(thread)),
                     shared_ranges: Rc::clone(&process.shared_ranges),
                     memory: Arc::clone(&process.memory),
+                    // It is read by the first thread, where a command line program runs.
+                    relay: process.relay.clone().filter(|_| tid == process.pid),
                     executable: process.executable.clone(),
                     ..**process
                 };

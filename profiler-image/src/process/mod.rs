@@ -7,6 +7,7 @@ use std::io::Read;
 
 pub mod maps;
 mod memory;
+pub mod relay;
 pub mod stat;
 
 pub use memory::ProcessMemory;

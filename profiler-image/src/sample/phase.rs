@@ -10,10 +10,14 @@ use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, loo
 use super::{Outcome, Sampler, UNWINDING, op_index};
 use crate::aggregate::Stack;
 use crate::names::{NameId, Names};
+use crate::process::relay::Relay;
 use crate::worker::Worker;
 
 /// Internal functions in which a worker that serves one request after the other waits for the next.
 const WAITS_FOR_REQUEST: [&str; 1] = ["frankenphp_handle_request"];
+
+/// The internal function in which RoadRunner's workers wait, and do other things.
+const READS: &str = "fread";
 
 /// Internal functions that compile.
 const COMPILES: [&str; 5] = [
@@ -46,7 +50,10 @@ impl Sampler {
         let id = self.ids.first().copied().flatten()?;
         let function = &self.codes.get(id)?.function;
         let key = function.key;
-        if !key.is_user() && WAITS_FOR_REQUEST.contains(&function.name.as_str()) {
+        let name = function.name.as_str();
+        let relay = worker.process.relay.as_ref();
+        let waits = || name == READS && relay.is_some_and(Relay::is_awaited);
+        if !key.is_user() && (WAITS_FOR_REQUEST.contains(&name) || waits()) {
             return Some(Names::IDLE);
         }
         if moved {

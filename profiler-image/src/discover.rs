@@ -16,6 +16,7 @@ use std::sync::Arc;
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use phpprof_zend::engine::{Engine, Refusal, find};
+use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Fault, Memory};
 
 use threads::Threads;
@@ -48,7 +49,7 @@ pub struct Process {
     pub engine: Arc<Engine>,
     /// Memory that it shares with its siblings: opcache's.
     pub shared_ranges: Rc<[Range<u64>]>,
-    pub jit: bool,
+    pub jit: Option<JitBuffer>,
     pub memory: Arc<ProcessMemory>,
     /// Where RoadRunner has started it.
     pub relay: Option<Relay>,
@@ -57,10 +58,21 @@ pub struct Process {
     executable: String,
 }
 
+impl Process {
+    /// Whether the JIT has compiled code for this process; `None` where that cannot be told.
+    #[must_use]
+    pub fn has_jit_code(&self) -> Option<bool> {
+        match &self.jit {
+            Some(buffer) => buffer.has_code(&*self.memory),
+            None => Some(false),
+        }
+    }
+}
+
 #[cfg(test)]
 impl Process {
     /// The test's own process, as if this engine ran in it.
-    pub(crate) fn of_this_test(engine: Engine, jit: bool) -> Self {
+    pub(crate) fn of_this_test(engine: Engine, jit: Option<JitBuffer>) -> Self {
         let pid = i32::try_from(std::process::id()).unwrap();
         Self {
             pid,

@@ -78,6 +78,7 @@ pub struct Seen {
 pub struct Recording {
     pub sampler: Sampler,
     pub engine: Arc<Engine>,
+    /// The JIT had compiled code for a worker.
     pub jit: bool,
     /// Every worker of the run, by the number that its samples were summed under ([`crate::discover::Process::tid`]).
     pub seen: HashMap<i32, Seen>,
@@ -136,7 +137,9 @@ struct Run<'a> {
     spent: (u64, u64),
     busy_percents: Vec<u8>,
     finished_reads: u64,
-    engine: Option<(Arc<Engine>, bool)>,
+    engine: Option<Arc<Engine>>,
+    /// The JIT has compiled code for a worker.
+    jit: bool,
     seen: HashMap<i32, Seen>,
 }
 
@@ -158,6 +161,7 @@ impl<'a> Run<'a> {
             busy_percents: Vec::new(),
             finished_reads: 0,
             engine: None,
+            jit: false,
             seen: HashMap::new(),
         })
     }
@@ -352,17 +356,19 @@ impl<'a> Run<'a> {
         }
         for process in changes.new {
             self.engine
-                .get_or_insert_with(|| (Arc::clone(&process.engine), process.jit));
+                .get_or_insert_with(|| Arc::clone(&process.engine));
             let seen = Seen {
                 pid: process.pid,
                 engine: Arc::clone(&process.engine),
             };
             self.seen.insert(process.tid, seen);
+            self.jit |= process.has_jit_code() == Some(true);
             self.workers.push(Worker::new(process, current));
         }
     }
 
     fn count(&mut self, worker: &Worker) {
+        self.jit |= worker.process.has_jit_code() == Some(true);
         self.busy_percents.extend(worker.busy_percent());
         self.finished_reads += worker.reader.memory.reads();
     }
@@ -395,13 +401,13 @@ impl<'a> Run<'a> {
             self.count(&worker);
         }
         // `wait_for_workers` has found one.
-        let (engine, jit) = self
+        let engine = self
             .engine
             .expect("a run begins with its first worker, which brings its engine");
         Recording {
             sampler: self.sampler,
             engine,
-            jit,
+            jit: self.jit,
             seen: self.seen,
             busy_percents: self.busy_percents,
             ended,

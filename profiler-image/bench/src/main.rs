@@ -166,7 +166,8 @@ fn rows(full: bool) -> Vec<Row> {
     for remote in [false, true] {
         for engine in ENGINES {
             for target in TARGETS {
-                let plain = !engine.opcache && !remote;
+                // It has frames before 8.4.
+                let plain = !engine.opcache && !remote && target.name != "frameless";
                 let jit = target.name == "small" && target.depth == 30 && !remote;
                 let judgeless =
                     remote && !engine.opcache && matches!(target.name, "paths" | "callbacks");

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use phpprof_zend::engine::Module;
+use phpprof_zend::jit::JitBuffer;
 
 /// A process has seldom more; what is beyond is not looked at.
 const MAX_MODULES: usize = 512;
@@ -14,8 +15,8 @@ pub struct Maps {
     pub modules: Vec<Module>,
     /// Memory that is shared with other processes: opcache's is among it.
     pub shared: Vec<Range<u64>>,
-    /// Executable shared memory is there: opcache has set a JIT buffer up.
-    pub jit: bool,
+    /// Executable shared memory: opcache has set a JIT buffer up.
+    pub jit: Option<JitBuffer>,
 }
 
 /// Parses the text of `/proc/PID/maps`. `executable` is the target of `/proc/PID/exe`.
@@ -36,10 +37,13 @@ pub fn parse(text: &str, executable: &str) -> Maps {
         if permissions.starts_with('r') && permissions.ends_with('s') {
             maps.shared.push(range.clone());
         }
-        // A JIT buffer is the tail of opcache's memory: shared, nameless for other purposes, and executable.
-        maps.jit |= permissions.starts_with('r')
-            && permissions.ends_with("xs")
-            && path.contains("/dev/zero");
+        // A JIT buffer is the tail of opcache's memory, by whatever way that is shared.
+        if permissions.starts_with('r') && permissions.ends_with("xs") {
+            maps.jit.get_or_insert(JitBuffer {
+                start: range.start,
+                end: range.end,
+            });
+        }
         // Only the first page of a file can hold its ELF header; devices and the kernel's own are no files.
         let is_file =
             path.starts_with('/') && !path.starts_with("/dev/") && !path.starts_with("/memfd:");
@@ -79,6 +83,7 @@ mod tests {
 7f0000000000-7f0000001000 r--p 00000000 fe:00 12 /usr/lib/libc.so.6
 7f0000001000-7f0000002000 r-xp 00001000 fe:00 12 /usr/lib/libc.so.6
 7f1000000000-7f1008000000 rw-s 00000000 00:01 9  /dev/zero (deleted)
+7f1008000000-7f100c000000 r-xs 08000000 00:01 9  /dev/zero (deleted)
 7f2000000000-7f2000001000 r--p 00000000 fe:00 13 /usr/sbin/php-fpm8.2 (deleted)
 7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0  [stack]
 not a line
@@ -100,5 +105,10 @@ not a line
             maps.shared.first(),
             Some(&(0x7f10_0000_0000..0x7f10_0800_0000))
         );
+        let jit = JitBuffer {
+            start: 0x7f10_0800_0000,
+            end: 0x7f10_0c00_0000,
+        };
+        assert_eq!(maps.jit, Some(jit));
     }
 }

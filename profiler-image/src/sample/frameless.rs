@@ -32,8 +32,8 @@ impl Sampler {
             };
             // The opline of the top frame stays when its call has ended; under the JIT it may be of an earlier frame.
             let frame_at = self.frames[index];
-            if index == 0 && (worker.process.jit || !is_inside(&worker.reader.copy, &frame_at, &op))
-            {
+            let may_be_over = || !is_inside(&worker.reader.copy, &frame_at, &op);
+            if index == 0 && (may_be_over() || worker.process.has_jit_code() != Some(false)) {
                 continue;
             }
             let Some(function) = function_of(&*worker.reader.memory, table, &op) else {

@@ -72,8 +72,11 @@ impl Sampler {
             return (includes || is_compiler).then_some(Names::COMPILING);
         }
         // Code of the JIT saves a leaf's opline for calls only.
-        (includes && !worker.process.jit && is_inside_include(&*reader.memory, layout, leaf.opline))
-            .then_some(Names::LOADING)
+        let is_inside = || {
+            worker.process.has_jit_code() == Some(false)
+                && is_inside_include(&*reader.memory, layout, leaf.opline)
+        };
+        (includes && is_inside()).then_some(Names::LOADING)
     }
 
     /// The lines of the frames at hand that are autoloaders, each called by code that looks up a class; none where the

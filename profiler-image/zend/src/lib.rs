@@ -12,6 +12,7 @@ pub mod elf;
 pub mod engine;
 pub mod function;
 pub mod hash;
+pub mod jit;
 pub mod layouts;
 pub mod memory;
 pub mod op;

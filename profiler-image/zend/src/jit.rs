@@ -1,0 +1,65 @@
+//! opcache's JIT buffer: whether there is compiled code in it.
+//!
+//! Debian's PHP 8.4 sets the buffer up although the JIT is disabled, so that it is there says nothing. Its last two words
+//! do (`zend_jit_startup`, ext/opcache/jit/zend_jit.c): where the next code goes, and where it went at the start. What this
+//! module does not do: tell which functions were compiled.
+
+use crate::memory::{Memory, word_at};
+
+/// Where the buffer is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JitBuffer {
+    pub start: u64,
+    pub end: u64,
+}
+
+impl JitBuffer {
+    /// Whether the JIT has compiled anything since it began, or began anew; `None` where the buffer does not say.
+    pub fn has_code<M: Memory + ?Sized>(&self, memory: &M) -> Option<bool> {
+        let mut marks = [0; 16];
+        memory
+            .read(self.end.checked_sub(16)?, &mut marks)
+            .ok()
+            .filter(|()| self.start < self.end)?;
+        let [next, first] = [word_at(&marks, 0), word_at(&marks, 8)];
+        // What the compiled code calls lies before the first of it.
+        (self.start < first && first <= next && next < self.end).then_some(first < next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Recorded;
+
+    const BUFFER: JitBuffer = JitBuffer {
+        start: 0x7f00_0000_0000,
+        end: 0x7f00_0000_4000,
+    };
+
+    fn check(next: u64, first: u64, expected: Option<bool>) {
+        let mut memory = Recorded::default();
+        memory.put_word(BUFFER.end - 16, next);
+        memory.put_word(BUFFER.end - 8, first);
+        assert_eq!(BUFFER.has_code(&memory), expected, "{next:x} {first:x}");
+    }
+
+    #[test]
+    fn there_is_code_where_the_two_marks_differ() {
+        check(BUFFER.start + 0x9f5, BUFFER.start + 0x9f5, Some(false));
+        check(BUFFER.start + 0x197d, BUFFER.start + 0x9f5, Some(true));
+    }
+
+    #[test]
+    fn marks_that_cannot_be_say_nothing() {
+        check(0, 0, None);
+        check(BUFFER.start + 0x9f5, 0, None);
+        check(BUFFER.start, BUFFER.start, None);
+        check(BUFFER.start + 0x9f5, BUFFER.start + 0xa00, None);
+        check(BUFFER.end, BUFFER.start + 0x9f5, None);
+        check(u64::MAX, u64::MAX, None);
+        assert_eq!(BUFFER.has_code(&Recorded::default()), None);
+        let nothing = JitBuffer { start: 0, end: 8 };
+        assert_eq!(nothing.has_code(&Recorded::default()), None);
+    }
+}

@@ -10,16 +10,18 @@ mod running;
 mod targets;
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use check::{Counts, How, broken};
+use check::{Counts, How, broken, sampled_small_percent, small_percent};
 use nix::sched::CpuSet;
+use nix::time::ClockId;
 use nix::unistd::Pid;
 use phpprof::discover::Scope;
-use phpprof::record::{Ended, Options, Recording, record};
+use phpprof::record::{Ended, Options, Recording, own_cpu, record};
 use phpprof::stop::Stop;
 use running::{Engine, Php, Running, pin};
 use targets::{TARGETS, Target};
@@ -146,6 +148,10 @@ fn run() -> Result<usize> {
             quiet,
             reads
         )?;
+        if let Some(truth) = how.true_small_percent {
+            let share = sampled_small_percent(&counts);
+            println!("    small calls {share:.2} % of the sampled time, {truth:.2} % of the true");
+        }
         let broken = broken(row.target, how, &counts);
         for words in &broken {
             println!("    BROKEN: {words}");
@@ -191,6 +197,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
     if !row.remote {
         judge_cpus.set(CPUS[1])?;
     }
+    let spent = own_cpu();
     let recording = record(&Options {
         scope: Scope::Pids(vec![target.pid()?.as_raw()]),
         samples_per_second: 999,
@@ -208,7 +215,15 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         row.target.script,
         recording.ended
     );
-    let true_small_percent = target.stop(row.target.states_shares)?;
+    let spent = own_cpu() - spent;
+    let turns = target.stop(row.target.states_shares)?;
+    let true_small_percent = match turns {
+        Some(turns) => {
+            let sampled = sampled(&recording)?;
+            Some(small_percent(&turns, &sampled).context("the target has not run")?)
+        }
+        None => None,
+    };
     let (settled, _) = recording
         .sampler
         .aggregate
@@ -235,8 +250,20 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         remote: row.remote,
         moved_percent: counts.percent(recording.sampler.quality.moved),
         true_small_percent,
+        own_cpu_percent: full
+            .then(|| 100.0 * spent as f64 / (recording.took.as_nanos() as f64).max(1.0)),
     };
     Ok((counts, how, recording))
+}
+
+/// When samples were taken, by the monotonic clock, which targets state their turns in.
+fn sampled(recording: &Recording) -> Result<Range<u64>> {
+    let now = |clock: ClockId| -> Result<i64> {
+        Ok(i64::try_from(Duration::from(clock.now()?).as_nanos())?)
+    };
+    let apart = now(ClockId::CLOCK_REALTIME)? - now(ClockId::CLOCK_MONOTONIC)?;
+    let begin = u64::try_from(recording.began_unix_nanoseconds - apart)?;
+    Ok(begin..begin + u64::try_from(recording.took.as_nanos())?)
 }
 
 /// A name without the folder of its script.

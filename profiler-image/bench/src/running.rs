@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -104,8 +104,9 @@ impl Running {
         Ok(Pid::from_raw(i32::try_from(self.0.id())?))
     }
 
-    /// Ends the target; one that states its shares is asked for them.
-    pub fn stop(&mut self, states_shares: bool) -> Result<Option<f64>> {
+    /// Ends the target. One that states its shares gives its turns: begin, middle and end, in nanoseconds of the monotonic
+    /// clock.
+    pub fn stop(&mut self, states_shares: bool) -> Result<Option<Vec<[u64; 3]>>> {
         kill(self.pid()?, Signal::SIGTERM)?;
         let mut said = String::new();
         if let Some(mut output) = self.0.stdout.take() {
@@ -115,18 +116,8 @@ impl Running {
         if !states_shares {
             return Ok(None);
         }
-        let said: serde_json::Value =
-            serde_json::from_str(&said).context("the target has not stated its shares")?;
-        let nanoseconds = |name: &str| {
-            said[name]
-                .as_f64()
-                .with_context(|| format!("no {name} in {said}"))
-        };
-        let (small, long) = (nanoseconds("smallCalls")?, nanoseconds("longCalls")?);
-        if small + long <= 0.0 {
-            bail!("the target has not run");
-        }
-        Ok(Some(100.0 * small / (small + long)))
+        let turns = serde_json::from_str(&said).context("the target has not stated its shares")?;
+        Ok(Some(turns))
     }
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use phpprof_profile::proto::Profile;
 use serde::Deserialize;
 
+use crate::kinds::File;
 use crate::load::Load;
 use crate::place::Server;
 use crate::profiler::{Recorder, Usage};
@@ -49,7 +50,7 @@ pub fn churn(workers: usize) -> Result<Outcome> {
         manager: "ondemand",
         requests: REQUESTS,
     };
-    let server = Running::start(Php::Host, fpm, CLIENTS, false)?;
+    let server = Running::start(Php::Host, fpm, CLIENTS, File::Stays)?;
     let mut recorder = Recorder::start(&[server.pid()], 499, 3600)?;
     std::thread::sleep(Duration::from_millis(500));
     let load = server.ask_for("churn.php", CLIENTS);

@@ -17,8 +17,16 @@ pub struct Target {
     pub php: Php,
     pub server: Server,
     pub workers: usize,
-    /// Its program's file is deleted once it runs.
-    pub removed: bool,
+    pub file: File,
+}
+
+/// What becomes of a program's file once it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum File {
+    Stays,
+    Deleted,
+    /// Another program takes its path.
+    Replaced,
 }
 
 impl Kind {
@@ -46,7 +54,7 @@ const fn target(php: Php, server: Server, workers: usize) -> Target {
         php,
         server,
         workers,
-        removed: false,
+        file: File::Stays,
     }
 }
 
@@ -109,7 +117,14 @@ pub const KINDS: &[Kind] = &[
     quick(
         "fpm 8.2, file deleted",
         &[Target {
-            removed: true,
+            file: File::Deleted,
+            ..target(Php::Host, fpm("static"), 2)
+        }],
+    ),
+    quick(
+        "fpm 8.2, file replaced",
+        &[Target {
+            file: File::Replaced,
             ..target(Php::Host, fpm("static"), 2)
         }],
     ),
@@ -196,6 +211,14 @@ pub const KINDS: &[Kind] = &[
                 name: "embed-8.2-musl-zts",
             },
             1,
+        )],
+    ),
+    full(
+        "FrankenPHP 8.2 ZTS, libphp linked in",
+        &[target(
+            built("php-8.2-zts-static"),
+            frankenphp("frankenphp-8.2-static", false),
+            8,
         )],
     ),
     full(

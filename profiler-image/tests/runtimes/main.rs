@@ -128,7 +128,7 @@ fn churned(workers: usize) -> bool {
 /// Samples a kind under load, and holds the profile against the truth.
 fn profile(kind: &Kind, seconds: u32) -> Result<Verdict> {
     let start = |target: &kinds::Target| {
-        Running::start(target.php, target.server, target.workers, target.removed)
+        Running::start(target.php, target.server, target.workers, target.file)
     };
     let servers: Vec<Running> = kind.targets.iter().map(start).collect::<Result<_>>()?;
     let pids: Vec<u32> = servers.iter().map(Running::pid).collect();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what was started ends with its `Running`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::kinds::File;
 use crate::load::{Load, Protocol};
 use crate::place::{Place, Server, folder_of_scripts, ini};
 use crate::runtime::Php;
@@ -49,8 +50,8 @@ impl Asking {
 }
 
 impl Running {
-    /// Starts a server with so many workers, from a copy of the program if its file is to be `removed` afterwards.
-    pub fn start(php: Php, server: Server, workers: usize, removed: bool) -> Result<Self> {
+    /// Starts a server with so many workers, from a copy of the program if its file is not to stay.
+    pub fn start(php: Php, server: Server, workers: usize, file: File) -> Result<Self> {
         let folder = folder_of_scripts()?;
         // Free now, and nobody else on this machine asks for a port by number.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
@@ -62,14 +63,14 @@ impl Running {
             workers,
         };
         let mut program = place.program(server);
-        if removed {
+        if file != File::Stays {
             let copy = folder.path().join("program");
             fs::copy(&program, &copy)?;
             program = copy;
         }
         let mut command = place.command(server, &program)?;
-        let answers = File::create(folder.path().join("answers"))?;
-        let log = File::create(folder.path().join("log"))?;
+        let answers = fs::File::create(folder.path().join("answers"))?;
+        let log = fs::File::create(folder.path().join("log"))?;
         command
             .stdin(Stdio::null())
             .stdout(answers)
@@ -86,8 +87,14 @@ impl Running {
             protocol,
         };
         running.wait_until_ready()?;
-        if removed {
-            fs::remove_file(program)?;
+        match file {
+            File::Stays => {}
+            File::Deleted => fs::remove_file(program)?,
+            File::Replaced => {
+                let other = running.folder.path().join("other");
+                fs::copy("/bin/true", &other)?;
+                fs::rename(other, program)?;
+            }
         }
         Ok(running)
     }

@@ -14,7 +14,7 @@ pub use exit_codes::{EXIT_CODES, ExitCode};
 pub use reason::{Outcome, Reason, TargetReason};
 pub use request::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
 pub use status::{
-    PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, Rung, TargetState, TargetStatus,
+    Link, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, Rung, TargetState, TargetStatus,
 };
 
 /// The namespace label that lets requests of that namespace be accepted.

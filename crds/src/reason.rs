@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]
 pub enum Reason {
+    /// Held back: spec.suspend is true, and no sampler was started.
+    Suspended,
     /// In progress: pods are chosen, and no sampler runs yet.
     Starting,
     /// In progress: samplers run.
@@ -24,6 +26,10 @@ pub enum Reason {
     Complete,
     /// Complete: the merged profile is stored, but at least one chosen pod is not in it; `status.targets` says why.
     SomeTargetsFailed,
+    /// Complete: the request was cancelled; what was sampled until then is in the merged profile.
+    Cancelled,
+    /// Refused: the request was cancelled before it was accepted.
+    CancelledBeforeStart,
     /// Refused: the namespace does not carry the label phpprof.dev/profiling=enabled.
     NamespaceNotEnabled,
     /// Refused: durationSeconds is over the administrator's limit.
@@ -55,6 +61,8 @@ pub enum Reason {
 /// What a [`Reason`] says of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// Neither accepted nor refused yet.
+    Held,
     InProgress,
     Complete,
     /// Failed before anything was started.
@@ -67,8 +75,10 @@ impl Reason {
         use Reason::*;
         match self {
             Starting | Sampling | Collecting | WaitingForStore => Outcome::InProgress,
-            Complete | SomeTargetsFailed => Outcome::Complete,
-            NamespaceNotEnabled
+            Suspended => Outcome::Held,
+            Complete | SomeTargetsFailed | Cancelled => Outcome::Complete,
+            CancelledBeforeStart
+            | NamespaceNotEnabled
             | DurationOverLimit
             | RateOverLimit
             | WorkloadNotFound

@@ -30,7 +30,9 @@ use crate::ProfileRequestStatus;
 )]
 #[x_kube(validation = Rule::new(
     "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle && self.uploadMode == oldSelf.uploadMode"
-).message("the spec cannot be changed but for ttlSecondsAfterFinished; create another ProfileRequest instead"))]
+).message("the spec cannot be changed but for cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead"),
+validation = Rule::new("!oldSelf.cancel || self.cancel")
+    .message("cancel cannot be taken back; create another ProfileRequest instead"))]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileRequestSpec {
     /// The pods to profile.
@@ -57,7 +59,21 @@ pub struct ProfileRequestSpec {
     #[serde(default)]
     pub upload_mode: UploadMode,
 
-    /// The request is deleted this long after it has completed or failed; what is stored stays. The only field that can be changed.
+    /// Ends the run early: samplers stop within seconds, and what they have sampled is kept. It cannot be taken back.
+    #[serde(default)]
+    pub cancel: bool,
+
+    /// Holds the request back before its first sampler; it goes on when this is false. Later it changes nothing.
+    #[serde(default)]
+    pub suspend: bool,
+
+    /// Profiles and manifest are deleted from the store this long after the request was accepted. What stands here when the request ends counts.
+    #[serde(default = "defaults::profile_retention_seconds")]
+    #[x_kube(validation = Rule::new("self >= 3600")
+        .message("profileRetentionSeconds must be 3600 or more, for instance 604800 for a week"))]
+    pub profile_retention_seconds: i32,
+
+    /// The request is deleted this long after it has completed or failed; what is stored stays until profileRetentionSeconds are over.
     #[serde(default = "defaults::ttl_seconds_after_finished")]
     #[x_kube(validation = Rule::new("self >= 0")
         .message("ttlSecondsAfterFinished must be 0 or more, for instance 604800 for a week"))]
@@ -155,6 +171,9 @@ mod defaults {
         99
     }
     pub fn ttl_seconds_after_finished() -> i32 {
+        604_800
+    }
+    pub fn profile_retention_seconds() -> i32 {
         604_800
     }
     pub fn max_pods() -> i32 {

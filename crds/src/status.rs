@@ -46,6 +46,19 @@ pub struct ProfileRequestStatus {
     /// All pods merged; absent until it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileResult>,
+    /// Where the profile can be looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub links: Vec<Link>,
+}
+
+/// A way to look at the profile.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// For instance Flame graph.
+    pub name: String,
+    /// Where it leads.
+    pub url: String,
 }
 
 /// The merged profile.
@@ -58,6 +71,9 @@ pub struct ProfileResult {
     pub samples: i64,
     /// Size of the file.
     pub size_bytes: i64,
+    /// Opens the request's results at the operator: POST {"accessKey": …} to /r/NAMESPACE/NAME there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub access_key: String,
 }
 
 /// Where a pod stands.

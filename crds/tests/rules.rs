@@ -126,18 +126,28 @@ fn users_are_ids_of_ordinary_users() {
 }
 
 #[test]
-fn only_the_ttl_can_be_changed() {
+fn only_what_ends_a_request_or_keeps_it_can_be_changed() {
+    let with = |field: &str, value: Value| {
+        let mut spec = json!({"target": {"podName": "a"}});
+        spec[field] = value;
+        spec
+    };
     let old = json!({"target": {"podName": "a"}});
-    check_update(
-        old.clone(),
-        json!({"target": {"podName": "a"}, "ttlSecondsAfterFinished": 60}),
-        "",
-    );
-    let message = "the spec cannot be changed but for ttlSecondsAfterFinished; create another ProfileRequest instead";
+    for (field, value) in [
+        ("ttlSecondsAfterFinished", json!(60)),
+        ("profileRetentionSeconds", json!(3600)),
+        ("suspend", json!(true)),
+        ("cancel", json!(true)),
+    ] {
+        check_update(old.clone(), with(field, value), "");
+    }
+    let message = "the spec cannot be changed but for cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead";
     check_update(old.clone(), json!({"target": {"podName": "b"}}), message);
+    check_update(old.clone(), with("durationSeconds", json!(31)), message);
+    check_update(with("suspend", json!(true)), old.clone(), "");
     check_update(
+        with("cancel", json!(true)),
         old,
-        json!({"target": {"podName": "a"}, "durationSeconds": 31}),
-        message,
+        "cancel cannot be taken back; create another ProfileRequest instead",
     );
 }

@@ -63,6 +63,11 @@ const REMEDIES: &[(&str, &str)] = &[
         "Replace the pods (kubectl rollout restart), or raise limits.ephemeralContainers in the chart.",
     ),
     (
+        "Suspended",
+        "Set spec.suspend to false: kubectl patch pprof NAME --type=merge -p '{\"spec\":{\"suspend\":false}}'",
+    ),
+    ("CancelledBeforeStart", "Ask again; nothing was started."),
+    (
         "DirectNotSupported",
         "Leave uploadMode out, or set it to Auto or Relay.",
     ),

@@ -139,6 +139,9 @@ pub fn request(run: &Run) -> Result<ProfileRequest, Failure> {
         samples_per_second: run.samples_per_second,
         include_idle: run.include_idle,
         upload_mode: UploadMode::Auto,
+        cancel: false,
+        suspend: false,
+        profile_retention_seconds: 604_800,
         ttl_seconds_after_finished: 604_800,
     };
     let mut request = ProfileRequest::new("", spec);

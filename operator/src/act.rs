@@ -11,13 +11,14 @@ use phpprof_crds::{ProfileRequest, UploadMode};
 use serde_json::Value;
 
 use crate::controller::Context;
-use crate::effect::{Done, Effect, Injection};
+use crate::effect::{Done, Effect, Injection, Telling};
 use crate::inject::{Refusal, patch, refusal};
 use crate::relay;
-use crate::store::Grant;
+use crate::stops::Stop;
+use crate::store::{Grant, StoreError, stop_key};
 
-/// Pods that are patched at the same time.
-const AT_ONCE: usize = 8;
+/// Pods that are patched, and samplers that are told over the store, at the same time.
+pub(crate) const AT_ONCE: usize = 8;
 const FIELD_MANAGER: &str = "phpprof-operator";
 
 /// Does all effects of one decision and remembers what the next look needs.
@@ -35,9 +36,10 @@ pub async fn act(context: &Context, request: &ProfileRequest, effects: Vec<Effec
                     .memory
                     .store_failed(&uid, message.clone(), context.now())
             }
-            Done::Verified { .. } | Done::Merged(_) | Done::Listed => {
+            Done::Verified { .. } | Done::Merged { .. } | Done::Listed => {
                 context.memory.store_answered(&uid)
             }
+            Done::Stopped { pod_uid } => context.memory.remember_stop(&uid, pod_uid),
             _ => {}
         }
     }
@@ -56,7 +58,13 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
             done
         }
         Effect::Verify(upload) => context.collector.verify(&upload).await,
-        Effect::Merge => context.collector.merge(request, &context.limits).await,
+        Effect::Merge => merge(context, request).await,
+        Effect::Stop(telling) => match tell(context, request, &telling, Stop::Keep).await {
+            Ok(()) => Done::Stopped {
+                pod_uid: telling.pod_uid,
+            },
+            Err(error) => Done::StoreAway(error.to_string()),
+        },
         Effect::List => context.collector.list(request, &context.limits).await,
         Effect::DeleteRequest => delete(context, request).await,
     }
@@ -76,6 +84,41 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
         Ok(()) => Done::Injected,
         Err(refusal) => refused(refusal, injection),
     }
+}
+
+/// Tells over the relay, and where the sampler may ask the store, there too.
+async fn tell(
+    context: &Context,
+    request: &ProfileRequest,
+    telling: &Telling,
+    stop: Stop,
+) -> Result<(), StoreError> {
+    let Telling { key, until, .. } = telling;
+    context.stops.tell(key, stop, context.now(), *until);
+    tell_store(context, request, telling, stop).await
+}
+
+pub(crate) async fn tell_store(
+    context: &Context,
+    request: &ProfileRequest,
+    telling: &Telling,
+    stop: Stop,
+) -> Result<(), StoreError> {
+    if request.spec.upload_mode != UploadMode::Relay && context.store.signs() {
+        let key = stop_key(&telling.key);
+        context.store.create(&key, stop.word().into()).await?;
+    }
+    Ok(())
+}
+
+async fn merge(context: &Context, request: &ProfileRequest) -> Done {
+    let mut done = context.collector.merge(request, &context.limits).await;
+    if let Done::Merged { profile, links, .. } = &mut done {
+        let uid = request.uid().unwrap_or_default();
+        profile.access_key = context.keyring.access_key(&uid);
+        *links = crate::links::links(&context.links, request, &profile.access_key, context.now());
+    }
+    done
 }
 
 /// The rungs of the request's mode, in the order in which the sampler tries them.

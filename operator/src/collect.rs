@@ -19,7 +19,8 @@ use crate::store::{Created, Store, StoreError};
 /// The name of the sample type that receipts count.
 const SAMPLES: &str = "samples";
 
-const MANIFEST: &str = "manifest.json";
+pub const MERGED: &str = "merged.pb.gz";
+pub const MANIFEST: &str = "manifest.json";
 
 /// Verifies and merges, one at a time.
 pub struct Collector {
@@ -153,7 +154,11 @@ impl Collector {
     /// Stores the merged profile, then the manifest; both are what an earlier life of the operator would have stored.
     pub async fn merge(&self, request: &ProfileRequest, limits: &Limits) -> Done {
         match self.try_merge(request, limits).await {
-            Ok(profile) => Done::Merged(profile),
+            Ok(profile) => Done::Merged {
+                profile,
+                links: Vec::new(),
+                cancelled: request.spec.cancel,
+            },
             Err(Fault::Store(message)) => Done::StoreAway(message),
             // The pods' own profiles are in the store: they are listed all the same.
             Err(Fault::Target(_, message)) => match self.list(request, limits).await {
@@ -202,12 +207,13 @@ impl Collector {
             Ok((total(&merged, SAMPLES), encode_gzip(&merged)))
         })
         .await?;
-        let merged_key = key(request, limits, "merged.pb.gz");
+        let merged_key = key(request, limits, MERGED);
         let size = self.create(&merged_key, bytes).await?;
         let result = ProfileResult {
             url: self.store.uri(&merged_key),
             samples,
             size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
+            access_key: String::new(),
         };
         let manifest = manifest(request, Some((&merged_key, &result)));
         self.create(&key(request, limits, MANIFEST), manifest)

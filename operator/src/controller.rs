@@ -1,15 +1,17 @@
 //! The loop around observe, decide and act, for each request.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::events::{Event, Recorder};
-use kube::runtime::{reflector::ObjectRef, watcher};
+use kube::runtime::reflector::{self, ObjectRef, reflector};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
@@ -17,15 +19,21 @@ use serde_json::json;
 use crate::act::act;
 use crate::collect::Collector;
 use crate::decide::{Decision, Next, decide};
+use crate::departed::{Running, abandon, is_running};
 use crate::effect::{Done, record};
 use crate::events;
 use crate::health::Readiness;
 use crate::inject::SamplerConfig;
 use crate::keyring::Keyring;
 use crate::limits::Limits;
+use crate::links::Template;
 use crate::memory::Memory;
 use crate::observe::{ObserveError, observe};
+use crate::requests::Requests;
+use crate::results::{self, Results};
+use crate::stops::Stops;
 use crate::store::Store;
+use crate::sweep;
 use crate::watches::{PodWatches, RequestRef};
 
 /// Requests that are looked at at the same time.
@@ -44,9 +52,12 @@ pub struct Context {
     pub keyring: Keyring,
     /// Where samplers reach the relay.
     pub relay_url: String,
+    pub stops: Arc<Stops>,
+    pub links: Vec<Template>,
     pub(crate) collector: Collector,
     pub(crate) watches: PodWatches,
     pub(crate) memory: Memory,
+    running: Running,
     recorder: Recorder,
     clock: fn() -> Timestamp,
 }
@@ -54,6 +65,12 @@ pub struct Context {
 impl Context {
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    fn look_again(&self) {
+        for request in self.running.references() {
+            self.watches.look_again(request);
+        }
     }
 }
 
@@ -73,11 +90,15 @@ pub struct Parts {
     pub store: Store,
     pub keyring: Keyring,
     pub relay_url: String,
+    pub stops: Arc<Stops>,
+    pub links: Vec<Template>,
+    pub requests: Arc<Requests>,
+    pub results_address: SocketAddr,
     pub readiness: Readiness,
 }
 
 /// Runs until the process is told to end.
-pub async fn run(parts: Parts) {
+pub async fn run(parts: Parts) -> std::io::Result<()> {
     let Parts {
         client, readiness, ..
     } = parts;
@@ -86,6 +107,7 @@ pub async fn run(parts: Parts) {
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         collector: Collector::new(parts.store.clone()),
         memory: Memory::default(),
+        running: Running::default(),
         clock: Timestamp::now,
         client: client.clone(),
         limits: parts.limits,
@@ -93,26 +115,64 @@ pub async fn run(parts: Parts) {
         store: parts.store,
         keyring: parts.keyring,
         relay_url: parts.relay_url,
+        stops: parts.stops,
+        links: parts.links,
         watches,
     });
     let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(client);
-    let controller = Controller::new(requests.clone(), watcher::Config::default().any_semantic())
+    let (known, writer) = reflector::store();
+    let (config, relisted) = (watcher::Config::default().any_semantic(), context.clone());
+    // Controller::new leaves deletions out; those that a broken watch has missed are found after the next list.
+    let touched = reflector(writer, watcher(requests.clone(), config))
+        .inspect_ok(move |event| {
+            if matches!(event, watcher::Event::InitDone) {
+                relisted.look_again();
+            }
+        })
+        .touched_objects();
+    let controller = Controller::for_stream(touched, known.clone())
         .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .reconcile_on(changes)
         .shutdown_on_signal();
     tokio::spawn(announce(requests, readiness));
-    let watches = context.watches.clone();
-    controller
+    tokio::spawn(sweep::run(context.store.clone()));
+    parts.requests.know(known);
+    let results = results(&context, parts.requests);
+    let deletions = context.clone();
+    let served = results::serve(parts.results_address, results);
+    let looped = controller
         .run(reconcile, |_, error, _| retry(error), context)
         .for_each(|result| {
             if let Err(controller::Error::ObjectNotFound(reference)) = result
                 && let Some(reference) = typed(*reference)
             {
-                watches.release(&reference);
+                depart(&deletions, &reference, None);
             }
             std::future::ready(())
-        })
-        .await;
+        });
+    tokio::select! {
+        () = looped => Ok(()),
+        served = served => served,
+    }
+}
+
+/// A request is gone, or is going and held by somebody else's finalizer.
+fn depart(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileRequest>) {
+    context.watches.release(reference);
+    let seen = context.running.take(reference);
+    if let Some(request) = seen.or(going.filter(is_running)) {
+        abandon(context.clone(), request);
+    }
+}
+
+fn results(context: &Context, requests: Arc<Requests>) -> Results {
+    let find = move |namespace: &str, name: &str| requests.find(namespace, name);
+    Results::new(
+        context.keyring.clone(),
+        context.store.clone(),
+        context.limits.clone(),
+        Box::new(find),
+    )
 }
 
 /// Ready is who can list the requests. The controller's own store cannot tell: it wakes only one of those who wait for it.
@@ -163,6 +223,10 @@ async fn reconcile(
     };
     let reference: RequestRef =
         ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default());
+    if request.metadata.deletion_timestamp.is_some() {
+        depart(&context, &reference, Some(request));
+        return Ok(Action::await_change());
+    }
     for _ in 0..ROUNDS {
         let observed = observe(&context, &request, &reference).await?;
         let Decision {
@@ -171,6 +235,9 @@ async fn reconcile(
             next,
         } = decide(context.now(), &request, &observed, &context.limits);
         request = persist(&context, request, status).await?;
+        if let Some(deleted) = context.running.see(&reference, &request) {
+            abandon(context.clone(), deleted);
+        }
         if request
             .status
             .as_ref()
@@ -187,6 +254,9 @@ async fn reconcile(
             }
         }
         let done = act(&context, &request, effects).await;
+        if done.contains(&Done::Deleted) {
+            return Ok(Action::await_change());
+        }
         request = conclude(&context, request, &done).await?;
         if let Some(message) = done.iter().find_map(worth_a_pause) {
             tracing::info!(
@@ -223,9 +293,6 @@ async fn conclude(
     let injected = done.iter().filter(|done| **done == Done::Injected).count();
     if injected > 0 {
         publish(context, &request, vec![events::injected(injected)]);
-    }
-    if done.contains(&Done::Deleted) {
-        return Ok(request);
     }
     let mut status = request.status.clone().unwrap_or_default();
     record(

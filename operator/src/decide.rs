@@ -10,7 +10,7 @@ use phpprof_crds::{
 };
 
 use crate::admit::admit;
-use crate::effect::{Effect, Injection, Upload};
+use crate::effect::{Effect, Injection, Telling, Upload};
 use crate::limits::{Deadlines, Limits, later, not_after};
 use crate::mode::mode;
 use crate::receipt::UploadReceipt;
@@ -73,6 +73,7 @@ pub fn decide(
     };
     let status = request.status.clone().unwrap_or_default();
     match stage(request, &status) {
+        // `departed` sees to its samplers.
         Stage::BeingDeleted => round.wait(status, Next::OnChange),
         Stage::Finished(completed) => round.finished(completed, status),
         Stage::New => round.admit(status),
@@ -130,6 +131,24 @@ impl Round<'_> {
     }
 
     fn admit(&self, mut status: ProfileRequestStatus) -> Decision {
+        if self.request.spec.cancel {
+            let message = "the request was cancelled before it was accepted".to_owned();
+            return self.conclude(status, Reason::CancelledBeforeStart, message);
+        }
+        if self.request.spec.suspend {
+            let message = "the request waits until spec.suspend is false".to_owned();
+            let verdict = Verdict {
+                reason: Reason::Suspended,
+                message,
+            };
+            settle(
+                &mut status,
+                verdict,
+                self.request.metadata.generation,
+                self.now,
+            );
+            return self.wait(status, Next::OnChange);
+        }
         let Some(admission) = &self.observed.admission else {
             return self.wait(status, Next::Now);
         };
@@ -146,6 +165,10 @@ impl Round<'_> {
             let pod = self.observed.pods.get(&target.pod_uid);
             match (step(self.now, target, pod, &deadlines), pod) {
                 (Step::Settled, _) | (Step::Inject, None) => {}
+                (Step::Inject, Some(_)) if self.request.spec.cancel => {
+                    let message = "the request was cancelled before this pod's sampler was added";
+                    fail(target, TargetReason::Cancelled, message.to_owned());
+                }
                 (Step::Inject, Some(pod)) => {
                     effects.push(Effect::Inject(self.injection(target, pod)))
                 }
@@ -153,6 +176,10 @@ impl Round<'_> {
                 (Step::Wait { state, until }, _) => {
                     target.state = state;
                     wake_at(until);
+                    let told = self.observed.stopped.contains(&target.pod_uid);
+                    if self.request.spec.cancel && !told {
+                        effects.push(Effect::Stop(telling(target, deadlines.last_upload)));
+                    }
                 }
                 (Step::Verify(receipt), _) => {
                     target.state = TargetState::Verifying;
@@ -295,6 +322,14 @@ pub fn fail(target: &mut TargetStatus, reason: TargetReason, message: String) {
     target.state = TargetState::Failed;
     target.reason = Some(reason);
     target.message = message;
+}
+
+fn telling(target: &TargetStatus, until: Timestamp) -> Telling {
+    Telling {
+        pod_uid: target.pod_uid.clone(),
+        key: target.object_key.clone(),
+        until,
+    }
 }
 
 fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {

@@ -93,6 +93,7 @@ fn short(decision: &Decision) -> String {
         Effect::Verify(upload) => format!("verify {}", upload.receipt.size),
         Effect::Merge => "merge".to_owned(),
         Effect::List => "list".to_owned(),
+        Effect::Stop(telling) => format!("stop {}", telling.pod_uid),
         Effect::DeleteRequest => "delete".to_owned(),
     };
     let effects: Vec<String> = decision.effects.iter().map(effect).collect();
@@ -138,12 +139,105 @@ fn targets_are_in_the_status_before_anything_is_injected() {
     );
     assert_eq!(short(&decision), "Starting; ; now");
     assert_eq!(decision.status.targets.len(), 2);
+    let request = with(decision.status);
+    let observed = pods(&[("a", None), ("b", None)]);
     check(
         1,
-        &with(decision.status),
-        &pods(&[("a", None), ("b", None)]),
+        &request,
+        &observed,
         "Starting; inject a, inject b; on change",
     );
+}
+
+fn running(pods_: &[&str]) -> Observed {
+    let states: Vec<_> = pods_
+        .iter()
+        .map(|pod| (*pod, Some(SamplerState::Running)))
+        .collect();
+    pods(&states)
+}
+
+#[test]
+fn a_cancelled_request_tells_each_running_sampler_once_and_starts_no_other() {
+    let mut request = with(accepted(&["a", "b"]));
+    request.spec.cancel = true;
+    let mut observed = running(&["a"]);
+    observed.pods.extend(pods(&[("b", None)]).pods);
+    check(5, &request, &observed, "Sampling; stop uid-of-a; at 695");
+    observed.stopped = ["uid-of-a".to_owned()].into();
+    check(6, &request, &observed, "Sampling; ; at 695");
+    let decision = decide(at(5), &request, &observed, &Limits::default());
+    let reasons: Vec<_> = decision
+        .status
+        .targets
+        .iter()
+        .map(|target| target.reason)
+        .collect();
+    assert_eq!(reasons, [Some(TargetReason::Cancelled), None]);
+}
+
+#[test]
+fn a_request_that_waits_starts_when_it_may_and_can_be_cancelled_before() {
+    let mut request = request(spec());
+    request.spec.suspend = true;
+    check(0, &request, &Observed::default(), "Suspended; ; on change");
+    let status = decide(at(0), &request, &Observed::default(), &Limits::default()).status;
+    assert_eq!(status.completion_time, None);
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|condition| condition.status == "False")
+    );
+    request.status = Some(status);
+    request.spec.cancel = true;
+    check(
+        1,
+        &request,
+        &Observed::default(),
+        "CancelledBeforeStart; ; now",
+    );
+    request.spec.cancel = false;
+    request.spec.suspend = false;
+    check(1, &request, &admission(&["a"]), "Starting; ; now");
+}
+
+#[test]
+fn nothing_is_begun_for_a_request_that_is_being_deleted() {
+    let mut request = with(accepted(&["a", "b"]));
+    request.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(5)));
+    check(5, &request, &Observed::default(), "Starting; ; on change");
+    let observed = pods(&[("a", None), ("b", None)]);
+    check(5, &request, &observed, "Starting; ; on change");
+}
+
+#[test]
+fn a_cancelled_request_completes_as_such() {
+    let mut status = verified(accepted(&["a"]));
+    record(&mut status, &[merged(true)], Some(1), at(43));
+    let current = &status.conditions[0];
+    assert_eq!(
+        (
+            current.type_.as_str(),
+            current.reason.as_str(),
+            current.message.as_str()
+        ),
+        ("Complete", "Cancelled", "cancelled; profiled 1 pod")
+    );
+}
+
+fn merged(cancelled: bool) -> Done {
+    Done::Merged {
+        profile: ProfileResult {
+            url: "s3://profiles/merged.pb.gz".into(),
+            samples: 2970,
+            size_bytes: 20_000,
+            access_key: "q1w2e3r4t5y6u7i8o9p0aA".into(),
+        },
+        links: Vec::new(),
+        cancelled,
+    }
 }
 
 #[test]
@@ -342,13 +436,8 @@ fn a_merge_waits_for_the_store_and_no_profile_is_claimed_without_it() {
 fn a_finished_request_is_deleted_when_its_time_is_over() {
     let mut request = with(verified(accepted(&["a"])));
     request.spec.ttl_seconds_after_finished = 60;
-    let merged = ProfileResult {
-        url: "s3://profiles/merged.pb.gz".into(),
-        samples: 2970,
-        size_bytes: 20_000,
-    };
     let mut status = request.status.clone().unwrap();
-    record(&mut status, &[Done::Merged(merged)], Some(1), at(43));
+    record(&mut status, &[merged(false)], Some(1), at(43));
     request.status = Some(status);
     check(44, &request, &Observed::default(), "Complete; ; at 103");
     check(
@@ -367,12 +456,7 @@ fn the_status_of_a_completed_request_reads_well() {
         reason: TargetReason::SizeMismatch,
         message: "the object has 1 bytes".into(),
     };
-    let merged = ProfileResult {
-        url: "s3://profiles/merged.pb.gz".into(),
-        samples: 2970,
-        size_bytes: 20_000,
-    };
     record(&mut status, &[failed], Some(1), at(42));
-    record(&mut status, &[Done::Merged(merged)], Some(1), at(43));
+    record(&mut status, &[merged(false)], Some(1), at(43));
     insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap());
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use phpprof_crds::{
-    ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
+    Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
     UploadMode,
 };
 
@@ -22,6 +22,8 @@ pub enum Effect {
     Merge,
     /// Store the manifest alone: there is nothing to merge.
     List,
+    /// Tell a pod's sampler to stop; what it has sampled is kept.
+    Stop(Telling),
     /// Delete the request, whose time is over.
     DeleteRequest,
 }
@@ -44,6 +46,16 @@ pub struct Injection {
     pub not_after: Timestamp,
     pub upload_until: Timestamp,
     pub mode: Mode,
+}
+
+/// A sampler that is told something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telling {
+    pub pod_uid: String,
+    /// The key of its object.
+    pub key: String,
+    /// It does not ask any more after that.
+    pub until: Timestamp,
 }
 
 /// An object that a sampler says it stored.
@@ -75,8 +87,15 @@ pub enum Done {
         receipt: UploadReceipt,
         full: Box<FullReceipt>,
     },
+    Stopped {
+        pod_uid: String,
+    },
     /// Merged profile and manifest are stored.
-    Merged(ProfileResult),
+    Merged {
+        profile: ProfileResult,
+        links: Vec<Link>,
+        cancelled: bool,
+    },
     /// The profiles cannot be merged.
     MergeFailed(String),
     /// The manifest of a request without a profile is stored, or there is no way to store it.
@@ -94,7 +113,11 @@ pub fn record(
     let mut verdict = None;
     for done in done {
         match done {
-            Done::Injected | Done::TryAgain(_) | Done::StoreAway(_) | Done::Deleted => {}
+            Done::Injected
+            | Done::TryAgain(_)
+            | Done::StoreAway(_)
+            | Done::Stopped { .. }
+            | Done::Deleted => {}
             Done::TargetFailed {
                 pod_uid,
                 reason,
@@ -113,9 +136,20 @@ pub fn record(
                     verified(target, receipt, full);
                 }
             }
-            Done::Merged(profile) => {
+            Done::Merged {
+                profile,
+                links,
+                cancelled,
+            } => {
                 status.profile = Some(profile.clone());
-                verdict = Some(completed(&status.targets));
+                status.links = links.clone();
+                verdict = Some(match (completed(&status.targets), cancelled) {
+                    (natural, false) => natural,
+                    (natural, true) => Verdict {
+                        reason: Reason::Cancelled,
+                        message: format!("cancelled; {}", natural.message),
+                    },
+                });
             }
             Done::Listed => verdict = Some(all_failed(&status.targets)),
             Done::MergeFailed(message) => {

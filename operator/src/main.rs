@@ -6,14 +6,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use phpprof_operator::SamplerConfig;
 use phpprof_operator::controller::{self, Parts};
 use phpprof_operator::health::{self, Readiness};
 use phpprof_operator::keyring::{KeySecret, KeyringError};
 use phpprof_operator::limits::Limits;
+use phpprof_operator::links::{self, Template};
 use phpprof_operator::pinned::{self, Certificate};
-use phpprof_operator::relay::Relay;
+use phpprof_operator::relay::{Gone, Relay};
+use phpprof_operator::requests::Requests;
+use phpprof_operator::stops::Stops;
 use phpprof_operator::store::{Store, StoreConfig};
 use tracing_subscriber::EnvFilter;
 
@@ -76,6 +80,15 @@ struct Args {
     /// Secret that holds the operator's own keys, as namespace/name; it must exist, and is filled at the first start
     #[arg(long)]
     key_secret: String,
+    /// Address of the results, which are served without TLS: behind an Ingress, a port-forward or the API server
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    results_address: SocketAddr,
+    /// Where people reach the results, for instance https://phpprof.example.org; requests get a link to their flame graph then
+    #[arg(long)]
+    results_url: Option<String>,
+    /// Link of each request's status, as NAME=URL with {namespace}, {name}, {uid}, {accessKey}, {from} and {to}; may be given several times
+    #[arg(long)]
+    link: Vec<Template>,
     /// Address of /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
@@ -135,8 +148,16 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     };
     let keyring = secret.open(Timestamp::now()).await.map_err(told)?;
     let certificate = Arc::new(Certificate::new(&keyring)?);
-    let relay = Relay::new(keyring.clone(), store.clone(), Arc::default());
+    let stops = Arc::new(Stops::default());
+    let requests = Arc::new(Requests::new(client.clone()));
+    let known = requests.clone();
+    let gone: Gone = Box::new(move |key| {
+        let known = known.clone();
+        async move { known.is_gone(&key).await }.boxed()
+    });
+    let relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
     let readiness = Readiness::default();
+    let page = args.results_url.as_deref().map(links::page);
     let parts = Parts {
         client,
         limits,
@@ -144,6 +165,10 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         store,
         keyring: keyring.clone(),
         relay_url: args.relay_url,
+        stops,
+        links: page.into_iter().chain(args.link).collect(),
+        requests,
+        results_address: args.results_address,
         readiness: readiness.clone(),
     };
     let renewal = secret.renew(keyring.clone(), || {
@@ -152,7 +177,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         }
     });
     tokio::select! {
-        () = controller::run(parts) => Ok(()),
+        ended = controller::run(parts) => Ok(ended?),
         () = renewal => Ok(()),
         served = pinned::serve(args.relay_address, certificate.clone(), relay.router()) => Ok(served?),
         served = health::serve(args.health_address, readiness) => Ok(served?),

@@ -1,6 +1,6 @@
 //! What the operator remembers between two looks at a request; losing it costs a repeated call and nothing else.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -21,6 +21,8 @@ struct Remembered {
     /// By the uid of the pod.
     injected: HashMap<String, Injected>,
     trouble: Option<(u32, StoreTrouble)>,
+    /// By the uid of the pod.
+    stopped: BTreeSet<String>,
 }
 
 /// A sampler that the pod watch may not show yet.
@@ -53,6 +55,20 @@ impl Memory {
             .or_default()
             .injected
             .insert(injection.pod_uid.clone(), injected);
+    }
+
+    /// Pods whose samplers were told to stop.
+    pub fn stopped(&self, request_uid: &str) -> BTreeSet<String> {
+        let all = self.all();
+        all.get(request_uid)
+            .map(|remembered| remembered.stopped.clone())
+            .unwrap_or_default()
+    }
+
+    pub fn remember_stop(&self, request_uid: &str, pod_uid: &str) {
+        let mut all = self.all();
+        let remembered = all.entry(request_uid.to_owned()).or_default();
+        remembered.stopped.insert(pod_uid.to_owned());
     }
 
     pub fn trouble(&self, request_uid: &str) -> Option<StoreTrouble> {

@@ -30,7 +30,16 @@ pub async fn observe(
     reference: &RequestRef,
 ) -> Result<Observed, ObserveError> {
     let status = request.status.clone().unwrap_or_default();
+    let uid = request.uid().unwrap_or_default();
+    let store_trouble = context.memory.trouble(&uid);
     if request.metadata.deletion_timestamp.is_some() || status.completion_time.is_some() {
+        return Ok(Observed {
+            store_trouble,
+            ..Observed::default()
+        });
+    }
+    let held_back = request.spec.suspend || request.spec.cancel;
+    if status.start_time.is_none() && held_back {
         return Ok(Observed::default());
     }
     if status.start_time.is_none() {
@@ -40,7 +49,6 @@ pub async fn observe(
             ..Observed::default()
         });
     }
-    let uid = request.uid().unwrap_or_default();
     let pods = context
         .watches
         .pods(&request.namespace().unwrap_or_default(), reference)
@@ -60,7 +68,8 @@ pub async fn observe(
         .map(|pod| (pod.uid.clone(), pod));
     Ok(Observed {
         pods: pods.collect(),
-        store_trouble: context.memory.trouble(&uid),
+        store_trouble,
+        stopped: context.memory.stopped(&uid),
         ..Observed::default()
     })
 }

@@ -15,13 +15,14 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, put};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use phpprof_crds::Rung;
 use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
 use crate::keyring::Keyring;
-use crate::stops::Stops;
+use crate::stops::{Stop, Stops};
 use crate::store::{Created, Grant, Store};
 
 /// As for every other upload.
@@ -34,8 +35,14 @@ const BODY_TAKES: Duration = Duration::from_secs(20);
 /// A long poll ends after this long, and is made again; shorter than what proxies cut.
 const POLL: Duration = Duration::from_secs(25);
 
+/// How often it is looked whether the request of one who waits is gone.
+const LOOK: Duration = Duration::from_secs(3);
+
 const OBJECT: &str = "/v1/object";
 const STOP: &str = "/v1/stop";
+
+/// Whether the request of a key is certainly gone: a deletion that this life of the operator has not seen.
+pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// What the relay works with.
 pub struct Relay {
@@ -43,6 +50,7 @@ pub struct Relay {
     pub store: Store,
     pub stops: Arc<Stops>,
     pub clock: fn() -> Timestamp,
+    gone: Gone,
     room: Semaphore,
 }
 
@@ -54,12 +62,13 @@ fn refuse<T>(status: StatusCode, why: &str) -> Result<T, Refused> {
 }
 
 impl Relay {
-    pub fn new(keyring: Keyring, store: Store, stops: Arc<Stops>) -> Self {
+    pub fn new(keyring: Keyring, store: Store, stops: Arc<Stops>, gone: Gone) -> Self {
         Relay {
             keyring,
             store,
             stops,
             clock: Timestamp::now,
+            gone,
             room: Semaphore::new(ROOM as usize),
         }
     }
@@ -69,6 +78,22 @@ impl Relay {
             .route(OBJECT, put(upload))
             .route(STOP, get(stop))
             .with_state(Arc::new(self))
+    }
+
+    /// Nobody wants what is brought for this key any more.
+    async fn is_dropped(&self, key: &str) -> bool {
+        self.stops.told(key) == Some(Stop::Drop) || (self.gone)(key.to_owned()).await
+    }
+
+    /// What the sampler of a key is told, as soon as there is something to tell.
+    async fn word(&self, key: &str) -> Stop {
+        loop {
+            match tokio::time::timeout(LOOK, self.stops.wait(key)).await {
+                Ok(stop) => return stop,
+                Err(_) if self.is_dropped(key).await => return Stop::Drop,
+                Err(_) => {}
+            }
+        }
     }
 }
 
@@ -138,6 +163,9 @@ async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 
 async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     let key = granted(relay, request.uri(), request.headers())?;
+    if relay.is_dropped(&key).await {
+        return refuse(StatusCode::FORBIDDEN, "the request was deleted");
+    }
     let size = length(request.headers())?;
     let digest = digest(request.headers())?;
     let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(ROOM);
@@ -227,7 +255,7 @@ async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
         Ok(key) => key,
         Err(refused) => return refused.into_response(),
     };
-    match tokio::time::timeout(POLL, relay.stops.wait(&key)).await {
+    match tokio::time::timeout(POLL, relay.word(&key)).await {
         Ok(stop) => stop.word().into_response(),
         Err(_) => StatusCode::NO_CONTENT.into_response(),
     }

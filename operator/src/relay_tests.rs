@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use futures::FutureExt as _;
 use object_store::memory::InMemory;
 
 use super::*;
@@ -23,9 +24,14 @@ struct Scene {
 }
 
 async fn scene(store: Store) -> Scene {
+    scene_in(store, false).await
+}
+
+async fn scene_in(store: Store, deleted: bool) -> Scene {
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
     let stops = Arc::new(Stops::default());
-    let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone());
+    let gone = Box::new(move |_| std::future::ready(deleted).boxed());
+    let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
     relay.clock = || at(0);
     let (address, certificate) = start(&keyring, relay.router()).await;
     Scene {
@@ -185,6 +191,25 @@ async fn who_asks_hears_of_a_stop_at_once() {
     assert_eq!(answer.text().await.unwrap(), "keep");
     let unsigned = scene.client().get(&grant.stop).send().await.unwrap();
     assert_eq!(unsigned.status(), 403);
+}
+
+#[tokio::test]
+async fn nothing_is_taken_for_a_request_that_was_deleted() {
+    let told = scene(in_memory()).await;
+    told.stops.tell(KEY, Stop::Drop, at(0), at(60));
+    let unseen = scene_in(in_memory(), true).await;
+    for scene in [told, unseen] {
+        let grant = scene.grant(at(60));
+        let answer = scene.put(&grant, b"profile").await;
+        assert_eq!(answer, (403, "the request was deleted".into()));
+        let asked = scene
+            .client()
+            .get(&grant.stop)
+            .header("authorization", &grant.headers["authorization"])
+            .send();
+        assert_eq!(asked.await.unwrap().text().await.unwrap(), "drop");
+        assert_eq!(scene.store.size(KEY).await.unwrap(), None);
+    }
 }
 
 /// The public key's hash of whatever certificate is served.

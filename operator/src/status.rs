@@ -29,7 +29,8 @@ pub fn settle(
         .targets
         .sort_by_key(|target| (target.state != TargetState::Failed, target.pod_name.clone()));
     let outcome = verdict.reason.outcome();
-    if outcome != Outcome::InProgress && status.completion_time.is_none() {
+    let over = !matches!(outcome, Outcome::InProgress | Outcome::Held);
+    if over && status.completion_time.is_none() {
         status.completion_time = Some(Time(now));
     }
     status.conditions = conditions(&status.conditions, &verdict, generation, now);
@@ -61,7 +62,7 @@ fn conditions(
     let outcome = verdict.reason.outcome();
     let refused = outcome == Outcome::Refused;
     let failed = refused || outcome == Outcome::Failed;
-    let accepted = match refused {
+    let accepted = match refused || outcome == Outcome::Held {
         true => (condition::ACCEPTED, false, verdict.reason.to_string()),
         false => (condition::ACCEPTED, true, condition::ACCEPTED.to_owned()),
     };

@@ -5,7 +5,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use axum::body::Bytes;
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue, Method};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
@@ -259,6 +261,45 @@ impl Store {
         Ok(bytes)
     }
 
+    /// The size of an object, and its bytes as they come.
+    pub async fn stream(
+        &self,
+        key: &str,
+    ) -> Result<(u64, BoxStream<'static, object_store::Result<Bytes>>), StoreError> {
+        match self.objects.get(&Path::from(key)).await {
+            Ok(object) => Ok((object.meta.size, object.into_stream())),
+            Err(object_store::Error::NotFound { .. }) => Err(StoreError::Missing(key.to_owned())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The keys that end with this, as they are found.
+    pub fn keys_ending(
+        &self,
+        end: &'static str,
+    ) -> impl futures::Stream<Item = Result<String, StoreError>> + '_ {
+        let prefix = (!self.prefix.is_empty()).then(|| Path::from(self.prefix.as_str()));
+        self.objects
+            .list(prefix.as_ref())
+            .filter_map(move |found| async move {
+                match found {
+                    Ok(meta) if meta.location.as_ref().ends_with(end) => {
+                        Some(Ok(meta.location.to_string()))
+                    }
+                    Ok(_) => None,
+                    Err(error) => Some(Err(error.into())),
+                }
+            })
+    }
+
+    /// Deletes an object; one that is not there is as good.
+    pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        match self.objects.delete(&Path::from(key)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Writes an object unless there is one.
     pub async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<Created, StoreError> {
         let options = PutOptions {
@@ -308,7 +349,7 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
     let objects = LocalFileSystem::new_with_prefix(&path)
         .map_err(|error| OpenError::Folder(path.display().to_string(), error))?;
     Ok(Store {
-        objects: Arc::new(objects.with_fsync(true)),
+        objects: Arc::new(objects.with_fsync(true).with_automatic_cleanup(true)),
         presigner: None,
         root: format!("file://{}", path.display()),
         prefix: String::new(),

@@ -232,6 +232,7 @@ impl Toy {
             admission: None,
             pods,
             store_trouble: self.trouble.clone(),
+            ..Observed::default()
         }
     }
 
@@ -284,18 +285,22 @@ impl Toy {
             Effect::Merge => {
                 self.trouble = None;
                 self.store.insert("merged".into());
-                Some(Done::Merged(ProfileResult {
-                    url: "merged".into(),
-                    samples: 1,
-                    size_bytes: 1,
-                }))
+                Some(Done::Merged {
+                    profile: ProfileResult {
+                        url: "merged".into(),
+                        samples: 1,
+                        ..ProfileResult::default()
+                    },
+                    links: Vec::new(),
+                    cancelled: false,
+                })
             }
             Effect::List => {
                 self.trouble = None;
                 self.store.insert("manifest".into());
                 Some(Done::Listed)
             }
-            Effect::DeleteRequest => None,
+            Effect::Stop(_) | Effect::DeleteRequest => None,
         }
     }
 

@@ -129,6 +129,12 @@ impl PodWatches {
         }
     }
 
+    /// The request is looked at again, as when one of its pods had changed.
+    pub fn look_again(&self, request: RequestRef) {
+        // A closed channel means that the controller has ended, and soon the process.
+        let _ = self.triggers.unbounded_send(request);
+    }
+
     /// The request does not need its namespace's pods any more.
     pub fn release(&self, request: &RequestRef) {
         let Some(namespace) = &request.namespace else {

@@ -1,6 +1,6 @@
 //! What `observe` found out, as plain values: everything that `decide` may know of the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use phpprof_crds::Reason;
@@ -14,6 +14,8 @@ pub struct Observed {
     pub pods: BTreeMap<String, PodView>,
     /// The store failed a moment ago.
     pub store_trouble: Option<StoreTrouble>,
+    /// Uids of pods whose samplers were told to stop.
+    pub stopped: BTreeSet<String>,
 }
 
 /// What a request's acceptance depends on.

@@ -23,3 +23,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "phpprof.folder" -}}
 {{- if hasPrefix "file://" .Values.store.url }}{{ trimPrefix "file://" .Values.store.url }}{{ end }}
 {{- end }}
+
+{{- /* Where people reach the results; empty where only a port-forward and the API server's proxy do. */ -}}
+{{- define "phpprof.resultsURL" -}}
+{{- if .Values.results.url }}{{ .Values.results.url }}
+{{- else if .Values.results.ingress.host }}{{ ternary "https" "http" (ne .Values.results.ingress.tlsSecret "") }}://{{ .Values.results.ingress.host }}
+{{- end }}
+{{- end }}

@@ -213,6 +213,6 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         .current_dir(&path)
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "Starting\n0\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Suspended\n0\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }

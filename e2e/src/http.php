@@ -14,7 +14,11 @@ foreach ($input['calls'] as $call) {
             'method' => $call['method'], 'header' => $headers, 'content' => $body, 'protocol_version' => '1.1',
             'ignore_errors' => true, 'follow_location' => 0, 'timeout' => 30,
         ],
-        'ssl' => $input['authority'] === '' ? [] : ['cafile' => $authority],
+        'ssl' => match (true) {
+            $call['unverified'] => ['verify_peer' => false, 'verify_peer_name' => false],
+            $input['authority'] === '' => [],
+            default => ['cafile' => $authority],
+        },
     ]);
     $http_response_header = [];
     $answer = @file_get_contents($call['url'], false, $context);

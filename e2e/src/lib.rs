@@ -8,17 +8,20 @@
 
 pub mod application;
 mod command;
+pub mod line;
 pub mod outage;
 pub mod pods;
 pub mod release;
 pub mod requests;
+pub mod results;
 pub mod samples;
 mod scene;
 mod sign;
 pub mod store;
+pub mod volume;
 
 pub use command::{kubectl, run};
-pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, calm, poll};
+pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, poll};
 
 use std::io::Write as _;
 use std::time::Duration;

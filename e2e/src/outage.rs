@@ -56,6 +56,17 @@ pub async fn start() -> Result<()> {
     Ok(())
 }
 
+/// The address of its service.
+pub async fn address() -> Result<String> {
+    let service = [
+        "get",
+        "service",
+        "s3",
+        "--output=jsonpath={.spec.clusterIP}",
+    ];
+    kubectl(&[&["--namespace", NAMESPACE], &service[..]].concat()).await
+}
+
 /// Puts a proxy in front of it that loses the answer to the first PUT of an object whose key has this in it.
 pub async fn lose_first_answer(scene: &Scene, of: &str) -> Result<()> {
     let address = [

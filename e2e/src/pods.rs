@@ -91,6 +91,15 @@ pub fn dokuwiki(name: &str, opcache: &str) -> Value {
     )
 }
 
+/// The same, where nothing of that address can be reached.
+pub fn cut_off_from(mut pod: Value, address: &str) -> Value {
+    let line = format!("ip route add unreachable {address}/32");
+    let mut cut = container("cut", "busybox", json!(["sh", "-c", line]));
+    cut["securityContext"] = json!({"privileged": true});
+    pod["spec"]["initContainers"] = json!([cut]);
+    pod
+}
+
 /// The same as an ordinary user, as Pod Security `restricted` wants it.
 pub fn restricted(mut pod: Value) -> Value {
     pod["spec"]["securityContext"] = json!({
@@ -219,6 +228,7 @@ impl Scene {
         let mut helper = without_php(&name);
         helper["spec"]["hostPID"] = json!(true);
         helper["spec"]["nodeName"] = json!(node);
+        helper["spec"]["containers"][0]["securityContext"] = json!({"privileged": true});
         if self.api::<Pod>().get_opt(&name).await?.is_none() {
             self.start(&[helper]).await?;
         }

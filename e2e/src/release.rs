@@ -16,7 +16,19 @@ use crate::store::StoreFiles;
 
 pub const NAMESPACE: &str = "phpprof-system";
 const NAME: &str = "phpprof";
+pub const SERVICE: &str = "phpprof-operator";
 const DEPLOYMENT: &str = "deployment/phpprof-operator";
+/// The folder of the chart's default store.
+pub const FOLDER: &str = "/var/lib/phpprof";
+/// Values that put the chart's own store in the place of the bucket.
+pub const ON_VOLUME: &[&str] = &[
+    "store.url=file:///var/lib/phpprof",
+    "store.endpoint=",
+    "store.credentialsSecret=",
+    "store.caBundle=",
+    "startSlackSeconds=8",
+    "uploadDeadlineSeconds=12",
+];
 const SECRET: &str = "phpprof-store";
 /// Where the profiles of the tests lie in the bucket.
 pub const PREFIX: &str = "e2e";
@@ -36,7 +48,36 @@ pub async fn install(values: &[&str]) -> Result<()> {
         upgrade(&wanted).await?;
         *installed = Some(wanted);
     }
-    scale(1).await
+    Ok(())
+}
+
+/// Removes the release as people do.
+pub async fn uninstall() -> Result<()> {
+    *INSTALLED.lock().await = None;
+    let release = ["uninstall", NAME, "--namespace", NAMESPACE, "--wait"];
+    run("helm", &release, &[]).await?;
+    Ok(())
+}
+
+/// Installs the chart as somebody does who has read nothing: no value is set but for images that lie in a registry.
+pub async fn install_without_values() -> Result<()> {
+    *INSTALLED.lock().await = None;
+    let (chart, mut sets) = (chart(), Vec::new());
+    if std::env::var("IMAGE_REGISTRY").is_ok_and(|registry| !registry.is_empty()) {
+        sets.push(format!("--set=images.operator={}", image("operator")));
+        sets.push(format!("--set=images.sampler={}", image("phpprof")));
+    }
+    let namespace = ["--namespace", NAMESPACE, "--create-namespace"];
+    let mut arguments = vec!["install", NAME, &chart, "--wait", "--timeout=2m"];
+    arguments.extend(namespace);
+    arguments.extend(sets.iter().map(String::as_str));
+    run("helm", &arguments, &[]).await?;
+    Ok(())
+}
+
+fn chart() -> String {
+    let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
+    chart.display().to_string()
 }
 
 /// A new operator, from the image that was loaded last.
@@ -107,7 +148,6 @@ async fn upgrade(values: &[String]) -> Result<()> {
         )
         .await?;
     }
-    let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
     let mut sets = vec![
         format!("store.url=s3://{}/{PREFIX}", store.bucket),
         format!("store.endpoint={}", store.endpoint),
@@ -120,7 +160,7 @@ async fn upgrade(values: &[String]) -> Result<()> {
         "storeGraceSeconds=20".to_owned(),
     ];
     sets.extend(values.iter().cloned());
-    let chart = chart.display().to_string();
+    let chart = chart();
     // The authority is a whole file: it comes as values on standard input.
     let authority = serde_json::json!({"store": {"caBundle": store.authority}}).to_string();
     let mut arguments = vec![

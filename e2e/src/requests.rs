@@ -9,12 +9,15 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
-use phpprof_crds::{ProfileRequest, ProfileRequestStatus, TargetReason, TargetStatus, condition};
+use phpprof_crds::{
+    ProfileRequest, ProfileRequestStatus, Rung, TargetReason, TargetState, TargetStatus, condition,
+};
 use serde_json::{Value, json};
 
-use crate::Scene;
+use crate::store::Call;
+use crate::{Scene, kubectl, poll};
 
 /// Longer than any request of the tests takes.
 const END: Duration = Duration::from_secs(90);
@@ -45,6 +48,27 @@ impl Scene {
         .await
         .with_context(|| format!("waited {END:?} until request {} {what}", request.name_any()))??;
         found.with_context(|| format!("request {} is gone before it {what}", request.name_any()))
+    }
+
+    /// Changes fields of a request's spec, as kubectl patch does.
+    pub async fn change(&self, request: &ProfileRequest, spec: Value) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        let requests = self.api::<ProfileRequest>();
+        requests
+            .patch(&request.name_any(), &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// Applies a request and waits until its samplers run.
+    pub async fn sampled(&self, spec: Value) -> Result<ProfileRequest> {
+        let request = self.apply(spec).await?;
+        let sampling = |now: &ProfileRequest| {
+            let targets = status(now).targets;
+            let sampled = |target: &TargetStatus| target.state == TargetState::Sampling;
+            !targets.is_empty() && targets.iter().all(sampled)
+        };
+        self.until(&request, "samples", sampling).await
     }
 
     /// The request when it has completed or failed.
@@ -88,6 +112,25 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// Waits until a sampler has failed to upload and will try again.
+    pub async fn has_retried(&self, target: &TargetStatus) -> Result<()> {
+        let container = format!("--container={}", target.ephemeral_container_name);
+        let logs = [
+            "--namespace",
+            &self.namespace,
+            "logs",
+            &target.pod_name,
+            &container,
+        ];
+        let limit = Duration::from_secs(30);
+        poll("the sampler tries again", limit, async || {
+            Ok(kubectl(&logs).await?.contains("next try in").then_some(()))
+        })
+        .await
+    }
+}
+
 /// An ephemeral container and the pod that it is in.
 pub struct Sampler {
     pub pod: Pod,
@@ -116,6 +159,30 @@ impl Sampler {
         let variables = self.container.env.as_deref().unwrap_or_default();
         let found = variables.iter().find(|variable| variable.name == name)?;
         found.value.as_deref()
+    }
+
+    /// One of its grants, by the rung.
+    pub fn grant(&self, rung: Rung) -> Result<Call> {
+        let grants = self.variable("PHPPROF_GRANTS");
+        let grants: Value = serde_json::from_str(grants.context("the sampler has no grants")?)?;
+        let wanted = json!(rung);
+        let grants = grants["profile"].as_array().context("no list of grants")?;
+        let grant = grants.iter().find(|grant| grant["rung"] == wanted);
+        let grant = grant.with_context(|| format!("no grant for {wanted}"))?;
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
+        let mut call = Call::new(&text(&grant["method"])?, &text(&grant["url"])?);
+        for (name, value) in grant["headers"].as_object().into_iter().flatten() {
+            call = call.header(name, &text(value)?);
+        }
+        Ok(match rung {
+            Rung::Relay => call.unverified(),
+            Rung::Direct => call,
+        })
+    }
+
+    /// When it ended, to the second.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        Some(self.ended()?.finished_at?.0)
     }
 
     /// The value of one of its flags.

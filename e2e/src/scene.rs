@@ -11,7 +11,7 @@ use tokio::sync::{OnceCell, RwLock};
 
 use crate::command::kubectl;
 use crate::store::Store;
-use crate::{outage, release};
+use crate::{line, outage, release};
 
 /// Labels of a namespace.
 pub type Labels = &'static [(&'static str, &'static str)];
@@ -48,15 +48,20 @@ pub struct Scene {
 pub fn calm(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
     runtime()?.block_on(async {
         let _turn = TURN.read().await;
-        play(labels, test).await
+        play(labels, &[], test).await
     })
 }
 
 /// Runs a test while no other runs, and puts right what it has stopped or changed.
 pub fn alone(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    alone_on(&[], test)
+}
+
+/// The same on a release that differs by these `--set` values.
+pub fn alone_on(values: &[&str], test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
     runtime()?.block_on(async {
         let _turn = TURN.write().await;
-        let result = play(ENABLED, test).await;
+        let result = play(ENABLED, values, test).await;
         result.and(put_right().await)
     })
 }
@@ -68,11 +73,16 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(builder.enable_all().build()?)
 }
 
-async fn play(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+async fn play(
+    labels: Labels,
+    values: &[&str],
+    test: impl AsyncFnOnce(&Scene) -> Result<()>,
+) -> Result<()> {
     let client = Client::try_default()
         .await
         .context("no cluster; make e2e starts one")?;
     PREPARED.get_or_try_init(|| prepare(&client)).await?;
+    release::install(values).await?;
     let scene = Scene::create(client, labels).await?;
     let result = match test(&scene).await {
         Ok(()) => scene.clear_store().await,
@@ -91,6 +101,8 @@ async fn prepare(client: &Client) -> Result<()> {
             .delete(&left.name_any(), &DeleteParams::background())
             .await?;
     }
+    outage::put_right().await?;
+    release::install(&[]).await?;
     put_right().await?;
     let scene = Scene::create(client.clone(), NOT_ENABLED).await?;
     tokio::try_join!(release::renew(), scene.clear_all())?;
@@ -99,7 +111,8 @@ async fn prepare(client: &Client) -> Result<()> {
 
 async fn put_right() -> Result<()> {
     outage::put_right().await?;
-    release::install(&[]).await
+    line::put_right().await?;
+    release::scale(1).await
 }
 
 impl Scene {

@@ -7,26 +7,10 @@ use e2e::requests::{Sampler, status};
 use e2e::store::{Call, sha256};
 use e2e::{ENABLED, Scene, alone, calm, outage, pods};
 use jiff::Timestamp;
-use phpprof_crds::{Reason, TargetState, TargetStatus, condition};
-use serde_json::{Value, json};
+use phpprof_crds::{Reason, Rung, TargetState, TargetStatus, condition};
+use serde_json::json;
 
-/// The grant of the first rung, which is the store's, out of the environment of a sampler.
-fn grant(sampler: &Sampler) -> Result<Call> {
-    let grants = sampler
-        .variable("PHPPROF_GRANTS")
-        .context("the sampler has no grants")?;
-    let grants: Value = serde_json::from_str(grants)?;
-    let grant = &grants["profile"][0];
-    ensure!(grant["rung"] == "Direct", "{grant}");
-    let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
-    let mut call = Call::new(&text(&grant["method"])?, &text(&grant["url"])?);
-    for (name, value) in grant["headers"].as_object().into_iter().flatten() {
-        call = call.header(name, &text(value)?);
-    }
-    Ok(call)
-}
-
-/// The same grant, bent.
+/// A grant, bent.
 fn with_method(mut grant: Call, method: &str) -> Call {
     method.clone_into(&mut grant.method);
     grant
@@ -148,7 +132,7 @@ fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires
             let sampler = scene.sampler(target(&targets, name)?).await?;
             check_sampler(scene, &sampler)?;
             let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
-            grants.push((grant(&sampler)?, Timestamp::from_second(until)?));
+            grants.push((sampler.grant(Rung::Direct)?, Timestamp::from_second(until)?));
         }
         let web = target(&targets, "web")?;
         check_used(scene, &grants[0].0, web).await?;

@@ -1,6 +1,7 @@
 //! What phpprof promises, tried on a real cluster: `make e2e`.
 
 mod dokuwiki;
+mod ends;
 mod grants;
 mod hostile;
 mod latency;
@@ -9,3 +10,4 @@ mod profiles;
 mod refusals;
 mod restarts;
 mod runtimes;
+mod volume;

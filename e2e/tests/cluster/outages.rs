@@ -3,45 +3,27 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::requests::{Sampler, failed_with, holds, only_target, status};
+use e2e::requests::{failed_with, holds, only_target, status};
 use e2e::store::sha256;
-use e2e::{Scene, alone, kubectl, outage, pods, poll, release};
+use e2e::{Scene, alone, outage, pods, poll, release};
 use k8s_openapi::api::core::v1::ConfigMap;
-use phpprof_crds::{ProfileRequest, TargetReason, TargetState, condition};
+use phpprof_crds::{ProfileRequest, TargetReason, condition};
 use serde_json::json;
 
 /// Applies a request and stops the store while it is sampled.
 async fn sampled_without_store(scene: &Scene, duration_seconds: u32) -> Result<ProfileRequest> {
     scene.start(&[pods::php("web")]).await?;
     let spec = json!({"target": {"podName": "web"}, "durationSeconds": duration_seconds});
-    let request = scene.apply(spec).await?;
-    let sampling = |now: &ProfileRequest| {
-        let targets = status(now).targets;
-        targets
-            .iter()
-            .any(|target| target.state == TargetState::Sampling)
-    };
-    let request = scene.until(&request, "samples", sampling).await?;
+    let request = scene.sampled(spec).await?;
     outage::stop().await?;
     Ok(request)
-}
-
-async fn has_retried(scene: &Scene, sampler: &Sampler) -> Result<()> {
-    let container = format!("--container={}", sampler.container.name);
-    let logs = ["--namespace", &scene.namespace, "logs", "web", &container];
-    poll(
-        "the sampler tries again",
-        Duration::from_secs(30),
-        async || Ok(kubectl(&logs).await?.contains("next try in").then_some(())),
-    )
-    .await
 }
 
 #[test]
 fn a_profile_arrives_once_a_store_that_was_stopped_is_back() -> Result<()> {
     alone(async |scene| {
         let request = sampled_without_store(scene, 4).await?;
-        has_retried(scene, &scene.sampler(&only_target(&request)?).await?).await?;
+        scene.has_retried(&only_target(&request)?).await?;
         outage::start().await?;
         let request = scene.ended(&request).await?;
         holds(&request, condition::COMPLETE)?;

@@ -1,0 +1,48 @@
+// A line to the relay: php -r … ADDRESS. It passes everything on as it is, but on the first connection that brings more than
+// a question does: there no answer comes back any more.
+[, $relay] = $argv;
+const QUESTION = 2500;
+$server = stream_socket_server('tcp://0.0.0.0:8443');
+$lines = [];
+$held = null;
+while (true) {
+    $readable = [$server];
+    foreach ($lines as [$client, $upstream]) {
+        array_push($readable, $client, $upstream);
+    }
+    $writable = $urgent = null;
+    stream_select($readable, $writable, $urgent, null);
+    foreach ($readable as $stream) {
+        if ($stream === $server) {
+            $client = @stream_socket_accept($server, 0);
+            $upstream = $client ? @stream_socket_client("tcp://$relay:8443", $code, $message, 2) : false;
+            if ($upstream) {
+                $lines[] = [$client, $upstream, 0];
+            } elseif ($client) {
+                fclose($client);
+            }
+            continue;
+        }
+        foreach ($lines as $number => [$client, $upstream, $brought]) {
+            if ($stream !== $client && $stream !== $upstream) {
+                continue;
+            }
+            $part = @fread($stream, 65536);
+            if ($part === false || $part === '') {
+                fclose($client);
+                fclose($upstream);
+                unset($lines[$number]);
+            } elseif ($stream === $client) {
+                fwrite($upstream, $part);
+                $lines[$number][2] = $brought + strlen($part);
+                if ($held === null && $lines[$number][2] > QUESTION) {
+                    $held = $number;
+                    echo "holds an answer\n";
+                }
+            } elseif ($number !== $held) {
+                fwrite($client, $part);
+            }
+            continue 2;
+        }
+    }
+}

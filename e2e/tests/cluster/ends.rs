@@ -1,0 +1,192 @@
+//! Requests that end before their time, begin later, take the longer way, or are over for good.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::requests::{failed_with, holds, only_target, status};
+use e2e::{ENABLED, Scene, alone, calm, pods, poll, promised, release};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use phpprof_crds::{ProfileRequest, Reason, Rung, TargetStatus, condition};
+use serde_json::{Value, json};
+
+const HEARD: Duration = Duration::from_secs(5);
+/// The ways on which a sampler hears that it shall stop.
+const WAYS: [&str; 2] = ["Direct", "Relay"];
+
+/// A request on each way, whose samplers have run for a moment.
+async fn sampled_on_each_way(scene: &Scene) -> Result<Vec<ProfileRequest>> {
+    scene.start(&[pods::php("web")]).await?;
+    let mut requests = Vec::new();
+    for way in WAYS {
+        let spec = json!({"target": {"podName": "web"}, "durationSeconds": 60, "uploadMode": way});
+        requests.push(scene.sampled(spec).await?);
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok(requests)
+}
+
+fn since(begin: SystemTime) -> Result<Duration> {
+    Ok(SystemTime::now().duration_since(begin)?)
+}
+
+#[test]
+fn a_cancelled_request_completes_within_5_seconds_with_what_was_sampled() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        let requests = sampled_on_each_way(scene).await?;
+        for (request, way) in requests.iter().zip(WAYS) {
+            let begin = SystemTime::now();
+            scene.change(request, json!({"cancel": true})).await?;
+            let request = scene.ended(request).await?;
+            promised(&format!("cancelling over {way}"), HEARD, since(begin)?)?;
+            let complete = holds(&request, condition::COMPLETE)?;
+            ensure!(
+                complete.reason == Reason::Cancelled.to_string(),
+                "{complete:?}"
+            );
+            let target = only_target(&request)?;
+            ensure!(target.samples > Some(0), "{target:?}");
+            let profile = scene.profile(&target.object_key).await?;
+            let sampled = Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
+            ensure!(
+                sampled > Duration::from_secs(1) && sampled < Duration::from_secs(30),
+                "{sampled:?} of 60 s are in the profile"
+            );
+        }
+        Ok(())
+    })
+}
+
+/// Waits until a sampler has ended; gives its receipt.
+async fn receipt(scene: &Scene, target: &TargetStatus) -> Result<String> {
+    let limit = Duration::from_secs(30);
+    poll("the sampler has ended", limit, async || {
+        Ok(scene.sampler(target).await?.receipt().ok())
+    })
+    .await
+}
+
+#[test]
+fn a_deleted_request_is_gone_at_once_and_its_samplers_drop_what_they_have_within_5_seconds()
+-> Result<()> {
+    calm(ENABLED, async |scene| {
+        let requests = sampled_on_each_way(scene).await?;
+        for (request, way) in requests.iter().zip(WAYS) {
+            let begin = SystemTime::now();
+            let api = scene.api::<ProfileRequest>();
+            let name = request.name_any();
+            api.delete(&name, &DeleteParams::default()).await?;
+            ensure!(api.get_opt(&name).await?.is_none(), "{name} is still there");
+            let receipt = receipt(scene, &only_target(request)?).await?;
+            promised(&format!("deleting over {way}"), HEARD, since(begin)?)?;
+            ensure!(receipt.contains("Cancelled"), "{receipt}");
+        }
+        let limit = Duration::from_secs(10);
+        poll("both requests are listed", limit, async || {
+            let keys = scene.keys().await?;
+            let manifests = keys.iter().filter(|key| key.ends_with("/manifest.json"));
+            Ok((manifests.count() == WAYS.len()).then_some(()))
+        })
+        .await?;
+        let keys = scene.keys().await?;
+        ensure!(keys.iter().all(|key| !key.ends_with(".pb.gz")), "{keys:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_suspended_request_adds_nothing_to_a_pod_until_it_is_let_go() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let request = scene
+            .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1, "suspend": true}))
+            .await?;
+        let suspended = |now: &ProfileRequest| {
+            let conditions = status(now).conditions;
+            conditions
+                .iter()
+                .any(|condition| condition.reason == Reason::Suspended.to_string())
+        };
+        scene.until(&request, "is suspended", suspended).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let pod: Pod = scene.api().get("web").await?;
+        ensure!(pods::ephemeral_containers(&pod) == 0, "a sampler was added");
+        scene.change(&request, json!({"suspend": false})).await?;
+        let request = scene.ended(&request).await?;
+        holds(&request, condition::COMPLETE).map(drop)
+    })
+}
+
+#[test]
+fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        let store = e2e::outage::address().await?;
+        scene
+            .start(&[pods::cut_off_from(pods::php("web"), &store)])
+            .await?;
+        let request = scene
+            .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
+            .await?;
+        let target = only_target(&request)?;
+        ensure!(target.upload_mode == Some(Rung::Relay), "{target:?}");
+        let receipt = scene.sampler(&target).await?.receipt()?;
+        ensure!(receipt.contains("Relayed"), "{receipt}");
+        let bytes = scene.read(&target.object_key).await?;
+        ensure!(
+            e2e::store::sha256(&bytes) == target.sha256,
+            "another object"
+        );
+        // Where only the store is allowed it fails: the store was out of reach indeed.
+        let spec =
+            json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"});
+        let request = scene.ended(&scene.apply(spec).await?).await?;
+        failed_with(&request, phpprof_crds::TargetReason::UploadDeadlineExceeded).map(drop)
+    })
+}
+
+#[test]
+fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<()> {
+    alone(async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
+        let (over, stays) = (
+            scene.completed(spec.clone()).await?,
+            scene.completed(spec).await?,
+        );
+        let folder = |request: &ProfileRequest| {
+            let uid = request.uid().unwrap_or_default();
+            let name = request.name_any();
+            format!("{}/{}/{name}-{uid}", release::PREFIX, scene.namespace)
+        };
+        let manifest_key = format!("{}/manifest.json", folder(&over));
+        let mut manifest: Value = serde_json::from_slice(&scene.read(&manifest_key).await?)?;
+        let past = Timestamp::now().checked_sub(SignedDuration::from_secs(1))?;
+        manifest["expiresAt"] = json!(past);
+        // What it names elsewhere is not its own.
+        let foreign = only_target(&stays)?.object_key;
+        let mut named = manifest["targets"][0].clone();
+        named["objectKey"] = json!(foreign);
+        let targets = manifest["targets"].as_array_mut().context("no targets")?;
+        targets.push(named);
+        let unnamed = format!("{}/unnamed", folder(&over));
+        scene.write(&unnamed, b"x", 1).await?;
+        let manifest = manifest.to_string();
+        scene.write(&manifest_key, manifest.as_bytes(), 1).await?;
+        // The sweep comes every hour, and when an operator starts.
+        release::renew().await?;
+        let limit = Duration::from_secs(30);
+        poll("the manifest is gone", limit, async || {
+            Ok((!scene.keys().await?.contains(&manifest_key)).then_some(()))
+        })
+        .await?;
+        let keys = scene.keys().await?;
+        let (gone, kept): (Vec<String>, Vec<String>) = keys
+            .into_iter()
+            .partition(|key| key.starts_with(&folder(&over)));
+        ensure!(gone == [unnamed], "{gone:?}");
+        ensure!(kept.len() == 3 && kept.contains(&foreign), "{kept:?}");
+        Ok(())
+    })
+}

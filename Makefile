@@ -3,6 +3,7 @@
 # Each command installs and builds what it needs (e2e/tools), into $PHPPROF_CACHE (/var/cache/phpprof).
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
+# STORE=s3                  demo stores in an S3 server instead of on a volume
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
 # FULL=1                    the long form of real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs
@@ -19,7 +20,7 @@ IMAGES := application
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE
 
 .PHONY: help
 help: ## this list
@@ -91,12 +92,18 @@ cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 
 .PHONY: e2e
 e2e: IMAGES := application runtimes
-e2e: cluster ## tests on a real cluster
+e2e: cluster plugin ## tests on a real cluster
 	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e
 
+.PHONY: plugin
+plugin: setup ## kubectl phpprof, beside the test cluster's programs
+	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
+	@install -D "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof"
+
 .PHONY: demo
-demo: IMAGES := application $(addprefix demo-,$(filter-out fpm,$(RUNTIME)))
-demo: cluster ## from a PHP application on a cluster to a profile on the screen
+demo: IMAGES := phpprof operator demo $(addprefix demo-,$(filter-out fpm,$(RUNTIME)))
+demo: STORE := $(or $(STORE),volume)
+demo: cluster plugin ## from a PHP application on a cluster to a profile on the screen
 	@$(STAGE) "demo" e2e/tools/with-cluster demo/run.sh
 
 .PHONY: generate

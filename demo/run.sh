@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# The demo: installs phpprof on the cluster, profiles the demo application under load, and holds the profile against the truth.
+# The demo: installs phpprof on the cluster, profiles the demo application under load through the kubectl plugin, and holds the profile against the truth.
 #
-# Does: install the chart, the application and the load; apply a ProfileRequest; print its conditions, the top table and
-#       where the profile lies; compare it with what the application measured itself.
-# Does not: make the cluster or the images (`make demo` does that first), or take anything away but the
+# Does: install the chart, the application and the load; run a profile; print the request's conditions, the top table and
+#       where the profile and its flame graph lie; compare it with what the application measured itself.
+# Does not: make the cluster, the images or the plugin (`make demo` does that first), or take anything away but the
 #       application and load of an earlier run.
 #
 # The cluster is that of KUBECONFIG's current context; `make demo KUBECONFIG_CONTEXT=name` sets it.
 #
 #   RUNTIME=name             fpm (as if not given), frankenphp, roadrunner, mod_php or musl: what runs the application
+#   STORE=name               volume (as if not given): the chart's default, a volume of the cluster; or s3
 #   IMAGE_REGISTRY=host/path where the images were pushed, instead of phpprof.dev
-#   STORE_FILES=folder       an S3 store: files endpoint, bucket, access-key, secret-key; where needed region, and ca.crt for a private CA
+#   STORE_FILES=folder       the S3 store: files endpoint, bucket, access-key, secret-key; where needed region, and ca.crt for a private CA
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . e2e/tools/cache.sh
@@ -19,12 +20,9 @@ export PATH=$BIN:$PATH
 export KUBECONFIG=${KUBECONFIG:-$KUBECONFIG_FILE}
 
 namespace=phpprof-demo system=phpprof-system operator=deployment/phpprof-operator out=target/demo
-store=${STORE_FILES:-$RUN/store}
 registry=${IMAGE_REGISTRY:-phpprof.dev} registry=${registry%/}
-region=$(cat "$store/region" 2>/dev/null || echo us-east-1)
 runtime=${RUNTIME:-fpm} image=demo address=web:9000 calls=(demo/calls.txt)
-helm_ca=() curl_ca=()
-[ ! -e "$store/ca.crt" ] || helm_ca=(--set-file "store.caBundle=$store/ca.crt") curl_ca=(--cacert "$store/ca.crt")
+store=${STORE:-volume} files=${STORE_FILES:-$RUN/store}
 
 of_demo() { kubectl --namespace "$namespace" "$@"; }
 step() { doing=$1; printf '\n==> %s\n' "$1"; }
@@ -32,7 +30,6 @@ fail() { printf 'demo: %s\n' "$1" >&2; shift; printf '      %s\n' "$@" >&2; exit
 
 ended() {
   local code=$?
-  [ -z "${forward:-}" ] || kill "$forward" 2>/dev/null || true
   [ -z "${loading:-}" ] || of_demo delete job/load --ignore-not-found --wait=false >/dev/null 2>&1 || true
   [ "$code" = 0 ] || printf '\ndemo: failed at "%s"\n' "$doing" >&2
 }
@@ -55,25 +52,38 @@ check_givens() {
   local file
   kubectl version >/dev/null 2>&1 || fail "no cluster answers" \
     "make cluster-up starts one; KUBECONFIG_CONTEXT=name uses one of your own"
-  for file in endpoint bucket access-key secret-key; do
-    [ -r "$store/$file" ] || fail "$store/$file is missing: it says where profiles are stored" \
-      "make cluster-up writes it; with a cluster of your own, STORE_FILES=folder names another"
-  done
+  case $store in
+    volume) ;;
+    s3)
+      for file in endpoint bucket access-key secret-key; do
+        [ -r "$files/$file" ] || fail "$files/$file is missing: it says where profiles are stored" \
+          "make cluster-up writes it; with a cluster of your own, STORE_FILES=folder names another"
+      done
+      ;;
+    *) fail "there is no store $store" "STORE is volume or s3" ;;
+  esac
 }
 
+# The chart needs no value; those here say where the images are, and which bucket is used instead of a volume.
 install_phpprof() {
+  local values=()
+  [ "$registry" = phpprof.dev ] || values+=(--set "images.operator=$registry/operator:dev" --set "images.sampler=$registry/phpprof:dev")
   kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-  kubectl --namespace "$system" create secret generic phpprof-store \
-    --from-literal=access-key-id="$(cat "$store/access-key")" --from-literal=secret-access-key="$(cat "$store/secret-key")" \
-    --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+  [ "$store" = volume ] || use_s3
   # The images keep their tag: an operator that an earlier run installed is the one just built only after a restart.
   kubectl --namespace "$system" rollout restart "$operator" >/dev/null 2>&1 || true
-  helm upgrade --install phpprof charts/phpprof \
-    --namespace "$system" --wait --timeout 2m \
-    --set "store.url=s3://$(cat "$store/bucket")/demo" --set "store.endpoint=$(cat "$store/endpoint")" --set "store.region=$region" \
-    --set store.credentialsSecret=phpprof-store "${helm_ca[@]}" \
-    --set "images.operator=$registry/operator:dev" --set "images.sampler=$registry/phpprof:dev" >/dev/null ||
+  helm upgrade --install phpprof charts/phpprof --namespace "$system" --wait --timeout 2m "${values[@]}" >/dev/null ||
     fail "phpprof could not be installed; the line above says why" "kubectl -n $system describe pods; kubectl -n $system logs $operator"
+}
+
+# Adds what `helm` needs to know of the S3 store to its values.
+use_s3() {
+  kubectl --namespace "$system" create secret generic phpprof-store \
+    --from-literal=access-key-id="$(cat "$files/access-key")" --from-literal=secret-access-key="$(cat "$files/secret-key")" \
+    --dry-run=client -o yaml | kubectl apply -f - >/dev/null
+  values+=(--set "store.url=s3://$(cat "$files/bucket")/demo" --set "store.endpoint=$(cat "$files/endpoint")"
+    --set "store.region=$(cat "$files/region" 2>/dev/null || echo us-east-1)" --set store.credentialsSecret=phpprof-store)
+  [ ! -e "$files/ca.crt" ] || values+=(--set-file "store.caBundle=$files/ca.crt")
 }
 
 deploy() {
@@ -94,28 +104,14 @@ deploy_application() {
   of_demo get pods --selector app=web -o custom-columns=POD:.metadata.name,NODE:.spec.nodeName,READY:.status.containerStatuses[0].ready
 }
 
-# Applies the request and prints a line whenever its state changes, until it is over.
+# Profiles the application for 20 seconds as people do, and shows the request's conditions.
 profile() {
-  local state last="" until=$((SECONDS + 120))
-  request=$(of_demo create -f demo/k8s/request.yaml -o name)
-  echo "applied $request"
-  begin=$SECONDS
-  while :; do
-    state=$(of_demo get "$request" -o json | jq -r '(.status // {}) as $s | ($s.conditions // []) as $c
-      | ([$c[] | select((.type == "Complete" or .type == "Failed") and .status == "True")][0].type // "") + "\t"
-      + ([$c[] | select(.type == "Complete").reason][0] // "Pending") + ", \($s.selected // 0) pods: \($s.active // 0) active, \($s.succeeded // 0) succeeded, \($s.failed // 0) failed"')
-    [ "$state" = "$last" ] || printf '%4d s  %s\n' $((SECONDS - begin)) "${state#*$'\t'}"
-    last=$state
-    [ -z "${state%%$'\t'*}" ] || break
-    [ "$SECONDS" -lt "$until" ] || fail "the request is not over after 120 s" \
-      "kubectl -n $namespace describe $request; kubectl -n $system logs $operator"
-    sleep 0.5
-  done
-  of_demo get "$request" -o json >"$out/request.json"
+  kubectl phpprof run deploy/web --namespace "$namespace" --container php --duration 20s --name "$request" ||
+    fail "there is no profile" "kubectl phpprof describe $request -n $namespace; kubectl -n $system logs $operator"
+  of_demo get pprof "$request" -o json >"$out/request.json"
   printf '\n'
   jq -r '["CONDITION","STATUS","REASON","MESSAGE"], (.status.conditions[] | [.type, .status, .reason, .message]) | @tsv' \
     "$out/request.json" | column -t -s $'\t'
-  [ "${state%%$'\t'*}" = Complete ] || fail "the request failed" "kubectl -n $namespace describe $request"
 }
 
 # What the load measured so far: its last whole line.
@@ -126,53 +122,35 @@ truth() {
   jq -r '"\(.requests) requests, \(.errors) errors"' "$out/truth.json"
 }
 
-# Gets s3://BUCKET/KEY. A store inside the cluster is reached through a port-forward to its Service.
-download() {
-  local endpoint host service connect=()
-  endpoint=$(cat "$store/endpoint") host=${endpoint#*://}
-  if [[ $host =~ ^([^.:]+)\.([^.:]+)\.svc ]]; then
-    service=${BASH_REMATCH[1]}
-    kubectl --namespace "${BASH_REMATCH[2]}" port-forward "service/$service" :443 >"$out/forward.log" 2>&1 &
-    forward=$!
-    for _ in $(seq 50); do
-      grep -q '127.0.0.1:' "$out/forward.log" && break
-      sleep 0.1
-    done
-    connect=(--connect-to "::127.0.0.1:$(sed -n 's/.*127\.0\.0\.1:\([0-9]*\) .*/\1/p' "$out/forward.log" | head -n 1)")
-  fi
-  printf 'user = "%s:%s"\n' "$(cat "$store/access-key")" "$(cat "$store/secret-key")" |
-    curl --silent --show-error --fail --config - --header "x-amz-content-sha256: $(sha256sum </dev/null | cut -d ' ' -f 1)" --aws-sigv4 "aws:amz:$region:s3" --max-time 30 --retry 3 --retry-connrefused \
-      "${connect[@]}" "${curl_ca[@]}" \
-      --output "$out/merged.pb.gz" "$endpoint/${1#s3://}" ||
-    fail "the profile could not be fetched from $endpoint/${1#s3://}" "kubectl -n phpprof-store get pods"
-}
-
 choose_runtime
 check_givens
 mkdir -p "$out"
 cat "${calls[@]}" >"$out/calls.txt"
-step "install phpprof with Helm"
+request=demo-$(date +%s)
+step "install phpprof with Helm; profiles go to: $store"
 install_phpprof
 step "start the demo application: $runtime in two pods, under load"
 deploy_application
-step "profile it for 20 seconds"
+step "profile it for 20 seconds: kubectl phpprof run deploy/web"
 profile
-step "fetch the profile"
+step "fetch the profile and its flame graph"
 truth
-url=$(jq -r .status.profile.url "$out/request.json")
-download "$url"
-go tool pprof -top -sample_index=wall -unit=s -nodecount=15 "$out/merged.pb.gz" 2>/dev/null | grep -v '^{'
+kubectl phpprof download "$request" -n "$namespace" -o "$out/merged.pb.gz"
+kubectl phpprof flame "$request" -n "$namespace" -o "$out/flame.html"
 step "hold it against what the application measured itself"
 cargo run --quiet -p phpprof-profile --example shares -- \
   "$out/merged.pb.gz" "$out/truth.json" "$out/calls.txt" "$(jq .status.profile.samples "$out/request.json")"
+step "the functions that take most: kubectl phpprof top $request"
+kubectl phpprof top "$request" -n "$namespace" -t wall --count 15
 
 cat <<TEXT
 
-The profile: $out/merged.pb.gz ($(wc -c <"$out/merged.pb.gz") bytes), in the store as $url
+The flame graph: $PWD/$out/flame.html (one page: open it in a browser)
+The profile:     $PWD/$out/merged.pb.gz ($(wc -c <"$out/merged.pb.gz") bytes), in the store as $(jq -r .status.profile.url "$out/request.json")
 
-Next:
-  go tool pprof -http=:8080 $PWD/$out/merged.pb.gz
-  eval "\$(e2e/tools/env)"                                    # kubectl for the test cluster
-  kubectl -n $namespace get pprof
-  kubectl -n $namespace describe $request
+Try next:
+  eval "\$(e2e/tools/env)" # kubectl, and the plugin, for this cluster
+  kubectl phpprof doctor deploy/web -n $namespace
+  kubectl phpprof describe $request -n $namespace
+  go tool pprof -http=:8080 $out/merged.pb.gz
 TEXT

@@ -10,6 +10,7 @@ pub mod application;
 mod command;
 pub mod line;
 pub mod outage;
+pub mod people;
 pub mod pods;
 pub mod release;
 pub mod requests;

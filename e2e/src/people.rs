@@ -1,0 +1,308 @@
+//! People who use the plugin: each with rights of their own, by a client certificate or impersonated by the administrator.
+//!
+//! What they may do in other namespaces belongs to the scene's namespace and goes with it.
+//!
+//! Invariant: a person who is given here has every right that was asked for, and no other.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::scene::poll;
+use crate::{Scene, command, kubectl, release};
+
+/// Longer than any verb of the tests takes.
+const LONGEST: Duration = Duration::from_secs(90);
+const READY: Duration = Duration::from_secs(20);
+
+/// A right as RBAC has it: verb, resource with its subresource, and the namespace where it is not the scene's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    pub verb: &'static str,
+    pub resource: &'static str,
+}
+
+impl Right {
+    /// As the plugin's guide writes it.
+    pub fn words(&self) -> String {
+        format!("{} {}", self.verb, self.resource)
+    }
+
+    fn is_of_operator(&self) -> bool {
+        self.resource == "services/proxy"
+    }
+
+    fn group(&self) -> &'static str {
+        match self.resource {
+            "profilerequests" => "phpprof.dev",
+            "deployments" => "apps",
+            _ => "",
+        }
+    }
+
+    fn rule(&self) -> Value {
+        let mut rule = json!({"apiGroups": [self.group()], "resources": [self.resource], "verbs": [self.verb]});
+        if self.is_of_operator() {
+            rule["resourceNames"] = json!([RESULTS]);
+        }
+        rule
+    }
+}
+
+const RESULTS: &str = "phpprof-operator:results";
+
+/// Somebody who runs `kubectl phpprof`.
+pub struct Person {
+    /// Flags that say who it is.
+    flags: Vec<String>,
+    folder: PathBuf,
+}
+
+/// What the plugin said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    /// What it printed, where it succeeded.
+    pub fn well(self) -> Result<String> {
+        ensure!(
+            self.code == 0,
+            "exit code {}\n{}{}",
+            self.code,
+            self.out,
+            self.err
+        );
+        Ok(self.out)
+    }
+}
+
+impl Person {
+    /// Runs `kubectl phpprof` in a folder of its own with these words.
+    pub async fn says(&self, line: &str) -> Result<Said> {
+        let mut command = tokio::process::Command::new("kubectl");
+        command
+            .arg("phpprof")
+            .args(line.split_whitespace())
+            .args(&self.flags)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = tokio::time::timeout(LONGEST, command.output())
+            .await
+            .with_context(|| format!("kubectl phpprof {line} took more than {LONGEST:?}"))??;
+        Ok(Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout)?,
+            err: String::from_utf8(output.stderr)?,
+        })
+    }
+
+    /// A file that a verb wrote.
+    pub fn file(&self, name: &str) -> Result<Vec<u8>> {
+        std::fs::read(self.folder.join(name)).with_context(|| format!("{name} was not written"))
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        // It lies in a folder for temporary files: no harm if it stays.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Scene {
+    /// Whoever the tests' kubeconfig says.
+    pub fn administrator(&self) -> Result<Person> {
+        self.person("administrator", Vec::new())
+    }
+
+    /// Somebody with these rights only, impersonated.
+    pub async fn with_rights(&self, name: &str, rights: &[Right]) -> Result<Person> {
+        let user = format!("{}-{name}", self.namespace);
+        let (of_operator, here): (Vec<Right>, Vec<Right>) =
+            rights.iter().partition(|right| right.is_of_operator());
+        self.grant(&self.namespace, &user, &here).await?;
+        self.grant(release::NAMESPACE, &user, &of_operator).await?;
+        self.has(&user, rights).await?;
+        self.person(name, vec![format!("--as={user}")])
+    }
+
+    /// Somebody with a client certificate and the roles that the documents name: `edit` here, and the chart's for readers of results.
+    pub async fn developer(&self) -> Result<Person> {
+        let user = format!("{}-developer", self.namespace);
+        self.bind(&self.namespace, &user, "ClusterRole", "edit")
+            .await?;
+        self.bind(
+            release::NAMESPACE,
+            &user,
+            "Role",
+            "phpprof-operator-results",
+        )
+        .await?;
+        let needed = [("create", "profilerequests"), ("get", "services/proxy")]
+            .map(|(verb, resource)| Right { verb, resource });
+        self.has(&user, &needed).await?;
+        let mut person = self.person("developer", Vec::new())?;
+        let kubeconfig = person.folder.join("kubeconfig");
+        let signed = self.kubeconfig(&user, &person.folder).await?;
+        std::fs::write(&kubeconfig, signed.to_string())?;
+        person
+            .flags
+            .push(format!("--kubeconfig={}", kubeconfig.display()));
+        Ok(person)
+    }
+
+    fn person(&self, name: &str, mut flags: Vec<String>) -> Result<Person> {
+        let folder = std::env::temp_dir().join(format!("phpprof-{}-{name}", self.namespace));
+        std::fs::create_dir_all(&folder)?;
+        flags.push(format!("--namespace={}", self.namespace));
+        Ok(Person { flags, folder })
+    }
+
+    async fn grant(&self, namespace: &str, user: &str, rights: &[Right]) -> Result<()> {
+        if rights.is_empty() {
+            return Ok(());
+        }
+        let rules: Vec<Value> = rights.iter().map(Right::rule).collect();
+        let role: Role =
+            serde_json::from_value(json!({"metadata": self.owned(user).await?, "rules": rules}))?;
+        let roles: Api<Role> = Api::namespaced(self.client.clone(), namespace);
+        roles.create(&PostParams::default(), &role).await?;
+        self.bind(namespace, user, "Role", user).await
+    }
+
+    async fn bind(&self, namespace: &str, user: &str, kind: &str, role: &str) -> Result<()> {
+        let group = "rbac.authorization.k8s.io";
+        let binding: RoleBinding = serde_json::from_value(json!({
+            "metadata": self.owned(user).await?,
+            "roleRef": {"apiGroup": group, "kind": kind, "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        }))?;
+        let bindings: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        bindings.create(&PostParams::default(), &binding).await?;
+        Ok(())
+    }
+
+    /// Metadata of an object that goes when the scene's namespace goes.
+    async fn owned(&self, name: &str) -> Result<Value> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let uid = namespaces.get(&self.namespace).await?.uid();
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Namespace", "name": self.namespace, "uid": uid});
+        Ok(json!({"name": name, "ownerReferences": [owner]}))
+    }
+
+    /// Waits until the API server knows of these rights.
+    async fn has(&self, user: &str, rights: &[Right]) -> Result<()> {
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        for right in rights {
+            let (resource, subresource) = right
+                .resource
+                .split_once('/')
+                .unwrap_or((right.resource, ""));
+            let of_operator = right.is_of_operator();
+            let namespace = if of_operator {
+                release::NAMESPACE
+            } else {
+                &self.namespace
+            };
+            let review = SubjectAccessReview {
+                spec: SubjectAccessReviewSpec {
+                    user: Some(user.to_owned()),
+                    resource_attributes: Some(ResourceAttributes {
+                        namespace: Some(namespace.to_owned()),
+                        verb: Some(right.verb.to_owned()),
+                        group: Some(right.group().to_owned()),
+                        resource: Some(resource.to_owned()),
+                        subresource: Some(subresource.to_owned()),
+                        name: of_operator.then(|| RESULTS.to_owned()),
+                        ..ResourceAttributes::default()
+                    }),
+                    ..SubjectAccessReviewSpec::default()
+                },
+                ..SubjectAccessReview::default()
+            };
+            poll(&right.words(), READY, async || {
+                let answer = reviews.create(&PostParams::default(), &review).await?;
+                Ok(answer.status.filter(|status| status.allowed))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The tests' kubeconfig with a client certificate that the cluster signed for this user.
+    async fn kubeconfig(&self, user: &str, folder: &std::path::Path) -> Result<Value> {
+        let key = folder.join("key");
+        let key_file = key.display().to_string();
+        let subject = format!("/CN={user}");
+        let csr = command::run(
+            "openssl",
+            &[
+                "req",
+                "-new",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-subj",
+                &subject,
+                "-keyout",
+                &key_file,
+            ],
+            &[],
+        )
+        .await?;
+        let requests: Api<CertificateSigningRequest> = Api::all(self.client.clone());
+        let request: CertificateSigningRequest = serde_json::from_value(json!({
+            "metadata": self.owned(user).await?,
+            "spec": {
+                "request": BASE64.encode(csr), "signerName": "kubernetes.io/kube-apiserver-client",
+                "usages": ["client auth"], "expirationSeconds": 600,
+            },
+        }))?;
+        requests.create(&PostParams::default(), &request).await?;
+        kubectl(&["certificate", "approve", user]).await?;
+        let certificate = poll("a client certificate", READY, async || {
+            Ok(requests
+                .get(user)
+                .await?
+                .status
+                .and_then(|status| status.certificate))
+        })
+        .await?;
+        requests.delete(user, &DeleteParams::default()).await?;
+        let shown = kubectl(&[
+            "config",
+            "view",
+            "--raw",
+            "--minify",
+            "--flatten",
+            "--output=json",
+        ])
+        .await?;
+        let mut config: Value = serde_json::from_str(&shown)?;
+        config["users"][0]["user"] = json!({
+            "client-certificate-data": BASE64.encode(certificate.0), "client-key-data": BASE64.encode(std::fs::read(key)?),
+        });
+        Ok(config)
+    }
+}

@@ -1,0 +1,271 @@
+//! `kubectl phpprof` as people use it: every verb, as an administrator, as a developer with the documented roles, and as those who lack a right.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::people::{Person, Right};
+use e2e::requests::status;
+use e2e::{ENABLED, Scene, calm, pods, promised};
+use phpprof_profile::{Limits, decode, total};
+use serde_json::{Value, json};
+
+#[test]
+fn every_verb_works_for_an_administrator() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.deploy("web", 2, pods::php("web")).await?;
+        let administrator = scene.administrator()?;
+        ensure!(doctor(&administrator).await?["fit"] == true, "not fit");
+        every_verb(scene, &administrator).await
+    })
+}
+
+#[test]
+fn every_verb_works_for_a_client_certificate_with_the_documented_roles() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.deploy("web", 1, pods::php("web")).await?;
+        let developer = scene.developer().await?;
+        // The namespace's labels and the operator are not theirs to see, which `doctor` says and goes on.
+        doctor(&developer).await?;
+        every_verb(scene, &developer).await
+    })
+}
+
+async fn doctor(person: &Person) -> Result<Value> {
+    let said = person.says("doctor deploy/web -o json").await?.well()?;
+    Ok(serde_json::from_str(&said)?)
+}
+
+async fn every_verb(scene: &Scene, person: &Person) -> Result<()> {
+    let ran = person
+        .says("run deploy/web -c fpm -d 3s --name first")
+        .await?;
+    ensure!(
+        ran.err.contains("Complete") && ran.err.contains("kubectl phpprof flame first"),
+        "{ran:?}"
+    );
+    let table = ran.well()?;
+    ensure!(
+        table.contains("profilerequest.phpprof.dev/first created"),
+        "{table}"
+    );
+    ensure!(
+        table.contains("similar_text"),
+        "no function of the application: {table}"
+    );
+    check_views(person).await?;
+    check_looks(person).await?;
+    check_cancel(scene, person).await
+}
+
+/// What is said about a request.
+async fn check_views(person: &Person) -> Result<()> {
+    for (line, expected) in [
+        ("list -o name", "profilerequest.phpprof.dev/first\n"),
+        ("list", "first"),
+        ("list -o wide", "merged.pb.gz"),
+        ("get first -o yaml", "kind: ProfileRequest"),
+        ("describe pprof/first", "Complete"),
+        ("logs first", "web-"),
+        ("explain UserUnknown", "runAsUser"),
+        ("version --client", "client"),
+        ("completion kubectl", "__complete"),
+    ] {
+        let said = person.says(line).await?.well()?;
+        ensure!(said.contains(expected), "{line}: {said}");
+    }
+    let got = person.says("get first -o json").await?.well()?;
+    let got: Value = serde_json::from_str(&got)?;
+    ensure!(got["metadata"]["name"] == "first", "{got}");
+    let refused = person.says("get second").await?;
+    ensure!(
+        refused.code == 3 && refused.err.contains("hint: "),
+        "{refused:?}"
+    );
+    Ok(())
+}
+
+/// What is made of its profile.
+async fn check_looks(person: &Person) -> Result<()> {
+    let said = person.says("top first -o json -t samples").await?.well()?;
+    let top: Value = serde_json::from_str(&said)?;
+    ensure!(
+        top["rows"].as_array().is_some_and(|rows| !rows.is_empty()),
+        "{top}"
+    );
+    let by_pod = person.says("top first --by pod").await?.well()?;
+    ensure!(by_pod.contains("web-"), "{by_pod}");
+    person.says("diff first first").await?.well()?;
+    person.says("download first").await?.well()?;
+    let profile = decode(&person.file("first.pb.gz")?, &Limits::default())?;
+    let samples = total(&profile, "samples");
+    ensure!(samples > 0, "no samples");
+    person
+        .says("download first -t samples -o first.folded")
+        .await?
+        .well()?;
+    let folded = String::from_utf8(person.file("first.folded")?)?;
+    let counts = folded
+        .lines()
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<i64>().ok());
+    ensure!(
+        counts.sum::<i64>() == samples,
+        "the formats disagree on {samples} samples"
+    );
+    for name in ["first.speedscope.json", "callgrind.out.first"] {
+        person
+            .says(&format!("download first -o {name}"))
+            .await?
+            .well()?;
+        ensure!(!person.file(name)?.is_empty(), "{name} is empty");
+    }
+    for (name, expected) in [("first.html", "<!DOCTYPE html>"), ("first.svg", "<svg")] {
+        person
+            .says(&format!("flame first -o {name}"))
+            .await?
+            .well()?;
+        let page = String::from_utf8(person.file(name)?)?;
+        ensure!(
+            page.contains(expected) && page.contains("similar_text"),
+            "{name}"
+        );
+    }
+    Ok(())
+}
+
+/// A run that is stopped keeps what it has.
+async fn check_cancel(scene: &Scene, person: &Person) -> Result<()> {
+    person
+        .says("run deploy/web -c fpm -d 50s --name long --wait=false")
+        .await?
+        .well()?;
+    let request = scene.api().get("long").await?;
+    scene
+        .until(&request, "is sampling", |now| {
+            status(now)
+                .targets
+                .iter()
+                .any(|target| target.state == phpprof_crds::TargetState::Sampling)
+        })
+        .await?;
+    let began = std::time::Instant::now();
+    person.says("cancel long").await?.well()?;
+    let ended = scene.ended(&request).await?;
+    promised(
+        "end after kubectl phpprof cancel",
+        Duration::from_secs(8),
+        began.elapsed(),
+    )?;
+    ensure!(
+        status(&ended).profile.is_some(),
+        "nothing is kept of {:?}",
+        status(&ended)
+    );
+    let again = person.says("cancel long").await?.well()?;
+    ensure!(again.contains("is over already"), "{again}");
+    Ok(())
+}
+
+const CREATE: Right = right("create", "profilerequests");
+const GET: Right = right("get", "profilerequests");
+const LIST: Right = right("list", "profilerequests");
+const PATCH: Right = right("patch", "profilerequests");
+const READ: Right = right("get", "services/proxy");
+const ASK: Right = right("create", "services/proxy");
+const LOG: Right = right("get", "pods/log");
+
+const fn right(verb: &'static str, resource: &'static str) -> Right {
+    Right { verb, resource }
+}
+
+/// A right, and the verbs that say so where it is missing.
+const LACKING: [(&str, Right, &[&str]); 7] = [
+    ("no-create", CREATE, &["run pod/web -d 1s"]),
+    (
+        "no-get",
+        GET,
+        &[
+            "get first",
+            "describe first",
+            "cancel first",
+            "logs first",
+            "top first",
+            "flame first -o x.html",
+            "diff first first",
+            "download first",
+        ],
+    ),
+    ("no-list", LIST, &["list"]),
+    ("no-patch", PATCH, &["cancel long"]),
+    ("no-read", READ, &["top first", "download first"]),
+    ("no-ask", ASK, &["top first"]),
+    ("no-log", LOG, &["logs first"]),
+];
+
+#[test]
+fn whoever_lacks_a_right_is_told_which() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let administrator = scene.administrator()?;
+        administrator
+            .says("run pod/web -c fpm -d 1s --name first")
+            .await?
+            .well()?;
+        administrator
+            .says("run pod/web -c fpm -d 30s --name long --wait=false")
+            .await?
+            .well()?;
+        let all = LACKING.map(|(_, right, _)| right);
+        for (name, missing, lines) in LACKING {
+            let others: Vec<Right> = all.into_iter().filter(|right| *right != missing).collect();
+            let person = scene.with_rights(name, &others).await?;
+            for line in lines {
+                let said = person.says(line).await?;
+                ensure!(
+                    said.code == 4
+                        && said.err.contains(&missing.words())
+                        && said.err.contains("hint: ask for the right"),
+                    "{line} without {}: {said:?}",
+                    missing.words()
+                );
+            }
+        }
+        administrator.says("cancel long").await?.well()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn doctor_says_what_stands_in_the_way() -> Result<()> {
+    calm(e2e::NOT_ENABLED, async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let said = scene
+            .administrator()?
+            .says("doctor pod/web -o json")
+            .await?;
+        ensure!(said.code == 8, "{said:?}");
+        let checks: Value = serde_json::from_str(&said.out)?;
+        let failed: Vec<&Value> = checks["checks"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|check| check["verdict"] == json!("FAILED"))
+            .collect();
+        ensure!(
+            failed.len() == 1
+                && failed[0]["remedy"]
+                    .as_str()
+                    .is_some_and(|remedy| remedy.contains(phpprof_crds::NAMESPACE_LABEL)),
+            "{checks}"
+        );
+        let nobody = scene
+            .with_rights("nobody", &[])
+            .await?
+            .says("doctor pod/web")
+            .await?;
+        ensure!(
+            nobody.code == 8 && nobody.out.contains("create profilerequests"),
+            "{nobody:?}"
+        );
+        Ok(())
+    })
+}

@@ -201,7 +201,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     );
     // While it waits for a CPU the sampler sees nothing, and all of that time counts for what it sees then. The target's turns
     // end at the kernel's ticks where it waits too, and so do the sampler's waits: no chance evens that out.
-    let had_a_cpu = how.own_cpu_percent.is_none_or(|percent| percent >= 90.0);
+    let had_a_cpu = how.own_cpu_percent.is_none_or(|percent| percent >= 95.0);
     if let Some(truth) = how.true_small_percent {
         limit(
             had_a_cpu,

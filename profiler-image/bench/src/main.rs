@@ -111,6 +111,7 @@ fn run() -> Result<usize> {
     for row in rows(full)
         .iter()
         .filter(|row| php.has_jit || row.engine.jit == "off")
+        .filter(|row| php.version >= row.target.since)
         .filter(|row| only.as_deref().is_none_or(|only| label(row).contains(only)))
     {
         let (counts, how, recording) = measure(&php, row, samples, full)?;
@@ -172,8 +173,9 @@ fn rows(full: bool) -> Vec<Row> {
     for remote in [false, true] {
         for engine in ENGINES {
             for target in TARGETS {
-                // It has frames before 8.4.
-                let plain = !engine.opcache && !remote && target.name != "frameless";
+                // What is there in new versions only is tried with those.
+                let is_old = target.since == 0;
+                let plain = !engine.opcache && !remote && is_old;
                 let jit = target.name == "small" && target.depth == 30 && !remote;
                 let judgeless =
                     remote && !engine.opcache && matches!(target.name, "paths" | "callbacks");

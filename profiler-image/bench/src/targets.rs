@@ -6,6 +6,8 @@ pub struct Target {
     pub name: &'static str,
     /// Its script in `targets/`.
     pub script: &'static str,
+    /// `PHP_VERSION_ID` of the first version that can run it.
+    pub since: u32,
     /// Argument of the script: frames of recursion below the work.
     pub depth: u32,
     /// It prints, when it is ended, how long its small calls and its long internal functions took.
@@ -44,7 +46,6 @@ const fn small(depth: u32) -> Target {
         name: "small",
         script: "small.php",
         depth,
-        states_shares: false,
         edges: SMALL,
         ..PLAIN
     }
@@ -112,6 +113,7 @@ const ATTACK: &[(&str, &str)] = &[
 const PLAIN: Target = Target {
     name: "",
     script: "",
+    since: 0,
     depth: 0,
     states_shares: false,
     edges: &[],
@@ -200,8 +202,67 @@ pub const TARGETS: &[Target] = &[
         ..PLAIN
     },
     Target {
+        name: "fibers",
+        script: "fibers.php",
+        since: 80_100,
+        edges: &[
+            ("{main}", "one"),
+            ("{main}", "two"),
+            ("one", "Fiber::__construct"),
+            ("one", "Fiber::start"),
+            ("one", "Fiber::resume"),
+            ("one", "ended"),
+            ("two", "Fiber::__construct"),
+            ("two", "Fiber::start"),
+            ("two", "Fiber::resume"),
+            ("two", "ended"),
+            ("Fiber::start", "nested"),
+            ("Fiber::resume", "nested"),
+            ("Fiber::start", "inner"),
+            ("Fiber::resume", "inner"),
+            ("nested", "Fiber::__construct"),
+            ("nested", "Fiber::start"),
+            ("nested", "Fiber::suspend"),
+            ("nested", "Fiber::resume"),
+            ("nested", "ended"),
+            ("inner", "halved"),
+            ("inner", "reversed"),
+            ("halved", "reversed"),
+            ("halved", "Fiber::suspend"),
+            ("reversed", "strrev"),
+            ("ended", "Fiber::getReturn"),
+        ],
+        ..PLAIN
+    },
+    Target {
+        name: "hooks",
+        script: "hooks.php",
+        since: 80_400,
+        edges: &[
+            ("{main}", "read"),
+            ("{main}", "write"),
+            ("{main}", "virtual"),
+            ("read", "Shelf::$title::get"),
+            ("read", "Front::$title::get"),
+            ("Front::$title::get", "Shelf::$title::get"),
+            ("Front::$title::get", "trimmed"),
+            ("write", "Shelf::$title::set"),
+            ("virtual", "Shelf::$twice::get"),
+            ("Shelf::$twice::get", "Shelf::$title::get"),
+            ("Shelf::$twice::get", "repeated"),
+            ("Shelf::$title::get", "upper"),
+            ("Shelf::$title::set", "lower"),
+            ("upper", "strtoupper"),
+            ("lower", "strtolower"),
+            ("repeated", "str_repeat"),
+            ("trimmed", "trim"),
+        ],
+        ..PLAIN
+    },
+    Target {
         name: "frameless",
         script: "frameless.php",
+        since: 80_400,
         edges: &[
             ("{main}", "found"),
             ("{main}", "joined"),

@@ -14,6 +14,7 @@ pub(crate) const NEW: u8 = 68;
 pub(crate) const INIT_NS_FCALL_BY_NAME: u8 = 69;
 pub const INCLUDE_OR_EVAL: u8 = 73;
 pub(crate) const FETCH_OBJ_R: u8 = 82;
+pub(crate) const FETCH_OBJ_FUNC_ARG: u8 = 94;
 pub(crate) const INIT_METHOD_CALL: u8 = 112;
 pub(crate) const INIT_STATIC_METHOD_CALL: u8 = 113;
 pub(crate) const INIT_USER_CALL: u8 = 118;
@@ -36,6 +37,7 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("INIT_NS_FCALL_BY_NAME", INIT_NS_FCALL_BY_NAME),
     ("INCLUDE_OR_EVAL", INCLUDE_OR_EVAL),
     ("FETCH_OBJ_R", FETCH_OBJ_R),
+    ("FETCH_OBJ_FUNC_ARG", FETCH_OBJ_FUNC_ARG),
     ("INIT_METHOD_CALL", INIT_METHOD_CALL),
     ("INIT_STATIC_METHOD_CALL", INIT_STATIC_METHOD_CALL),
     ("INIT_USER_CALL", INIT_USER_CALL),

@@ -13,9 +13,9 @@ use crate::hash::find;
 use crate::layouts::Layout;
 use crate::memory::Memory;
 use crate::op::{
-    FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
-    INIT_NS_FCALL_BY_NAME, INIT_PARENT_PROPERTY_HOOK_CALL, INIT_STATIC_METHOD_CALL, NEW, Op,
-    is_frameless,
+    FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME,
+    INIT_METHOD_CALL, INIT_NS_FCALL_BY_NAME, INIT_PARENT_PROPERTY_HOOK_CALL,
+    INIT_STATIC_METHOD_CALL, NEW, Op, is_frameless,
 };
 use crate::text::ZendString;
 use crate::walk::{Copy, Frame};
@@ -141,7 +141,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 Evidence::Refuted
             };
         }
-        if op.opcode == FETCH_OBJ_R {
+        if matches!(op.opcode, FETCH_OBJ_R | FETCH_OBJ_FUNC_ARG) {
             return self.judge_property_hook(op);
         }
         if is_frameless(op.opcode) {

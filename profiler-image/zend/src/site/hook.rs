@@ -6,7 +6,8 @@ use crate::op::Op;
 use crate::text::ZendString;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// `$o->p` with a hook, from 8.4 on: once it has run, FETCH_OBJ_R pushes the frame of `$p::get` itself.
+    /// `$o->p` with a hook, from 8.4 on: once it has run, FETCH_OBJ_R pushes the frame of `$p::get` itself;
+    /// so does FETCH_OBJ_FUNC_ARG, which stands for it where an argument goes by value.
     pub(super) fn judge_property_hook(&self, op: &Op) -> Evidence {
         let op_types = &self.layout.op_types;
         if op.op2_type != op_types.is_const || !self.hook_is(self.literal(op, op.op2, 0), b"get") {

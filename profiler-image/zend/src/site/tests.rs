@@ -3,7 +3,8 @@ use crate::function::Key;
 use crate::layouts::{Machine, ROWS, layout_of};
 use crate::memory::Recorded;
 use crate::op::{
-    DO_FCALL, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME, INIT_METHOD_CALL, NEW,
+    DO_FCALL, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME,
+    INIT_METHOD_CALL, NEW,
 };
 use crate::text::hash_of;
 
@@ -241,9 +242,11 @@ fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
 #[test]
 fn a_property_hook_is_called_by_the_fetch_of_its_property() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
-    let scene = |property| Scene::new(layout, &[FETCH_OBJ_R], property, "$p::get").method_of("C");
-    scene("p").check(Evidence::Proven(Check::SameThis, Words::Frames));
-    scene("q").check(Evidence::Refuted);
+    for opcode in [FETCH_OBJ_R, FETCH_OBJ_FUNC_ARG] {
+        let scene = |property| Scene::new(layout, &[opcode], property, "$p::get").method_of("C");
+        scene("p").check(Evidence::Proven(Check::SameThis, Words::Frames));
+        scene("q").check(Evidence::Refuted);
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Sampler {
             self.edges.note_quiet_read();
             let root = self.frames.last();
             let on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
-            self.prove_all(layout, on_page);
+            self.prove_all(layout, on_page, true);
         }
     }
 
@@ -71,12 +71,15 @@ impl Sampler {
         self.codes
             .identify_keys(&mut place, &self.frames, &observation.keys, &mut self.ids);
         self.add_frameless(worker, now);
-        self.prove_all(layout, observation.root_is_on_page);
+        let is_interpreted = worker.process.has_jit_code() == Some(false);
+        self.prove_all(layout, observation.root_is_on_page, is_interpreted);
     }
 
     /// Proves every edge of the frames at hand: they come from a quiet read. Their root is the engine's own call only on the
-    /// VM stack's page: a generator that is being resumed has no caller yet.
-    fn prove_all(&mut self, layout: &Layout, root_is_on_page: bool) {
+    /// VM stack's page: a generator that is being resumed has no caller yet. Between two instructions of
+    /// the JIT's code a way can be a mix of two calls, each of whose edges exists (seen with tracing on 8.4): that is no
+    /// witness.
+    fn prove_all(&mut self, layout: &Layout, root_is_on_page: bool, is_witness: bool) {
         let last = self.frames.len().saturating_sub(1);
         let is_cut = self.frames.len() >= MAX_FRAMES;
         let mut site: Option<(NameId, u32)> = None;
@@ -108,7 +111,7 @@ impl Sampler {
                 self.contexts
                     .child(way, site.map_or(0, |(_, op)| op), name, lines)
             });
-            if let Some(way) = way {
+            if let Some(way) = way.filter(|_| is_witness) {
                 self.contexts.witness(way);
             }
             if key.is_user() {

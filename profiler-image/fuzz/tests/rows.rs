@@ -100,6 +100,7 @@ impl Scene {
     fn string(&mut self, text: &str) -> u64 {
         let at = self.block();
         let row = &self.layout.zend_string;
+        self.byte(at, 4, 6);
         self.word(at, row.h, hash_of(text.as_bytes()));
         self.word(at, row.len, text.len() as u64);
         self.put(at + row.val as u64, text.as_bytes());

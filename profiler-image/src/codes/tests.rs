@@ -15,6 +15,7 @@ const SHARED: Range<u64> = 0x31_0000..0x3f_0000;
 
 fn zend_string(text: &str) -> Vec<u8> {
     let mut bytes = vec![0_u8; 24];
+    bytes[4] = 6;
     bytes[16..24].copy_from_slice(&(text.len() as u64).to_le_bytes());
     bytes.extend_from_slice(text.as_bytes());
     bytes.resize(128, 0);

@@ -116,6 +116,7 @@ impl Scene {
 
     fn string(&mut self, text: &str) -> u64 {
         let (at, row) = (self.block(), &self.layout.zend_string);
+        self.put(at + 4, &[IS_STRING]);
         self.word(at, row.len, text.len() as u64);
         self.put(at + row.val as u64, text.as_bytes());
         at

@@ -68,6 +68,7 @@ mod tests {
         memory.put_word(data + 16, hash_of(key.as_bytes()));
         memory.put_word(data + 24, data + 0x100);
         let mut text = vec![0_u8; 16];
+        text[4] = 6;
         text.extend_from_slice(&(key.len() as u64).to_le_bytes());
         text.extend_from_slice(key.as_bytes());
         text.resize(96, 0);

@@ -135,6 +135,7 @@ mod tests {
             let string = 0x3000 + index as u64 * 0x100;
             memory.put_word(at + 24, string);
             let mut text = vec![0_u8; 16];
+            text[4] = 6;
             text.extend_from_slice(&3_u64.to_le_bytes());
             text.extend_from_slice(key.as_bytes());
             text.resize(96, 0);

@@ -1,13 +1,20 @@
 //! Reading `zend_string`s, and turning them into what people read.
 //!
-//! Invariant: a text is used only if its length is plausible and its stored hash, where there is one, is the hash of
-//! the bytes that were read: a string that was freed or overwritten meanwhile is refused.
+//! Invariant: a text is used only if its header says that it is a string, its length is plausible and its stored hash,
+//! where there is one, is the hash of the bytes that were read: a string that was freed or overwritten meanwhile is refused.
 
 use crate::layouts::Layout;
-use crate::memory::{END_OF_USER_SPACE, Memory, word_at};
+use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 
 /// No name or path is longer than this; a longer one is refused, since it is far more likely to be garbage.
 const MAX_LENGTH: u64 = 4096;
+
+/// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a block that was freed the heap
+/// has its pointer to the next one there, and from 8.4 on another at the block's end, over the text.
+const IS_STRING: u32 = 6;
+const TYPE: u32 = 0x0f;
+const END_OF_FLAGS: u32 = 0x2000;
+const TYPE_INFO: usize = 4;
 
 /// A `zend_string` as read from the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +36,10 @@ impl ZendString {
         let whole = memory.read(address, &mut head).is_ok();
         if !whole {
             memory.read(address, &mut head[..string.val]).ok()?;
+        }
+        let type_info = half_at(&head, TYPE_INFO);
+        if type_info & TYPE != IS_STRING || type_info >= END_OF_FLAGS {
+            return None;
         }
         let hash = word_at(&head, string.h);
         let length = word_at(&head, string.len);
@@ -162,6 +173,38 @@ mod tests {
             b"class@anonymous\0/srv/app/a.php0x7f8b2c8190c3",
             "class@anonymous:/srv/app/a.php:7",
         );
+    }
+
+    #[test]
+    fn what_was_freed_is_no_string() {
+        const AT: u64 = 0x7f5a_b3c0_0000;
+        let text = b"eval()'d code";
+        let check = |word: u64, expected: bool| {
+            for layout in crate::layouts::ROWS {
+                let mut memory = crate::memory::Recorded::default();
+                let mut bytes = vec![0; 96];
+                bytes[layout.zend_string.len] = text.len() as u8;
+                bytes[layout.zend_string.val..][..text.len()].copy_from_slice(text);
+                memory.put(AT, bytes);
+                memory.put_word(AT, word);
+                let read = ZendString::read(&memory, layout, AT);
+                assert_eq!(
+                    read.is_some_and(|read| read.bytes == text),
+                    expected,
+                    "{word:x}"
+                );
+            }
+        };
+        // One reference; then the flags of 7.3 and later, and an interned string of 7.2.
+        check(0x0000_0006_0000_0001, true);
+        check(0x0000_0016_0000_0002, true);
+        check(0x0000_03f6_0000_0001, true);
+        check(0x0000_0206_0000_0001, true);
+        // The last free block of its list, and others.
+        check(0, false);
+        check(0x0000_7f5a_b3c0_0040, false);
+        check(0x0000_7f56_b3c0_0040, false);
+        check(0x0000_ffff_b3c0_0040, false);
     }
 
     #[test]

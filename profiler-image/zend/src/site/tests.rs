@@ -32,6 +32,7 @@ struct Scene {
 
 fn string(text: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0_u8; 16];
+    bytes[4] = IS_STRING;
     bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
     bytes.extend_from_slice(text);
     bytes.resize(128, 0);

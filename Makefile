@@ -16,7 +16,7 @@ STAGE := e2e/tools/stage
 TOOLS := e2e/tools/build
 CACHE := $(or $(PHPPROF_CACHE),/var/cache/phpprof)
 BIN := $(CACHE)/bin
-IMAGES := application
+IMAGES := application kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
@@ -91,7 +91,7 @@ cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 	@$(TOOLS) kubernetes helm
 
 .PHONY: e2e
-e2e: IMAGES := application runtimes
+e2e: IMAGES := application kubectl-phpprof runtimes
 e2e: cluster plugin ## tests on a real cluster
 	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e
 

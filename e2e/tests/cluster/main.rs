@@ -11,4 +11,5 @@ mod profiles;
 mod refusals;
 mod restarts;
 mod runtimes;
+mod schedules;
 mod volume;

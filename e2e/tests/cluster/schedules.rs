@@ -1,0 +1,135 @@
+//! A schedule of the chart's values: what its CronJob makes, what is left of it, and what its service account may do.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::pods::{self, image, restricted};
+use e2e::{RESTRICTED, Scene, calm, kubectl, poll, run};
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use phpprof_crds::ProfileRequest;
+
+const RELEASE: &str = "phpprof";
+const CRONJOB: &str = "phpprof-web";
+const MANUAL: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
+/// The next full minute, and what a pod and a request take on a busy machine.
+const A_MINUTE: Duration = Duration::from_secs(110);
+
+/// The chart's schedules alone, in the test's own namespace, so that the installed release stays as it is.
+async fn schedule(scene: &Scene) -> Result<()> {
+    let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
+    let (chart, namespace) = (chart.display().to_string(), &scene.namespace);
+    let values = serde_json::json!({
+        "images": {"plugin": image("kubectl-phpprof")},
+        "schedules": [{
+            "name": "web", "namespace": namespace, "schedule": "* * * * *", "labels": {"team": "checkout"},
+            "request": {"target": {"podName": "web"}, "durationSeconds": 1, "ttlSecondsAfterFinished": 3},
+        }],
+    });
+    let arguments = [
+        "template",
+        RELEASE,
+        &chart,
+        "--namespace",
+        namespace,
+        "--kube-version=1.34.0",
+        "--show-only=templates/schedules.yaml",
+        "--values=-",
+    ];
+    let objects = run("helm", &arguments, values.to_string().as_bytes()).await?;
+    run("kubectl", &["apply", "--filename=-"], &objects).await?;
+    Ok(())
+}
+
+/// What kubectl says that a service account may do in a namespace, without the blanks that align it.
+async fn rights(of: &str, account: &str, namespace: &str) -> Result<BTreeSet<String>> {
+    let user = format!("--as=system:serviceaccount:{of}:{account}");
+    let listed = kubectl(&["auth", "can-i", "--list", &user, "--namespace", namespace]).await?;
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    Ok(listed.lines().map(words).collect())
+}
+
+async fn check_rights(scene: &Scene) -> Result<()> {
+    let here = scene.namespace.as_str();
+    for (place, expected) in [
+        (here, vec!["profilerequests.phpprof.dev [] [] [create]"]),
+        ("default", vec![]),
+        ("kube-system", vec![]),
+    ] {
+        let (ours, anybodys) = tokio::try_join!(
+            rights(here, "phpprof-schedules", place),
+            rights(here, "default", place)
+        )?;
+        let more: Vec<&str> = ours.difference(&anybodys).map(String::as_str).collect();
+        ensure!(more == expected, "in {place}: {more:?}");
+    }
+    Ok(())
+}
+
+async fn jobs(scene: &Scene) -> Result<Vec<Job>> {
+    Ok(scene.api::<Job>().list(&ListParams::default()).await?.items)
+}
+
+fn succeeded(job: &&Job) -> bool {
+    let status = job.status.as_ref();
+    status.and_then(|status| status.succeeded).unwrap_or(0) > 0
+}
+
+/// The names of the schedule's requests that are there now.
+async fn requests(scene: &Scene) -> Result<Vec<ProfileRequest>> {
+    let ours = ListParams::default().labels("phpprof.dev/schedule=web,team=checkout");
+    Ok(scene.api().list(&ours).await?.items)
+}
+
+#[test]
+fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> Result<()> {
+    calm(RESTRICTED, async |scene| {
+        scene.start(&[restricted(pods::without_php("web"))]).await?;
+        schedule(scene).await?;
+        check_rights(scene).await?;
+        // What three minutes would make.
+        let from = format!("--from=cronjob/{CRONJOB}");
+        for name in MANUAL {
+            kubectl(&[
+                "--namespace",
+                &scene.namespace,
+                "create",
+                "job",
+                name,
+                &from,
+            ])
+            .await?;
+        }
+        let mut seen = BTreeSet::new();
+        poll(
+            "requests of three jobs and of the clock's",
+            A_MINUTE,
+            async || {
+                for request in requests(scene).await? {
+                    let name = request.name_any();
+                    ensure!(name.starts_with("web-"), "{name}");
+                    ensure!(request.spec.target.pod_name.as_deref() == Some("web"));
+                    seen.insert(name);
+                }
+                let jobs = jobs(scene).await?;
+                let clocks = jobs
+                    .iter()
+                    .filter(|job| job.name_any().starts_with(CRONJOB));
+                let made = clocks.filter(succeeded).count();
+                Ok((made > 0 && seen.len() > MANUAL.len()).then_some(()))
+            },
+        )
+        .await?;
+        let bounded = async || {
+            let (jobs, requests) = tokio::try_join!(jobs(scene), requests(scene))?;
+            let few = jobs.iter().filter(succeeded).count() <= 1 && requests.len() <= 1;
+            Ok(few.then_some(()))
+        };
+        poll("one job and one request at most", A_MINUTE / 2, bounded)
+            .await
+            .context("history is not bounded")
+    })
+}

@@ -1,0 +1,190 @@
+//! One sample type of a profile, in as many profiles as a receiver with limits takes.
+//!
+//! It does not send them. Sample labels are left out, because receivers such as Pyroscope make a series of each value.
+//!
+//! Invariant: the values of all pieces add up to the total of the samples that have the labels, and no piece is above a bound
+//! unless a single stack is.
+
+use std::collections::BTreeMap;
+
+use prost::Message as _;
+
+use crate::builder::{Builder, FrameRef, MappingInfo, Settings};
+use crate::lookup::{Frame, Lookup};
+use crate::proto::Profile;
+use crate::stacks::View;
+
+/// What a receiver takes of one profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceBounds {
+    /// Before compression.
+    pub bytes: usize,
+    pub samples: usize,
+}
+
+/// Name and unit of a sample type.
+pub type SampleType = (&'static str, &'static str);
+
+/// Leaf first, and its value.
+type Stack<'a> = (Vec<Frame<'a>>, i64);
+
+/// The samples that have these labels, with that sample type alone, which becomes the period's type too. There are none where
+/// the profile has no such type, or nothing of it.
+pub fn pieces(
+    profile: &Profile,
+    kind: SampleType,
+    labels: &[(String, String)],
+    bounds: &PieceBounds,
+) -> Vec<Profile> {
+    let Some(index) = profile.value_index(kind.0) else {
+        return Vec::new();
+    };
+    let stacks = stacks(profile, index, labels);
+    let mut pieces = Vec::new();
+    // What does not fit is halved, so what waits is never more than the logarithm of what there is.
+    let mut waiting = vec![stacks.as_slice()];
+    while let Some(stacks) = waiting.pop() {
+        let one = stacks.len() == 1;
+        let made = (one || stacks.len() <= bounds.samples).then(|| build(profile, kind, stacks));
+        match made {
+            _ if stacks.is_empty() => {}
+            Some(piece) if one || piece.encoded_len() <= bounds.bytes => pieces.push(piece),
+            _ => {
+                let (left, right) = stacks.split_at(stacks.len() / 2);
+                waiting.extend([right, left]);
+            }
+        }
+    }
+    pieces
+}
+
+fn stacks<'a>(profile: &'a Profile, index: usize, labels: &[(String, String)]) -> Vec<Stack<'a>> {
+    let view = View {
+        sample_type: None,
+        labels: labels.to_vec(),
+    };
+    let lookup = Lookup::new(profile);
+    let mut sums: BTreeMap<Vec<Frame<'_>>, i64> = BTreeMap::new();
+    for sample in &profile.sample {
+        let value = sample.value.get(index).copied().unwrap_or(0);
+        if value != 0 && view.has_labels(profile, sample) {
+            let sum = sums.entry(lookup.frames(sample).collect()).or_default();
+            *sum = sum.saturating_add(value);
+        }
+    }
+    sums.into_iter().collect()
+}
+
+fn build(profile: &Profile, kind: SampleType, stacks: &[Stack<'_>]) -> Profile {
+    let mut builder = Builder::new(Settings {
+        sample_types: vec![kind],
+        default_sample_type: kind.0,
+        period_type: kind,
+        period: profile.period,
+        time_nanos: profile.time_nanos,
+        duration_nanos: profile.duration_nanos,
+        mapping: MappingInfo::default(),
+    });
+    for (frames, value) in stacks {
+        let frames: Vec<FrameRef<'_>> = frames
+            .iter()
+            .map(|frame| FrameRef {
+                name: frame.name,
+                file: frame.file,
+                start_line: frame.start_line,
+                line: frame.line,
+            })
+            .collect();
+        builder.add(&frames, &[*value], &[]);
+    }
+    builder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Label, total};
+
+    const WIDE: PieceBounds = PieceBounds {
+        bytes: 4 << 20,
+        samples: 16_000,
+    };
+    const CPU: SampleType = ("cpu", "nanoseconds");
+
+    /// So many stacks, each in two pods; of each, one sample, 10 ns of wall time and 3 of CPU time.
+    fn profile(stacks: usize) -> Profile {
+        let mut builder = Builder::new(Settings::default());
+        for stack in 0..stacks {
+            let names = [format!("leaf{stack}"), "main".to_owned()];
+            let frames = names.each_ref().map(|name| FrameRef {
+                name,
+                file: "/app/index.php",
+                ..FrameRef::default()
+            });
+            for pod in ["web-1", "web-2"] {
+                builder.add(&frames, &[1, 10, 3], &[Label::Str("pod", pod)]);
+            }
+        }
+        builder.finish()
+    }
+
+    #[track_caller]
+    fn check(pieces: &[Profile], count: usize, sum: i64) {
+        assert_eq!(pieces.len(), count);
+        let sums = pieces.iter().map(|piece| total(piece, "cpu"));
+        assert_eq!(sums.sum::<i64>(), sum);
+        for piece in pieces {
+            assert_eq!(piece.sample_types().collect::<Vec<_>>(), [CPU]);
+            assert!(piece.sample.iter().all(|sample| sample.label.is_empty()));
+        }
+    }
+
+    #[test]
+    fn pods_are_summed_up_and_no_sample_keeps_a_label() {
+        let pieces = pieces(&profile(5), CPU, &[], &WIDE);
+        check(&pieces, 1, 30);
+        assert_eq!(pieces[0].sample.len(), 5);
+        let period = pieces[0].period_type.unwrap();
+        assert_eq!(pieces[0].string(period.r#type), "cpu");
+    }
+
+    #[test]
+    fn one_pod_alone_has_its_own_part() {
+        let labels = [("pod".to_owned(), "web-2".to_owned())];
+        check(&pieces(&profile(5), CPU, &labels, &WIDE), 1, 15);
+        let nobody = [("pod".to_owned(), "web-3".to_owned())];
+        check(&pieces(&profile(5), CPU, &nobody, &WIDE), 0, 0);
+    }
+
+    #[test]
+    fn what_is_over_a_bound_is_split_and_nothing_is_lost() {
+        let profile = profile(100);
+        let few = PieceBounds {
+            samples: 30,
+            ..WIDE
+        };
+        check(&pieces(&profile, CPU, &[], &few), 4, 600);
+        let small = PieceBounds {
+            bytes: 1000,
+            ..WIDE
+        };
+        let small_pieces = pieces(&profile, CPU, &[], &small);
+        check(&small_pieces, small_pieces.len(), 600);
+        assert!(small_pieces.len() > 4);
+        assert!(small_pieces.iter().all(|piece| piece.encoded_len() <= 1000));
+    }
+
+    #[test]
+    fn a_stack_that_is_over_a_bound_alone_goes_alone() {
+        let none = PieceBounds {
+            bytes: 1,
+            samples: 0,
+        };
+        check(&pieces(&profile(3), CPU, &[], &none), 3, 18);
+    }
+
+    #[test]
+    fn a_type_that_the_profile_does_not_have_has_no_pieces() {
+        assert!(pieces(&profile(3), ("alloc", "bytes"), &[], &WIDE).is_empty());
+    }
+}

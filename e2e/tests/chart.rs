@@ -121,6 +121,60 @@ fn a_request_that_the_api_server_would_refuse_is_refused_before() -> Result<()> 
 }
 
 #[test]
+fn settings_of_pyroscope_and_grafana_that_would_do_nothing_are_refused() -> Result<()> {
+    check(
+        &["pyroscope.tenant=shop"],
+        "pyroscope: tenant, credentialsSecret, labels and requestLabel need pyroscope.url",
+    )?;
+    check(&["pyroscope.url=pyroscope:4040"], "/pyroscope/url")?;
+    let url = "pyroscope.url=http://pyroscope:4040";
+    check(
+        &[url, "pyroscope.labels.my-cluster=prod"],
+        "'my-cluster' not allowed",
+    )?;
+    check(
+        &[url, "pyroscope.labels.pod=x"],
+        "labels.pod: every series has this label already",
+    )?;
+    check(
+        &["grafana.annotations.tokenSecret=grafana"],
+        "grafana: pyroscopeDatasource and annotations need grafana.url",
+    )?;
+    check(
+        &[
+            "grafana.url=http://grafana",
+            "grafana.pyroscopeDatasource=p",
+        ],
+        "grafana: pyroscopeDatasource needs pyroscope.url",
+    )
+}
+
+#[test]
+fn a_secret_reaches_the_operator_by_reference_only() -> Result<()> {
+    let (accepted, text) = template(&[
+        "pyroscope.url=http://pyroscope:4040",
+        "pyroscope.credentialsSecret=of-pyroscope",
+        "pyroscope.labels.cluster=prod",
+        "grafana.url=https://grafana.example.org",
+        "grafana.pyroscopeDatasource=p",
+        "grafana.annotations.tokenSecret=of-grafana",
+    ])?;
+    ensure!(accepted, "{text}");
+    for line in [
+        "--pyroscope-url=http://pyroscope:4040",
+        "--pyroscope-label=cluster=prod",
+        "--grafana-datasource=p",
+        r#"secretKeyRef: {name: "of-pyroscope", key: token, optional: true}"#,
+        r#"secretKeyRef: {name: "of-grafana", key: token}"#,
+    ] {
+        ensure!(text.contains(line), "{line} is not in {text}");
+    }
+    let (_, without) = template(&[])?;
+    ensure!(!without.contains("pyroscope") && !without.contains("grafana"));
+    Ok(())
+}
+
+#[test]
 fn what_was_left_out_of_a_schedule_has_sensible_values() -> Result<()> {
     let more = [
         "schedules[0].request.target.workloadRef.kind=Deployment",

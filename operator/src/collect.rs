@@ -3,6 +3,7 @@
 //! Invariant: one upload is in memory at a time, and it is not trusted: its size is asked for before it is read,
 //! and it is decoded within bounds.
 
+use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState, TargetStatus};
@@ -174,6 +175,30 @@ impl Collector {
         match self.create(&key, manifest(request, None)).await {
             Ok(_) => Done::Listed,
             Err(Fault::Store(message) | Fault::Target(_, message)) => Done::StoreAway(message),
+        }
+    }
+
+    /// The file of a request's merged profile.
+    pub async fn merged(&self, request: &ProfileRequest, limits: &Limits) -> Result<Bytes, String> {
+        let key = key(request, limits, MERGED);
+        let limit = self.bounds.compressed_bytes as u64;
+        let read = self.store.read(&key, limit).await;
+        read.map(Bytes::from).map_err(|error| error.to_string())
+    }
+
+    /// Looks at such a file in the turn of merging, so that one merged profile is in memory at a time.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        file: Bytes,
+        work: impl FnOnce(&Profile) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let _alone = self.merging.acquire().await;
+        let bounds = self.bounds.clone();
+        let looked = move || decode(&file, &bounds).map(|profile| work(&profile));
+        match tokio::task::spawn_blocking(looked).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::limits::Limits;
 use crate::links::Template;
 use crate::memory::Memory;
 use crate::observe::{ObserveError, observe};
+use crate::outlets::Outlets;
 use crate::requests::Requests;
 use crate::results::{self, Results};
 use crate::stops::Stops;
@@ -54,6 +55,7 @@ pub struct Context {
     pub relay_url: String,
     pub stops: Arc<Stops>,
     pub links: Vec<Template>,
+    outlets: Outlets,
     pub(crate) collector: Collector,
     pub(crate) watches: PodWatches,
     pub(crate) memory: Memory,
@@ -93,6 +95,7 @@ pub struct Parts {
     pub stops: Arc<Stops>,
     pub links: Vec<Template>,
     pub requests: Arc<Requests>,
+    pub outlets: Outlets,
     pub results_address: SocketAddr,
     pub readiness: Readiness,
 }
@@ -117,6 +120,7 @@ pub async fn run(parts: Parts) -> std::io::Result<()> {
         relay_url: parts.relay_url,
         stops: parts.stops,
         links: parts.links,
+        outlets: parts.outlets,
         watches,
     });
     let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(client);
@@ -301,7 +305,29 @@ async fn conclude(
         request.metadata.generation,
         context.now(),
     );
-    persist(context, request, status).await
+    let written = persist(context, request, status).await?;
+    if done.iter().any(|done| matches!(done, Done::Merged { .. })) {
+        tell(context, written.clone());
+    }
+    Ok(written)
+}
+
+/// Beside the work, and after the status: what is told beyond the cluster changes nothing of a request.
+fn tell(context: &Arc<Context>, request: ProfileRequest) {
+    if context.outlets.is_empty() {
+        return;
+    }
+    let context = context.clone();
+    tokio::spawn(async move {
+        let Context {
+            outlets,
+            collector,
+            limits,
+            ..
+        } = context.as_ref();
+        let events = outlets.tell(collector, &request, limits).await;
+        publish(&context, &request, events);
+    });
 }
 
 /// Writes the status if it changed, and only over the version that it was decided on.

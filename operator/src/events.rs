@@ -42,6 +42,11 @@ pub fn injected(count: usize) -> Event {
     )
 }
 
+/// What came of telling a service beyond the cluster.
+pub fn told(kind: EventType, reason: &str, note: &str) -> Event {
+    event(kind, reason, note.to_owned(), None)
+}
+
 fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {
     let pod = ObjectReference {
         api_version: Some("v1".to_owned()),

@@ -7,7 +7,10 @@ use kube::ResourceExt as _;
 use phpprof_crds::{Link, ProfileRequest};
 use url::form_urlencoded::byte_serialize;
 
-/// A link's name, and its URL with placeholders: {namespace}, {name}, {uid}, {accessKey}, and {from} and {to} in Unix milliseconds.
+use crate::series::{service, workload};
+
+/// A link's name, and its URL with placeholders: {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, and {from} and {to} in Unix
+/// milliseconds, or so many before that: {from-86400000}.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     pub name: String,
@@ -50,25 +53,54 @@ pub fn links(
     let status = request.status.clone().unwrap_or_default();
     // Sampling has ended by now, a moment ago.
     let started = status.start_time.as_ref().map_or(now, |time| time.0);
-    let (from, to) = (started.as_millisecond(), now.as_millisecond());
+    let instants = [
+        ("{from", started.as_millisecond()),
+        ("{to", now.as_millisecond()),
+    ];
     let values = [
         ("{namespace}", request.namespace().unwrap_or_default()),
         ("{name}", request.name_any()),
         ("{uid}", request.uid().unwrap_or_default()),
+        ("{workload}", workload(&request.spec.target)),
+        ("{service}", service(request)),
         ("{accessKey}", access_key.to_owned()),
-        ("{from}", from.to_string()),
-        ("{to}", to.to_string()),
     ];
+    let dated = |template: &Template| {
+        let url = template.url.clone();
+        let fill = |url: String, (opening, instant): &(&str, i64)| dates(&url, opening, *instant);
+        instants.iter().fold(url, fill)
+    };
     let fill = |template: &Template| Link {
         name: template.name.clone(),
         url: values
             .iter()
-            .fold(template.url.clone(), |url, (placeholder, value)| {
+            .fold(dated(template), |url, (placeholder, value)| {
                 let value: String = byte_serialize(value.as_bytes()).collect();
                 url.replace(placeholder, &value)
             }),
     };
     templates.iter().map(fill).collect()
+}
+
+/// Fills in {from} and {from-86400000}, or {to}; what else begins so stays as it is.
+fn dates(url: &str, opening: &str, instant: i64) -> String {
+    let mut parts = url.split(opening);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let offset = part.split_once('}').and_then(|(offset, rest)| {
+            let before = match offset {
+                "" => 0,
+                _ => offset.strip_prefix('-')?.parse::<u64>().ok()?,
+            };
+            let before = i64::try_from(before).ok()?;
+            Some((instant.saturating_sub(before), rest))
+        });
+        text += &match offset {
+            Some((instant, rest)) => format!("{instant}{rest}"),
+            None => format!("{opening}{part}"),
+        };
+    }
+    text
 }
 
 #[cfg(test)]
@@ -104,6 +136,22 @@ mod tests {
         check(
             "A=https://g/{uid}/{unknown}",
             "https://g/0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/{unknown}",
+        );
+    }
+
+    #[test]
+    fn an_instant_can_be_so_long_before() {
+        check(
+            "A=https://g/?from={from-1}&to={to-86400000}&x={from-x}&y={from--1}&z={fromage}&w={to",
+            "https://g/?from=1789999999999&to=1789913631000&x={from-x}&y={from--1}&z={fromage}&w={to",
+        );
+    }
+
+    #[test]
+    fn pods_are_linked_to_by_their_workload() {
+        check(
+            "A=https://g/{workload}?service={service}",
+            "https://g/web?service=shop%2Fweb",
         );
     }
 

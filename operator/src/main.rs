@@ -14,6 +14,7 @@ use phpprof_operator::health::{self, Readiness};
 use phpprof_operator::keyring::{KeySecret, KeyringError};
 use phpprof_operator::limits::Limits;
 use phpprof_operator::links::{self, Template};
+use phpprof_operator::outlets::OutletArgs;
 use phpprof_operator::pinned::{self, Certificate};
 use phpprof_operator::relay::{Gone, Relay};
 use phpprof_operator::requests::Requests;
@@ -86,9 +87,12 @@ struct Args {
     /// Where people reach the results, for instance https://phpprof.example.org; requests get a link to their flame graph then
     #[arg(long)]
     results_url: Option<String>,
-    /// Link of each request's status, as NAME=URL with {namespace}, {name}, {uid}, {accessKey}, {from} and {to}; may be given several times
+    /// Link of each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, {from} and {to}; may be
+    /// given several times
     #[arg(long)]
     link: Vec<Template>,
+    #[command(flatten)]
+    outlets: OutletArgs,
     /// Address of /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
@@ -131,6 +135,10 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         ca_bundle: ca_bundle.clone(),
     })?;
     let limits = limits(&args, &store);
+    let page = args.results_url.as_deref().map(links::page);
+    let grafana = args.outlets.templates()?;
+    let links = page.into_iter().chain(grafana).chain(args.link).collect();
+    let outlets = args.outlets.open(ca_bundle.as_deref())?;
     let sampler = SamplerConfig {
         image: args.sampler_image,
         pull_policy: args.sampler_pull_policy,
@@ -157,7 +165,6 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     });
     let relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
     let readiness = Readiness::default();
-    let page = args.results_url.as_deref().map(links::page);
     let parts = Parts {
         client,
         limits,
@@ -166,8 +173,9 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         keyring: keyring.clone(),
         relay_url: args.relay_url,
         stops,
-        links: page.into_iter().chain(args.link).collect(),
+        links,
         requests,
+        outlets,
         results_address: args.results_address,
         readiness: readiness.clone(),
     };

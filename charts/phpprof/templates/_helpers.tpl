@@ -30,3 +30,28 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- else if .Values.results.ingress.host }}{{ ternary "https" "http" (ne .Values.results.ingress.tlsSecret "") }}://{{ .Values.results.ingress.host }}
 {{- end }}
 {{- end }}
+
+{{- /* Refuses settings that would do nothing. */ -}}
+{{- define "phpprof.checkOutlets" -}}
+{{- with .Values.grafana }}
+{{- if and (or .pyroscopeDatasource .annotations.tokenSecret) (not .url) }}
+{{- fail "grafana: pyroscopeDatasource and annotations need grafana.url" }}
+{{- end }}
+{{- if and .annotations.dashboardUID (not .annotations.tokenSecret) }}
+{{- fail "grafana: annotations.dashboardUID needs annotations.tokenSecret" }}
+{{- end }}
+{{- if and .pyroscopeDatasource (not $.Values.pyroscope.url) }}
+{{- fail "grafana: pyroscopeDatasource needs pyroscope.url, or the links would lead to nothing" }}
+{{- end }}
+{{- end }}
+{{- with .Values.pyroscope }}
+{{- range list "service_name" "namespace" "workload" "pod" "container" "profile_request" }}
+{{- if hasKey $.Values.pyroscope.labels . }}
+{{- fail (printf "pyroscope: labels.%s: every series has this label already" .) }}
+{{- end }}
+{{- end }}
+{{- if and (or .tenant .credentialsSecret .labels .requestLabel) (not .url) }}
+{{- fail "pyroscope: tenant, credentialsSecret, labels and requestLabel need pyroscope.url" }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,205 @@
+//! Names that receivers accept, and profiles that add up.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use phpprof_crds::{ProfileRequestStatus, TargetStatus};
+use phpprof_profile::{Builder, FrameRef, Label, Limits, Settings, decode, total};
+
+use super::*;
+use crate::testing::{at, request};
+
+fn naming() -> Naming {
+    Naming {
+        labels: vec!["cluster=prod".parse().unwrap()],
+        per_pod: true,
+        request_label: false,
+    }
+}
+
+/// A request for a Deployment whose pods web-1 and web-2 have profiles, and web-3 has none.
+fn completed() -> ProfileRequest {
+    let mut request = request(json!({"target": {"workloadRef": {
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
+    }}}));
+    let target = |pod: &str, state| TargetStatus {
+        pod_name: pod.into(),
+        container_name: "fpm".into(),
+        state,
+        ..TargetStatus::default()
+    };
+    request.status = Some(ProfileRequestStatus {
+        start_time: Some(Time(at(0))),
+        completion_time: Some(Time(at(31))),
+        targets: vec![
+            target("web-3", TargetState::Failed),
+            target("web-1", TargetState::Uploaded),
+            target("web-2", TargetState::Uploaded),
+        ],
+        ..ProfileRequestStatus::default()
+    });
+    request
+}
+
+/// Of each pod so many stacks, 10 ms of wall time and 3 of CPU time each.
+fn merged(stacks: usize) -> Profile {
+    let mut builder = Builder::new(Settings {
+        time_nanos: 1,
+        ..Settings::default()
+    });
+    for stack in 0..stacks {
+        let name = format!("function{stack}");
+        let frame = FrameRef {
+            name: &name,
+            ..FrameRef::default()
+        };
+        for pod in ["web-1", "web-2"] {
+            let labels = [Label::Str("pod", pod), Label::Num("pid", 7, "")];
+            builder.add(&[frame], &[1, 10_000_000, 3_000_000], &labels);
+        }
+    }
+    builder.finish()
+}
+
+fn pushed(body: &str) -> (Vec<(String, String)>, Profile) {
+    let body: Value = serde_json::from_str(body).unwrap();
+    let series = &body["series"][0];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let labels = series["labels"].as_array().unwrap().iter();
+    let labels = labels
+        .map(|label| (text(&label["name"]), text(&label["value"])))
+        .collect();
+    let profile = text(&series["samples"][0]["rawProfile"]);
+    let profile = STANDARD.decode(profile).unwrap();
+    (labels, decode(&profile, &Limits::default()).unwrap())
+}
+
+#[test]
+fn each_pod_with_a_profile_has_a_series_of_each_type_with_legal_names() {
+    let all = series(&completed(), &naming());
+    assert_eq!(all.len(), 4);
+    let shown: Vec<String> = all[1]
+        .labels
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "__name__=wall",
+            "service_name=shop/web",
+            "namespace=shop",
+            "workload=web",
+            "pod=web-1",
+            "container=fpm",
+            "cluster=prod"
+        ]
+    );
+    for series in &all {
+        for (name, _) in &series.labels {
+            let free = name.trim_start_matches('_');
+            let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            assert!(free.chars().all(plain), "{name}");
+        }
+    }
+}
+
+#[test]
+fn no_label_is_one_requests_own_unless_that_is_wanted() {
+    let has_name = |naming: &Naming| {
+        let all = series(&completed(), naming);
+        all.iter()
+            .all(|series| series.labels.iter().any(|(_, value)| value == "first"))
+    };
+    assert!(!has_name(&naming()));
+    let wanted = Naming {
+        request_label: true,
+        ..naming()
+    };
+    assert!(has_name(&wanted));
+}
+
+#[test]
+fn all_pods_can_be_one_series() {
+    let together = Naming {
+        per_pod: false,
+        ..naming()
+    };
+    let all = series(&completed(), &together);
+    assert_eq!(all.len(), 2);
+    let bodies = bodies(&merged(3), &all[0], &completed());
+    let (_, profile) = pushed(&bodies[0]);
+    assert_eq!(total(&profile, "cpu"), 18_000_000);
+}
+
+#[test]
+fn what_is_pushed_has_one_type_no_sample_label_and_the_pods_total() {
+    let all = series(&completed(), &naming());
+    let totals: Vec<i64> = all
+        .iter()
+        .map(|series| {
+            let bodies = bodies(&merged(3), series, &completed());
+            assert_eq!(bodies.len(), 1);
+            let (labels, profile) = pushed(&bodies[0]);
+            assert_eq!(labels, series.labels);
+            let (name, _) = series.kind.sample_type;
+            assert_eq!(profile.sample_types().count(), 1);
+            assert!(profile.sample.iter().all(|sample| sample.label.is_empty()));
+            total(&profile, name)
+        })
+        .collect();
+    assert_eq!(totals, [9_000_000, 30_000_000, 9_000_000, 30_000_000]);
+}
+
+#[test]
+fn a_profile_over_the_receivers_limits_goes_in_pieces_of_its_own_times_within_the_request() {
+    let all = series(&completed(), &naming());
+    let bodies = bodies(&merged(20_000), &all[0], &completed());
+    assert_eq!(bodies.len(), 2);
+    let profiles: Vec<Profile> = bodies.iter().map(|body| pushed(body).1).collect();
+    let sum: i64 = profiles.iter().map(|profile| total(profile, "cpu")).sum();
+    assert_eq!(sum, 60_000_000_000);
+    let times: Vec<i64> = profiles.iter().map(|profile| profile.time_nanos).collect();
+    let start = i64::try_from(at(0).as_nanosecond()).unwrap();
+    assert_eq!(times, [start, start + 1_000_000]);
+}
+
+#[track_caller]
+fn check_workload(target: Value, expected: &str) {
+    let target: Target = serde_json::from_value(target).unwrap();
+    assert_eq!(workload(&target), expected);
+}
+
+#[test]
+fn pods_are_called_by_what_the_request_says_of_them() {
+    check_workload(json!({"podName": "web-1"}), "web-1");
+    check_workload(
+        json!({"selector": {"matchLabels": {"a": "b", "app": "web"}}}),
+        "web",
+    );
+    check_workload(json!({"selector": {"matchLabels": {"tier": "web"}}}), "web");
+    let any = json!([{"key": "app", "operator": "Exists"}]);
+    check_workload(json!({"selector": {"matchExpressions": any}}), "selected");
+}
+
+#[track_caller]
+fn refused(label: &str, words: &str) {
+    let said = label.parse::<ExtraLabel>().unwrap_err();
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn labels_that_a_receiver_refuses_are_refused_at_the_start() {
+    refused("cluster", "NAME=VALUE");
+    refused("my-cluster=a", "letters, digits and _");
+    refused("1cluster=a", "does not begin with a digit");
+    refused("=a", "no name");
+    refused("pod=a", "not free");
+    refused("__name__=a", "not free");
+    refused(&format!("cluster={}", "x".repeat(2049)), "2048 bytes");
+}
+
+#[test]
+fn the_profile_types_are_called_as_queries_call_them() {
+    let ids = KINDS.map(|kind| kind.id());
+    assert_eq!(ids[0], "process_cpu:cpu:nanoseconds:cpu:nanoseconds");
+    assert_eq!(ids[1], "wall:wall:nanoseconds:wall:nanoseconds");
+}

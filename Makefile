@@ -31,6 +31,7 @@ help: ## this list
 setup: ## check for what a machine must bring, and install the rest
 	@e2e/tools/givens
 	@$(STAGE) "install packages" e2e/tools/packages
+	@e2e/tools/own-target
 
 .PHONY: lint
 lint: setup ## formats, lints, licences, chart, scripts

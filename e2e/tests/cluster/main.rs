@@ -6,6 +6,7 @@ mod grants;
 mod hostile;
 mod latency;
 mod outages;
+mod outlets;
 mod plugin;
 mod profiles;
 mod refusals;

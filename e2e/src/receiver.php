@@ -1,0 +1,16 @@
+<?php
+// Keeps what is posted, one line of JSON each; the very first call is told that it is too much. Run by php -S, in a pod.
+if (!file_exists('/tmp/busy')) {
+    touch('/tmp/busy');
+    http_response_code(429);
+    header('Retry-After: 1');
+    return;
+}
+$call = [
+    'path' => $_SERVER['REQUEST_URI'],
+    'authorization' => $_SERVER['HTTP_AUTHORIZATION'] ?? '',
+    'body' => json_decode(file_get_contents('php://input')),
+];
+file_put_contents('/tmp/kept', json_encode($call) . "\n", FILE_APPEND | LOCK_EX);
+header('Content-Type: application/json');
+echo '{}';

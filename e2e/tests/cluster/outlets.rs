@@ -1,0 +1,143 @@
+//! What the installed operator tells beyond the cluster: a receiver in a pod stands for Pyroscope and Grafana.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use e2e::requests::status;
+use e2e::{Scene, alone, kubectl, pods, poll, release, run};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use phpprof_crds::ProfileRequest;
+use phpprof_profile::{Limits, decode, total};
+use serde_json::{Value, json};
+
+const SECRET: &str = "phpprof-e2e-grafana";
+const TOKEN: &str = "glsa_e2e";
+const TOLD: Duration = Duration::from_secs(60);
+
+fn receiver() -> Value {
+    let script = STANDARD.encode(include_str!("../../src/receiver.php"));
+    let serve = format!(
+        "file_put_contents('/tmp/receiver.php', base64_decode('{script}')); passthru('php -S 0.0.0.0:4040 /tmp/receiver.php');"
+    );
+    let mut pod = pods::without_php("receiver");
+    pod["spec"]["containers"][0]["command"] = json!(["php", "-r", serve]);
+    pod["spec"]["containers"][0]["readinessProbe"] =
+        json!({"tcpSocket": {"port": 4040}, "periodSeconds": 1});
+    pod
+}
+
+async fn install(scene: &Scene) -> Result<()> {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "stringData": {"token": format!("{TOKEN}\n")},
+        "metadata": {"name": SECRET, "namespace": release::NAMESPACE},
+    });
+    let secret = secret.to_string();
+    run("kubectl", &["apply", "--filename=-"], secret.as_bytes()).await?;
+    let pod: Pod = scene.api().get("receiver").await?;
+    let ip = pod.status.and_then(|status| status.pod_ip);
+    let url = format!("http://{}:4040", ip.context("the receiver has no address")?);
+    release::install(&[
+        &format!("pyroscope.url={url}"),
+        "pyroscope.labels.cluster=e2e",
+        &format!("grafana.url={url}"),
+        "grafana.pyroscopeDatasource=profiles",
+        &format!("grafana.annotations.tokenSecret={SECRET}"),
+    ])
+    .await
+}
+
+/// What the receiver has kept, once it is so many calls.
+async fn kept(scene: &Scene, calls: usize) -> Result<Vec<Value>> {
+    poll("pushes and an annotation", TOLD, async || {
+        let show = ["sh", "-c", "cat /tmp/kept 2>/dev/null || true"];
+        let kept = String::from_utf8(scene.exec("receiver", &show, &[]).await?)?;
+        let lines: Vec<Value> = kept
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>()?;
+        Ok((lines.len() >= calls).then_some(lines))
+    })
+    .await
+}
+
+/// Each pushed type, held against the total of the merged profile in the store.
+async fn check_pushes(scene: &Scene, request: &ProfileRequest, calls: &[Value]) -> Result<()> {
+    let url = status(request).profile.context("no profile")?.url;
+    let merged = scene.profile(scene.store.key_of(&url)?).await?;
+    let pushes = calls
+        .iter()
+        .filter(|call| call["path"] == "/push.v1.PusherService/Push");
+    let mut totals = BTreeMap::new();
+    for push in pushes {
+        let series = &push["body"]["series"][0];
+        let label = |name: &str| {
+            let labels = series["labels"].as_array().into_iter().flatten();
+            let mut found = labels.filter(|label| label["name"] == name);
+            found.find_map(|label| label["value"].as_str().map(str::to_owned))
+        };
+        let service = format!("{}/web", scene.namespace);
+        ensure!(label("service_name") == Some(service), "{series}");
+        ensure!(label("pod").as_deref() == Some("web"), "{series}");
+        ensure!(label("cluster").as_deref() == Some("e2e"), "{series}");
+        let raw = series["samples"][0]["rawProfile"].as_str();
+        let raw = STANDARD.decode(raw.context("no profile")?)?;
+        let profile = decode(&raw, &Limits::default())?;
+        let (kind, _) = profile.sample_types().next().context("no type")?;
+        let pushed = total(&profile, kind);
+        ensure!(pushed == total(&merged, kind), "{kind}: {pushed}");
+        totals.insert(label("__name__"), pushed);
+    }
+    ensure!(totals.len() == 2, "{totals:?}");
+    ensure!(totals.values().all(|total| *total > 0), "{totals:?}");
+    Ok(())
+}
+
+fn check_annotation(request: &ProfileRequest, calls: &[Value]) -> Result<()> {
+    let mut annotations = calls
+        .iter()
+        .filter(|call| call["path"] == "/api/annotations");
+    let call = annotations.next().context("no annotation")?;
+    ensure!(call["authorization"] == format!("Bearer {TOKEN}").as_str());
+    let text = call["body"]["text"].as_str().context("no text")?;
+    ensure!(text.contains(&request.name_any()), "{text}");
+    ensure!(call["body"]["timeEnd"].as_i64() > call["body"]["time"].as_i64());
+    Ok(())
+}
+
+#[test]
+fn a_receiver_of_pushes_finds_the_totals_of_the_stored_profile_and_grafana_is_told_and_linked()
+-> Result<()> {
+    alone(async |scene| {
+        scene.start(&[pods::php("web"), receiver()]).await?;
+        install(scene).await?;
+        let spec = json!({"target": {"podName": "web"}, "durationSeconds": 3});
+        let request = scene.completed(spec).await?;
+        let calls = kept(scene, 3).await?;
+        check_pushes(scene, &request, &calls).await?;
+        check_annotation(&request, &calls)?;
+        let links = status(&request).links;
+        let names: Vec<&str> = links.iter().map(|link| &*link.name).collect();
+        let expected = ["Profiles Drilldown", "Explore", "Diff against the baseline"];
+        ensure!(names == expected, "{names:?}");
+        poll("events of both", TOLD, async || {
+            let place = ["--namespace", &scene.namespace];
+            let events = kubectl(&[&place[..], &["get", "events"]].concat()).await?;
+            let both = events.contains("Pushed") && events.contains("Annotated");
+            Ok(both.then_some(()))
+        })
+        .await?;
+        let secret = [
+            "delete",
+            "secret",
+            SECRET,
+            "--namespace",
+            release::NAMESPACE,
+        ];
+        kubectl(&secret).await?;
+        Ok(())
+    })
+}

@@ -1,9 +1,10 @@
-// A line to the relay: php -r … ADDRESS. It passes everything on as it is, but on the first connection that brings more than
-// a question does: there no answer comes back any more.
+// A line to the relay: php -r … ADDRESS. It passes everything on as it is, but for the answer on the second connection that brings anything: the
+// first one is the sampler's question whether to stop, the second its profile. What is brought before it is the handshake's.
 [, $relay] = $argv;
-const QUESTION = 2500;
+const HANDSHAKE = 1500;
 $server = stream_socket_server('tcp://0.0.0.0:8443');
 $lines = [];
+$talking = [];
 $held = null;
 while (true) {
     $readable = [$server];
@@ -35,7 +36,8 @@ while (true) {
             } elseif ($stream === $client) {
                 fwrite($upstream, $part);
                 $lines[$number][2] = $brought + strlen($part);
-                if ($held === null && $lines[$number][2] > QUESTION) {
+                $talking[$number] ??= count($talking) + 1;
+                if ($held === null && $talking[$number] === 2 && $lines[$number][2] > HANDSHAKE) {
                     $held = $number;
                     echo "holds an answer\n";
                 }

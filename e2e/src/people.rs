@@ -28,7 +28,7 @@ use crate::{Scene, command, kubectl, release};
 const LONGEST: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(20);
 
-/// A right as RBAC has it: verb, resource with its subresource, and the namespace where it is not the scene's.
+/// A right as RBAC has it: verb, and resource with its subresource. `services/proxy` is that of the operator, in its namespace; the others are in the scene's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     pub verb: &'static str,

@@ -48,6 +48,7 @@ pub struct Doubt {
 #[derive(Debug)]
 pub struct Contexts {
     nodes: Vec<Node>,
+    witnessed: usize,
     /// By caller, index of the caller's op, and callee.
     children: FxHashMap<(ContextId, u32, NameId), ContextId>,
 }
@@ -86,8 +87,15 @@ impl Contexts {
                 return;
             }
             node.witnessed = true;
+            self.witnessed += 1;
             id = node.parent;
         }
+    }
+
+    /// How many ways have been seen to stand.
+    #[must_use]
+    pub fn witnessed(&self) -> usize {
+        self.witnessed
     }
 
     /// Counts a sample whose leaf this is, and tells whether to look if the way stands: not if it is known to, and ever
@@ -157,6 +165,7 @@ impl Default for Contexts {
                 call: (0, Names::UNSTABLE),
                 samples: 0,
             }],
+            witnessed: 0,
             children: FxHashMap::default(),
         }
     }

@@ -34,6 +34,8 @@ const CPU_BUDGET_PERCENT: u64 = 25;
 /// The judge is not asked more often than this, and ever more seldom while it does not help.
 const ASK_AT_LEAST: u64 = SECOND / 1000;
 const ASK_AT_MOST: u64 = SECOND / 10;
+/// A program can have thousands of ways, each of which a quiet read helps: they are worth less of the target's time.
+const ASK_FOR_WAYS_AT_LEAST: u64 = SECOND / 250;
 /// Quiet reads at the end of a run, for what is still open then, and how long they may take.
 const LAST_ASKS: usize = 64;
 const LAST_ASKS_TAKE: u64 = SECOND / 2;
@@ -244,7 +246,7 @@ impl<'a> Run<'a> {
 
     /// Reads the workers that are due.
     fn take(&mut self, turn: Turn) {
-        let mut open = None;
+        let (mut open, mut unwitnessed) = (None, None);
         let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.workers.len()).step_by(turn.groups) {
             let current = now();
@@ -275,6 +277,9 @@ impl<'a> Run<'a> {
                         self.sampler.quality.open += 1;
                         open = Some(index);
                     }
+                    if stack.unwitnessed.is_some() {
+                        unwitnessed = Some(index);
+                    }
                     let id = self.sampler.aggregate.add(&stack, worker.process.tid, wall);
                     worker.spend(Some(id), &mut self.sampler.aggregate);
                 }
@@ -286,17 +291,25 @@ impl<'a> Run<'a> {
                 // What is new is likely to stand still, and may be rare: now is the time to look.
                 self.next_ask = 0;
             }
-            self.settle(index);
+            if self.sampler.edges.unsettled() > 0 {
+                self.seek(index, self.ask_interval);
+            }
+        }
+        // Of compiled code a quiet read is no witness.
+        if let Some(index) = unwitnessed
+            && self.workers[index].process.has_jit_code() == Some(false)
+        {
+            self.seek(index, self.ask_interval.max(ASK_FOR_WAYS_AT_LEAST));
         }
     }
 
-    /// Seeks a proof for a worker whose last stack was open.
-    fn settle(&mut self, index: usize) {
+    /// Seeks a proof for a worker whose last stack was open, or its way not yet seen to stand; the next one after `pause`.
+    fn seek(&mut self, index: usize, pause: u64) {
         let current = now();
-        if self.sampler.edges.unsettled() == 0 || current < self.next_ask || self.judge.is_busy() {
+        if current < self.next_ask || self.judge.is_busy() {
             return;
         }
-        self.next_ask = current + self.ask_interval;
+        self.next_ask = current + pause;
         let worker = &mut self.workers[index];
         self.sampler.prove_asleep(worker, current);
         self.judge.ask(&worker.process);
@@ -306,7 +319,8 @@ impl<'a> Run<'a> {
         let Some(answer) = self.judge.answer() else {
             return;
         };
-        let before = self.sampler.edges.unsettled();
+        let unsettled = self.sampler.edges.unsettled();
+        let witnessed = self.sampler.contexts.witnessed();
         if let Some(observation) = answer
             && let Some(worker) = self
                 .workers
@@ -315,7 +329,8 @@ impl<'a> Run<'a> {
         {
             self.sampler.believe(worker, observation, now());
         }
-        let helped = self.sampler.edges.unsettled() < before;
+        let helped = self.sampler.edges.unsettled() < unsettled
+            || self.sampler.contexts.witnessed() > witnessed;
         self.ask_interval = if helped {
             ASK_AT_LEAST
         } else {

@@ -122,10 +122,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if let Some(words) = self.autoloads(op).filter(|_| top) {
             return Evidence::Proven(Check::Nothing, words);
         }
+        let callee = self.callee.function;
+        let is_called_back = top && (callee.key.is_user() || !callee.class.is_empty());
         match self.judge_op(op) {
-            // zend_call_function sets TOP, and from user code it calls what no site names; but where an extension has
-            // replaced `zend_execute_ex` every user callee has it, and then the site does name this one.
-            Evidence::Refuted if top => Evidence::Open,
+            // zend_call_function sets TOP, and from user code it calls what no site names: a destructor, an error handler, a
+            // magic method. None of these is a plain internal function, to which a torn frame can lend its TOP. Where an
+            // extension has replaced `zend_execute_ex` every user callee has it, and then the site does name this one.
+            Evidence::Refuted if is_called_back => Evidence::Open,
             evidence => evidence,
         }
     }

@@ -48,43 +48,49 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// The run-time cache is the caller's own if its `op_array` says so too; else, and where another closure's `op_array`
-    /// may have come to that address, the two words of its frame, function and cache, must be seen to belong together.
+    /// What a proof by the caller's run-time cache relies on.
     pub(super) fn cache_words(&self) -> Words {
-        if !self.caller.function.key.is_named() {
-            return Words::Cache;
-        }
-        let row = &self.layout.function;
-        let cache = self.caller.frame.run_time_cache;
-        let func = self.caller.frame.func;
-        let Ok(stored) = self
-            .memory
-            .word(func.wrapping_add(row.run_time_cache as u64))
-        else {
-            return Words::Cache;
-        };
-        // Up to 7.3 the pointer itself; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else
-        // the address of the pointer, and in newer versions the pointer. Whichever leads to this cache.
-        let slot = if stored & 1 == 1 {
-            self.compiler_globals
-                .map(|globals| globals + self.layout.compiler_globals.map_ptr_base as u64)
-                .and_then(|base| self.memory.word(base).ok())
-                .map(|base| base.wrapping_add(stored))
-        } else {
-            Some(stored)
-        };
-        let through = slot.and_then(|slot| self.memory.word(slot).ok());
-        if cache != 0 && (stored == cache || through == Some(cache)) {
-            Words::Code
-        } else {
-            Words::Cache
+        match self.has_own_cache() {
+            Some(true) => Words::Code,
+            _ => Words::Cache,
         }
     }
 
-    /// The word in the caller's run-time cache at a byte offset.
+    /// Whether the run-time cache in the caller's frame is that of its function, as the `op_array` says; else the two words
+    /// are from different moments. `None` where that cannot be told, as of a closure, to whose address another one's
+    /// `op_array` may have come.
+    fn has_own_cache(&self) -> Option<bool> {
+        if !self.caller.function.key.is_named() {
+            return None;
+        }
+        let row = &self.layout.function;
+        let cache = self.caller.frame.run_time_cache;
+        let at = self
+            .caller
+            .frame
+            .func
+            .wrapping_add(row.run_time_cache as u64);
+        let stored = self.memory.word(at).ok().filter(|&stored| stored != 0)?;
+        // Up to 7.3 the pointer itself; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else
+        // the address of the pointer, and in newer versions the pointer. Whichever leads to this cache.
+        let slot = if stored & 1 == 1 {
+            let globals = self.compiler_globals?;
+            let base = globals + self.layout.compiler_globals.map_ptr_base as u64;
+            self.memory.word(base).ok()?.wrapping_add(stored)
+        } else {
+            stored
+        };
+        let through = self.memory.word(slot).ok().filter(|&word| word != 0)?;
+        Some(cache != 0 && (stored == cache || through == cache))
+    }
+
+    /// The word in the caller's run-time cache at a byte offset; not where the cache is another function's.
     pub(super) fn cached(&self, slot: Option<u32>) -> Option<u64> {
         let cache = self.caller.frame.run_time_cache;
         let slot = slot.filter(|slot| cache != 0 && *slot != u32::MAX)?;
+        if self.has_own_cache() == Some(false) {
+            return None;
+        }
         self.memory.word(cache.checked_add(u64::from(slot))?).ok()
     }
 

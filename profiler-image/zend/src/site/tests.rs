@@ -203,9 +203,14 @@ fn a_callee_that_the_engine_started_is_proven_only_by_a_site_that_names_it() {
         Scene::new(layout, &call, "work", "work")
             .with_top()
             .check(PROVEN);
-        Scene::new(layout, &call, "work", "handler")
-            .with_top()
-            .check(Evidence::Open);
+        let mut other = Scene::new(layout, &call, "work", "handler").with_top();
+        other.check(Evidence::Open);
+        // `zend_internal_function`: the engine calls none by itself.
+        other.callee_function.key.kind = 1;
+        other.check(Evidence::Refuted);
+        other = other.method_of("C").with_top();
+        other.callee_function.key.kind = 1;
+        other.check(Evidence::Open);
     }
 }
 

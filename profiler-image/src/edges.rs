@@ -134,6 +134,13 @@ impl Edges {
         }
     }
 
+    /// The same of an edge that is given by itself, and only if its call site leaves it open.
+    pub fn prove_if_open(&mut self, edge: Edge) {
+        if let Some(Known::Open(id)) = self.entries.get(&edge).map(|entry| entry.known) {
+            self.prove_open(id);
+        }
+    }
+
     /// How many edges were ever open; those that are opened later are not among them.
     #[must_use]
     pub fn opened(&self) -> usize {

@@ -98,6 +98,15 @@ impl Edges {
         Known::Proven(check)
     }
 
+    /// Believes a proven edge from now on also where its frames do not agree with each other.
+    pub fn uncheck(&mut self, edge: Edge) {
+        if let Some(Known::Proven(check)) =
+            self.entries.get_mut(&edge).map(|entry| &mut entry.known)
+        {
+            *check = Check::Nothing;
+        }
+    }
+
     /// Records that the call site does not name this callee.
     pub fn open(&mut self, edge: Edge) -> Known {
         let next = u32::try_from(self.opened.len()).unwrap_or(u32::MAX);
@@ -211,11 +220,24 @@ mod tests {
         assert_eq!(edges.unsettled(), 1);
         edges.refute(edge(1));
         assert_eq!(edges.open(edge(1)), Known::Open(id));
-        edges.prove(edge(1), Check::Nothing);
+        edges.prove_if_open(edge(2));
+        assert_eq!(edges.known(&edge(2)), None);
+        edges.prove_if_open(edge(1));
         assert!(edges.is_settled(id));
         assert_eq!(edges.unsettled(), 0);
         assert_eq!(edges.refute(edge(1)), Known::Refuted);
         assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+    }
+
+    #[test]
+    fn an_edge_whose_variable_is_assigned_stays_proven_without_its_check() {
+        let mut edges = Edges::default();
+        edges.prove(edge(1), Check::SameThis);
+        edges.uncheck(edge(1));
+        assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+        edges.refute(edge(2));
+        edges.uncheck(edge(2));
+        assert_eq!(edges.known(&edge(2)), None);
     }
 
     #[test]

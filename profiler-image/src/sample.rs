@@ -91,8 +91,8 @@ struct Candidate {
     stack: Stack,
     /// All frames are in it.
     whole: bool,
-    /// A pair of frames was read at different moments, or a variable was assigned since the call.
-    contradicted: bool,
+    /// The edge whose frames were read at different moments, if not a variable was assigned since the call.
+    contradicted: Option<Edge>,
     /// The open edges, each with the index of its callee's frame.
     open: Vec<(usize, EdgeId)>,
 }
@@ -101,6 +101,7 @@ impl Sampler {
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
         let mut best: Option<Candidate> = None;
+        let mut contradictions: Vec<Option<Edge>> = Vec::new();
         let opened = self.edges.opened();
         for attempt in 0..READS {
             // An edge at its first sight took so long to look at that its words may have gone: the next reads are faster.
@@ -128,9 +129,10 @@ impl Sampler {
                 if candidate.whole {
                     let phase = self.phase(worker, moved);
                     self.prove_standing(worker, &candidate.open, now);
-                    if !candidate.contradicted && !self.is_doubtful(&candidate, opened) {
+                    if candidate.contradicted.is_none() && !self.is_doubtful(&candidate, opened) {
                         return self.accepted(worker, candidate.stack, phase);
                     }
+                    contradictions.push(candidate.contradicted);
                 }
                 if best
                     .as_ref()
@@ -143,6 +145,13 @@ impl Sampler {
                     break;
                 }
             }
+        }
+        if let Some(&Some(edge)) = contradictions.first()
+            && contradictions.len() >= READS
+            && contradictions.iter().all(|other| *other == Some(edge))
+        {
+            // No mix lasts for so many reads: the variable was assigned.
+            self.edges.uncheck(edge);
         }
         let (whole, stack) =
             best.map_or((false, Stack::default()), |best| (best.whole, best.stack));
@@ -264,7 +273,7 @@ impl Sampler {
         let mut candidate = Candidate {
             stack: Stack::default(),
             whole: false,
-            contradicted: false,
+            contradicted: None,
             open: Vec::new(),
         };
         if end == End::Torn {
@@ -292,9 +301,11 @@ impl Sampler {
                 return;
             };
             let name = self.codes.name(id, index == last);
-            let known = match index < last {
-                true => self.edge(worker, layout, index, site, name),
-                false => self.root(worker, id, name, &candidate.stack),
+            let edge = self.edge_at(index, site, name);
+            let known = match edge {
+                Some(edge) => self.edge(worker, layout, index, edge),
+                None if index < last => None,
+                None => self.root(worker, id, name, &candidate.stack),
             };
             match known {
                 None | Some(Known::Refuted) => return,
@@ -305,9 +316,11 @@ impl Sampler {
                 }
                 Some(Known::Proven(check)) => {
                     let callee = &self.frames[index];
-                    candidate.contradicted |= self.frames.get(index + 1).is_some_and(|caller| {
+                    let contradicted = self.frames.get(index + 1).is_some_and(|caller| {
                         check.contradicted(&worker.reader.copy, caller, callee)
                     });
+                    candidate.contradicted =
+                        candidate.contradicted.or(edge.filter(|_| contradicted));
                 }
             }
             let Some(code) = self.codes.get(id) else {
@@ -378,25 +391,31 @@ impl Sampler {
         Some(known.unwrap_or_else(|| self.edges.open(edge)))
     }
 
-    /// What is known of the edge to frame `index` from the one that called it.
+    /// The edge to frame `index` from the one that called it.
+    fn edge_at(&self, index: usize, site: Option<(NameId, u32)>, callee: NameId) -> Option<Edge> {
+        let caller = self
+            .codes
+            .get(self.ids.get(index + 1).copied().flatten()?)?;
+        Some(Edge {
+            // Without user code above, as in a shutdown function that is internal, the internal caller is the site.
+            site: site.unwrap_or((caller.name, 0)),
+            via: (!caller.function.key.is_user()).then_some(caller.name),
+            callee,
+        })
+    }
+
+    /// What is known of that edge.
     fn edge(
         &mut self,
         worker: &Worker,
         layout: &Layout,
         index: usize,
-        site: Option<(NameId, u32)>,
-        callee: NameId,
+        edge: Edge,
     ) -> Option<Known> {
-        let caller_id = self.ids.get(index + 1).copied().flatten()?;
+        let caller = self
+            .codes
+            .get(self.ids.get(index + 1).copied().flatten()?)?;
         let callee_id = self.ids.get(index).copied().flatten()?;
-        let caller = self.codes.get(caller_id)?;
-        let via = (!caller.function.key.is_user()).then_some(caller.name);
-        // Without user code above, as in a shutdown function that is internal, the internal caller is the site.
-        let edge = Edge {
-            site: site.unwrap_or((caller.name, 0)),
-            via,
-            callee,
-        };
         if let Some(known) = self.edges.known(&edge) {
             return Some(known);
         }

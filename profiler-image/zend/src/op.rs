@@ -10,6 +10,9 @@ use crate::memory::{Memory, byte_at, half_at};
 pub(crate) const INIT_FCALL_BY_NAME: u8 = 59;
 pub(crate) const DO_FCALL: u8 = 60;
 pub(crate) const INIT_FCALL: u8 = 61;
+pub(crate) const SEND_VAL: u8 = 65;
+pub(crate) const SEND_VAR_EX: u8 = 66;
+pub(crate) const SEND_REF: u8 = 67;
 pub(crate) const NEW: u8 = 68;
 pub(crate) const INIT_NS_FCALL_BY_NAME: u8 = 69;
 pub const INCLUDE_OR_EVAL: u8 = 73;
@@ -17,6 +20,8 @@ pub(crate) const FETCH_OBJ_R: u8 = 82;
 pub(crate) const FETCH_OBJ_FUNC_ARG: u8 = 94;
 pub(crate) const INIT_METHOD_CALL: u8 = 112;
 pub(crate) const INIT_STATIC_METHOD_CALL: u8 = 113;
+pub(crate) const SEND_VAL_EX: u8 = 116;
+pub(crate) const SEND_VAR: u8 = 117;
 pub(crate) const INIT_USER_CALL: u8 = 118;
 pub(crate) const INIT_DYNAMIC_CALL: u8 = 128;
 pub(crate) const DO_ICALL: u8 = 129;
@@ -33,6 +38,9 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("INIT_FCALL_BY_NAME", INIT_FCALL_BY_NAME),
     ("DO_FCALL", DO_FCALL),
     ("INIT_FCALL", INIT_FCALL),
+    ("SEND_VAL", SEND_VAL),
+    ("SEND_VAR_EX", SEND_VAR_EX),
+    ("SEND_REF", SEND_REF),
     ("NEW", NEW),
     ("INIT_NS_FCALL_BY_NAME", INIT_NS_FCALL_BY_NAME),
     ("INCLUDE_OR_EVAL", INCLUDE_OR_EVAL),
@@ -40,6 +48,8 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("FETCH_OBJ_FUNC_ARG", FETCH_OBJ_FUNC_ARG),
     ("INIT_METHOD_CALL", INIT_METHOD_CALL),
     ("INIT_STATIC_METHOD_CALL", INIT_STATIC_METHOD_CALL),
+    ("SEND_VAL_EX", SEND_VAL_EX),
+    ("SEND_VAR", SEND_VAR),
     ("INIT_USER_CALL", INIT_USER_CALL),
     ("INIT_DYNAMIC_CALL", INIT_DYNAMIC_CALL),
     ("DO_ICALL", DO_ICALL),
@@ -54,6 +64,14 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ),
     ("CALLABLE_CONVERT_PARTIAL", CALLABLE_CONVERT_PARTIAL),
 ];
+
+/// Whether this passes an argument, by the commonest ways.
+pub(crate) fn is_send(opcode: u8) -> bool {
+    matches!(
+        opcode,
+        SEND_VAL | SEND_VAR_EX | SEND_REF | SEND_VAL_EX | SEND_VAR
+    )
+}
 
 /// Whether this calls an internal function without a frame, from 8.4 on.
 #[must_use]

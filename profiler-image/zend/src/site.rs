@@ -24,6 +24,7 @@ mod autoload;
 pub mod frameless;
 mod hook;
 mod operand;
+mod passed;
 mod stands;
 
 pub use stands::Words;
@@ -58,20 +59,28 @@ pub enum Check {
     SameThis,
     /// `$cv->m()`: the callee's `This` is the object in the caller's variable at this offset.
     ThisIn(u32),
+    /// `f($cv)`: the callee's argument `to` is the object in the caller's variable `from`, both as offsets into the frames
+    /// (`opline->result.var` and `op1.var` of ZEND_SEND_VAR).
+    Passed { from: u32, to: u32 },
 }
 
 impl Check {
     /// Whether the two frames contradict it. What was not copied contradicts nothing.
     #[must_use]
     pub fn contradicted(self, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
-        let object_in = |offset: u32| {
-            copy.zval(caller.address.wrapping_add(u64::from(offset)))
+        let object_at = |frame: &Frame, offset: u32| {
+            copy.zval(frame.address.wrapping_add(u64::from(offset)))
                 .and_then(|(value, kind)| (kind == IS_OBJECT).then_some(value))
         };
         match self {
             Self::Nothing => false,
             Self::SameThis => caller.this != callee.this,
-            Self::ThisIn(offset) => object_in(offset).is_some_and(|object| object != callee.this),
+            Self::ThisIn(offset) => {
+                object_at(caller, offset).is_some_and(|object| object != callee.this)
+            }
+            Self::Passed { from, to } => object_at(caller, from)
+                .zip(object_at(callee, to))
+                .is_some_and(|(passed, held)| passed != held),
         }
     }
 }
@@ -153,9 +162,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if !op.is_do() || callee.is_top_level() {
             return Evidence::Refuted;
         }
-        match self.init_of(op) {
-            Some(init) => self.judge_init(&init),
-            None => Evidence::Refuted,
+        match self.init_of(op).map(|init| self.judge_init(&init)) {
+            Some(Evidence::Proven(Check::Nothing, words)) => {
+                Evidence::Proven(self.passed_variable(op), words)
+            }
+            evidence => evidence.unwrap_or(Evidence::Refuted),
         }
     }
 

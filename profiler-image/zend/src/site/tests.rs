@@ -4,7 +4,7 @@ use crate::layouts::{Machine, ROWS, layout_of};
 use crate::memory::Recorded;
 use crate::op::{
     DO_FCALL, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME,
-    INIT_METHOD_CALL, NEW,
+    INIT_METHOD_CALL, NEW, SEND_VAL, SEND_VAR, SEND_VAR_EX,
 };
 use crate::text::hash_of;
 
@@ -192,6 +192,75 @@ fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
             .method_of("C")
             .cached(8, CALLEE)
             .check(Evidence::Proven(Check::SameThis, Words::Cache));
+    }
+}
+
+/// Two objects that differ, in the variable that was passed and in the argument that it became.
+#[test]
+fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
+    for layout in ROWS {
+        let (from, to) = (80_u32, 96_u32);
+        let passed = Check::Passed { from, to };
+        let send = |opcode: u8, op2_type: u8| {
+            let call = [INIT_FCALL_BY_NAME, opcode, SEND_VAL, DO_FCALL];
+            let mut scene = Scene::new(layout, &call, "work", "work");
+            let (at, row) = (CODE + 32, &layout.zend_op);
+            for (offset, value) in [(row.op1, from), (row.result, to)] {
+                let bytes = value.to_le_bytes().to_vec();
+                scene.memory.put(at + offset as u64, bytes);
+            }
+            for (offset, value) in [
+                (row.op1_type, layout.op_types.is_cv),
+                (row.op2_type, op2_type),
+            ] {
+                scene.memory.put(at + offset as u64, vec![value]);
+            }
+            scene
+        };
+        let unused = layout.op_types.is_unused;
+        let proven = |check| Evidence::Proven(check, Words::Code);
+        send(SEND_VAR, unused).check(proven(passed));
+        send(SEND_VAR_EX, unused).check(proven(passed));
+        send(SEND_VAR, layout.op_types.is_const).check(PROVEN);
+        send(FETCH_OBJ_R, unused).check(PROVEN);
+
+        let holds = |value: u64, kind: u8| {
+            let mut bytes = vec![0_u8; 0x200];
+            for (at, object, kind) in [(from, OBJECT, IS_OBJECT), (0x100 + to, value, kind)] {
+                bytes[at as usize..][..8].copy_from_slice(&object.to_le_bytes());
+                bytes[at as usize + 8] = kind;
+            }
+            let mut copy = Copy::default();
+            (copy.base, copy.bytes) = (STACK, bytes);
+            let frame = |address| Frame {
+                address,
+                ..Frame::default()
+            };
+            !passed.contradicted(&copy, &frame(STACK), &frame(STACK + 0x100))
+        };
+        assert!(holds(OBJECT, IS_OBJECT));
+        assert!(!holds(OBJECT + 8, IS_OBJECT));
+        assert!(holds(OBJECT + 8, IS_STRING), "it was assigned since");
+    }
+}
+
+/// A frame's `func` from one call and its `run_time_cache` from another.
+#[test]
+fn a_cache_that_is_not_the_callers_own_says_nothing() {
+    const OWN: u64 = 0x18_0000;
+    for layout in ROWS {
+        let call = [INIT_FCALL_BY_NAME, DO_FCALL];
+        let check = |own: u64, expected: Evidence| {
+            let mut scene = Scene::new(layout, &call, "renamed", "work").cached(0, CALLEE);
+            let stored = CALLER + layout.function.run_time_cache as u64;
+            scene.memory.put_word(stored, OWN);
+            scene.memory.put_word(OWN, own);
+            scene.check(expected);
+        };
+        check(CACHE, PROVEN);
+        check(CACHE + 0x40, Evidence::Refuted);
+        // It is made when the function is called first.
+        check(0, Evidence::Proven(Check::Nothing, Words::Cache));
     }
 }
 

@@ -10,6 +10,7 @@ mod frameless;
 mod phase;
 mod quiet;
 mod standing;
+mod ways;
 
 use phpprof_zend::Layout;
 use phpprof_zend::memory::Fault;
@@ -29,10 +30,6 @@ use crate::worker::{Globals, Reading, Worker};
 const READS: usize = 12;
 /// Reads of a sample that meets an edge for the first time and finds no proof.
 const NEW_EDGE_READS: usize = 4;
-/// Further reads that must agree on a way before it is taken for witnessed. One is not enough: under the JIT a frame's
-/// opline is not reset when the frame is pushed, so that for some nanoseconds what earlier calls left can look like a
-/// way.
-const WITNESSES: usize = 3;
 /// The op index that stands for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
 const UNWINDING: u32 = u32::MAX;
 
@@ -182,72 +179,6 @@ impl Sampler {
             let is_unsettled = is_root || self.edges.is_new(edge, opened);
             self.edges.is_doubtful(edge) || (is_unsettled && !self.edges.is_settled(edge))
         })
-    }
-
-    /// Sees whether the way of the stack at hand stands: it is known to, or several reads in a row have all of it again.
-    /// Where only the leaf changes while its callers stay, the code is too slow for a mix: that sample counts, but the
-    /// way is not taken for witnessed.
-    fn witnessed(&mut self, worker: &mut Worker, stack: Stack) -> Stack {
-        let Some(&way) = self.ways.last() else {
-            return stack;
-        };
-        if self.contexts.is_witnessed(way) {
-            self.contexts.sight(way);
-            return stack;
-        }
-        if !self.contexts.sight(way) {
-            return Stack {
-                unwitnessed: Some(way),
-                ..stack
-            };
-        }
-        let mut stood = self.frames.len();
-        for _ in 0..WITNESSES {
-            stood = stood.min(self.standing(worker));
-        }
-        // `ways` has the root first, and one way for each frame.
-        if let Some(&way) = stood.checked_sub(1).and_then(|index| self.ways.get(index)) {
-            self.contexts.witness(way);
-        }
-        if stood + 1 >= self.frames.len() {
-            stack
-        } else {
-            Stack {
-                unwitnessed: Some(way),
-                ..stack
-            }
-        }
-    }
-
-    /// How many of the frames at hand, from the root, another read has again.
-    fn standing(&self, worker: &mut Worker) -> usize {
-        let Ok(Reading::Busy { leading, trailing }) = worker.reader.read() else {
-            return 0;
-        };
-        let layout = worker.process.engine.layout;
-        let memory = std::sync::Arc::clone(&worker.reader.memory);
-        let copy = &mut worker.reader.copy;
-        let mut same_calls = true;
-        self.frames
-            .iter()
-            .rev()
-            .take_while(|frame| {
-                if is_absent(frame) {
-                    return same_calls;
-                }
-                let live = copy.is_live(frame.address, leading.current_execute_data)
-                    && copy.is_live(frame.address, trailing.current_execute_data);
-                let Some(again) = copy
-                    .frame(&*memory, layout, frame.address)
-                    .filter(|_| live && same_calls)
-                else {
-                    return false;
-                };
-                // The calls of the frames below must have led here all the time.
-                same_calls = again.opline == frame.opline;
-                again.func == frame.func && again.prev == frame.prev
-            })
-            .count()
     }
 
     fn identify(&mut self, worker: &mut Worker, now: u64) {

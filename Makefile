@@ -16,6 +16,7 @@ STAGE := e2e/tools/stage
 TOOLS := e2e/tools/build
 CACHE := $(or $(PHPPROF_CACHE),/var/cache/phpprof)
 BIN := $(CACHE)/bin
+FUZZ_LOG := $(CACHE)/state/fuzz.log
 IMAGES := application kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
@@ -112,16 +113,17 @@ generate: ## write what is generated: CRD YAML and chart from the API types, lay
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 	@cargo run --quiet -p phpprof-zend --example layouts
 
-# What the later stages need is built beside the first ones, on the other core. Truth comes last: it wants a quiet machine.
+# What the later stages need is built beside the first ones, on the other core. The cluster's tests wait most of their time, so the
+# fuzzing runs beside them. Truth comes last: it wants a quiet machine.
 .PHONY: test
 test: setup ## all tests
 	@e2e/tools/ahead
 	@$(MAKE) lint
 	@$(MAKE) unit
-	@$(MAKE) e2e
+	@nice -n 19 $(MAKE) fuzz >"$(FUZZ_LOG)" 2>&1 & fuzz=$$!; code=0; \
+	  $(MAKE) e2e || code=$$?; wait $$fuzz || code=$$?; cat "$(FUZZ_LOG)"; exit $$code
 	@$(MAKE) real
 	@$(MAKE) browser
-	@$(MAKE) fuzz
 	@$(MAKE) truth
 
 .PHONY: test-full

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, SigmaskHow};
 use ureq::Agent;
 
 use crate::grants::{Grant, Grants, Rung};
@@ -49,6 +50,8 @@ impl Stop {
 
     /// Asks each rung from now on. Without it a run goes on to its end, so that a thread that cannot be started is no failure.
     pub fn listen(&self, grants: &Grants, agents: &[Agent]) {
+        // Signals are for the thread that samples; one that reached another would end the process.
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
         for grant in grants.profile.clone() {
             let (stop, agents) = (self.clone(), agents.to_vec());
             let thread = std::thread::Builder::new()
@@ -61,6 +64,9 @@ impl Stop {
             if let Err(error) = started {
                 eprintln!("phpprof: cancelling will not be heard: {error}");
             }
+        }
+        if let Ok(mask) = mask {
+            let _ = mask.thread_set_mask();
         }
     }
 }
@@ -102,7 +108,47 @@ fn long_poll(stop: &Stop, grant: &Grant) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    /// The signals that a thread of this process blocks, as `/proc` has them.
+    fn blocked(thread: &str) -> Option<u64> {
+        let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+        let statuses =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
+        let field = |status: &str, name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim().to_owned())
+        };
+        let status = statuses
+            .into_iter()
+            .find(|status| field(status, "Name:").as_deref() == Some(thread))?;
+        u64::from_str_radix(&field(&status, "SigBlk:")?, 16).ok()
+    }
+
+    #[test]
+    fn a_signal_is_left_to_the_thread_that_samples() {
+        let grant = Grant {
+            rung: Rung::Relay,
+            method: "PUT".into(),
+            url: "https://127.0.0.1:1/".into(),
+            headers: BTreeMap::new(),
+            stop: "https://127.0.0.1:1/".into(),
+            pins: Vec::new(),
+        };
+        let profile = vec![grant];
+        Stop::default().listen(&Grants { profile }, &[]);
+        let begin = std::time::Instant::now();
+        let blocked = loop {
+            if let Some(blocked) = blocked("stop Relay") {
+                break blocked;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(5), "no such thread");
+        };
+        const SIGTERM: u64 = 1 << 14;
+        assert_eq!(blocked & SIGTERM, SIGTERM);
+    }
 
     #[test]
     fn what_is_dropped_is_not_kept_again() {

@@ -1,7 +1,7 @@
 //! Samples summed by stack and worker, in place: memory grows with distinct stacks, not with time.
 //!
 //! A stack whose edges are not all proven yet is kept with the edges that are open; [`Aggregate::settle`] decides at the
-//! end. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
+//! end, and on the way for what is kept of a run that goes on. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
 
 use std::collections::HashMap;
 
@@ -63,6 +63,33 @@ pub struct Aggregate {
     bytes: usize,
 }
 
+/// All samples as they stood at a moment.
+#[derive(Debug)]
+pub struct Settled {
+    /// By their index, root first, and whether a part was cut off.
+    stacks: Vec<(Vec<Line>, bool)>,
+    sums: FxHashMap<(StackId, i32), Sum>,
+}
+
+impl Settled {
+    /// The stacks, root first, by worker, and how many samples were cut.
+    #[must_use]
+    pub fn sum(&self) -> (HashMap<(Vec<Line>, i32), Sum>, i64) {
+        let mut summed: HashMap<(Vec<Line>, i32), Sum> = HashMap::new();
+        let mut unstable = 0;
+        for (&(id, tid), &sum) in &self.sums {
+            let Some((lines, is_cut)) = self.stacks.get(id.0 as usize) else {
+                continue;
+            };
+            if *is_cut {
+                unstable += sum.samples;
+            }
+            summed.entry((lines.clone(), tid)).or_default().add(sum);
+        }
+        (summed, unstable)
+    }
+}
+
 impl Aggregate {
     /// Adds one sample of a worker; CPU time comes later, by [`Aggregate::add_cpu`].
     pub fn add(&mut self, stack: &Stack, tid: i32, wall_nanoseconds: i64) -> StackId {
@@ -85,21 +112,12 @@ impl Aggregate {
         self.sums.entry((id, tid)).or_default().add(sum);
     }
 
-    /// Decides the open stacks: all edges proven and the way witnessed, or cut below the first that is not. Gives the
-    /// stacks, root first, by worker, and how many samples were cut.
+    /// Decides the open stacks as they stand: all edges proven and the way witnessed, or cut below the first that is not. It takes as
+    /// long as there are stacks: what takes longer is [`Settled::sum`], which needs nothing of a run that goes on.
     #[must_use]
-    pub fn settle(
-        &self,
-        edges: &Edges,
-        contexts: &Contexts,
-    ) -> (HashMap<(Vec<Line>, i32), Sum>, i64) {
-        let mut settled: HashMap<(Vec<Line>, i32), Sum> = HashMap::new();
-        let mut unstable = 0;
+    pub fn settle(&self, edges: &Edges, contexts: &Contexts) -> Settled {
         let doubt = contexts.doubt();
-        for (&(id, tid), &sum) in &self.sums {
-            let Some(stack) = self.stacks.get(id.0 as usize) else {
-                continue;
-            };
+        let decide = |stack: &Stack| {
             let unproven = stack.open.iter().find(|(_, edge)| !edges.is_settled(*edge));
             let proven = unproven.map_or(stack.lines.len(), |&(index, _)| index as usize);
             let witnessed = stack.unwitnessed.map_or(stack.lines.len(), |context| {
@@ -107,9 +125,9 @@ impl Aggregate {
             });
             let kept = proven.min(witnessed);
             let mut lines = stack.lines.get(..kept).unwrap_or(&stack.lines).to_vec();
-            if stack.unstable || lines.len() < stack.lines.len() {
+            let is_cut = stack.unstable || lines.len() < stack.lines.len();
+            if is_cut {
                 lines.push((Names::UNSTABLE, 0));
-                unstable += sum.samples;
             } else {
                 lines.extend(stack.phase.map(|phase| (phase, 0)));
             }
@@ -118,9 +136,12 @@ impl Aggregate {
                     lines.insert(index as usize, (Names::AUTOLOAD, 0));
                 }
             }
-            settled.entry((lines, tid)).or_default().add(sum);
+            (lines, is_cut)
+        };
+        Settled {
+            stacks: self.stacks.iter().map(decide).collect(),
+            sums: self.sums.clone(),
         }
-        (settled, unstable)
     }
 
     fn id(&mut self, stack: &Stack) -> StackId {
@@ -203,7 +224,7 @@ mod tests {
             cpu_nanoseconds: 5,
         };
 
-        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default());
+        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default()).sum();
         assert_eq!(
             settled,
             HashMap::from([((vec![lines[0], (Names::UNSTABLE, 0)], 42), sum)])
@@ -211,7 +232,7 @@ mod tests {
         assert_eq!(unstable, 2);
 
         edges.prove(edge, Check::Nothing);
-        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default());
+        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default()).sum();
         assert_eq!(settled, HashMap::from([((lines, 42), sum)]));
         assert_eq!(unstable, 0);
     }
@@ -230,7 +251,7 @@ mod tests {
                 ..Stack::default()
             };
             aggregate.add(&stack, 42, 10);
-            let (settled, _) = aggregate.settle(&edges, &Contexts::default());
+            let (settled, _) = aggregate.settle(&edges, &Contexts::default()).sum();
             let autoload = (Names::AUTOLOAD, 0);
             let expected = vec![lines[0], autoload, lines[1], (expected_leaf, 0)];
             assert!(settled.contains_key(&(expected, 42)), "{settled:?}");
@@ -251,7 +272,9 @@ mod tests {
             aggregate.add(&stack, 1, 1);
         }
         assert!(aggregate.bytes <= MAX_BYTES);
-        let (settled, _) = aggregate.settle(&Edges::default(), &Contexts::default());
+        let (settled, _) = aggregate
+            .settle(&Edges::default(), &Contexts::default())
+            .sum();
         assert_eq!(settled.values().map(|sum| sum.samples).sum::<i64>(), 2000);
         assert!(settled.contains_key(&(vec![(Names::OVERFLOW, 0)], 1)));
     }

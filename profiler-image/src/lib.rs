@@ -21,6 +21,7 @@ pub mod receipt;
 pub mod record;
 pub mod sample;
 pub mod schedule;
+pub mod snapshot;
 pub mod stop;
 pub mod upload;
 pub mod worker;

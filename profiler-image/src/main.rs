@@ -133,7 +133,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
     if options.stop.is_drop() {
         return Err(upload::dropped());
     }
-    let output = output(&recording, &arguments.label, cost());
+    let output = output(&recording.snapshot(), &arguments.label, cost());
     summarize(&recording, &output);
     let bytes = phpprof_profile::encode_gzip(&output.profile);
     let mut rung = Rung::Direct;

@@ -4,7 +4,7 @@
 //! it, and memory grows with the program's functions, not with time.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// More functions than any program has; beyond it everything is [`Names::OVERFLOW`].
 const MAX_NAMES: usize = 200_000;
@@ -24,8 +24,20 @@ pub struct Name {
 /// All names of a run.
 #[derive(Debug)]
 pub struct Names {
-    list: Vec<Rc<Name>>,
-    by_name: HashMap<Rc<Name>, NameId>,
+    list: NameList,
+    by_name: HashMap<Arc<Name>, NameId>,
+}
+
+/// The names by their ids; a copy is a list of pointers.
+#[derive(Debug, Clone, Default)]
+pub struct NameList(Vec<Arc<Name>>);
+
+impl NameList {
+    /// The name of an id.
+    #[must_use]
+    pub fn get(&self, id: NameId) -> &Name {
+        self.0.get(id.0 as usize).unwrap_or(&self.0[0])
+    }
 }
 
 impl Names {
@@ -57,14 +69,15 @@ impl Names {
         if let Some(&id) = self.by_name.get(&name) {
             return id;
         }
-        let Ok(index) = u32::try_from(self.list.len()) else {
+        let list = &mut self.list.0;
+        let Ok(index) = u32::try_from(list.len()) else {
             return Self::OVERFLOW;
         };
-        if self.list.len() >= MAX_NAMES {
+        if list.len() >= MAX_NAMES {
             return Self::OVERFLOW;
         }
-        let name = Rc::new(name);
-        self.list.push(Rc::clone(&name));
+        let name = Arc::new(name);
+        list.push(Arc::clone(&name));
         self.by_name.insert(name, NameId(index));
         NameId(index)
     }
@@ -72,14 +85,20 @@ impl Names {
     /// The name of an id.
     #[must_use]
     pub fn get(&self, id: NameId) -> &Name {
-        self.list.get(id.0 as usize).unwrap_or(&self.list[0])
+        self.list.get(id)
+    }
+
+    /// All names that are there by now.
+    #[must_use]
+    pub fn list(&self) -> NameList {
+        self.list.clone()
     }
 }
 
 impl Default for Names {
     fn default() -> Self {
         let mut names = Self {
-            list: Vec::new(),
+            list: NameList::default(),
             by_name: HashMap::new(),
         };
         // In the order of the constants.

@@ -1,4 +1,4 @@
-//! From a recording to a pprof: pure.
+//! From what was sampled to a pprof: pure.
 //!
 //! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
 //! of busy turns that were taken.
@@ -7,7 +7,7 @@ use phpprof_profile::proto::Profile;
 use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Settings};
 use serde::Serialize;
 
-use crate::record::Recording;
+use crate::snapshot::Snapshot;
 
 /// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
 const MAX_BUSY_PERCENTS: usize = 64;
@@ -65,21 +65,20 @@ struct Counts {
 
 /// Builds the profile. `labels` are added to each sample.
 #[must_use]
-pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) -> Output {
-    let sampler = &recording.sampler;
-    let (settled, unstable) = sampler.aggregate.settle(&sampler.edges, &sampler.contexts);
+pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
     let mut builder = Builder::new(Settings {
-        period: i64::try_from(recording.period.as_nanos()).unwrap_or(i64::MAX),
-        time_nanos: recording.began_unix_nanoseconds,
-        duration_nanos: i64::try_from(recording.took.as_nanos()).unwrap_or(i64::MAX),
+        period: i64::try_from(snapshot.period.as_nanos()).unwrap_or(i64::MAX),
+        time_nanos: snapshot.began_unix_nanoseconds,
+        duration_nanos: i64::try_from(snapshot.took.as_nanos()).unwrap_or(i64::MAX),
         mapping: MappingInfo {
-            filename: recording.engine.module.path.clone(),
-            build_id: recording.engine.build_id.clone(),
+            filename: snapshot.engine.module.path.clone(),
+            build_id: snapshot.engine.build_id.clone(),
         },
         ..Settings::default()
     });
     // In a stable order, so that the same samples make the same file.
-    let mut stacks: Vec<_> = settled.iter().collect();
+    let (stacks, unstable) = snapshot.samples.settled.sum();
+    let mut stacks: Vec<_> = stacks.iter().collect();
     stacks.sort_by(|one, other| one.0.cmp(other.0));
     let mut samples = 0;
     for ((lines, tid), sum) in stacks {
@@ -87,7 +86,7 @@ pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) ->
             .iter()
             .rev()
             .map(|&(id, line)| {
-                let name = sampler.codes.names.get(id);
+                let name = snapshot.samples.names.get(id);
                 FrameRef {
                     name: &name.name,
                     file: &name.file,
@@ -100,7 +99,7 @@ pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) ->
             .iter()
             .map(|(key, value)| Label::Str(key, value))
             .collect();
-        if let Some(worker) = recording.seen.get(tid) {
+        if let Some(worker) = snapshot.seen.get(tid) {
             // Several versions may run in one container, so each sample says which it is from.
             all.push(Label::Str("php", &worker.engine.version));
             all.push(Label::Str("sapi", &worker.engine.sapi));
@@ -116,7 +115,7 @@ pub fn output(recording: &Recording, labels: &[(String, String)], cost: Cost) ->
         );
         samples += sum.samples;
     }
-    builder.comment(comment(recording, samples, unstable, cost));
+    builder.comment(comment(snapshot, samples, unstable, cost));
     Output {
         profile: builder.finish(),
         samples: u64::try_from(samples).unwrap_or(0),
@@ -131,18 +130,18 @@ fn busiest(percents: &[u8]) -> Vec<u8> {
     percents
 }
 
-fn comment(recording: &Recording, samples: i64, unstable: i64, cost: Cost) -> String {
-    let quality = recording.sampler.quality;
+fn comment(snapshot: &Snapshot, samples: i64, unstable: i64, cost: Cost) -> String {
+    let quality = snapshot.samples.quality;
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
         php: Php {
-            version: &recording.engine.version,
-            sapi: &recording.engine.sapi,
-            thread_safe: recording.engine.is_thread_safe(),
-            jit: if recording.jit { "on" } else { "off" },
+            version: &snapshot.engine.version,
+            sapi: &snapshot.engine.sapi,
+            thread_safe: snapshot.engine.is_thread_safe(),
+            jit: if snapshot.jit { "on" } else { "off" },
         },
-        workers: recording.busy_percents.len(),
-        busy_percents: busiest(&recording.busy_percents),
+        workers: snapshot.busy_percents.len(),
+        busy_percents: busiest(&snapshot.busy_percents),
         samples,
         quality: Counts {
             due: quality.due,
@@ -154,8 +153,8 @@ fn comment(recording: &Recording, samples: i64, unstable: i64, cost: Cost) -> St
             idle: quality.idle,
             open: quality.open,
         },
-        duration_seconds: recording.took.as_secs_f64().round() as u64,
-        samples_per_second: (1.0 / recording.period.as_secs_f64().max(1e-9)).round() as u64,
+        duration_seconds: snapshot.took.as_secs_f64().round() as u64,
+        samples_per_second: (1.0 / snapshot.period.as_secs_f64().max(1e-9)).round() as u64,
         sampler_cpu_milliseconds: cost.cpu_milliseconds,
         sampler_peak_bytes: cost.peak_bytes,
     };

@@ -81,7 +81,7 @@ fn only(target: &Target) -> Scope {
 /// Samples what is in scope, and looks for functions in its profile.
 fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
     let recording = sampled(scope, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
-    let profile = output(&recording, &[], Cost::default()).profile;
+    let profile = output(&recording.snapshot(), &[], Cost::default()).profile;
     for function in functions {
         ensure!(
             profile.string_table.iter().any(|text| text == function),

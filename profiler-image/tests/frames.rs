@@ -71,7 +71,7 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
         judge_cpus: None,
         stop: Stop::default(),
     })?;
-    let profile = output(&recording, &[], Cost::default()).profile;
+    let profile = output(&recording.snapshot(), &[], Cost::default()).profile;
     let lookup = Lookup::new(&profile);
     let mut stacks = HashMap::new();
     for sample in &profile.sample {

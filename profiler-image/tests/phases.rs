@@ -80,7 +80,7 @@ impl Drop for Target {
 
 /// Samples by their stack, root first.
 fn stacks(recording: &Recording) -> HashMap<String, i64> {
-    let profile = output(recording, &[], Cost::default()).profile;
+    let profile = output(&recording.snapshot(), &[], Cost::default()).profile;
     let lookup = Lookup::new(&profile);
     let mut stacks = HashMap::new();
     for sample in &profile.sample {

@@ -234,7 +234,8 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
     let (settled, _) = recording
         .sampler
         .aggregate
-        .settle(&recording.sampler.edges, &recording.sampler.contexts);
+        .settle(&recording.sampler.edges, &recording.sampler.contexts)
+        .sum();
     let mut counts = Counts {
         is_7: php.version < 80_000,
         ..Counts::default()

@@ -22,7 +22,7 @@ pub enum Reason {
     Collecting,
     /// In progress: the store does not answer; it is tried again until the message's deadline.
     WaitingForStore,
-    /// Complete: every chosen pod's profile is in the merged one.
+    /// Complete: every chosen pod's profile is in the merged one; of pods that went during a long run, what had been stored until then.
     Complete,
     /// Complete: the merged profile is stored, but at least one chosen pod is not in it; `status.targets` says why.
     SomeTargetsFailed,
@@ -93,7 +93,7 @@ impl Reason {
     }
 }
 
-/// Why there is no profile of a pod.
+/// Why there is no profile of a pod, or only its beginning.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]

@@ -86,7 +86,7 @@ pub enum TargetState {
     Sampling,
     /// Its sampler has stored a profile, which the operator has not verified yet.
     Verifying,
-    /// Its profile is stored and verified.
+    /// Its profile is stored and verified; with a reason, only its beginning: what a run had stored before it was cut off.
     Uploaded,
     /// There is no profile of it; the reason says why.
     Failed,
@@ -113,7 +113,7 @@ pub struct TargetStatus {
     pub ephemeral_container_name: String,
     /// Where the pod stands.
     pub state: TargetState,
-    /// Why there is no profile.
+    /// Why there is no profile, or only the beginning of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<TargetReason>,
     /// The reason in words, with what to do next.
@@ -146,7 +146,11 @@ pub struct TargetStatus {
     /// The most memory that the sampler held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler_peak_bytes: Option<i64>,
-    /// The way that the pod's profile took to the store.
+    /// How often the sampler stores what it has sampled so far, so that the beginning of a profile is there when the pod goes; absent where the run
+    /// is too short for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_seconds: Option<i32>,
+    /// The way that the pod's profile took to the store, where its sampler said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload_mode: Option<Rung>,
     /// Key of the pod's profile in the store.

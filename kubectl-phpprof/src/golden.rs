@@ -298,6 +298,14 @@ fn progress_is_what_it_was() {
 }
 
 #[test]
+fn a_pod_that_was_cut_off_says_so() {
+    let mut object = running(&[("web-1", "Uploaded")]);
+    object.data["status"]["targets"][0]["reason"] = json!("TargetExited");
+    let lines = Progress::default().lines(&Request::of(&object), Duration::ZERO, 80);
+    assert!(lines[1].ends_with(", cut off: TargetExited"), "{lines:?}");
+}
+
+#[test]
 fn many_pods_are_counted_and_not_listed() {
     let names: Vec<_> = (0..40).map(|index| format!("web-{index}")).collect();
     let states: Vec<_> = names

@@ -63,10 +63,16 @@ impl Progress {
             }
             "Pending" | "" => "starting its sampler".to_owned(),
             "Verifying" => "stored, being verified".to_owned(),
-            "Uploaded" => match target.number("/samples") {
-                Some(samples) => format!("done, {samples} samples"),
-                None => "done".to_owned(),
-            },
+            "Uploaded" => {
+                let samples = target.number("/samples");
+                let samples =
+                    samples.map_or_else(String::new, |count| format!(", {count} samples"));
+                let cut = match target.reason() {
+                    "" => String::new(),
+                    reason => format!(", cut off: {}", printable(reason)),
+                };
+                format!("done{samples}{cut}")
+            }
             "Failed" => format!("failed: {}", target.reason()),
             state => printable(state),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::controller::Context;
 use crate::effect::{Done, Effect, Injection, Telling};
-use crate::inject::{Refusal, patch, refusal};
+use crate::inject::{Grants, Refusal, patch, refusal};
 use crate::relay;
 use crate::stops::Stop;
 use crate::store::{Grant, StoreError, stop_key};
@@ -36,7 +36,7 @@ pub async fn act(context: &Context, request: &ProfileRequest, effects: Vec<Effec
                     .memory
                     .store_failed(&uid, message.clone(), context.now())
             }
-            Done::Verified { .. } | Done::Merged { .. } | Done::Listed => {
+            Done::Verified { .. } | Done::Rescued { .. } | Done::Merged { .. } | Done::Listed => {
                 context.memory.store_answered(&uid)
             }
             Done::Stopped { pod_uid } => context.memory.remember_stop(&uid, pod_uid),
@@ -58,6 +58,7 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
             done
         }
         Effect::Verify(upload) => context.collector.verify(&upload).await,
+        Effect::Rescue(rescue) => context.collector.rescue(&rescue).await,
         Effect::Merge => merge(context, request).await,
         Effect::Stop(telling) => match tell(context, request, &telling, Stop::Keep).await {
             Ok(()) => Done::Stopped {
@@ -121,13 +122,34 @@ async fn merge(context: &Context, request: &ProfileRequest) -> Done {
     done
 }
 
+async fn grants(context: &Context, injection: &Injection) -> Result<Grants, String> {
+    let checkpoints = stream::iter(injection.checkpoint_keys.clone())
+        .map(|key| async move { rungs(context, injection, &key, false).await })
+        // Some stores have each signature made by a service.
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(Grants {
+        profile: rungs(context, injection, &injection.object_key, true).await?,
+        checkpoint_seconds: injection.checkpoint_seconds,
+        checkpoints,
+    })
+}
+
 /// The rungs of the request's mode, in the order in which the sampler tries them.
-async fn grants(context: &Context, injection: &Injection) -> Result<Vec<Grant>, String> {
+async fn rungs(
+    context: &Context,
+    injection: &Injection,
+    key: &str,
+    asks: bool,
+) -> Result<Vec<Grant>, String> {
     let mut grants = Vec::new();
-    let key = &injection.object_key;
     if injection.upload_mode != UploadMode::Relay && context.store.signs() {
         let valid_for = valid_for(context.now(), injection.upload_until);
-        let grant = context.store.grant(key, valid_for).await;
+        let grant = match asks {
+            true => context.store.grant(key, valid_for).await,
+            false => context.store.put_grant(key, valid_for).await,
+        };
         grants.push(grant.map_err(|error| error.to_string())?);
     }
     if injection.upload_mode != UploadMode::Direct {
@@ -139,7 +161,11 @@ async fn grants(context: &Context, injection: &Injection) -> Result<Vec<Grant>, 
             &injection.pod_uid,
             injection.upload_until,
         );
-        grants.push(grant.map_err(|error| error.to_string())?);
+        let mut grant = grant.map_err(|error| error.to_string())?;
+        if !asks {
+            grant.stop.clear();
+        }
+        grants.push(grant);
     }
     Ok(grants)
 }

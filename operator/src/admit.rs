@@ -8,6 +8,7 @@ use phpprof_crds::{
     TargetStatus, UploadMode,
 };
 
+use crate::checkpoints::interval;
 use crate::limits::Limits;
 use crate::select::{Selection, select};
 use crate::status::Verdict;
@@ -115,6 +116,7 @@ fn new_target(
         ),
         state: TargetState::Pending,
         object_key: key(request, limits, &file),
+        checkpoint_seconds: interval(request.spec.duration_seconds, limits.checkpoint_seconds),
         ..TargetStatus::default()
     }
 }

@@ -3,6 +3,8 @@
 //! Invariant: one upload is in memory at a time, and it is not trusted: its size is asked for before it is read,
 //! and it is decoded within bounds.
 
+mod rescue;
+
 use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -86,24 +88,33 @@ impl Collector {
 
     /// Before anything is read.
     async fn check_size(&self, key: &str, receipt: &UploadReceipt) -> Result<(), Fault> {
-        let limit = self.bounds.compressed_bytes as u64;
-        match self.store.size(key).await? {
-            None => fault(
+        let Some(size) = self.store.size(key).await? else {
+            return fault(
                 TargetReason::ProfileMissing,
                 format!("the store has no object {key}"),
-            ),
-            Some(size) if size > limit => fault(
-                TargetReason::ProfileTooLarge,
-                format!("the object has {size} bytes, and {limit} are allowed; it was not read"),
-            ),
-            Some(size) if size != receipt.size => fault(
+            );
+        };
+        self.check_limit(size)?;
+        if size != receipt.size {
+            return fault(
                 TargetReason::SizeMismatch,
                 format!(
                     "the object has {size} bytes, and the receipt says {}",
                     receipt.size
                 ),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_limit(&self, size: u64) -> Result<(), Fault> {
+        let limit = self.bounds.compressed_bytes as u64;
+        match size > limit {
+            true => fault(
+                TargetReason::ProfileTooLarge,
+                format!("the object has {size} bytes, and {limit} are allowed; it was not read"),
             ),
-            Some(_) => Ok(()),
+            false => Ok(()),
         }
     }
 
@@ -113,9 +124,34 @@ impl Collector {
         key: &str,
         receipt: &UploadReceipt,
     ) -> Result<(Profile, FullReceipt), Fault> {
+        let (profile, _) = self
+            .decoded(key, receipt.size, Some(&receipt.sha256))
+            .await?;
+        let samples = total(&profile, SAMPLES);
+        if samples != receipt.samples {
+            return fault(
+                TargetReason::InvalidProfile,
+                format!(
+                    "the profile has {samples} samples, and the receipt says {}",
+                    receipt.samples
+                ),
+            );
+        }
+        let full = full_receipt(&profile)?;
+        Ok((profile, full))
+    }
+
+    /// An object as a profile, and its SHA-256, which is looked at before anything else where it is known.
+    async fn decoded(
+        &self,
+        key: &str,
+        size: u64,
+        expected: Option<&str>,
+    ) -> Result<(Profile, String), Fault> {
         use TargetReason::{ChecksumMismatch, InvalidProfile};
-        let bytes = self.store.read(key, receipt.size).await?;
-        if sha256(&bytes) != receipt.sha256 {
+        let bytes = self.store.read(key, size).await?;
+        let sum = sha256(&bytes);
+        if expected.is_some_and(|expected| expected != sum) {
             return fault(
                 ChecksumMismatch,
                 "the object's SHA-256 is not the receipt's".to_owned(),
@@ -123,32 +159,13 @@ impl Collector {
         }
         let bounds = self.bounds.clone();
         let decoded = tokio::task::spawn_blocking(move || decode(&bytes, &bounds)).await;
-        let profile = match decoded {
-            Ok(Ok(profile)) => profile,
-            Ok(Err(error)) => {
-                return fault(
-                    InvalidProfile,
-                    format!("not a profile within bounds: {error}"),
-                );
-            }
-            Err(error) => return fault(InvalidProfile, error.to_string()),
-        };
-        let samples = total(&profile, SAMPLES);
-        if samples != receipt.samples {
-            return fault(
+        match decoded {
+            Ok(Ok(profile)) => Ok((profile, sum)),
+            Ok(Err(error)) => fault(
                 InvalidProfile,
-                format!(
-                    "the profile has {samples} samples, and the receipt says {}",
-                    receipt.samples
-                ),
-            );
-        }
-        match FullReceipt::of(&profile) {
-            Some(full) => Ok((profile, full)),
-            None => fault(
-                InvalidProfile,
-                "the profile does not start with a receipt".to_owned(),
+                format!("not a profile within bounds: {error}"),
             ),
+            Err(error) => fault(InvalidProfile, error.to_string()),
         }
     }
 
@@ -259,9 +276,19 @@ impl Collector {
     }
 }
 
+fn full_receipt(profile: &Profile) -> Result<FullReceipt, Fault> {
+    match FullReceipt::of(profile) {
+        Some(full) => Ok(full),
+        None => fault(
+            TargetReason::InvalidProfile,
+            "the profile does not start with a receipt".to_owned(),
+        ),
+    }
+}
+
 fn receipt_of(target: &TargetStatus) -> UploadReceipt {
     UploadReceipt {
-        rung: target.upload_mode.unwrap_or_default(),
+        rung: target.upload_mode,
         samples: target.samples.unwrap_or_default(),
         size: target
             .size_bytes

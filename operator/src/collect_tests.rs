@@ -14,7 +14,7 @@ use crate::testing::{at, request};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// A profile of so many samples that starts with the receipt of the contract.
-fn profile(samples: i64) -> Vec<u8> {
+pub(super) fn profile(samples: i64) -> Vec<u8> {
     use phpprof_profile::proto::{Sample, ValueType};
     let strings = [
         "",
@@ -43,7 +43,7 @@ fn gzip(write: impl FnOnce(&mut GzEncoder<Vec<u8>>)) -> Vec<u8> {
 
 fn receipt(bytes: &[u8], samples: i64) -> UploadReceipt {
     UploadReceipt {
-        rung: Rung::Direct,
+        rung: Some(Rung::Direct),
         samples,
         size: bytes.len() as u64,
         sha256: sha256(bytes),
@@ -108,7 +108,7 @@ async fn other_sizes_checksums_and_counts_are_refused() {
 async fn a_hundred_megabytes_are_refused_unread() {
     let bytes = vec![0; 100 << 20];
     let receipt = UploadReceipt {
-        rung: Rung::Direct,
+        rung: Some(Rung::Direct),
         samples: 1,
         size: 100 << 20,
         sha256: "x".into(),

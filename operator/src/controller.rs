@@ -309,6 +309,16 @@ async fn conclude(
     if done.iter().any(|done| matches!(done, Done::Merged { .. })) {
         tell(context, written.clone());
     }
+    let is_over = |done: &Done| {
+        matches!(
+            done,
+            Done::Merged { .. } | Done::MergeFailed(_) | Done::Listed
+        )
+    };
+    if done.iter().any(is_over) {
+        let (context, request) = (context.clone(), written.clone());
+        tokio::spawn(async move { context.collector.clear(&request).await });
+    }
     Ok(written)
 }
 

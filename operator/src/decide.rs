@@ -10,7 +10,8 @@ use phpprof_crds::{
 };
 
 use crate::admit::admit;
-use crate::effect::{Effect, Injection, Telling, Upload};
+use crate::checkpoints;
+use crate::effect::{Effect, Injection, Rescue, Telling, Upload};
 use crate::limits::{Deadlines, Limits, later, not_after};
 use crate::mode::mode;
 use crate::receipt::UploadReceipt;
@@ -172,7 +173,13 @@ impl Round<'_> {
                 (Step::Inject, Some(pod)) => {
                     effects.push(Effect::Inject(self.injection(target, pod)))
                 }
-                (Step::Fail(reason, message), _) => fail(target, reason, message),
+                (Step::Fail(reason, message), _) => {
+                    match self.rescue(target, reason, message, &deadlines) {
+                        Some(Ok(effect)) => effects.push(effect),
+                        Some(Err(retry_at)) => wake_at(retry_at),
+                        None => {}
+                    }
+                }
                 (Step::Wait { state, until }, _) => {
                     target.state = state;
                     wake_at(until);
@@ -237,6 +244,42 @@ impl Round<'_> {
         }
     }
 
+    /// Asks the store for what a sampler that has gone had stored of a long run, as [`Round::verify`] does. Where nothing can be there, the
+    /// target has failed.
+    fn rescue(
+        &self,
+        target: &mut TargetStatus,
+        reason: TargetReason,
+        message: String,
+        deadlines: &Deadlines,
+    ) -> Option<Result<Effect, Timestamp>> {
+        let duration_seconds = self.request.spec.duration_seconds;
+        let keys = checkpoints::candidates(target, duration_seconds, deadlines.accepted, self.now);
+        if keys.is_empty() || !checkpoints::may_follow(reason) {
+            fail(target, reason, message);
+            return None;
+        }
+        target.state = TargetState::Verifying;
+        match &self.observed.store_trouble {
+            Some(trouble) if self.now > deadlines.give_up => {
+                let message = format!(
+                    "{message}; the store was not to be asked for its beginning: {}",
+                    trouble.message
+                );
+                fail(target, reason, message);
+                None
+            }
+            Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),
+            _ => Some(Ok(Effect::Rescue(Rescue {
+                pod_uid: target.pod_uid.clone(),
+                keys,
+                duration_seconds,
+                reason,
+                message,
+            }))),
+        }
+    }
+
     fn injection(&self, target: &TargetStatus, pod: &PodView) -> Injection {
         let spec = &self.request.spec;
         let not_after = not_after(self.now, spec.duration_seconds, self.limits);
@@ -248,6 +291,8 @@ impl Round<'_> {
             container_id: target.container_id.clone(),
             ephemeral_container_name: target.ephemeral_container_name.clone(),
             object_key: target.object_key.clone(),
+            checkpoint_seconds: target.checkpoint_seconds.unwrap_or_default(),
+            checkpoint_keys: checkpoints::keys(target, spec.duration_seconds),
             upload_mode: spec.upload_mode,
             duration_seconds: spec.duration_seconds,
             samples_per_second: spec.samples_per_second,

@@ -118,10 +118,11 @@ async fn settle(
         .try_collect::<Vec<()>>()
         .await
         .map_err(|error| error.to_string())?;
-    match context.collector.list(request, &context.limits).await {
-        Done::StoreAway(error) => Err(error),
-        _ => Ok(()),
+    if let Done::StoreAway(error) = context.collector.list(request, &context.limits).await {
+        return Err(error);
     }
+    context.collector.clear(request).await;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub enum Effect {
     Inject(Injection),
     /// Hold what the store has against a receipt.
     Verify(Upload),
+    /// Look for what a sampler that has gone had stored.
+    Rescue(Rescue),
     /// Store the merged profile and the manifest.
     Merge,
     /// Store the manifest alone: there is nothing to merge.
@@ -39,6 +41,9 @@ pub struct Injection {
     pub container_id: String,
     pub ephemeral_container_name: String,
     pub object_key: String,
+    /// How often it stores what it has sampled so far, and under which keys, in their order; none in a short run.
+    pub checkpoint_seconds: i32,
+    pub checkpoint_keys: Vec<String>,
     pub upload_mode: UploadMode,
     pub duration_seconds: i32,
     pub samples_per_second: i32,
@@ -66,6 +71,16 @@ pub struct Upload {
     pub receipt: UploadReceipt,
 }
 
+/// Where a sampler that has gone may have stored something, best first, and why it has gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rescue {
+    pub pod_uid: String,
+    pub keys: Vec<String>,
+    pub duration_seconds: i32,
+    pub reason: TargetReason,
+    pub message: String,
+}
+
 /// What came of an effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
@@ -86,6 +101,15 @@ pub enum Done {
         pod_uid: String,
         receipt: UploadReceipt,
         full: Box<FullReceipt>,
+    },
+    /// Of a sampler that has gone, this was found.
+    Rescued {
+        pod_uid: String,
+        key: String,
+        receipt: UploadReceipt,
+        full: Box<FullReceipt>,
+        reason: TargetReason,
+        message: String,
     },
     Stopped {
         pod_uid: String,
@@ -136,6 +160,21 @@ pub fn record(
                     verified(target, receipt, full);
                 }
             }
+            Done::Rescued {
+                pod_uid,
+                key,
+                receipt,
+                full,
+                reason,
+                message,
+            } => {
+                if let Some(target) = open_target(status, pod_uid) {
+                    verified(target, receipt, full);
+                    target.object_key = key.clone();
+                    target.reason = Some(*reason);
+                    target.message = message.clone();
+                }
+            }
             Done::Merged {
                 profile,
                 links,
@@ -160,8 +199,12 @@ pub fn record(
             }
         }
     }
-    let changes_targets =
-        |done: &Done| matches!(done, Done::TargetFailed { .. } | Done::Verified { .. });
+    let changes_targets = |done: &Done| {
+        matches!(
+            done,
+            Done::TargetFailed { .. } | Done::Verified { .. } | Done::Rescued { .. }
+        )
+    };
     if verdict.is_none() && done.iter().any(changes_targets) {
         verdict = Some(progress(&status.targets));
     }
@@ -194,7 +237,7 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.quality = Some(full.quality.clone());
     target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);
     target.sampler_peak_bytes = Some(full.sampler_peak_bytes);
-    target.upload_mode = Some(receipt.rung);
+    target.upload_mode = receipt.rung;
     target.size_bytes = i64::try_from(receipt.size).ok();
     target.sha256 = receipt.sha256.clone();
 }

@@ -60,7 +60,14 @@ fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {
         TargetState::Uploaded => {
             let samples = target.samples.unwrap_or_default();
             let note = format!("pod {}: {samples} samples stored", target.pod_name);
-            Some(event(EventType::Normal, "Uploaded", note, Some(pod)))
+            let (kind, note) = match target.reason {
+                None => (EventType::Normal, note),
+                Some(reason) => (
+                    EventType::Warning,
+                    format!("{note}; {reason}: {}", target.message),
+                ),
+            };
+            Some(event(kind, "Uploaded", note, Some(pod)))
         }
         TargetState::Failed => {
             let reason = target

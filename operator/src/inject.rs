@@ -3,6 +3,12 @@
 //! Invariant: the container gets the contract's arguments and environment and nothing else: no volume, no token,
 //! no port, no secret but its grants.
 
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::{
     Capabilities, EnvVar, EphemeralContainer, SeccompProfile, SecurityContext,
 };
@@ -23,26 +29,32 @@ pub struct SamplerConfig {
     pub ca_bundle: Option<String>,
 }
 
+/// In PHPPROF_GRANTS.
 #[derive(Serialize)]
-struct Grants<'a> {
+struct ForProfile<'a> {
     profile: &'a [Grant],
+}
+
+/// What a sampler may write: its profile and, in a long run, what it has sampled so far; each on any of these ways.
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    pub profile: Vec<Grant>,
+    pub checkpoint_seconds: i32,
+    /// In their order; none in a short run.
+    pub checkpoints: Vec<Vec<Grant>>,
 }
 
 /// The strategic-merge patch of a pod's ephemeral containers: the new entry and the pod that it is for.
 ///
 /// The uid is a precondition: a pod of the same name that has come since is not patched.
-pub fn patch(injection: &Injection, config: &SamplerConfig, grants: &[Grant]) -> Value {
+pub fn patch(injection: &Injection, config: &SamplerConfig, grants: &Grants) -> Value {
     json!({
         "metadata": {"uid": injection.pod_uid},
         "spec": {"ephemeralContainers": [container(injection, config, grants)]},
     })
 }
 
-fn container(
-    injection: &Injection,
-    config: &SamplerConfig,
-    grants: &[Grant],
-) -> EphemeralContainer {
+fn container(injection: &Injection, config: &SamplerConfig, grants: &Grants) -> EphemeralContainer {
     EphemeralContainer {
         name: injection.ephemeral_container_name.clone(),
         image: Some(config.image.clone()),
@@ -83,22 +95,42 @@ fn args(injection: &Injection) -> Vec<String> {
 }
 
 /// As in contract/env.json.
-fn env(config: &SamplerConfig, grants: &[Grant]) -> Vec<EnvVar> {
+fn env(config: &SamplerConfig, grants: &Grants) -> Vec<EnvVar> {
     let variable = |name: &str, value: String| EnvVar {
         name: name.to_owned(),
         value: Some(value),
         value_from: None,
     };
+    let profile = ForProfile {
+        profile: &grants.profile,
+    };
     // Strings always serialise.
-    let grants = serde_json::to_string(&Grants { profile: grants }).unwrap_or_default();
+    let profile = serde_json::to_string(&profile).unwrap_or_default();
+    let checkpoints = (!grants.checkpoints.is_empty())
+        .then(|| variable("PHPPROF_CHECKPOINTS", packed(&checkpoints(grants))));
     let ca_bundle = config
         .ca_bundle
         .clone()
         .map(|bundle| variable("PHPPROF_CA_BUNDLE", bundle));
-    [variable("PHPPROF_GRANTS", grants)]
+    [variable("PHPPROF_GRANTS", profile)]
         .into_iter()
+        .chain(checkpoints)
         .chain(ca_bundle)
         .collect()
+}
+
+/// As in contract/checkpoints.json.
+fn checkpoints(grants: &Grants) -> Value {
+    json!({"everySeconds": grants.checkpoint_seconds, "checkpoints": grants.checkpoints})
+}
+
+/// Signed URLs are long, and alike but for key and signature: 29 of them as they are, for each of 64 samplers, would not fit into a pod's object.
+fn packed(value: &Value) -> String {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    let written = gzip.write_all(value.to_string().as_bytes());
+    // A vector can always be written to.
+    let bytes = written.and_then(|()| gzip.finish()).unwrap_or_default();
+    STANDARD.encode(bytes)
 }
 
 fn security_context(mode: Mode) -> SecurityContext {

@@ -6,15 +6,21 @@ use phpprof_crds::{Rung, UploadMode};
 
 use super::*;
 
+const STEM: &str =
+    "phpprof/shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/web-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0";
+
 fn injection(mode: Mode) -> Injection {
     Injection {
         namespace: "shop".into(),
         pod_name: "web-7d9f5c6b8-x2x4z".into(),
         pod_uid: "4f9c7a1d-0000-4000-8000-000000000000".into(),
         container_name: "fpm".into(),
-        container_id: "containerd://4f9c7a1d2b3e4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c".into(),
+        container_id:
+            "containerd://4f9c7a1d2b3e4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c".into(),
         ephemeral_container_name: "phpprof-0b1c2d3e-0".into(),
-        object_key: "phpprof/shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/web-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0.pb.gz".into(),
+        object_key: format!("{STEM}.pb.gz"),
+        checkpoint_seconds: 60,
+        checkpoint_keys: Vec::new(),
         upload_mode: UploadMode::Auto,
         duration_seconds: 30,
         samples_per_second: 99,
@@ -33,10 +39,36 @@ fn config() -> SamplerConfig {
     }
 }
 
-fn grants() -> Vec<Grant> {
-    let key = injection(SAME_USER).object_key;
+/// Of a run of 150 seconds.
+fn grants() -> Grants {
+    let unasked = |number: u8| {
+        let rungs = rungs(&format!("{STEM}.checkpoint-{number}.pb.gz"));
+        let unasked = |grant| Grant {
+            stop: String::new(),
+            ..grant
+        };
+        rungs.into_iter().map(unasked).collect()
+    };
+    Grants {
+        profile: rungs(&format!("{STEM}.pb.gz")),
+        checkpoint_seconds: 60,
+        checkpoints: [1, 2].map(unasked).into(),
+    }
+}
+
+fn of_a_short_run() -> Grants {
+    Grants {
+        checkpoints: Vec::new(),
+        ..grants()
+    }
+}
+
+fn rungs(key: &str) -> Vec<Grant> {
     let pin = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
-    let query = "key=phpprof%2Fshop%2Ffirst-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d%2Fweb-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0.pb.gz&pod=4f9c7a1d-0000-4000-8000-000000000000&expires=1790000690";
+    let query = format!(
+        "key={}&pod=4f9c7a1d-0000-4000-8000-000000000000&expires=1790000690",
+        key.replace('/', "%2F")
+    );
     let relay = "https://phpprof-operator.phpprof-system.svc:8443/v1";
     let store = format!("https://s3.phpprof-store.svc/profiles/{key}");
     vec![
@@ -75,17 +107,65 @@ fn the_arguments_are_those_of_the_contract() {
 #[test]
 fn the_environment_is_that_of_the_contract() {
     let expected: Value = serde_json::from_str(include_str!("../../contract/env.json")).unwrap();
-    let actual: Value = env(&config(), &grants())
+    let mut actual: Value = env(&config(), &grants())
         .into_iter()
         .map(|variable| (variable.name, Value::from(variable.value)))
         .collect();
+    // What is packed need not be packed into the same bytes.
+    let packed = [&actual, &expected].map(|env| unpacked(&env["PHPPROF_CHECKPOINTS"]));
+    assert_eq!(packed[0], packed[1]);
+    let checkpoints: Value =
+        serde_json::from_str(include_str!("../../contract/checkpoints.json")).unwrap();
+    assert_eq!(packed[0], checkpoints);
+    actual["PHPPROF_CHECKPOINTS"] = expected["PHPPROF_CHECKPOINTS"].clone();
     assert_eq!(actual, expected);
+}
+
+fn unpacked(variable: &Value) -> Value {
+    let bytes = STANDARD.decode(variable.as_str().unwrap()).unwrap();
+    serde_json::from_reader(flate2::read::GzDecoder::new(&bytes[..])).unwrap()
+}
+
+#[test]
+fn a_short_run_gets_no_variable_for_checkpoints() {
+    let names: Vec<String> = env(&config(), &of_a_short_run())
+        .into_iter()
+        .map(|variable| variable.name)
+        .collect();
+    assert_eq!(names, ["PHPPROF_GRANTS", "PHPPROF_CA_BUNDLE"]);
+}
+
+#[test]
+fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
+    use std::fmt::Write as _;
+    let signed = |number: u32| {
+        // A signature has nothing in common with another; URLs with a session's token are the longest.
+        let mut signature = String::new();
+        let sum = ring::digest::digest(&ring::digest::SHA256, &number.to_be_bytes());
+        for byte in sum.as_ref() {
+            let _ = write!(signature, "{byte:02x}");
+        }
+        let token = "x".repeat(1500);
+        let mut rungs = rungs(&format!("{STEM}.checkpoint-{number}.pb.gz"));
+        for grant in &mut rungs {
+            grant.stop.clear();
+            grant.url += &format!("&X-Amz-Security-Token={token}&X-Amz-Signature={signature}");
+        }
+        rungs
+    };
+    let grants = Grants {
+        checkpoints: (1..30).map(signed).collect(),
+        ..grants()
+    };
+    let bytes = packed(&checkpoints(&grants)).len();
+    assert!(bytes < 8000, "{bytes} bytes");
 }
 
 #[test]
 fn the_patch_for_an_ordinary_user_adds_no_capability() {
     insta::assert_snapshot!(
-        serde_json::to_string_pretty(&patch(&injection(SAME_USER), &config(), &grants())).unwrap()
+        serde_json::to_string_pretty(&patch(&injection(SAME_USER), &config(), &of_a_short_run()))
+            .unwrap()
     );
 }
 

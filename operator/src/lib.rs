@@ -7,6 +7,7 @@
 
 pub mod act;
 mod admit;
+mod checkpoints;
 mod collect;
 pub mod controller;
 pub mod decide;

@@ -19,6 +19,8 @@ pub struct Limits {
     pub start_slack: SignedDuration,
     /// How long uploads are retried past a sampler's `not-after`; grants end then.
     pub upload_deadline: SignedDuration,
+    /// How often a long run stores what it has sampled so far, at most; shorter ones do not.
+    pub checkpoint_seconds: i32,
     /// How long the operator itself goes on trying to verify and merge after that.
     pub store_grace: SignedDuration,
     /// Whether the store can sign create-only writes.
@@ -37,6 +39,7 @@ impl Default for Limits {
             ephemeral_containers: 64,
             start_slack: SignedDuration::from_secs(60),
             upload_deadline: SignedDuration::from_secs(600),
+            checkpoint_seconds: 60,
             store_grace: SignedDuration::from_secs(300),
             store_signs: true,
             key_prefix: String::new(),
@@ -47,6 +50,8 @@ impl Default for Limits {
 /// The instants of one request that follow from when it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
+    /// When the request was accepted.
+    pub accepted: Timestamp,
     /// No sampler is injected after this.
     pub inject_until: Timestamp,
     /// No sampler's grant lives longer than this, whenever it was injected.
@@ -61,6 +66,7 @@ impl Deadlines {
         let not_after = not_after(inject_until, duration_seconds, limits);
         let last_upload = later(not_after, limits.upload_deadline);
         Deadlines {
+            accepted: start,
             inject_until,
             last_upload,
             give_up: later(last_upload, limits.store_grace),

@@ -69,6 +69,9 @@ struct Args {
     /// How long uploads are retried; grants end then
     #[arg(long, default_value_t = 600)]
     upload_deadline_seconds: i64,
+    /// How often a run that takes longer stores what it has sampled so far; in long runs more seldom, 29 times at most
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(i32).range(10..))]
+    checkpoint_seconds: i32,
     /// How long profiles are verified and merged after that, while the store does not answer
     #[arg(long, default_value_t = 300)]
     store_grace_seconds: i64,
@@ -212,6 +215,7 @@ fn limits(args: &Args, store: &Store) -> Limits {
         ephemeral_containers: args.max_ephemeral_containers,
         start_slack: SignedDuration::from_secs(args.start_slack_seconds),
         upload_deadline: SignedDuration::from_secs(args.upload_deadline_seconds),
+        checkpoint_seconds: args.checkpoint_seconds,
         store_grace: SignedDuration::from_secs(args.store_grace_seconds),
         store_signs: store.signs(),
         key_prefix: store.prefix().to_owned(),

@@ -7,6 +7,7 @@ use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, ProfileResult, TargetStatus};
 use serde::Serialize;
 
+use crate::checkpoints::leftovers;
 use crate::limits::later;
 use crate::store::stop_key;
 
@@ -24,6 +25,9 @@ struct Manifest<'a> {
     /// Objects that told samplers to stop, if there was one to tell over the store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
+    /// Objects that samplers of long runs may have stored on their way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checkpoint_keys: Vec<String>,
     targets: &'a [TargetStatus],
 }
 
@@ -60,6 +64,7 @@ pub fn manifest(request: &ProfileRequest, merged: Option<(&str, &ProfileResult)>
             size_bytes: merged.size_bytes,
         }),
         stop_keys: keys.map(|target| stop_key(&target.object_key)).collect(),
+        checkpoint_keys: leftovers(request),
         targets,
     };
     // Strings, numbers and lists always serialise.

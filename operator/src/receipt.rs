@@ -27,10 +27,11 @@ pub enum ShortReceipt {
     },
 }
 
-/// What the sampler says that it stored.
+/// What the sampler says that it stored, or what the operator found without its word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadReceipt {
-    pub rung: Rung,
+    /// As far as the sampler has said it.
+    pub rung: Option<Rung>,
     pub samples: i64,
     pub size: u64,
     pub sha256: String,
@@ -58,10 +59,10 @@ impl ShortReceipt {
             "NotAfterPassed" => Some(ShortReceipt::NotAfterPassed),
             reason @ ("Uploaded" | "Relayed") => {
                 let receipt = UploadReceipt {
-                    rung: match reason {
+                    rung: Some(match reason {
                         "Relayed" => Rung::Relay,
                         _ => Rung::Direct,
-                    },
+                    }),
                     samples: line.samples.filter(|samples| *samples >= 0)?,
                     size: line.size?,
                     sha256: line.sha256.filter(|sum| is_sha256(sum))?,

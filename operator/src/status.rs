@@ -131,23 +131,27 @@ pub fn all_failed(targets: &[TargetStatus]) -> Verdict {
 
 /// The first failure stands for all in the condition's message; the rest is in the targets.
 fn first_failure(targets: &[TargetStatus]) -> String {
-    let failed: Vec<&TargetStatus> = targets
-        .iter()
-        .filter(|target| target.state == TargetState::Failed)
-        .collect();
-    let Some(first) = failed.first() else {
+    first_reason(targets, TargetState::Failed)
+}
+
+/// The first pod in this state that has a reason, in words, and how many more there are; empty without one.
+fn first_reason(targets: &[TargetStatus], state: TargetState) -> String {
+    let told = |target: &&TargetStatus| target.state == state && target.reason.is_some();
+    let mut told = targets.iter().filter(told);
+    let Some(first) = told.next() else {
         return String::new();
     };
-    let reason = first
-        .reason
-        .map(|reason| reason.to_string())
-        .unwrap_or_default();
-    let more = if failed.len() > 1 {
-        format!(", and {} more", failed.len() - 1)
-    } else {
-        String::new()
+    let reason = first.reason.map(|reason| reason.to_string());
+    let more = match told.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
     };
-    format!("pod {}: {reason}: {}{more}", first.pod_name, first.message)
+    format!(
+        "pod {}: {}: {}{more}",
+        first.pod_name,
+        reason.unwrap_or_default(),
+        first.message
+    )
 }
 
 /// The verdict on a request whose merged profile is stored.
@@ -157,9 +161,12 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
         .filter(|target| target.state == TargetState::Uploaded)
         .count();
     if uploaded == targets.len() {
+        // Of some there may be only the beginning.
+        let cut = first_reason(targets, TargetState::Uploaded);
+        let separator = if cut.is_empty() { "" } else { "; " };
         return Verdict {
             reason: Reason::Complete,
-            message: format!("profiled {}", pods(uploaded)),
+            message: format!("profiled {}{separator}{cut}", pods(uploaded)),
         };
     }
     let message = format!(

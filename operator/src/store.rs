@@ -58,6 +58,8 @@ pub enum StoreError {
     /// Without what differs from one try to the next, because it goes into a status.
     #[error("{0}")]
     Store(String),
+    #[error("the store denies access; check the permissions of the operator's credentials")]
+    Denied,
     #[error("object {0} does not exist")]
     Missing(String),
     #[error("object {key} has more than {limit} bytes")]
@@ -68,15 +70,14 @@ pub enum StoreError {
 
 impl From<object_store::Error> for StoreError {
     fn from(error: object_store::Error) -> Self {
+        if matches!(error, object_store::Error::PermissionDenied { .. }) {
+            return StoreError::Denied;
+        }
         let mut cause: &dyn std::error::Error = &error;
         while let Some(deeper) = cause.source() {
             cause = deeper;
         }
         StoreError::Store(match &error {
-            object_store::Error::PermissionDenied { .. } => {
-                "the store denies access; check the permissions of the operator's credentials"
-                    .to_owned()
-            }
             object_store::Error::Unauthenticated { .. } => {
                 "the store does not accept the operator's credentials".to_owned()
             }
@@ -92,6 +93,8 @@ pub struct Grant {
     pub method: String,
     pub url: String,
     pub headers: std::collections::BTreeMap<String, String>,
+    /// Empty for a checkpoint: its sampler asks where its whole profile belongs.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub stop: String,
     /// Of the server's key; empty where a certificate authority vouches for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -202,6 +205,20 @@ impl Store {
 
     /// Signs a create-only PUT of the key, and a GET of what says that its sampler shall stop.
     pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
+        let presigner = self.presigner.as_ref().ok_or(StoreError::CannotSign)?;
+        let stop = Path::from(stop_key(key));
+        let stop = presigner
+            .signer
+            .signed_url(Method::GET, &stop, valid_for)
+            .await?;
+        Ok(Grant {
+            stop: stop.into(),
+            ..self.put_grant(key, valid_for).await?
+        })
+    }
+
+    /// Signs a create-only PUT of the key alone.
+    pub async fn put_grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
         let Presigner {
             signer,
             precondition: (name, value),
@@ -215,15 +232,12 @@ impl Store {
         let url = signer
             .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
             .await?;
-        let stop = signer
-            .signed_url(Method::GET, &Path::from(stop_key(key)), valid_for)
-            .await?;
         Ok(Grant {
             rung: Rung::Direct,
             method: "PUT".to_owned(),
             url: url.into(),
             headers,
-            stop: stop.into(),
+            stop: String::new(),
             pins: Vec::new(),
         })
     }

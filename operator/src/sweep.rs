@@ -24,6 +24,8 @@ struct Expiry {
     #[serde(default)]
     stop_keys: Vec<String>,
     #[serde(default)]
+    checkpoint_keys: Vec<String>,
+    #[serde(default)]
     targets: Vec<Named>,
 }
 
@@ -44,7 +46,8 @@ impl Expiry {
         };
         let named = self.merged.into_iter().chain(self.targets);
         let named = named.map(|named| named.object_key);
-        named.chain(self.stop_keys).filter(inside).collect()
+        let beside = self.stop_keys.into_iter().chain(self.checkpoint_keys);
+        named.chain(beside).filter(inside).collect()
     }
 }
 
@@ -123,6 +126,7 @@ mod tests {
         json!({
             "expiresAt": expires_at, "merged": {"objectKey": "shop/a-1/merged.pb.gz"},
             "stopKeys": [stop_key("shop/a-1/web.pb.gz")], "targets": targets,
+            "checkpointKeys": ["shop/a-1/web.checkpoint-1.pb.gz", "shop/b-2/web.checkpoint-1.pb.gz"],
         })
         .to_string()
     }
@@ -141,6 +145,8 @@ mod tests {
             ("shop/a-1/merged.pb.gz", file()),
             ("shop/a-1/web.pb.gz", file()),
             ("shop/a-1/web.pb.gz.stop", file()),
+            ("shop/a-1/web.checkpoint-1.pb.gz", file()),
+            ("shop/b-2/web.checkpoint-1.pb.gz", file()),
             ("shop/a-1/x/y", file()),
             ("shop/a-1/unnamed.pb.gz", file()),
             ("shop/b-2/web.pb.gz", file()),
@@ -154,6 +160,7 @@ mod tests {
                 "other",
                 "shop/a-1/unnamed.pb.gz",
                 "shop/a-1/x/y",
+                "shop/b-2/web.checkpoint-1.pb.gz",
                 "shop/b-2/web.pb.gz"
             ]
         );

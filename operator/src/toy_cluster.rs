@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState};
+use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState, TargetStatus};
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::decide::{Decision, decide};
 use crate::effect::{Done, Effect, Injection, record};
 use crate::limits::{Limits, later};
+use crate::receipt::{ShortReceipt, UploadReceipt};
 use crate::testing::{at, pod, request};
 use crate::world::{
     Admission, Observed, PodView, SamplerDeadlines, SamplerState, SamplerView, StoreTrouble,
@@ -35,6 +36,10 @@ enum Happening {
     Kubelet {
         pod: usize,
         fails: bool,
+    },
+    /// A sampler stores what it has sampled so far.
+    Checkpoint {
+        pod: usize,
     },
     RestartTarget {
         pod: usize,
@@ -61,6 +66,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         8 => look,
         4 => (0..PODS, any::<bool>()).prop_map(|(pod, fails)| Happening::Kubelet { pod, fails }),
+        2 => (0..PODS).prop_map(|pod| Happening::Checkpoint { pod }),
         1 => (0..PODS).prop_map(|pod| Happening::RestartTarget { pod }),
         1 => (0..PODS).prop_map(|pod| Happening::DeletePod { pod }),
         2 => (1..120i64).prop_map(|seconds| Happening::Pass { seconds }),
@@ -76,14 +82,24 @@ struct Toy {
     pods: Vec<BTreeMap<String, PodView>>,
     /// Every container that was ever added, by pod.
     added: BTreeMap<String, Vec<String>>,
+    /// Keys.
     store: BTreeSet<String>,
+    /// What was granted for each pod, the whole profile's key last, and how much of it was used.
+    granted: BTreeMap<String, (Vec<String>, usize)>,
     store_away: bool,
     trouble: Option<StoreTrouble>,
     limits: Limits,
 }
 
+fn receipt() -> UploadReceipt {
+    match ShortReceipt::parse(RECEIPT) {
+        Some(ShortReceipt::Uploaded(receipt)) => receipt,
+        other => panic!("{other:?}"),
+    }
+}
+
 impl Toy {
-    fn new() -> Self {
+    fn new(duration_seconds: i32) -> Self {
         let pods = (0..PODS)
             .map(|n| pod(&format!("p{n}")))
             .map(|pod| (pod.uid.clone(), pod))
@@ -91,11 +107,12 @@ impl Toy {
         Toy {
             now: at(0),
             requests: vec![request(
-                json!({"target": {"selector": {"matchLabels": {"app": "web"}}}}),
+                json!({"target": {"selector": {"matchLabels": {"app": "web"}}}, "durationSeconds": duration_seconds}),
             )],
             pods: vec![pods],
             added: BTreeMap::new(),
             store: BTreeSet::new(),
+            granted: BTreeMap::new(),
             store_away: false,
             trouble: None,
             limits: Limits::default(),
@@ -126,6 +143,7 @@ impl Toy {
                 );
             }
             Happening::Kubelet { pod, fails } => self.kubelet(&format!("uid-of-p{pod}"), *fails),
+            Happening::Checkpoint { pod } => self.checkpoint(&format!("uid-of-p{pod}")),
             Happening::RestartTarget { pod } => {
                 let version = self.pods.len();
                 self.change_pods(|pods| {
@@ -155,9 +173,26 @@ impl Toy {
         }
     }
 
+    fn checkpoint(&mut self, uid: &str) {
+        let pod = self.pods.last().and_then(|pods| pods.get(uid));
+        let runs = pod.is_some_and(|pod| {
+            let mut samplers = pod.samplers.values();
+            samplers.any(|sampler| sampler.state == SamplerState::Running)
+        });
+        let Some((keys, used)) = self.granted.get_mut(uid) else {
+            return;
+        };
+        let is_last = *used + 1 == keys.len();
+        if runs && !is_last && !self.store_away {
+            self.store.insert(keys[*used].clone());
+            *used += 1;
+        }
+    }
+
     fn kubelet(&mut self, uid: &str, fails: bool) {
         let (now, away) = (self.now, self.store_away);
-        let stored = format!("object of {uid}");
+        let whole = |(keys, _): &(Vec<String>, usize)| keys.last().cloned();
+        let stored = self.granted.get(uid).and_then(whole).unwrap_or_default();
         let mut upload = false;
         self.change_pods(|pods| {
             for sampler in pods
@@ -257,7 +292,9 @@ impl Toy {
     fn act(&mut self, effect: &Effect) -> Option<Done> {
         match effect {
             Effect::Inject(injection) => Some(self.inject(injection)),
-            Effect::Verify(_) | Effect::Merge | Effect::List if self.store_away => {
+            Effect::Verify(_) | Effect::Rescue(_) | Effect::Merge | Effect::List
+                if self.store_away =>
+            {
                 let retry_at = later(self.now, SignedDuration::from_secs(1));
                 self.trouble = Some(StoreTrouble {
                     message: "away".into(),
@@ -269,13 +306,34 @@ impl Toy {
                 self.trouble = None;
                 let pod_uid = upload.pod_uid.clone();
                 let (reason, message) = (TargetReason::ProfileMissing, String::new());
-                Some(match self.store.contains(&format!("object of {pod_uid}")) {
+                Some(match self.store.contains(&upload.key) {
                     true => Done::Verified {
                         pod_uid,
                         receipt: upload.receipt.clone(),
                         full: Box::default(),
                     },
                     false => Done::TargetFailed {
+                        pod_uid,
+                        reason,
+                        message,
+                    },
+                })
+            }
+            Effect::Rescue(rescue) => {
+                self.trouble = None;
+                let (pod_uid, reason) = (rescue.pod_uid.clone(), rescue.reason);
+                let message = rescue.message.clone();
+                let found = rescue.keys.iter().find(|key| self.store.contains(*key));
+                Some(match found.cloned() {
+                    Some(key) => Done::Rescued {
+                        pod_uid,
+                        key,
+                        receipt: receipt(),
+                        full: Box::default(),
+                        reason,
+                        message,
+                    },
+                    None => Done::TargetFailed {
                         pod_uid,
                         reason,
                         message,
@@ -317,6 +375,9 @@ impl Toy {
         if pod.samplers.contains_key(&name) {
             return Done::Injected;
         }
+        let mut keys = injection.checkpoint_keys.clone();
+        keys.push(injection.object_key.clone());
+        self.granted.insert(pod_uid.clone(), (keys, 0));
         self.added
             .entry(pod_uid.clone())
             .or_default()
@@ -354,8 +415,7 @@ impl Toy {
             .filter(|target| target.state == TargetState::Uploaded)
         {
             assert!(
-                self.store
-                    .contains(&format!("object of {}", target.pod_uid)),
+                self.store.contains(&target.object_key),
                 "{} is not stored",
                 target.pod_name
             );
@@ -388,8 +448,9 @@ proptest! {
     fn a_request_ends_and_no_pod_gets_a_second_sampler(
         happenings in proptest::collection::vec(happening(), 0..60),
         store_away_at_the_end in any::<bool>(),
+        is_long in any::<bool>(),
     ) {
-        let mut toy = Toy::new();
+        let mut toy = Toy::new(if is_long { 300 } else { 30 });
         for happening in &happenings {
             toy.happen(happening);
             toy.check();
@@ -405,9 +466,35 @@ proptest! {
 
 #[test]
 fn a_request_in_a_kind_world_completes_with_every_pod() {
-    let mut toy = Toy::new();
+    let mut toy = Toy::new(30);
     toy.settle();
     let status = toy.newest().status.clone().unwrap();
     assert_eq!((status.succeeded, status.failed), (3, 0));
     assert_eq!(status.conditions[0].reason, "Complete");
+}
+
+#[test]
+fn a_pod_that_goes_in_a_long_run_leaves_the_newest_of_its_checkpoints() {
+    let mut toy = Toy::new(300);
+    (0..3).for_each(|_| toy.look(0, 0, usize::MAX));
+    (0..PODS).for_each(|pod| toy.kubelet(&format!("uid-of-p{pod}"), false));
+    // One pod goes with two checkpoints, one without any.
+    toy.now = later(toy.now, SignedDuration::from_secs(130));
+    (0..2).for_each(|_| toy.checkpoint("uid-of-p0"));
+    toy.happen(&Happening::DeletePod { pod: 0 });
+    toy.happen(&Happening::RestartTarget { pod: 1 });
+    toy.settle();
+    let status = toy.newest().status.clone().unwrap();
+    let end = |target: &TargetStatus| {
+        let (_, file) = target.object_key.rsplit_once(".0.").unwrap();
+        (target.reason, file.to_owned())
+    };
+    let ends: Vec<_> = status.targets.iter().map(end).collect();
+    let expected = [
+        (Some(TargetReason::TargetRestarted), "pb.gz".to_owned()),
+        (Some(TargetReason::PodDeleted), "checkpoint-2.pb.gz".into()),
+        (None, "pb.gz".into()),
+    ];
+    assert_eq!(ends, expected);
+    assert_eq!(status.conditions[0].reason, "SomeTargetsFailed");
 }

@@ -2,10 +2,12 @@
 //! of it.
 //!
 //! The middle is pure: `zend` (a stack out of memory), `schedule` (a function of time), `aggregate` and `output`. The
-//! shell around it is `record` (the loop), `process` (the system calls), `judge` (the second thread), `stop` (who is heard beside it) and `upload`.
+//! shell around it is `record` (the loop), `process` (the system calls), `judge` (the second thread), `stop` (who is heard beside it), `checkpoints`
+//! (what is stored beside it) and `upload`.
 //! Invariant: nothing is written but the output file or the upload, and the receipt.
 
 pub mod aggregate;
+pub mod checkpoints;
 pub mod codes;
 pub mod contexts;
 pub mod diagnosis;

@@ -3,6 +3,8 @@
 //! In a pod the operator types it (`contract/args.json`); on a host people do. The last act is always the receipt and
 //! its exit code.
 
+mod delivery;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,14 +12,15 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use phpprof::diagnosis::{explain, gather};
 use phpprof::discover::Scope;
-use phpprof::grants::{GRANTS, Grants, Rung};
+use phpprof::grants::Rung;
 use phpprof::output::{Cost, Output, output};
 use phpprof::receipt::{self, Failure, Reason, base64url};
 use phpprof::record::{Ended, Options, RecordError, Recording, own_cpu, record};
 use phpprof::stop::Stop;
 use phpprof::upload;
 use ring::digest;
-use ureq::Agent;
+
+use crate::delivery::Delivery;
 
 /// Sampling profiler for PHP: reads the stacks of running PHP processes out of their memory.
 #[derive(Parser)]
@@ -112,6 +115,10 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         upload::unix_seconds(),
         arguments.upload_until,
     );
+    let stop = Stop::default();
+    let checkpoints = delivery
+        .as_ref()
+        .and_then(|delivery| delivery.checkpoints(&arguments.label, &stop));
     let options = Options {
         scope: scope(arguments),
         samples_per_second: arguments.samples_per_second,
@@ -120,7 +127,8 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         unpaced: false,
         include_idle: arguments.include_idle,
         judge_cpus: None,
-        stop: Stop::default(),
+        stop,
+        checkpoints,
     };
     if let Some(delivery) = &delivery {
         options.stop.listen(&delivery.grants, &delivery.agents);
@@ -140,36 +148,15 @@ fn run(arguments: &Record) -> Result<String, Failure> {
     if let Some(path) = &arguments.output {
         write(path, &bytes)?;
     }
-    if let Some(Delivery { grants, agents }) = &delivery {
+    if let Some(Delivery { grants, agents, .. }) = &delivery {
         let until = arguments
             .upload_until
             .unwrap_or_else(|| upload::unix_seconds() + 60);
-        rung = upload::upload(grants, agents, &bytes, until, &options.stop)?;
+        rung = upload::upload(&grants.profile, agents, &bytes, until, &options.stop)?;
         eprintln!("phpprof: uploaded {} bytes, {rung:?}", bytes.len());
     }
     let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
     Ok(receipt::stored(rung, output.samples, bytes.len(), &sha256))
-}
-
-/// With what the profile is delivered.
-struct Delivery {
-    grants: Grants,
-    agents: Vec<Agent>,
-}
-
-impl Delivery {
-    fn from_environment() -> Result<Self, Failure> {
-        let variable = |name: &str| std::env::var(name).unwrap_or_default();
-        let grants = Grants::parse(&variable(GRANTS)).map_err(|failure| {
-            let message = format!("{failure}; give -o FILE to write the profile to a file");
-            Failure { message, ..failure }
-        })?;
-        let ca_bundle = Some(variable(upload::CA_BUNDLE)).filter(|text| !text.trim().is_empty());
-        Ok(Self {
-            grants,
-            agents: upload::agents(ca_bundle.as_deref())?,
-        })
-    }
 }
 
 fn scope(arguments: &Record) -> Scope {

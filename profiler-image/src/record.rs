@@ -15,12 +15,14 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use phpprof_zend::engine::Engine;
 
 use crate::aggregate::Stack;
+use crate::checkpoints::Checkpoints;
 use crate::diagnosis::Refused;
 use crate::discover::{Discovery, Scope};
 use crate::judge::Judge;
 use crate::names::Names;
 use crate::sample::{Outcome, Quality, Sampler};
 use crate::schedule::{Schedule, Turn};
+use crate::snapshot::{Samples, Snapshot};
 use crate::stop::Stop;
 use crate::worker::Worker;
 
@@ -56,6 +58,8 @@ pub struct Options {
     pub judge_cpus: Option<CpuSet>,
     /// Ends the run from outside, as a signal does.
     pub stop: Stop,
+    /// Keeps what was sampled so far while the run goes on.
+    pub checkpoints: Option<Checkpoints>,
 }
 
 /// Why a run ended.
@@ -215,6 +219,10 @@ impl<'a> Run<'a> {
             if current >= self.next_scan {
                 self.scan(current);
                 self.hold_budget(current);
+                self.keep_so_far(
+                    began_unix_nanoseconds,
+                    Duration::from_nanos(current - began),
+                );
                 schedule.follow(self.period, self.workers.len());
                 // Without a worker at the end of a scan the target may be between two of them; a target that is gone
                 // takes the sampler with it.
@@ -396,6 +404,11 @@ impl<'a> Run<'a> {
 
     /// Halves the rate when the last second took more CPU than the budget.
     fn hold_budget(&mut self, current: u64) {
+        let checkpoints = self.options.checkpoints.as_ref();
+        if checkpoints.is_some_and(Checkpoints::have_worked) {
+            // Once a minute; the rate would stay halved for it.
+            self.spent = (own_cpu(), current);
+        }
         let (cpu, at) = self.spent;
         if self.options.unpaced || current < at + SECOND {
             return;
@@ -405,6 +418,24 @@ impl<'a> Run<'a> {
             self.period = (self.period * 2).min(SECOND);
         }
         self.spent = (used, current);
+    }
+
+    fn keep_so_far(&self, began_unix_nanoseconds: i64, took: Duration) {
+        let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, &self.engine) else {
+            return;
+        };
+        let has_jit_code = |worker: &Worker| worker.process.has_jit_code() == Some(true);
+        let busy = self.workers.iter().filter_map(Worker::busy_percent);
+        checkpoints.keep(took, || Snapshot {
+            samples: Samples::of(&self.sampler),
+            engine: Arc::clone(engine),
+            jit: self.jit || self.workers.iter().any(has_jit_code),
+            seen: self.seen.clone(),
+            busy_percents: self.busy_percents.iter().copied().chain(busy).collect(),
+            began_unix_nanoseconds,
+            took,
+            period: Duration::from_nanos(self.period),
+        });
     }
 
     fn samples(&self) -> u64 {

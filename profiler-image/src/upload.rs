@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::{Agent, Timeout};
 
-use crate::grants::{Grant, Grants, Rung};
+use crate::grants::{Grant, Rung};
 use crate::pinned::{Call, CallError, Pinned};
 use crate::receipt::{Failure, Reason};
 use crate::stop::Stop;
@@ -77,7 +77,7 @@ pub fn pause(tries: u32, chance: u8) -> Duration {
 /// # Errors
 /// A [`Failure`] with the last error; nothing was stored then, or nobody has said so.
 pub fn upload(
-    grants: &Grants,
+    rungs: &[Grant],
     agents: &[Agent],
     body: &[u8],
     until: u64,
@@ -95,11 +95,11 @@ pub fn upload(
         ));
     }
     let mut ladder = Ladder {
-        rungs: &grants.profile,
+        rungs,
         at: 0,
         tries: 0,
         tries_here: 0,
-        refusals: vec![None; grants.profile.len()],
+        refusals: vec![None; rungs.len()],
     };
     loop {
         if stop.is_drop() {

@@ -70,6 +70,7 @@ fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
         include_idle: false,
         judge_cpus: None,
         stop: Stop::default(),
+        checkpoints: None,
     })
 }
 

@@ -70,6 +70,7 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
         include_idle: false,
         judge_cpus: None,
         stop: Stop::default(),
+        checkpoints: None,
     })?;
     let profile = output(&recording.snapshot(), &[], Cost::default()).profile;
     let lookup = Lookup::new(&profile);

@@ -67,6 +67,7 @@ impl Target {
             include_idle,
             judge_cpus: None,
             stop: Stop::default(),
+            checkpoints: None,
         })?)
     }
 }

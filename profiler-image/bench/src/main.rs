@@ -214,6 +214,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         include_idle: false,
         judge_cpus: Some(judge_cpus),
         stop: Stop::default(),
+        checkpoints: None,
     })
     .with_context(|| format!("sampling {}", row.target.script))?;
     ensure!(

@@ -1,0 +1,189 @@
+//! Checkpoints of long runs: how often a sampler stores what it has sampled so far, under which keys, and which of them may be there when it
+//! has gone.
+//!
+//! It is pure; `collect` asks the store.
+//!
+//! Invariant: a target's keys follow from its status and the duration alone, so that whoever comes later knows all that were granted; there are
+//! fewer than [`MOST`] of them.
+
+use jiff::Timestamp;
+use phpprof_crds::{ProfileRequest, TargetReason, TargetStatus};
+
+/// Parts of a run at most. Each checkpoint has grants of its own, which stay in the pod for as long as that lives.
+const MOST: i32 = 30;
+const MARK: &str = ".checkpoint-";
+const END: &str = ".pb.gz";
+
+/// How often a run of this duration is stored, in seconds; never where it takes no longer than the shortest interval.
+pub fn interval(duration_seconds: i32, shortest: i32) -> Option<i32> {
+    let part = (duration_seconds + MOST - 1) / MOST;
+    (duration_seconds > shortest).then(|| part.max(shortest).max(1))
+}
+
+/// The keys of a target's checkpoints, oldest first.
+pub fn keys(target: &TargetStatus, duration_seconds: i32) -> Vec<String> {
+    let every = target.checkpoint_seconds.filter(|seconds| *seconds > 0);
+    let count = every.map_or(0, |every| (duration_seconds - 1) / every);
+    let stem = stem(&target.object_key);
+    (1..=count.min(MOST))
+        .map(|number| format!("{stem}{MARK}{number}{END}"))
+        .collect()
+}
+
+/// A key without its end: the same for the whole profile and for its checkpoints.
+fn stem(key: &str) -> &str {
+    let stem = key.strip_suffix(END).unwrap_or(key);
+    match stem.rsplit_once(MARK) {
+        Some((stem, number)) if number.parse::<u8>().is_ok() => stem,
+        _ => stem,
+    }
+}
+
+/// Where there may be a profile of a target whose sampler has gone without a receipt: the whole one, then what was due by now, newest first.
+pub fn candidates(
+    target: &TargetStatus,
+    duration_seconds: i32,
+    accepted: Timestamp,
+    now: Timestamp,
+) -> Vec<String> {
+    let mut keys = keys(target, duration_seconds);
+    let Some(every) = target.checkpoint_seconds.filter(|_| !keys.is_empty()) else {
+        return Vec::new();
+    };
+    let due = (now.as_second() - accepted.as_second()) / i64::from(every);
+    keys.truncate(usize::try_from(due).unwrap_or(0));
+    keys.push(target.object_key.clone());
+    keys.reverse();
+    keys
+}
+
+/// Whether a sampler that ended for this reason may have sampled for long.
+pub fn may_follow(reason: TargetReason) -> bool {
+    use TargetReason::*;
+    matches!(
+        reason,
+        PodDeleted
+            | TargetRestarted
+            | TargetExited
+            | SamplerKilled
+            | Internal
+            | UploadDeadlineExceeded
+            | UploadRefused
+            | ProfileTooLarge
+    )
+}
+
+/// What was granted for a request's targets and is the profile of none: it is deleted when the request has its profile, else with its manifest.
+pub fn leftovers(request: &ProfileRequest) -> Vec<String> {
+    let status = request.status.as_ref();
+    let targets = status.map_or(&[][..], |status| status.targets.as_slice());
+    let of_target = |target: &TargetStatus| {
+        let mut keys = keys(target, request.spec.duration_seconds);
+        if !keys.is_empty() {
+            keys.push(format!("{}{END}", stem(&target.object_key)));
+        }
+        keys.retain(|key| *key != target.object_key);
+        keys
+    };
+    targets.iter().flat_map(of_target).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, request};
+    use phpprof_crds::ProfileRequestStatus;
+    use serde_json::json;
+
+    /// In seconds; 0 is never.
+    #[track_caller]
+    fn check_interval(duration: i32, shortest: i32, expected: i32) {
+        let every = interval(duration, shortest);
+        assert_eq!(every.unwrap_or(0), expected);
+        let target = target("a.pb.gz", every);
+        assert!(keys(&target, duration).len() < MOST as usize);
+    }
+
+    fn target(key: &str, every: Option<i32>) -> TargetStatus {
+        TargetStatus {
+            object_key: key.into(),
+            checkpoint_seconds: every,
+            ..TargetStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_run_over_a_minute_is_stored_each_minute_and_a_long_one_in_thirty_parts() {
+        check_interval(60, 60, 0);
+        check_interval(61, 60, 60);
+        check_interval(1800, 60, 60);
+        check_interval(1801, 60, 61);
+        check_interval(3600, 60, 120);
+        check_interval(25, 10, 10);
+        check_interval(3600, 10, 120);
+    }
+
+    #[test]
+    fn keys_are_beside_the_profile_and_the_last_comes_before_the_end() {
+        let files = |duration, every| keys(&target("shop/web.fpm.0.pb.gz", every), duration);
+        let [one, two] = [1, 2].map(|n| format!("shop/web.fpm.0.checkpoint-{n}.pb.gz"));
+        assert_eq!(files(121, Some(60)), [one.clone(), two]);
+        assert_eq!(files(120, Some(60)), [one]);
+        assert_eq!(files(120, None), [""; 0]);
+        assert_eq!(files(120, Some(0)), [""; 0]);
+        assert_eq!(files(i32::MAX, Some(1)).len(), MOST as usize);
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_checkpoints_is_none() {
+        let key = "shop/a.checkpoint-1.fpm.4f9c7a1d.0.pb.gz";
+        let of_target = keys(&target(key, Some(60)), 61);
+        let checkpoint = "shop/a.checkpoint-1.fpm.4f9c7a1d.0.checkpoint-1.pb.gz";
+        assert_eq!(of_target, [checkpoint]);
+        assert_eq!(keys(&target(checkpoint, Some(60)), 61), [checkpoint]);
+    }
+
+    /// `expected` are the keys without what they begin with.
+    #[track_caller]
+    fn check_candidates(every: Option<i32>, second: i64, expected: &str) {
+        let found = candidates(&target("web.pb.gz", every), 300, at(0), at(second));
+        let short: Vec<&str> = found
+            .iter()
+            .map(|key| key.strip_prefix("web.").unwrap())
+            .map(|key| key.strip_prefix("checkpoint-").unwrap_or(key))
+            .map(|key| key.strip_suffix(".pb.gz").unwrap_or("whole"))
+            .collect();
+        assert_eq!(short.join(" "), expected);
+    }
+
+    #[test]
+    fn the_whole_profile_is_looked_for_first_then_what_was_due_newest_first() {
+        check_candidates(Some(60), 0, "whole");
+        check_candidates(Some(60), 59, "whole");
+        check_candidates(Some(60), 185, "whole 3 2 1");
+        check_candidates(Some(60), 9000, "whole 4 3 2 1");
+        check_candidates(Some(60), -9, "whole");
+        check_candidates(None, 9000, "");
+    }
+
+    #[test]
+    fn what_is_nobodys_profile_is_left_over() {
+        let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 150}));
+        let targets = [
+            target("a.pb.gz", Some(60)),
+            target("b.checkpoint-2.pb.gz", Some(60)),
+            target("c.pb.gz", None),
+        ];
+        request.status = Some(ProfileRequestStatus {
+            targets: targets.to_vec(),
+            ..ProfileRequestStatus::default()
+        });
+        let expected = [
+            "a.checkpoint-1.pb.gz",
+            "a.checkpoint-2.pb.gz",
+            "b.checkpoint-1.pb.gz",
+            "b.pb.gz",
+        ];
+        assert_eq!(leftovers(&request), expected);
+    }
+}

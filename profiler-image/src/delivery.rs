@@ -1,0 +1,58 @@
+//! With what a profile and the checkpoints before it are delivered: what the operator has put into the environment.
+
+use phpprof::checkpoints::Checkpoints;
+use phpprof::grants::{CHECKPOINTS, CheckpointGrants, GRANTS, Grants};
+use phpprof::output::output;
+use phpprof::receipt::Failure;
+use phpprof::stop::Stop;
+use phpprof::upload;
+use ureq::Agent;
+
+use crate::cost;
+
+/// Grants, and the ways to a store.
+pub struct Delivery {
+    pub grants: Grants,
+    pub agents: Vec<Agent>,
+    /// Of a long run.
+    checkpoints: Option<CheckpointGrants>,
+}
+
+impl Delivery {
+    /// What the environment says.
+    pub fn from_environment() -> Result<Self, Failure> {
+        let variable = |name: &str| std::env::var(name).unwrap_or_default();
+        let grants = Grants::parse(&variable(GRANTS)).map_err(|failure| {
+            let message = format!("{failure}; give -o FILE to write the profile to a file");
+            Failure { message, ..failure }
+        })?;
+        let set = |name| Some(variable(name)).filter(|text| !text.trim().is_empty());
+        let checkpoints = set(CHECKPOINTS).map(|text| CheckpointGrants::parse(&text));
+        Ok(Self {
+            grants,
+            agents: upload::agents(set(upload::CA_BUNDLE).as_deref())?,
+            checkpoints: checkpoints.transpose()?,
+        })
+    }
+
+    /// Each checkpoint is a profile as the last one is, and is tried until the next one is due.
+    pub fn checkpoints(&self, labels: &[(String, String)], stop: &Stop) -> Option<Checkpoints> {
+        let granted = self.checkpoints.clone()?;
+        let (every, checkpoints) = (granted.every(), granted.checkpoints);
+        let (agents, labels, stop) = (self.agents.clone(), labels.to_vec(), stop.clone());
+        let count = u32::try_from(checkpoints.len()).unwrap_or(0);
+        let make = move |snapshot| {
+            let output = output(&snapshot, &labels, cost());
+            drop(snapshot);
+            phpprof_profile::encode_gzip(&output.profile)
+        };
+        let keep = move |number: u32, bytes: &[u8]| {
+            let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
+            let rungs = checkpoints.get(index).ok_or("there is no grant for it")?;
+            let until = upload::unix_seconds() + every.as_secs();
+            let stored = upload::upload(rungs, &agents, bytes, until, &stop);
+            stored.map(drop).map_err(|failure| failure.message)
+        };
+        Some(Checkpoints::new(every, count, make, keep))
+    }
+}

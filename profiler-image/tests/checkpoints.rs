@@ -1,0 +1,127 @@
+//! What is kept of a run while it goes on: against this machine's PHP 8.2, with a store that is slow or refuses.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use phpprof::checkpoints::Checkpoints;
+use phpprof::discover::Scope;
+use phpprof::output::{Cost, output};
+use phpprof::record::{Ended, Options, Recording, record};
+use phpprof::snapshot::Snapshot;
+use phpprof::stop::Stop;
+use phpprof_profile::{Limits, decode, encode_gzip, total};
+
+const PHP: &str = "/usr/bin/php8.2";
+const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A target that is ended with the test.
+struct Target(Child);
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The checkpoints that were kept, by their numbers.
+type Kept = Vec<(u32, Vec<u8>)>;
+
+fn profile(snapshot: &Snapshot) -> Vec<u8> {
+    encode_gzip(&output(snapshot, &[], Cost::default()).profile)
+}
+
+/// Records for so many seconds with a checkpoint in each, which is kept as the store says.
+fn recorded(
+    seconds: u32,
+    store: impl Fn(u32) -> Result<(), String> + Send + Sync + 'static,
+) -> Result<(Recording, Kept)> {
+    let child = Command::new(PHP)
+        .args(["-r", SPIN])
+        .stdout(Stdio::null())
+        .spawn()
+        .context("starting PHP")?;
+    let target = Target(child);
+    let kept = Arc::new(Mutex::new(Kept::new()));
+    let keep = {
+        let kept = Arc::clone(&kept);
+        move |number, bytes: &[u8]| {
+            store(number)?;
+            let mut kept = kept.lock().map_err(|error| error.to_string())?;
+            kept.push((number, bytes.to_vec()));
+            Ok(())
+        }
+    };
+    let make = |snapshot| profile(&snapshot);
+    let recording = record(&Options {
+        scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
+        samples_per_second: 99,
+        duration: SECOND * seconds + SECOND / 2,
+        max_samples: None,
+        unpaced: false,
+        include_idle: false,
+        judge_cpus: None,
+        stop: Stop::default(),
+        checkpoints: Some(Checkpoints::new(SECOND, seconds, make, keep)),
+    })?;
+    let kept = std::mem::take(&mut *kept.lock().map_err(|error| anyhow::anyhow!("{error}"))?);
+    Ok((recording, kept))
+}
+
+fn numbers(kept: &[(u32, Vec<u8>)]) -> Vec<u32> {
+    kept.iter().map(|(number, _)| *number).collect()
+}
+
+#[test]
+fn each_checkpoint_is_a_whole_profile_of_the_run_so_far() -> Result<()> {
+    let (recording, mut kept) = recorded(3, |_| Ok(()))?;
+    ensure!(numbers(&kept) == [1, 2, 3], "{:?}", numbers(&kept));
+    kept.push((0, profile(&recording.snapshot())));
+    let (mut samples, mut took) = (0, 0);
+    for (_, bytes) in kept {
+        let profile = decode(&bytes, &Limits::default())?;
+        let receipt = profile.comments().next().context("no receipt")?;
+        let receipt: serde_json::Value = serde_json::from_str(receipt)?;
+        ensure!(
+            receipt["samples"] == total(&profile, "samples"),
+            "{receipt}"
+        );
+        ensure!(receipt["workers"] == 1, "{receipt}");
+        ensure!(
+            total(&profile, "samples") > samples && profile.duration_nanos > took,
+            "{receipt} after {samples} samples in {took} ns"
+        );
+        ensure!(
+            profile.string_table.iter().any(|text| text == "spin"),
+            "no function of the program"
+        );
+        (samples, took) = (total(&profile, "samples"), profile.duration_nanos);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_checkpoint_is_left_out_while_the_one_before_is_under_way() -> Result<()> {
+    let (recording, kept) = recorded(4, |number| {
+        if number == 1 {
+            std::thread::sleep(SECOND * 3 / 2);
+        }
+        Ok(())
+    })?;
+    ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
+    ensure!(numbers(&kept) == [1, 3, 4], "{:?}", numbers(&kept));
+    Ok(())
+}
+
+#[test]
+fn a_store_that_refuses_is_no_harm() -> Result<()> {
+    let (recording, kept) = recorded(2, |_| Err("no".to_owned()))?;
+    ensure!(kept.is_empty(), "{:?}", numbers(&kept));
+    ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
+    let profile = decode(&profile(&recording.snapshot()), &Limits::default())?;
+    ensure!(total(&profile, "samples") > 0, "nothing was sampled");
+    Ok(())
+}

@@ -158,6 +158,8 @@ async fn upgrade(values: &[String]) -> Result<()> {
         format!("startSlackSeconds={}", START_SLACK.as_secs()),
         format!("uploadDeadlineSeconds={}", UPLOAD_DEADLINE.as_secs()),
         "storeGraceSeconds=20".to_owned(),
+        // As often as the chart allows.
+        "checkpointSeconds=10".to_owned(),
     ];
     sets.extend(values.iter().cloned());
     let chart = chart();

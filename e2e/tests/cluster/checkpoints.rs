@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::release::ON_VOLUME;
 use e2e::requests::{holds, only_target, status};
 use e2e::store::sha256;
-use e2e::{Scene, alone_on, pods, poll, say};
+use e2e::{ENABLED, Scene, alone_on, calm, pods, poll, say};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -14,8 +14,6 @@ use phpprof_crds::{ProfileRequest, Reason, TargetReason, TargetState, condition}
 use phpprof_profile::{Limits, decode, total};
 use serde_json::{Value, json};
 
-/// As often as the chart allows.
-const OFTEN: &str = "checkpointSeconds=10";
 const SECOND: &str = ".checkpoint-2.pb.gz";
 
 fn spec(pod: &str, way: &str, duration_seconds: u32) -> Value {
@@ -106,8 +104,7 @@ async fn only_needed_is_left(
 #[test]
 fn a_deleted_pod_leaves_what_it_had_brought_over_the_relay_and_other_runs_no_checkpoint()
 -> Result<()> {
-    let values = [ON_VOLUME, &[OFTEN]].concat();
-    alone_on(&values, async |scene| {
+    alone_on(ON_VOLUME, async |scene| {
         scene.start(&[pods::php("web"), pods::php("stays")]).await?;
         let cut = scene.apply(spec("web", "Auto", 60)).await?;
         let whole = scene.apply(spec("stays", "Auto", 25)).await?;
@@ -140,7 +137,7 @@ fn a_deleted_pod_leaves_what_it_had_brought_over_the_relay_and_other_runs_no_che
 
 #[test]
 fn a_container_that_ends_leaves_what_its_sampler_had_stored_directly() -> Result<()> {
-    alone_on(&[OFTEN], async |scene| {
+    calm(ENABLED, async |scene| {
         scene.start(&[pods::php("web")]).await?;
         let request = scene.sampled(spec("web", "Direct", 60)).await?;
         has_second(scene, false, &request).await?;

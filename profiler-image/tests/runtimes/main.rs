@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a kind agrees with the truth. Shares that are off, and workers that were sampled too seldom, are measured once
+/// Whether a kind agrees with the truth. Shares that are off, many unproven leaves, and workers that were sampled too seldom, are measured once
 /// more, for longer: on a busy machine chance has a part in them. In calls, and in which workers there are, it has none.
 fn holds(kind: &Kind) -> bool {
     let seconds = if kind.workers() < 4 {

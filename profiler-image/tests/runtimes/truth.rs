@@ -18,6 +18,8 @@ const PATHS: [(&str, &str); 4] = [
 ];
 /// In percentage points.
 const TOLERANCE: f64 = 3.0;
+/// More samples without a proven leaf, in percent, are too many of some seconds.
+const UNSTABLE: f64 = 5.0;
 /// Fewer say nothing.
 const SAMPLES_PER_WORKER: i64 = 500;
 const ROOT: &str = "{main}";
@@ -160,6 +162,10 @@ pub fn judge(profile: &Profile, truth: &Truth, workers: usize, calls: &Calls<'_>
         }
     }
     verdict.unstable = percent(unstable, verdict.samples);
+    if verdict.unstable > UNSTABLE {
+        let percent = verdict.unstable;
+        verdict.off.push(format!("{percent:.1} % are [unstable]"));
+    }
     verdict.faults.extend(
         wrong
             .into_iter()
@@ -265,6 +271,7 @@ pub fn check_the_judge(calls: &Calls<'_>) -> Vec<String> {
     };
     let whole = [&right[..], &root].concat();
     let skipped = [&right[1..], &right[3..], &root].concat();
+    let cut = [&["[unstable]"], &whole[..]].concat();
     let other_truth = Truth {
         nanoseconds: [1, 1, 0, 0],
         ..truth.clone()
@@ -273,6 +280,7 @@ pub fn check_the_judge(calls: &Calls<'_>) -> Vec<String> {
         ("a true stack", faults(&whole, &truth, 1), 0),
         ("a call that cannot be", faults(&skipped, &truth, 1), 1),
         ("a stack without {main}", faults(&right, &truth, 1), 1),
+        ("a leaf that was not proven", faults(&cut, &truth, 1), 1),
         ("two wrong shares", faults(&whole, &other_truth, 1), 2),
         // Too few samples for two, one worker instead of two, and that one has twice its share.
         ("a worker that is missing", faults(&whole, &truth, 2), 3),

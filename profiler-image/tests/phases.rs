@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use phpprof::discover::Scope;
 use phpprof::output::{Cost, output};
 use phpprof::record::{Options, Recording, record};
@@ -74,7 +76,9 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // php-fpm then takes its worker with it.
+        let pid = i32::try_from(self.0.id()).map(Pid::from_raw);
+        let _ = pid.map(|pid| kill(pid, Signal::SIGTERM));
         let _ = self.0.wait();
     }
 }

@@ -26,6 +26,10 @@ use crate::snapshot::{Samples, Snapshot};
 use crate::stop::Stop;
 use crate::worker::Worker;
 
+mod asks;
+
+use asks::{ASK_AT_LEAST, ASK_FOR_WAYS_AT_LEAST};
+
 const SECOND: u64 = 1_000_000_000;
 /// New and ended workers are noticed within this.
 const SCAN_EVERY: u64 = SECOND / 10;
@@ -33,14 +37,6 @@ const SCAN_EVERY: u64 = SECOND / 10;
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
 /// Share of one core that the sampler may use, in percent.
 const CPU_BUDGET_PERCENT: u64 = 25;
-/// The judge is not asked more often than this, and ever more seldom while it does not help.
-const ASK_AT_LEAST: u64 = SECOND / 1000;
-const ASK_AT_MOST: u64 = SECOND / 10;
-/// A program can have thousands of ways, each of which a quiet read helps: they are worth less of the target's time.
-const ASK_FOR_WAYS_AT_LEAST: u64 = SECOND / 250;
-/// Quiet reads at the end of a run, for what is still open then, and how long they may take.
-const LAST_ASKS: usize = 64;
-const LAST_ASKS_TAKE: u64 = SECOND / 2;
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -308,59 +304,6 @@ impl<'a> Run<'a> {
             && self.workers[index].process.has_jit_code() == Some(false)
         {
             self.seek(index, self.ask_interval.max(ASK_FOR_WAYS_AT_LEAST));
-        }
-    }
-
-    /// Seeks a proof for a worker whose last stack was open, or its way not yet seen to stand; the next one after `pause`.
-    fn seek(&mut self, index: usize, pause: u64) {
-        let current = now();
-        if current < self.next_ask || self.judge.is_busy() {
-            return;
-        }
-        self.next_ask = current + pause;
-        let worker = &mut self.workers[index];
-        self.sampler.prove_asleep(worker, current);
-        self.judge.ask(&worker.process);
-    }
-
-    fn hear_judge(&mut self) {
-        let Some(answer) = self.judge.answer() else {
-            return;
-        };
-        let unsettled = self.sampler.edges.unsettled();
-        let witnessed = self.sampler.contexts.witnessed();
-        if let Some(observation) = answer
-            && let Some(worker) = self
-                .workers
-                .iter_mut()
-                .find(|worker| worker.process.tid == observation.tid)
-        {
-            self.sampler.believe(worker, observation, now());
-        }
-        let helped = self.sampler.edges.unsettled() < unsettled
-            || self.sampler.contexts.witnessed() > witnessed;
-        self.ask_interval = if helped {
-            ASK_AT_LEAST
-        } else {
-            (self.ask_interval * 2).min(ASK_AT_MOST)
-        };
-    }
-
-    /// What is still open at the end gets some more quiet reads.
-    fn ask_at_the_end(&mut self) {
-        let until = now() + LAST_ASKS_TAKE;
-        for turn in 0..LAST_ASKS {
-            if self.sampler.edges.unsettled() == 0 || self.workers.is_empty() || now() > until {
-                return;
-            }
-            let index = turn % self.workers.len();
-            let worker = &mut self.workers[index];
-            self.sampler.prove_asleep(worker, now());
-            self.judge.ask(&worker.process);
-            while self.judge.is_busy() && now() < until {
-                sleep_until(now() + SECOND / 10_000);
-                self.hear_judge();
-            }
         }
     }
 

@@ -7,8 +7,9 @@
 use crate::layouts::{Layout, Machine};
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at};
 use crate::op::{
-    DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL, INIT_STATIC_METHOD_CALL, NEW,
-    Op,
+    DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL,
+    INIT_FCALL_BY_NAME, INIT_METHOD_CALL, INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, NEW, Op,
+    SEND_REF, SEND_VAL, SEND_VAR,
 };
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
@@ -244,17 +245,9 @@ fn saves_opline(opcode: u8) -> bool {
 /// Ops between two calls that never jump: FREE, ASSIGN, the SEND_*, INIT_* and FETCH_* of straight code.
 fn is_straight(opcode: u8) -> bool {
     const ASSIGN: u8 = 22;
-    const INIT_FCALL_BY_NAME: u8 = 59;
-    const INIT_FCALL: u8 = 61;
-    const SEND_VAL: u8 = 65;
-    const SEND_REF: u8 = 67;
-    const INIT_NS_FCALL_BY_NAME: u8 = 69;
     const FREE: u8 = 70;
     const INIT_ARRAY: u8 = 71;
-    const FETCH_OBJ_R: u8 = 82;
     const FETCH_CONSTANT: u8 = 99;
-    const INIT_METHOD_CALL: u8 = 112;
-    const SEND_VAR: u8 = 117;
     matches!(
         opcode,
         ASSIGN | INIT_FCALL_BY_NAME | INIT_FCALL | SEND_VAL

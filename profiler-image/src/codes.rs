@@ -19,8 +19,9 @@ use phpprof_zend::declared::is_declared;
 use rustc_hash::FxHashMap;
 
 use phpprof_zend::function::{Function, HEAD, Key};
-use phpprof_zend::memory::{Memory, Piece, word_at};
+use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::op::Op;
+use phpprof_zend::text::ZendString;
 use phpprof_zend::walk::Frame;
 
 pub use lifetime::stands;
@@ -61,7 +62,8 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Map {
     by_func: FxHashMap<u64, Entry>,
-    by_key: FxHashMap<Key, CodeId>,
+    /// By identity and texts ([`Function::fingerprints`]).
+    by_key: FxHashMap<(Key, [u64; 2]), CodeId>,
     /// Code blocks in shared memory: start to (end, code, whether two functions share the block, as of a trait).
     blocks: BTreeMap<u64, (u64, CodeId, bool)>,
 }
@@ -106,13 +108,13 @@ impl Codes {
                     .by_func
                     .get(&frame.func)
                     .or_else(|| place.shared.by_func.get(&frame.func));
-                let anchor = entry
+                let anchors = entry
                     .and_then(|entry| self.get(entry.code))
-                    .map_or(0, |code| code.function.key.anchor());
+                    .map_or([0, 0], |code| code.function.key.anchors());
                 looks.push(Look {
                     func: frame.func,
                     frame: *frame,
-                    anchor,
+                    anchors,
                     code: None,
                 });
             }
@@ -225,24 +227,24 @@ impl Codes {
 
     fn look<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, looks: &mut [Look]) {
         let mut heads = vec![[0_u8; HEAD]; looks.len()];
-        let mut anchors = vec![[0_u8; 16]; looks.len()];
+        let mut hashes = vec![[[0_u8; 8]; 2]; looks.len()];
         let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(looks.len() * 2);
-        for ((look, head), anchor) in looks.iter().zip(&mut heads).zip(&mut anchors) {
+        for ((look, head), hashes) in looks.iter().zip(&mut heads).zip(&mut hashes) {
             pieces.push(Piece {
                 address: look.func,
                 bytes: head,
             });
-            if look.anchor != 0 {
+            for (&anchor, hash) in look.anchors.iter().zip(hashes).filter(|(at, _)| **at != 0) {
                 pieces.push(Piece {
-                    address: look.anchor + place.layout.zend_string.h as u64,
-                    bytes: anchor,
+                    address: anchor + place.layout.zend_string.h as u64,
+                    bytes: hash,
                 });
             }
         }
         let together = place.memory.gather(&mut pieces).is_ok();
         drop(pieces);
         let mut resolved = 0;
-        for ((look, head), anchor) in looks.iter_mut().zip(&mut heads).zip(&anchors) {
+        for ((look, head), hashes) in looks.iter_mut().zip(&mut heads).zip(hashes) {
             // One address that is gone must not lose the others of the stack.
             if !together && place.memory.read(look.func, head).is_err() {
                 continue;
@@ -250,8 +252,8 @@ impl Codes {
             let Some(key) = Key::parse(place.layout, head) else {
                 continue;
             };
-            let stored = (together && look.anchor == key.anchor())
-                .then(|| (word_at(anchor, 0), word_at(anchor, 8)));
+            let is_as_expected = together && look.anchors == key.anchors();
+            let stored = is_as_expected.then(|| hashes.map(u64::from_le_bytes));
             look.code = self.known(place, &key, stored);
             if look.code.is_none() && resolved < MAX_RESOLVED {
                 resolved += 1;
@@ -263,30 +265,28 @@ impl Codes {
         }
     }
 
-    /// A code that is known under this key, if its name is still the same text.
+    /// A code that is known under this key and by the texts that its strings have now; `stored` are their hashes as far as these have
+    /// been read.
     fn known<M: Memory + ?Sized>(
         &self,
         place: &Place<'_, M>,
         key: &Key,
-        stored: Option<(u64, u64)>,
+        stored: Option<[u64; 2]>,
     ) -> Option<CodeId> {
         let map = if outlives(place, key) {
             &*place.shared
         } else {
             &*place.local
         };
-        let &id = map.by_key.get(key)?;
-        let stored = stored.or_else(|| {
-            let mut bytes = [0_u8; 16];
-            place
-                .memory
-                .read(key.anchor() + place.layout.zend_string.h as u64, &mut bytes)
-                .ok()?;
-            Some((word_at(&bytes, 0), word_at(&bytes, 8)))
-        })?;
-        let (hash, length) = self.get(id)?.function.anchor;
-        // The engine computes a hash when it first needs it, so 0 may have become the hash since.
-        (stored.1 == length && (stored.0 == hash || hash == 0)).then_some(id)
+        let mut fingerprints = stored.unwrap_or_default();
+        for (address, fingerprint) in key.anchors().into_iter().zip(&mut fingerprints) {
+            // The engine computes a hash when it first needs it.
+            if address != 0 && *fingerprint == 0 {
+                let text = ZendString::read(place.memory, place.layout, address)?;
+                *fingerprint = text.fingerprint();
+            }
+        }
+        map.by_key.get(&(*key, fingerprints)).copied()
     }
 
     /// Reads a name for the first time. It is used only if what it was read from was the function's: memory that nothing
@@ -305,7 +305,7 @@ impl Codes {
                 file: String::new(),
                 function_name: Vec::new(),
                 class: Vec::new(),
-                anchor: (0, 0),
+                fingerprints: [0, 0],
             }
         } else {
             Function::resolve(place.memory, place.layout, key)?
@@ -339,7 +339,8 @@ impl Codes {
         } else {
             &*place.local
         };
-        let known = map.by_key.get(&function.key).and_then(|&id| self.get(id));
+        let identity = (function.key, function.fingerprints);
+        let known = map.by_key.get(&identity).and_then(|&id| self.get(id));
         if known.is_none_or(|known| !known.function.has_texts_of(&function)) {
             self.add(place, function);
         }
@@ -363,7 +364,7 @@ impl Codes {
     }
 
     fn add<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, function: Function) -> CodeId {
-        let key = function.key;
+        let (key, fingerprints) = (function.key, function.fingerprints);
         let name = self.names.intern(Name {
             name: function.name.clone(),
             file: function.file.clone(),
@@ -395,7 +396,7 @@ impl Codes {
             // What is still in use is resolved again at its next sight.
             (map.by_key, map.by_func, map.blocks) = Default::default();
         }
-        map.by_key.insert(key, id);
+        map.by_key.insert((key, fingerprints), id);
         if in_shared && key.is_user() {
             let end = key
                 .code
@@ -445,8 +446,8 @@ impl Codes {
 struct Look {
     func: u64,
     frame: Frame,
-    /// The name's string as it was known, 0 where nothing was.
-    anchor: u64,
+    /// The name's strings as they were known, 0 where nothing was.
+    anchors: [u64; 2],
     code: Option<CodeId>,
 }
 

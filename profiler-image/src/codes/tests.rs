@@ -160,6 +160,33 @@ fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
 }
 
 #[test]
+fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_again() {
+    let (mut codes, mut maps, mut memory) = (
+        Codes::default(),
+        (Map::default(), Map::default()),
+        Recorded::default(),
+    );
+    let frame = put(&mut memory, 2, "", true);
+    let row = &layout_of(Machine::X86_64, 8, 2).unwrap().function;
+    // No name, and ZEND_EVAL_CODE.
+    memory.put_word(frame.func + row.function_name as u64, 0);
+    let mut kind = memory.word(frame.func + row.type_ as u64).unwrap();
+    kind = (kind & !0xff) | 4;
+    memory.put_word(frame.func + row.type_ as u64, kind);
+    put_top(&mut memory, frame.address);
+    // The engine computes no hash of them, and they are of one length.
+    for line in ["33", "34", "33"] {
+        let file = format!("/a.php({line}) : eval()'d code");
+        memory.put(FILE, zend_string(&file));
+        assert_eq!(
+            names(&mut codes, &memory, &mut maps, &[frame]),
+            [format!("eval {file}")]
+        );
+    }
+    assert_eq!(codes.arena.len(), 2);
+}
+
+#[test]
 fn what_is_no_function_has_no_name() {
     let (mut codes, mut maps, mut memory) = (
         Codes::default(),

@@ -101,7 +101,7 @@ mod tests {
             file: String::new(),
             function_name: name.as_bytes().to_vec(),
             class: class.as_bytes().to_vec(),
-            anchor: (0, 0),
+            fingerprints: [0, 0],
         };
         assert_eq!(
             is_declared(&memory, layout, GLOBALS, func, &function),

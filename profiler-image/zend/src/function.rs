@@ -110,14 +110,13 @@ impl Key {
         self.name == 0 && self.is_user()
     }
 
-    /// Address of the `zend_string` whose hash and length tell whether the key still means the same.
+    /// Addresses of the `zend_string`s whose texts tell whether the key still means the same, 0 for none. From 8.1 on the file name of code
+    /// that is freed, as eval()'d code is after its call, is freed with it (`destroy_op_array`, Zend/zend_opcode.c), and
+    /// the next one's comes to lie there.
     #[must_use]
-    pub fn anchor(&self) -> u64 {
-        if self.name == 0 {
-            self.filename
-        } else {
-            self.name
-        }
+    pub fn anchors(&self) -> [u64; 2] {
+        let may_be_freed = self.is_user() && !self.is_named();
+        [self.name, if may_be_freed { self.filename } else { 0 }]
     }
 
     /// Index of an opline in this code, or `None` where it lies outside of it.
@@ -142,8 +141,8 @@ pub struct Function {
     /// As the engine stores it, for comparing with a call site's literal.
     pub function_name: Vec<u8>,
     pub class: Vec<u8>,
-    /// Hash and length of the string at [`Key::anchor`].
-    pub anchor: (u64, u64),
+    /// What tells the texts at [`Key::anchors`] from others: [`ZendString::fingerprint`], 0 for none.
+    pub fingerprints: [u64; 2],
 }
 
 impl Function {
@@ -178,7 +177,7 @@ impl Function {
         } else {
             Some(ClassName::read(memory, layout, key.scope)?)
         };
-        let anchor = function_name.as_ref().unwrap_or(&file);
+        let [_, freed_file] = key.anchors();
         Some(Self {
             key,
             name: display(&key, function_name.as_ref(), class.as_ref(), &file),
@@ -187,7 +186,14 @@ impl Function {
             } else {
                 internal(memory, layout, key.module)
             },
-            anchor: (anchor.hash, anchor.bytes.len() as u64),
+            fingerprints: [
+                function_name.as_ref().map_or(0, ZendString::fingerprint),
+                if freed_file == 0 {
+                    0
+                } else {
+                    file.fingerprint()
+                },
+            ],
             function_name: function_name.map(|name| name.bytes).unwrap_or_default(),
             class: class.map(|class| class.stored).unwrap_or_default(),
         })

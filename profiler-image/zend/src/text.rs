@@ -58,6 +58,15 @@ impl ZendString {
         (hash == 0 || hash == hash_of(&bytes)).then_some(Self { bytes, hash })
     }
 
+    /// The hash of the text, also where the engine has not computed it.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        match self.hash {
+            0 => hash_of(&self.bytes),
+            hash => hash,
+        }
+    }
+
     /// The text for people: control characters and invalid UTF-8 are replaced.
     #[must_use]
     pub fn display(&self) -> String {

@@ -56,7 +56,7 @@ fn function(name: &str, class: &str, scope: u64) -> Function {
         file: String::new(),
         function_name: name.as_bytes().to_vec(),
         class: class.as_bytes().to_vec(),
-        anchor: (0, 0),
+        fingerprints: [0, 0],
     }
 }
 

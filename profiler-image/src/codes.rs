@@ -33,6 +33,8 @@ use crate::names::{Name, NameId, Names};
 const MAX_RESOLVED: usize = 64;
 /// Functions that one map remembers before it starts anew.
 const MAX_REMEMBERED: usize = 65_536;
+/// Codes of all maps together before all start anew: some 50 MB. Without a visible end of a request, closures and eval()'d code gather.
+const MAX_CODES: usize = if cfg!(test) { 64 } else { 1 << 17 };
 /// Reads after that of a name that must find its function unchanged.
 const AGREEING_READS: usize = 4;
 const TRUSTED_NANOSECONDS: u64 = 1_000_000_000;
@@ -61,6 +63,8 @@ struct Entry {
 /// worker's own.
 #[derive(Debug, Default)]
 pub struct Map {
+    /// When its ids were given out ([`Codes::renew`]).
+    age: u32,
     by_func: FxHashMap<u64, Entry>,
     /// By identity and texts ([`Function::fingerprints`]).
     by_key: FxHashMap<(Key, [u64; 2]), CodeId>,
@@ -85,6 +89,7 @@ pub struct Place<'a, M: Memory + ?Sized> {
 /// All known codes of a run.
 #[derive(Debug, Default)]
 pub struct Codes {
+    age: u32,
     arena: Vec<Option<Code>>,
     free: Vec<CodeId>,
     pub names: Names,
@@ -99,6 +104,7 @@ impl Codes {
         ids: &mut Vec<Option<CodeId>>,
     ) {
         ids.clear();
+        self.renew(place);
         let mut looks: Vec<Look> = Vec::new();
         for (index, frame) in frames.iter().enumerate() {
             let trusted = self.trusted(place, frame, index == 0);
@@ -181,8 +187,28 @@ impl Codes {
         Some((op.opcode, op.lineno))
     }
 
+    /// Forgets everything where too much was gathered, and lets a map go whose ids are from before that. No id may be in use.
+    fn renew<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
+        if self.arena.len() >= MAX_CODES && self.free.is_empty() {
+            self.arena = Vec::new();
+            self.age += 1;
+        }
+        for map in [&mut *place.shared, &mut *place.local] {
+            if map.age != self.age {
+                *map = Map {
+                    age: self.age,
+                    ..Map::default()
+                };
+            }
+        }
+    }
+
     /// Forgets what a worker's own memory held: its request has ended.
     pub fn forget(&mut self, map: &mut Map) {
+        if map.age != self.age {
+            // Its ids are others' by now.
+            *map = Map::default();
+        }
         for (_, id) in map.by_key.drain() {
             if let Some(slot) = self.arena.get_mut(id.0 as usize)
                 && slot.take().is_some()
@@ -334,6 +360,7 @@ impl Codes {
 
     /// Learns a function that a quiet read has seen.
     pub fn know<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, function: Function) {
+        self.renew(place);
         let map = if outlives(place, &function.key) {
             &*place.shared
         } else {
@@ -355,6 +382,7 @@ impl Codes {
         ids: &mut Vec<Option<CodeId>>,
     ) {
         ids.clear();
+        self.renew(place);
         for (frame, key) in frames.iter().zip(keys) {
             ids.push(key.and_then(|key| {
                 let known = self.known(place, &key, None);

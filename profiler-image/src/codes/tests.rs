@@ -187,6 +187,31 @@ fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_a
 }
 
 #[test]
+fn names_are_right_after_more_codes_than_are_remembered() {
+    let (mut codes, mut memory) = (Codes::default(), Recorded::default());
+    let (mut maps, mut others) = (
+        (Map::default(), Map::default()),
+        (Map::default(), Map::default()),
+    );
+    let early = put(&mut memory, 1, "early", true);
+    assert_eq!(names(&mut codes, &memory, &mut others, &[early]), ["early"]);
+    // Each is another function at the same place.
+    for number in 0..200 {
+        let name = format!("f{number}");
+        let frame = put(&mut memory, 2, &name, true);
+        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        place.request_ends = false;
+        let mut ids = Vec::new();
+        codes.identify(&mut place, &[frame], &mut ids);
+        let id = codes.name(ids[0].unwrap(), false);
+        assert_eq!(codes.names.get(id).name, name);
+        assert!(codes.arena.len() <= MAX_CODES);
+    }
+    // Its id has been given to another since.
+    assert_eq!(names(&mut codes, &memory, &mut others, &[early]), ["early"]);
+}
+
+#[test]
 fn what_is_no_function_has_no_name() {
     let (mut codes, mut maps, mut memory) = (
         Codes::default(),

@@ -114,8 +114,9 @@ impl Sampler {
                     return phase::without_frame(phase);
                 }
                 Err(fault) if attempt == 0 => return Outcome::Failed(fault),
-                // It was busy a moment ago: what could be proven then is what is known.
-                Ok(Reading::NoFrame(_)) | Err(_) => break,
+                // It was busy a moment ago, and between two fibers it has no frame for another moment. If it stays so, what could
+                // be proven then is what is known.
+                Ok(Reading::NoFrame(_)) | Err(_) => continue,
             };
             let moved = (leading.current_execute_data, leading.top)
                 != (trailing.current_execute_data, trailing.top);

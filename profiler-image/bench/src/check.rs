@@ -88,6 +88,22 @@ impl Counts {
         }
     }
 
+    /// Holds the names of eval()'d code, which have the line of the call, against the lines of its callers: pairs of name and line, root
+    /// first. An edge by names alone does not show that another eval of the same function was named.
+    pub fn add_lines(&mut self, stack: &[(&str, u32)], count: u64) {
+        for pair in stack.windows(2) {
+            let [(caller, line), (callee, _)] = pair else {
+                continue;
+            };
+            if let Some(named) = eval_line(callee)
+                && named != *line
+            {
+                self.wrong_edges += count;
+                self.example(format!("{caller}, line {line} -> {callee}"));
+            }
+        }
+    }
+
     fn example(&mut self, text: String) {
         if self.examples.len() < 5 {
             self.examples.push(text);
@@ -99,6 +115,14 @@ impl Counts {
     pub fn percent(&self, count: u64) -> f64 {
         100.0 * count as f64 / (self.samples as f64).max(1.0)
     }
+}
+
+/// The line in `eval FILE(LINE) : eval()'d code`.
+fn eval_line(name: &str) -> Option<u32> {
+    let place = name
+        .strip_prefix("eval ")?
+        .strip_suffix(") : eval()'d code")?;
+    place.rsplit_once('(')?.1.parse().ok()
 }
 
 /// How a row was made, as far as the limits depend on it.
@@ -267,6 +291,17 @@ mod tests {
         check(4..9, Some(0.0));
         check(20..30, None);
         assert_eq!(small_percent(&[], &(0..20)), None);
+    }
+
+    #[test]
+    fn evaled_code_under_the_name_of_another_call_is_wrong() {
+        let wrong = |line| {
+            let mut counts = Counts::default();
+            let eval = "eval attack.php(33) : eval()'d code";
+            counts.add_lines(&[("{main}", 70), ("evals", line), (eval, 1)], 2);
+            counts.wrong_edges
+        };
+        assert_eq!((wrong(33), wrong(34)), (0, 2));
     }
 
     #[test]

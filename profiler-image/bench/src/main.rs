@@ -247,12 +247,15 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
             .map(|&(id, _)| short(&recording.sampler.codes.names.get(id).name))
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let numbers = lines.iter().map(|&(_, line)| line);
+        let placed: Vec<(&str, u32)> = names.iter().copied().zip(numbers).collect();
         counts.add(
             row.target,
             &names,
             u64::try_from(sum.samples)?,
             u64::try_from(sum.wall_nanoseconds)?,
         );
+        counts.add_lines(&placed, u64::try_from(sum.samples)?);
     }
     let how = How {
         jit: row.engine.jit != "off",

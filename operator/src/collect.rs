@@ -68,6 +68,7 @@ impl Collector {
             Ok(full) => Done::Verified {
                 pod_uid,
                 receipt: upload.receipt.clone(),
+                cut_short: cut_short(upload, &full),
                 full: Box::new(full),
             },
             Err(Fault::Target(reason, message)) => Done::TargetFailed {
@@ -274,6 +275,23 @@ impl Collector {
             }
         }
     }
+}
+
+/// What to say of a profile that ends before its time though nobody cancelled it: a signal reached its sampler, as it does when a pod is
+/// stopped, or no PHP was left.
+fn cut_short(upload: &Upload, full: &FullReceipt) -> Option<String> {
+    let asked = i64::from(upload.asked_seconds?);
+    // It is rounded.
+    let is_whole = full.duration_seconds.saturating_add(1) >= asked;
+    let why = "PHP ended, or its pod was stopped, before the time was over";
+    (!is_whole).then(|| beginning(full.duration_seconds, asked, why))
+}
+
+fn beginning(seconds: i64, of: i64, why: &str) -> String {
+    format!(
+        "the profile has the first {} s of {of}: {why}",
+        seconds.clamp(0, of)
+    )
 }
 
 fn full_receipt(profile: &Profile) -> Result<FullReceipt, Fault> {

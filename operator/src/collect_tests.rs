@@ -58,6 +58,7 @@ async fn check(bytes: Vec<u8>, receipt: UploadReceipt, expected: &str) {
         pod_uid: "u".into(),
         key: "key".into(),
         receipt,
+        asked_seconds: None,
     };
     let actual = match Collector::new(store).verify(&upload).await {
         Done::TargetFailed {
@@ -131,12 +132,37 @@ async fn a_gzip_bomb_and_random_bytes_are_not_profiles() {
     check(random.clone(), receipt(&random, 1), "InvalidProfile").await;
 }
 
+/// What is said of a profile of 30 seconds, where so many were asked for.
+#[track_caller]
+fn check_length(asked_seconds: Option<i32>, expected: Option<&str>) {
+    let full: FullReceipt = serde_json::from_str(include_str!("../../contract/comment.json"))
+        .expect("the contract's receipt");
+    let upload = Upload {
+        pod_uid: "u".into(),
+        key: "key".into(),
+        receipt: receipt(b"x", 1),
+        asked_seconds,
+    };
+    assert_eq!(cut_short(&upload, &full).as_deref(), expected);
+}
+
+#[test]
+fn a_profile_that_ends_before_its_time_says_so_unless_it_was_cancelled() {
+    check_length(Some(30), None);
+    check_length(Some(31), None);
+    check_length(None, None);
+    let why = "PHP ended, or its pod was stopped, before the time was over";
+    let said = format!("the profile has the first 30 s of 60: {why}");
+    check_length(Some(60), Some(&said));
+}
+
 #[tokio::test]
 async fn a_receipt_without_an_object_is_a_missing_profile() {
     let upload = Upload {
         pod_uid: "u".into(),
         key: "nothing".into(),
         receipt: receipt(b"x", 1),
+        asked_seconds: None,
     };
     let done = Collector::new(Store::in_memory(Arc::new(InMemory::new())))
         .verify(&upload)
@@ -178,6 +204,7 @@ async fn uploaded(store: &Store) -> ProfileRequest {
             pod_uid,
             key: object_key,
             receipt: receipt(&bytes, samples),
+            asked_seconds: Some(30),
         };
         let done = Collector::new(store.clone()).verify(&upload).await;
         record(&mut status, &[done], Some(1), at(40));

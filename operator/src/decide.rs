@@ -240,6 +240,8 @@ impl Round<'_> {
                 pod_uid: target.pod_uid.clone(),
                 key: target.object_key.clone(),
                 receipt,
+                asked_seconds: (!self.request.spec.cancel)
+                    .then_some(self.request.spec.duration_seconds),
             })),
         }
     }

@@ -436,6 +436,7 @@ fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
             pod_uid: "uid-of-a".into(),
             receipt,
             full: Box::new(full),
+            cut_short: None,
         }],
         Some(1),
         at(42),

@@ -69,6 +69,8 @@ pub struct Upload {
     pub pod_uid: String,
     pub key: String,
     pub receipt: UploadReceipt,
+    /// How long it shall be, unless the request was cancelled.
+    pub asked_seconds: Option<i32>,
 }
 
 /// Where a sampler that has gone may have stored something, best first, and why it has gone.
@@ -101,6 +103,8 @@ pub enum Done {
         pod_uid: String,
         receipt: UploadReceipt,
         full: Box<FullReceipt>,
+        /// Why it ends before its time.
+        cut_short: Option<String>,
     },
     /// Of a sampler that has gone, this was found.
     Rescued {
@@ -155,9 +159,14 @@ pub fn record(
                 pod_uid,
                 receipt,
                 full,
+                cut_short,
             } => {
                 if let Some(target) = open_target(status, pod_uid) {
                     verified(target, receipt, full);
+                    if let Some(message) = cut_short {
+                        target.reason = Some(TargetReason::TargetExited);
+                        target.message = message.clone();
+                    }
                 }
             }
             Done::Rescued {

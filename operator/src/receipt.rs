@@ -93,6 +93,7 @@ pub struct FullReceipt {
     pub busy_percents: Vec<i64>,
     pub samples: i64,
     pub quality: Quality,
+    pub duration_seconds: i64,
     #[serde(rename = "samplerCPUMilliseconds")]
     pub sampler_cpu_milliseconds: i64,
     pub sampler_peak_bytes: i64,

@@ -311,6 +311,7 @@ impl Toy {
                         pod_uid,
                         receipt: upload.receipt.clone(),
                         full: Box::default(),
+                        cut_short: None,
                     },
                     false => Done::TargetFailed {
                         pod_uid,

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use phpprof_crds::{ProfileRequest, Reason, Rung, TargetStatus, condition};
+use phpprof_crds::{ProfileRequest, Reason, Rung, TargetReason, TargetStatus, condition};
 use serde_json::{Value, json};
 
 const HEARD: Duration = Duration::from_secs(5);
@@ -97,6 +97,31 @@ fn a_deleted_request_is_gone_at_once_and_its_samplers_drop_what_they_have_within
 }
 
 #[test]
+fn a_sampler_that_a_signal_ends_stores_what_it_has_and_its_target_says_so() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let spec = json!({"target": {"podName": "web"}, "durationSeconds": 60});
+        let request = scene.sampled(spec).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // The kubelet sends the same when it stops the pod.
+        let end = r#"for comm in /proc/[0-9]*/comm; do read name <$comm; [ "$name" != phpprof ] || kill -TERM $(echo $comm | tr -dc 0-9); done"#;
+        scene.exec("web", &["sh", "-c", end], &[]).await?;
+        let request = scene.ended(&request).await?;
+        let complete = holds(&request, condition::COMPLETE)?;
+        let target = only_target(&request)?;
+        ensure!(
+            target.reason == Some(TargetReason::TargetExited) && target.samples > Some(0),
+            "{target:?}"
+        );
+        ensure!(
+            target.message.contains("s of 60: ") && complete.message.contains(&target.message),
+            "{complete:?}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
 fn a_suspended_request_adds_nothing_to_a_pod_until_it_is_let_go() -> Result<()> {
     calm(ENABLED, async |scene| {
         scene.start(&[pods::php("web")]).await?;
@@ -142,7 +167,7 @@ fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Re
         let spec =
             json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"});
         let request = scene.ended(&scene.apply(spec).await?).await?;
-        failed_with(&request, phpprof_crds::TargetReason::UploadDeadlineExceeded).map(drop)
+        failed_with(&request, TargetReason::UploadDeadlineExceeded).map(drop)
     })
 }
 

@@ -6,7 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_profile::total;
 
-use super::{Collector, Fault, SAMPLES, fault, full_receipt};
+use super::{Collector, Fault, SAMPLES, beginning, fault, full_receipt};
 use crate::checkpoints::leftovers;
 use crate::effect::{Done, Rescue};
 use crate::receipt::{FullReceipt, UploadReceipt};
@@ -20,7 +20,6 @@ struct Found {
     /// What its receipt would have said.
     receipt: UploadReceipt,
     full: FullReceipt,
-    seconds: i64,
 }
 
 impl Collector {
@@ -43,12 +42,13 @@ impl Collector {
                 pod_uid: pod_uid.clone(),
                 key: found.key,
                 receipt: found.receipt,
-                full: Box::new(found.full),
                 reason: *reason,
-                message: format!(
-                    "the profile has the first {} s of {}: {message}",
-                    found.seconds, rescue.duration_seconds
+                message: beginning(
+                    found.full.duration_seconds,
+                    rescue.duration_seconds.into(),
+                    message,
                 ),
+                full: Box::new(found.full),
             },
             Err(Fault::Target(_, why)) => {
                 failed(format!("{message}; what it had stored is of no use: {why}"))
@@ -78,12 +78,10 @@ impl Collector {
             size,
             sha256,
         };
-        let seconds = profile.duration_nanos / 1_000_000_000;
         Ok(Some(Found {
             key: key.clone(),
             receipt,
             full,
-            seconds: seconds.clamp(0, rescue.duration_seconds.into()),
         }))
     }
 
@@ -208,7 +206,7 @@ mod tests {
         assert_eq!(target.object_key, KEYS[1]);
         assert_eq!(target.samples, Some(SAMPLES));
         assert_eq!(target.upload_mode, None);
-        let message = "the profile has the first 0 s of 180: it ended";
+        let message = "the profile has the first 30 s of 180: it ended";
         assert_eq!(target.message, message);
         let complete = crate::status::completed(&status.targets).message;
         assert_eq!(

@@ -18,9 +18,6 @@ use kube::api::{Patch, PatchParams};
 use phpprof_crds::{ProfileRequest, TargetReason};
 use serde_json::json;
 
-/// What the chart gives the operator.
-const MEMORY_LIMIT_MIB: u64 = 128;
-
 /// An upload and what the operator has to say of it.
 struct Upload {
     /// What is in the store, repeated so often; nothing where `times` is 0.
@@ -126,12 +123,21 @@ fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memo
             .await?;
         let peak = peak.split_whitespace().nth(1).context("no peak")?;
         let peak: u64 = peak.parse::<u64>()? / 1024;
-        say(&format!(
-            "the operator's memory: {peak} MiB of {MEMORY_LIMIT_MIB}"
-        ));
-        ensure!(peak < MEMORY_LIMIT_MIB, "{peak} MiB");
+        let limit = memory_limit_mib(&pod)?;
+        say(&format!("the operator's memory: {peak} MiB of {limit}"));
+        ensure!(peak < limit, "{peak} MiB");
         Ok(())
     })
+}
+
+/// What the chart gives the operator.
+fn memory_limit_mib(operator: &Pod) -> Result<u64> {
+    let containers = operator.spec.iter().flat_map(|spec| &spec.containers);
+    let mut limits = containers
+        .filter_map(|container| container.resources.as_ref()?.limits.as_ref()?.get("memory"));
+    let limit = limits.next().context("no limit of memory")?;
+    let mib = limit.0.strip_suffix("Mi").context("not in Mi")?;
+    Ok(mib.parse()?)
 }
 
 /// Puts the object and the container with the receipt where the operator looks for them.

@@ -16,7 +16,7 @@ STAGE := e2e/tools/stage
 TOOLS := e2e/tools/build
 CACHE := $(or $(PHPPROF_CACHE),/var/cache/phpprof)
 BIN := $(CACHE)/bin
-FUZZ_LOG := $(CACHE)/state/fuzz.log
+BESIDE_LOG := $(CACHE)/state/beside-e2e.log
 IMAGES := application kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
@@ -92,10 +92,11 @@ cluster-down: ## take it away, and check that nothing is left
 cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 	@$(TOOLS) kubernetes helm
 
+# All its tests are started at once, and take turns (e2e/src/turn.rs).
 .PHONY: e2e
 e2e: IMAGES := application kubectl-phpprof runtimes
 e2e: cluster plugin ## tests on a real cluster
-	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e -- --format=pretty
+	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e -- --format=pretty --test-threads=64
 
 .PHONY: plugin
 plugin: setup ## kubectl phpprof, beside the test cluster's programs
@@ -113,18 +114,25 @@ generate: ## write what is generated: CRD YAML and chart from the API types, lay
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 	@cargo run --quiet -p phpprof-zend --example layouts
 
-# What the later stages need is built beside the first ones, on the other core. The cluster's tests wait most of their time, so the
-# fuzzing runs beside them. Truth comes last: it wants a quiet machine.
+# What the later stages need is built beside the first ones, on the other core. Truth comes last: it wants a quiet machine.
 .PHONY: test
 test: setup ## all tests
 	@e2e/tools/ahead
 	@$(MAKE) lint
 	@$(MAKE) unit
-	@nice -n 19 $(MAKE) fuzz >"$(FUZZ_LOG)" 2>&1 & fuzz=$$!; code=0; \
-	  $(MAKE) e2e || code=$$?; wait $$fuzz || code=$$?; cat "$(FUZZ_LOG)"; exit $$code
+	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
+	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
 	@$(MAKE) real
 	@$(MAKE) browser
 	@$(MAKE) truth
+
+# The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, and builds for what follows.
+.PHONY: beside-e2e
+beside-e2e:
+	@cargo test --quiet --locked -p e2e --no-run
+	@nice -n 19 $(MAKE) fuzz
+	@nice -n 19 cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
+	@nice -n 19 cargo build --quiet --release --locked -p phpprof-bench
 
 .PHONY: test-full
 test-full: ## all tests, in their long form

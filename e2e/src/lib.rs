@@ -19,10 +19,11 @@ pub mod samples;
 mod scene;
 mod sign;
 pub mod store;
+mod turn;
 pub mod volume;
 
 pub use command::{kubectl, run};
-pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, poll};
+pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, calm_on, poll};
 
 use std::io::Write as _;
 use std::time::Duration;

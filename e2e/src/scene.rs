@@ -7,10 +7,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use tokio::sync::{OnceCell, RwLock};
+use tokio::sync::OnceCell;
 
 use crate::command::kubectl;
 use crate::store::Store;
+use crate::turn::{self, Values, Wish};
 use crate::{line, outage, release};
 
 /// Labels of a namespace.
@@ -33,8 +34,6 @@ pub const NOT_ENABLED: Labels = &[];
 /// On all that the tests make, so that the next run finds what a killed one left.
 const OURS: &str = "phpprof.dev/e2e";
 
-/// Tests that leave the cluster as it is share it; one that stops parts of it has it alone.
-static TURN: RwLock<()> = RwLock::const_new(());
 static PREPARED: OnceCell<()> = OnceCell::const_new();
 
 /// Where one test plays.
@@ -46,10 +45,20 @@ pub struct Scene {
 
 /// Runs a test that disturbs no other.
 pub fn calm(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    runtime()?.block_on(async {
-        let _turn = TURN.read().await;
-        play(labels, &[], test).await
-    })
+    let wish = Wish {
+        values: &[],
+        alone: false,
+    };
+    take_turn(wish, labels, test)
+}
+
+/// The same on a release that differs by these `--set` values.
+pub fn calm_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    let wish = Wish {
+        values,
+        alone: false,
+    };
+    take_turn(wish, ENABLED, test)
 }
 
 /// Runs a test while no other runs, and puts right what it has stopped or changed.
@@ -58,24 +67,35 @@ pub fn alone(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
 }
 
 /// The same on a release that differs by these `--set` values.
-pub fn alone_on(values: &[&str], test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    runtime()?.block_on(async {
-        let _turn = TURN.write().await;
-        let result = play(ENABLED, values, test).await;
-        result.and(put_right().await)
-    })
+pub fn alone_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    let wish = Wish {
+        values,
+        alone: true,
+    };
+    take_turn(wish, ENABLED, test)
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+fn take_turn(
+    wish: Wish,
+    labels: Labels,
+    test: impl AsyncFnOnce(&Scene) -> Result<()>,
+) -> Result<()> {
     // The only provider that is compiled in; a second call is the only way to fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    Ok(builder.enable_all().build()?)
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build()?.block_on(async {
+        let _turn = turn::take(wish).await;
+        let result = play(labels, wish.values, test).await;
+        match wish.alone {
+            true => result.and(put_right().await),
+            false => result,
+        }
+    })
 }
 
 async fn play(
     labels: Labels,
-    values: &[&str],
+    values: Values,
     test: impl AsyncFnOnce(&Scene) -> Result<()>,
 ) -> Result<()> {
     let client = Client::try_default()
@@ -110,9 +130,7 @@ async fn prepare(client: &Client) -> Result<()> {
 }
 
 async fn put_right() -> Result<()> {
-    outage::put_right().await?;
-    line::put_right().await?;
-    release::scale(1).await
+    tokio::try_join!(outage::put_right(), line::put_right(), release::scale(1)).map(drop)
 }
 
 impl Scene {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::release::ON_VOLUME;
 use e2e::requests::{holds, only_target, status};
 use e2e::store::sha256;
-use e2e::{ENABLED, Scene, alone_on, calm, pods, poll, say};
+use e2e::{ENABLED, Scene, calm, calm_on, pods, poll, say};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -104,7 +104,7 @@ async fn only_needed_is_left(
 #[test]
 fn a_deleted_pod_leaves_what_it_had_brought_over_the_relay_and_other_runs_no_checkpoint()
 -> Result<()> {
-    alone_on(ON_VOLUME, async |scene| {
+    calm_on(ON_VOLUME, async |scene| {
         scene.start(&[pods::php("web"), pods::php("stays")]).await?;
         let cut = scene.apply(spec("web", "Auto", 60)).await?;
         let whole = scene.apply(spec("stays", "Auto", 25)).await?;

@@ -7,7 +7,7 @@ use e2e::release::{self, ON_VOLUME};
 use e2e::requests::{holds, only_target, status};
 use e2e::results::access_key;
 use e2e::store::{Call, sha256};
-use e2e::{Scene, alone, alone_on, line, pods, poll, promised};
+use e2e::{Scene, alone, alone_on, calm_on, line, pods, poll, promised};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -151,7 +151,7 @@ fn bent(grant: &Call, from: &str, to: &str) -> Result<Call> {
 #[test]
 fn a_relay_grant_brings_its_own_bytes_to_its_own_key_in_its_own_time_and_nothing_else() -> Result<()>
 {
-    alone_on(ON_VOLUME, async |scene| {
+    calm_on(ON_VOLUME, async |scene| {
         scene
             .start(&[pods::php("web"), pods::without_php("idle")])
             .await?;

@@ -1,0 +1,151 @@
+//! Whose turn it is on the one cluster. Tests that leave it as it is share it, a few at a time; one that stops parts of it has it
+//! alone; and those on the same release follow one another, since a change of it takes longer than many a test.
+//!
+//! It orders the tests that this process has started, so the more of them wait, the better: hence `--test-threads` in the Makefile.
+//! It does not install a release.
+//!
+//! Invariant: at any moment one test that is alone runs, or up to `WIDTH` others on one release.
+
+use std::sync::LazyLock;
+
+use tokio::sync::watch;
+
+/// How many share the cluster: they wait most of the time, but their pods are busy.
+const WIDTH: usize = 4;
+
+static QUEUE: LazyLock<watch::Sender<Queue>> =
+    LazyLock::new(|| watch::Sender::new(Queue::default()));
+
+/// What a release differs by from that of most tests, as `--set` values.
+pub type Values = &'static [&'static str];
+
+/// What a test asks for.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Wish {
+    pub values: Values,
+    pub alone: bool,
+}
+
+/// A test's turn, until it is dropped.
+pub struct Turn(usize);
+
+/// Waits for the turn.
+pub async fn take(wish: Wish) -> Turn {
+    let mut changes = QUEUE.subscribe();
+    let mut id = 0;
+    QUEUE.send_modify(|queue| id = queue.add(wish));
+    while !QUEUE.send_if_modified(|queue| queue.begin(id)) {
+        // An error would mean that the queue is gone, which is static.
+        let _ = changes.changed().await;
+    }
+    Turn(id)
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        QUEUE.send_modify(|queue| queue.end(self.0));
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    added: usize,
+    waiting: Vec<(usize, Wish)>,
+    running: Vec<(usize, Wish)>,
+    /// The release of those who run, or ran last.
+    values: Values,
+}
+
+impl Queue {
+    fn add(&mut self, wish: Wish) -> usize {
+        self.added += 1;
+        self.waiting.push((self.added, wish));
+        self.added
+    }
+
+    /// Whose turn is next, if anyone's: first those who need no other release, and of these first who shares.
+    fn next(&self) -> Option<usize> {
+        let may_begin = |wish: &Wish| match self.running.first() {
+            None => true,
+            Some((_, other)) => other == wish && !wish.alone && self.running.len() < WIDTH,
+        };
+        let waiting = self.waiting.iter().filter(|(_, wish)| may_begin(wish));
+        let next = waiting.min_by_key(|(_, wish)| (wish.values != self.values, wish.alone));
+        next.map(|(id, _)| *id)
+    }
+
+    /// Lets a test begin if it is next.
+    fn begin(&mut self, id: usize) -> bool {
+        let is_next = self.next() == Some(id);
+        if is_next && let Some(at) = self.waiting.iter().position(|(waits, _)| *waits == id) {
+            let begun = self.waiting.remove(at);
+            self.values = begun.1.values;
+            self.running.push(begun);
+        }
+        is_next
+    }
+
+    fn end(&mut self, id: usize) {
+        self.running.retain(|(runs, _)| *runs != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of the wishes run at the same time, one set after the other. A wish is `s` for shared or `a` for alone, and its release.
+    fn check(wishes: &[&str], expected: &[&[usize]]) {
+        let mut queue = Queue::default();
+        for wish in wishes {
+            let values: Values = match &wish[1..] {
+                "" => &[],
+                " volume" => &["volume"],
+                _ => &["other"],
+            };
+            let alone = wish.starts_with('a');
+            queue.add(Wish { values, alone });
+        }
+        let mut sets = Vec::new();
+        while !queue.waiting.is_empty() {
+            while let Some(id) = queue.next() {
+                assert!(queue.begin(id));
+            }
+            let running: Vec<usize> = queue.running.iter().map(|(id, _)| *id).collect();
+            running.iter().for_each(|id| queue.end(*id));
+            sets.push(running);
+        }
+        assert_eq!(sets, expected);
+    }
+
+    #[test]
+    fn tests_that_share_come_first_and_four_at_a_time() {
+        check(
+            &["s", "a", "s", "s", "s", "s"],
+            &[&[1, 3, 4, 5], &[6], &[2]],
+        );
+    }
+
+    #[test]
+    fn a_release_is_changed_once_for_all_who_want_it() {
+        let wishes = ["a volume", "s", "s volume", "a", "s other", "s volume", "a"];
+        check(&wishes, &[&[2], &[4], &[7], &[3, 6], &[1], &[5]]);
+    }
+
+    #[test]
+    fn nobody_begins_beside_one_who_is_alone() {
+        let mut queue = Queue::default();
+        let alone = queue.add(Wish {
+            values: &[],
+            alone: true,
+        });
+        assert!(queue.begin(alone));
+        let other = queue.add(Wish {
+            values: &[],
+            alone: false,
+        });
+        assert!(!queue.begin(other));
+        queue.end(alone);
+        assert!(queue.begin(other));
+    }
+}

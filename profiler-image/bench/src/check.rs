@@ -208,8 +208,6 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
         _ if how.remote => 100.0,
         // What stands for a moment only is seldom seen twice; what counts is that it has no wrong name.
         "attack" => 100.0,
-        // A switch between fibers exchanges the whole stack at once, thousands of times between two looks.
-        "fibers" => 5.0,
         _ => 2.0,
     };
     limit(

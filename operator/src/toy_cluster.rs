@@ -305,7 +305,6 @@ impl Toy {
             Effect::Verify(upload) => {
                 self.trouble = None;
                 let pod_uid = upload.pod_uid.clone();
-                let (reason, message) = (TargetReason::ProfileMissing, String::new());
                 Some(match self.store.contains(&upload.key) {
                     true => Done::Verified {
                         pod_uid,
@@ -315,8 +314,8 @@ impl Toy {
                     },
                     false => Done::TargetFailed {
                         pod_uid,
-                        reason,
-                        message,
+                        reason: TargetReason::ProfileMissing,
+                        message: String::new(),
                     },
                 })
             }

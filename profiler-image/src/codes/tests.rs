@@ -81,6 +81,11 @@ fn place<'a>(memory: &'a Recorded, shared: &'a mut Map, local: &'a mut Map) -> P
     }
 }
 
+/// Codes, an engine's and a worker's map, and memory without anything in it.
+fn nothing_known() -> (Codes, (Map, Map), Recorded) {
+    Default::default()
+}
+
 /// The names of the frames, as one worker whose requests' ends are seen would give them.
 fn names(
     codes: &mut Codes,
@@ -103,11 +108,7 @@ fn names(
 
 #[test]
 fn an_internal_function_keeps_its_name_when_a_request_ends() {
-    let (mut codes, mut maps, mut memory) = (
-        Codes::default(),
-        (Map::default(), Map::default()),
-        Recorded::default(),
-    );
+    let (mut codes, mut maps, mut memory) = nothing_known();
     let internal = put(&mut memory, 1, "array_map", false);
     let user = put(&mut memory, 2, "first", true);
     assert_eq!(
@@ -124,11 +125,7 @@ fn an_internal_function_keeps_its_name_when_a_request_ends() {
 
 #[test]
 fn the_opline_that_an_earlier_call_left_in_a_frame_does_not_name_an_internal_function() {
-    let (mut codes, mut maps, mut memory) = (
-        Codes::default(),
-        (Map::default(), Map::default()),
-        Recorded::default(),
-    );
+    let (mut codes, mut maps, mut memory) = nothing_known();
     let earlier = put(&mut memory, 0x20, "shelf", true);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[earlier]), ["shelf"]);
     let callback = put(&mut memory, 2, "compare", true);
@@ -144,11 +141,7 @@ fn the_opline_that_an_earlier_call_left_in_a_frame_does_not_name_an_internal_fun
 
 #[test]
 fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
-    let (mut codes, mut maps, mut memory) = (
-        Codes::default(),
-        (Map::default(), Map::default()),
-        Recorded::default(),
-    );
+    let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "before", true);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), ["before"]);
     codes.forget(&mut maps.1);
@@ -161,11 +154,7 @@ fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
 
 #[test]
 fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_again() {
-    let (mut codes, mut maps, mut memory) = (
-        Codes::default(),
-        (Map::default(), Map::default()),
-        Recorded::default(),
-    );
+    let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 2, "", true);
     let row = &layout_of(Machine::X86_64, 8, 2).unwrap().function;
     // No name, and ZEND_EVAL_CODE.
@@ -188,11 +177,8 @@ fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_a
 
 #[test]
 fn names_are_right_after_more_codes_than_are_remembered() {
-    let (mut codes, mut memory) = (Codes::default(), Recorded::default());
-    let (mut maps, mut others) = (
-        (Map::default(), Map::default()),
-        (Map::default(), Map::default()),
-    );
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let (_, mut others, _) = nothing_known();
     let early = put(&mut memory, 1, "early", true);
     assert_eq!(names(&mut codes, &memory, &mut others, &[early]), ["early"]);
     // Each is another function at the same place.
@@ -213,11 +199,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
 
 #[test]
 fn what_is_no_function_has_no_name() {
-    let (mut codes, mut maps, mut memory) = (
-        Codes::default(),
-        (Map::default(), Map::default()),
-        Recorded::default(),
-    );
+    let (mut codes, mut maps, mut memory) = nothing_known();
     let good = put(&mut memory, 1, "good", true);
     let torn = Frame {
         func: 0xdead_0000,
@@ -231,11 +213,7 @@ fn what_is_no_function_has_no_name() {
 
 #[test]
 fn a_name_is_taken_only_while_a_live_frame_has_the_function() {
-    let (mut codes, mut maps, mut memory) = (
-        Codes::default(),
-        (Map::default(), Map::default()),
-        Recorded::default(),
-    );
+    let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "percent", true);
     put_top(&mut memory, user.address - 0x80);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), [""]);

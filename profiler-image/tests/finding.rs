@@ -1,6 +1,8 @@
 //! Engines that are hard to find: binaries that are gone, programs that begin or replace themselves during a run, and a
 //! PHP without symbols. Against this machine's PHP 8.2.
 
+mod programs;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -97,7 +99,7 @@ fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
 fn a_binary_that_was_deleted_or_replaced_is_read_from_memory() -> Result<()> {
     let scene = Scene::new()?;
     let php = scene.folder.path().join("php");
-    fs::copy(PHP, &php)?;
+    programs::copy(PHP, &php)?;
     let target = scene.run(&php, &[&scene.script("spin")?])?;
     std::thread::sleep(Duration::from_millis(200));
     fs::remove_file(&php)?;

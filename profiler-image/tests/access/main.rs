@@ -3,6 +3,8 @@
 //!
 //! Yama, gVisor and security modules are not there to be tried on every machine: `diagnosis/tests.rs` has their facts.
 
+#[path = "../programs/mod.rs"]
+mod programs;
 mod scene;
 
 use std::fs;
@@ -233,7 +235,7 @@ fn patched(scene: &Scene, version: &str) -> Result<std::path::PathBuf> {
         let at = at + HEADER.len();
         bytes[at..at + version.len()].copy_from_slice(version.as_bytes());
     }
-    let to = scene.copy(PHP, "php")?;
-    fs::write(&to, bytes)?;
-    Ok(to)
+    let patched = scene.path("patched");
+    fs::write(&patched, bytes)?;
+    scene.copy(patched, "php")
 }

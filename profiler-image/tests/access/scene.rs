@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
+use crate::programs;
+
 /// Runs for as long as a test may take.
 const BUSY: &str = "<?php $end = time() + 60; while (time() < $end) { str_repeat('x', 1000); }";
 
@@ -48,7 +50,7 @@ impl Scene {
 
     pub fn copy(&self, from: impl AsRef<Path>, name: &str) -> Result<PathBuf> {
         let to = self.path(name);
-        fs::copy(from, &to)?;
+        programs::copy(from, &to)?;
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
         Ok(to)
     }

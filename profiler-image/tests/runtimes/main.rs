@@ -8,6 +8,8 @@ mod kinds;
 mod load;
 mod place;
 mod profiler;
+#[path = "../programs/mod.rs"]
+mod programs;
 mod runtime;
 mod server;
 mod truth;

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::kinds::File;
 use crate::load::{Load, Protocol};
 use crate::place::{Place, Server, folder_of_scripts, ini};
+use crate::programs;
 use crate::runtime::Php;
 
 /// A server that runs, with a folder and an address of its own.
@@ -65,7 +66,7 @@ impl Running {
         let mut program = place.program(server);
         if file != File::Stays {
             let copy = folder.path().join("program");
-            fs::copy(&program, &copy)?;
+            programs::copy(&program, &copy)?;
             program = copy;
         }
         let mut command = place.command(server, &program)?;
@@ -92,7 +93,7 @@ impl Running {
             File::Deleted => fs::remove_file(program)?,
             File::Replaced => {
                 let other = running.folder.path().join("other");
-                fs::copy("/bin/true", &other)?;
+                programs::copy("/bin/true", &other)?;
                 fs::rename(other, program)?;
             }
         }

@@ -12,6 +12,7 @@ pub mod line;
 pub mod outage;
 pub mod people;
 pub mod pods;
+mod proxy;
 pub mod release;
 pub mod requests;
 pub mod results;

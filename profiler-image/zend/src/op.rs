@@ -16,6 +16,8 @@ pub(crate) const SEND_REF: u8 = 67;
 pub(crate) const NEW: u8 = 68;
 pub(crate) const INIT_NS_FCALL_BY_NAME: u8 = 69;
 pub const INCLUDE_OR_EVAL: u8 = 73;
+pub(crate) const FE_RESET_R: u8 = 77;
+pub(crate) const FE_FETCH_R: u8 = 78;
 pub(crate) const FETCH_OBJ_R: u8 = 82;
 pub(crate) const FETCH_OBJ_FUNC_ARG: u8 = 94;
 pub(crate) const INIT_METHOD_CALL: u8 = 112;
@@ -23,10 +25,15 @@ pub(crate) const INIT_STATIC_METHOD_CALL: u8 = 113;
 pub(crate) const SEND_VAL_EX: u8 = 116;
 pub(crate) const SEND_VAR: u8 = 117;
 pub(crate) const INIT_USER_CALL: u8 = 118;
+pub(crate) const FE_RESET_RW: u8 = 125;
+pub(crate) const FE_FETCH_RW: u8 = 126;
 pub(crate) const INIT_DYNAMIC_CALL: u8 = 128;
 pub(crate) const DO_ICALL: u8 = 129;
 pub(crate) const DO_UCALL: u8 = 130;
 pub(crate) const DO_FCALL_BY_NAME: u8 = 131;
+/// Up to 7.3 the number of ASSIGN_DIM, which resumes no generator.
+pub(crate) const ADD_ARRAY_UNPACK: u8 = 147;
+pub(crate) const SEND_UNPACK: u8 = 165;
 pub(crate) const CALLABLE_CONVERT: u8 = 202;
 pub(crate) const FRAMELESS_ICALL_0: u8 = 204;
 pub(crate) const FRAMELESS_ICALL_3: u8 = 207;
@@ -44,6 +51,8 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("NEW", NEW),
     ("INIT_NS_FCALL_BY_NAME", INIT_NS_FCALL_BY_NAME),
     ("INCLUDE_OR_EVAL", INCLUDE_OR_EVAL),
+    ("FE_RESET_R", FE_RESET_R),
+    ("FE_FETCH_R", FE_FETCH_R),
     ("FETCH_OBJ_R", FETCH_OBJ_R),
     ("FETCH_OBJ_FUNC_ARG", FETCH_OBJ_FUNC_ARG),
     ("INIT_METHOD_CALL", INIT_METHOD_CALL),
@@ -51,10 +60,14 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("SEND_VAL_EX", SEND_VAL_EX),
     ("SEND_VAR", SEND_VAR),
     ("INIT_USER_CALL", INIT_USER_CALL),
+    ("FE_RESET_RW", FE_RESET_RW),
+    ("FE_FETCH_RW", FE_FETCH_RW),
     ("INIT_DYNAMIC_CALL", INIT_DYNAMIC_CALL),
     ("DO_ICALL", DO_ICALL),
     ("DO_UCALL", DO_UCALL),
     ("DO_FCALL_BY_NAME", DO_FCALL_BY_NAME),
+    ("ADD_ARRAY_UNPACK", ADD_ARRAY_UNPACK),
+    ("SEND_UNPACK", SEND_UNPACK),
     ("CALLABLE_CONVERT", CALLABLE_CONVERT),
     ("FRAMELESS_ICALL_0", FRAMELESS_ICALL_0),
     ("FRAMELESS_ICALL_3", FRAMELESS_ICALL_3),
@@ -64,6 +77,12 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ),
     ("CALLABLE_CONVERT_PARTIAL", CALLABLE_CONVERT_PARTIAL),
 ];
+
+/// Whether this may be YIELD_FROM, whose number changed with 7.4: the first is DECLARE_LAMBDA_FUNCTION since.
+#[must_use]
+pub fn is_yield_from(opcode: u8) -> bool {
+    matches!(opcode, 142 | 166)
+}
 
 /// Whether this passes an argument, by the commonest ways.
 pub(crate) fn is_send(opcode: u8) -> bool {

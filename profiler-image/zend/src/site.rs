@@ -22,6 +22,7 @@ use crate::walk::{Copy, Frame};
 
 mod autoload;
 pub mod frameless;
+mod generator;
 mod hook;
 mod operand;
 mod passed;
@@ -114,6 +115,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     pub fn judge(&self, op: Option<&Op>) -> Evidence {
         if let (Some(name), Some(op)) = (self.through, op) {
             return self.judge_through(op, name);
+        }
+        if let Some(evidence) = self.resumes(op) {
+            return evidence;
         }
         let top = self.callee.frame.call_info & self.layout.call_info.top != 0;
         let nameless = self.callee.function.name.is_empty();

@@ -58,6 +58,13 @@ impl Frame {
         }
     }
 
+    /// Whether another look at the frame shows the same call, which may have gone on meanwhile.
+    #[must_use]
+    pub fn is_same_call(&self, other: &Self) -> bool {
+        let opline = other.opline;
+        Self { opline, ..*self } == *other
+    }
+
     /// Whether the function was called on an object (`ZEND_CALL_HAS_THIS`).
     #[must_use]
     pub fn has_this(&self) -> bool {
@@ -192,10 +199,7 @@ impl Copy {
 /// in the middle of a frame: so two must agree on whose it is.
 fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Vec<u8>> {
     let header = layout.execute_data.sizeof;
-    let whose = |bytes: &[u8]| Frame {
-        opline: 0,
-        ..Frame::parse(layout, address, bytes)
-    };
+    let frame = |bytes: &[u8]| Frame::parse(layout, address, bytes);
     for _ in 0..READS_OF_HEAP_FRAME {
         let (mut bytes, mut again) = (vec![0; FETCH], vec![0; header]);
         let mut read = |bytes: &mut [u8]| {
@@ -213,7 +217,7 @@ fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> 
             bytes.truncate(header);
             read(&mut bytes).ok()?;
         }
-        if whose(&bytes) == whose(&again) {
+        if frame(&bytes).is_same_call(&frame(&again)) {
             return Some(bytes);
         }
     }

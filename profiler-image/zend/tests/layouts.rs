@@ -85,5 +85,7 @@ fn the_opcodes_of_calls_are_those_of_each_version() {
                 row["version"]
             );
         }
+        let yield_from = row["opcodes"]["YIELD_FROM"].as_u64().unwrap();
+        assert!(op::is_yield_from(u8::try_from(yield_from).unwrap()));
     }
 }

@@ -22,6 +22,8 @@ pub enum Words {
     Frames,
     /// Those of both frames, and the zval at this address.
     Operand(u64),
+    /// Those of both frames, and these, each by its address with what it holds.
+    And([(u64, u64); 3]),
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
@@ -66,64 +68,92 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .is_some_and(|now| now.has_texts_of(side.function))
     }
 
+    /// What a proof relies on beside the frames: where it is, and what it was.
+    fn beside(&self, words: Words) -> Option<Vec<(u64, Vec<u8>)>> {
+        match words {
+            Words::Operand(address) => {
+                let zval = self.copy.at(address)?.get(..16)?;
+                Some(vec![(address, zval.to_vec())])
+            }
+            Words::And(words) => {
+                let bytes = words.map(|(address, value)| (address, value.to_le_bytes().to_vec()));
+                Some(bytes.to_vec())
+            }
+            Words::Code | Words::Cache | Words::Frames => Some(Vec::new()),
+        }
+    }
+
     fn stands_now(&self, words: Words) -> bool {
+        let Some(now) = self.read_again(words) else {
+            return false;
+        };
+        let callee = &self.callee.function.key;
+        let same_callee = match words {
+            Words::Code => return true,
+            // It goes on, and calls others, but in the same code: `func` of a closure can have come to hold another one.
+            Words::Cache => {
+                let key = &self.caller.function.key;
+                return key.op_index(self.layout, now.caller.opline).is_some()
+                    && self.copy.is_live(now.caller.address, now.top)
+                    && now.caller.is_same_call(self.caller.frame);
+            }
+            Words::Frames | Words::Operand(_) => true,
+            // The first word of freed memory is the allocator's.
+            Words::And(_) => callee.op_index(self.layout, now.callee.opline).is_some(),
+        };
+        same_callee
+            && self.copy.is_live(now.callee.address, now.top)
+            && self.copy.is_live(now.caller.address, now.top)
+            && now.caller == *self.caller.frame
+            && now.caller_at_the_end == now.caller
+            && now.callee.is_same_call(self.callee.frame)
+    }
+
+    /// Reads both frames again, in one call of the kernel, if what the proof relies on beside them is still what it was.
+    fn read_again(&self, words: Words) -> Option<Now> {
         const HEADER: usize = 128;
         let size = self.layout.execute_data.sizeof.min(HEADER);
-        let (mut caller, mut callee) = ([0_u8; HEADER], [0_u8; HEADER]);
-        let (mut zval, mut top) = ([0_u8; 16], [0_u8; 8]);
-        let mut pieces = vec![
-            Piece {
-                address: self.executor_globals
-                    + self.layout.executor_globals.current_execute_data as u64,
-                bytes: &mut top,
-            },
-            Piece {
-                address: self.caller.frame.address,
-                bytes: &mut caller[..size],
-            },
-            Piece {
-                address: self.callee.frame.address,
-                bytes: &mut callee[..size],
-            },
-        ];
-        if let Words::Operand(address) = words {
-            pieces.push(Piece {
-                address,
-                bytes: &mut zval,
-            });
+        let [mut caller, mut callee, mut again] = [[0_u8; HEADER]; 3];
+        let mut top = [0_u8; 8];
+        let beside = self.beside(words)?;
+        let mut beside_now: Vec<Vec<u8>> =
+            beside.iter().map(|(_, was)| vec![0; was.len()]).collect();
+        let globals = &self.layout.executor_globals;
+        let (caller_at, callee_at) = (self.caller.frame.address, self.callee.frame.address);
+        let mut pieces = Vec::with_capacity(7);
+        let mut add = |address, bytes| pieces.push(Piece { address, bytes });
+        add(
+            self.executor_globals + globals.current_execute_data as u64,
+            top.as_mut_slice(),
+        );
+        add(caller_at, &mut caller[..size]);
+        add(callee_at, &mut callee[..size]);
+        for ((address, _), now) in beside.iter().zip(&mut beside_now) {
+            add(*address, now);
         }
-        let read = self.memory.gather(&mut pieces).is_ok();
+        // What lies in other pages takes long enough for the caller to end, and for another to stand in its place.
+        add(caller_at, &mut again[..size]);
+        self.memory.gather(&mut pieces).ok()?;
         drop(pieces);
-        let top = u64::from_le_bytes(top);
-        let frame = |frame: &Frame, bytes: &[u8]| Frame::parse(self.layout, frame.address, bytes);
-        let caller = frame(self.caller.frame, &caller[..size]);
-        if words == Words::Cache {
-            // It goes on, and calls others, but in the same code: `func` of a closure can have come to hold another one.
-            let key = &self.caller.function.key;
-            let is_inside = key.op_index(self.layout, caller.opline).is_some();
-            let same = Frame {
-                opline: self.caller.frame.opline,
-                ..caller
-            };
-            return read
-                && is_inside
-                && self.copy.is_live(caller.address, top)
-                && same == *self.caller.frame;
-        }
-        // The callee goes on: its own opline may have moved.
-        let callee = Frame {
-            opline: self.callee.frame.opline,
-            ..frame(self.callee.frame, &callee[..size])
-        };
-        let same_operand = match words {
-            Words::Operand(address) => {
-                self.copy.at(address).and_then(|bytes| bytes.get(..16)) == Some(&zval[..])
-            }
-            _ => true,
-        };
-        read && same_operand
-            && self.copy.is_live(callee.address, top)
-            && caller == *self.caller.frame
-            && callee == *self.callee.frame
+        let parse = |address, bytes: &[u8]| Frame::parse(self.layout, address, &bytes[..size]);
+        beside
+            .iter()
+            .map(|(_, was)| was)
+            .eq(&beside_now)
+            .then(|| Now {
+                top: u64::from_le_bytes(top),
+                caller: parse(caller_at, &caller),
+                caller_at_the_end: parse(caller_at, &again),
+                callee: parse(callee_at, &callee),
+            })
     }
+}
+
+/// Both frames of an edge, read again in the order of the fields.
+struct Now {
+    /// `EG(current_execute_data)`.
+    top: u64,
+    caller: Frame,
+    callee: Frame,
+    caller_at_the_end: Frame,
 }

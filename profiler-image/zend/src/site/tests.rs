@@ -1,3 +1,5 @@
+mod generator;
+
 use super::*;
 use crate::function::Key;
 use crate::layouts::{Machine, ROWS, layout_of};
@@ -28,6 +30,7 @@ struct Scene {
     callee_function: Function,
     /// The address of `zend_flf_functions`.
     frameless: Option<u64>,
+    copy: Copy,
 }
 
 fn string(text: &[u8]) -> Vec<u8> {
@@ -81,6 +84,7 @@ impl Scene {
             },
             callee_function: function(callee, "", 0),
             frameless: None,
+            copy: Copy::default(),
         };
         let types = &layout.op_types;
         for (index, &opcode) in opcodes.iter().enumerate() {
@@ -143,12 +147,26 @@ impl Scene {
     }
 
     fn check(&self, expected: Evidence) {
+        let op = Op::read(&self.memory, self.layout, self.caller.opline).unwrap();
+        self.check_at(Some(&op), expected);
+    }
+
+    fn check_at(&self, op: Option<&Op>, expected: Evidence) {
+        let Layout { major, minor, .. } = self.layout;
+        self.with_site(|site| {
+            assert_eq!(site.judge(op), expected, "{major}.{minor}");
+            if let Evidence::Proven(_, words @ Words::And(_)) = expected {
+                assert!(site.stands(words), "{major}.{minor}");
+            }
+        });
+    }
+
+    fn with_site(&self, look: impl FnOnce(&Site<'_, Recorded>)) {
         let caller_function = function("caller", "", 0);
-        let copy = Copy::default();
-        let site = Site {
+        look(&Site {
             memory: &self.memory,
             layout: self.layout,
-            copy: &copy,
+            copy: &self.copy,
             executor_globals: 0,
             compiler_globals: None,
             frameless_functions: self.frameless,
@@ -161,10 +179,7 @@ impl Scene {
                 frame: &self.callee,
                 function: &self.callee_function,
             },
-        };
-        let op = Op::read(&self.memory, self.layout, self.caller.opline).unwrap();
-        let Layout { major, minor, .. } = self.layout;
-        assert_eq!(site.judge(Some(&op)), expected, "{major}.{minor}");
+        });
     }
 }
 

@@ -1,0 +1,121 @@
+//! The body of a generator, which no site names: the generator itself ties it to whom it was resumed by.
+//!
+//! The frame of a body and its `zend_generator` point to each other. Whoever resumes it holds the same one: a `foreach`
+//! in the iterator that its op has made, an unpacking in its operand, `yield from` as the parent of the caller's own
+//! generator (`zend_generator_resume`, Zend/zend_generators.c), and a method as `Generator::next`, or a function as
+//! `iterator_to_array`, as its object or first argument. Invariant: the whole chain from the caller's frame to the body's
+//! is held against the target's memory at once. The frame of a generator that is gone stays in free memory, with its
+//! last caller and the address of a `zend_generator` that may be another one's now: it proves nothing by itself.
+
+use super::{Check, Evidence, IS_OBJECT, Site, Words};
+use crate::memory::{Memory, word_at};
+use crate::op::{
+    ADD_ARRAY_UNPACK, FE_FETCH_R, FE_FETCH_RW, FE_RESET_R, FE_RESET_RW, Op, SEND_UNPACK,
+    is_yield_from,
+};
+use crate::walk::Frame;
+
+/// `zend_object_iterator.data` (Zend/zend_iterators.h): after the `zend_object` that it begins with, in all versions.
+const ITERATOR_DATA: u64 = 56;
+
+/// `zend_object.ce` (Zend/zend_types.h), in all versions.
+const OBJECT_CLASS: u64 = 16;
+
+/// What the caller holds.
+enum Held {
+    /// The generator: words that say so, each by its address with what it must hold.
+    It([Option<(u64, u64)>; 2]),
+    /// Something else, where only a generator that is resumed can be.
+    Another,
+}
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// Whether the caller, at this op if it has any, resumes the generator whose body the callee is. `None` where the callee
+    /// is no such body, or where the site cannot tell: a generator that is destroyed runs its `finally` from anywhere, and a
+    /// `foreach` over an object that makes a generator begins with one that nothing holds yet.
+    pub(super) fn resumes(&self, op: Option<&Op>) -> Option<Evidence> {
+        let (generator, body) = self.generator(self.callee.frame)?;
+        let holds = |(address, value)| self.memory.word(address) == Ok(value);
+        if !holds(body) {
+            return Some(Evidence::Refuted);
+        }
+        let held = match op {
+            Some(op) => self
+                .iterates(op, generator)
+                .or_else(|| self.delegates_to(op, generator)),
+            None => self.has_as_argument(generator),
+        };
+        let Held::It(others) = held? else {
+            return Some(Evidence::Refuted);
+        };
+        let words = [Some(body), others[0], others[1]].map(|word| word.unwrap_or(body));
+        Some(if words.into_iter().all(holds) {
+            Evidence::Proven(Check::Nothing, Words::And(words))
+        } else {
+            Evidence::Refuted
+        })
+    }
+
+    fn iterates(&self, op: &Op, generator: u64) -> Option<Held> {
+        let operand = || self.object(u64::from(op.op1));
+        match op.opcode {
+            FE_RESET_R | FE_RESET_RW | SEND_UNPACK | ADD_ARRAY_UNPACK => {
+                self.is_or_is_like(operand()?, generator)
+            }
+            FE_FETCH_R | FE_FETCH_RW => {
+                let operand = operand()?;
+                let data = operand.1.checked_add(ITERATOR_DATA)?;
+                Some(Held::It([Some(operand), Some((data, generator))]))
+            }
+            _ => None,
+        }
+    }
+
+    /// A generator that delegates has its opline behind the `yield from`, which is where it goes on.
+    fn delegates_to(&self, op: &Op, generator: u64) -> Option<Held> {
+        let (delegating, body) = self.generator(self.caller.frame)?;
+        let parent = delegating.checked_add(self.layout.generator.node_parent as u64)?;
+        let before = op.address.checked_sub(self.layout.zend_op.sizeof as u64);
+        let before = before.filter(|&before| before >= self.caller.function.key.code)?;
+        let before = Op::read(self.memory, self.layout, before)?;
+        is_yield_from(before.opcode).then_some(Held::It([Some(body), Some((parent, generator))]))
+    }
+
+    fn has_as_argument(&self, generator: u64) -> Option<Held> {
+        let caller = self.caller.frame;
+        if caller.has_this() && caller.this == generator {
+            return Some(Held::It([None, None]));
+        }
+        let argument = self.object(self.layout.execute_data.first_argument as u64)?;
+        self.is_or_is_like(argument, generator)
+    }
+
+    /// Whether a variable with an object holds the generator, or else another object of its class.
+    fn is_or_is_like(&self, variable: (u64, u64), generator: u64) -> Option<Held> {
+        if variable.1 == generator {
+            return Some(Held::It([Some(variable), None]));
+        }
+        let class = |object: u64| self.memory.word(object.checked_add(OBJECT_CLASS)?).ok();
+        (class(variable.1)? == class(generator)?).then_some(Held::Another)
+    }
+
+    /// The generator that a frame says it is the body of, and the word by which the generator says the same.
+    fn generator(&self, frame: &Frame) -> Option<(u64, (u64, u64))> {
+        if frame.call_info & self.layout.call_info.generator == 0 {
+            return None;
+        }
+        let offset = self.layout.execute_data.return_value;
+        let generator = word_at(self.copy.at(frame.address)?.get(offset..offset + 8)?, 0);
+        let body = generator.checked_add(self.layout.generator.execute_data as u64)?;
+        Some((generator, (body, frame.address)))
+    }
+
+    /// Address and value of the caller's variable at this offset, if that is an object.
+    fn object(&self, offset: u64) -> Option<(u64, u64)> {
+        let address = self.caller.frame.address.checked_add(offset)?;
+        match self.copy.zval(address)? {
+            (object, IS_OBJECT) => Some((address, object)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The body of a generator, resumed from user code and from internal functions.
+
+use super::*;
+use crate::op::{ADD_ARRAY_UNPACK, FE_FETCH_R, FE_FETCH_RW, FE_RESET_R, FE_RESET_RW, SEND_UNPACK};
+
+const GENERATOR: u64 = 0x31_0000;
+const DELEGATING: u64 = 0x32_0000;
+const ITERATOR: u64 = 0x33_0000;
+const DATA: u64 = ITERATOR + 56;
+const OPERAND: u32 = 112;
+
+/// The bytes of a frame, whose `return_value` is the generator.
+fn bytes(layout: &Layout, frame: &Frame, generator: u64) -> Vec<u8> {
+    let row = &layout.execute_data;
+    let mut bytes = vec![0_u8; 0x100];
+    for (offset, word) in [
+        (row.opline, frame.opline),
+        (row.func, frame.func),
+        (row.this, frame.this),
+        (row.prev_execute_data, frame.prev),
+        (row.run_time_cache, frame.run_time_cache),
+        (row.return_value, generator),
+    ] {
+        bytes[offset..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+    let info = frame.call_info << layout.call_info.shift | u32::from(frame.this_type);
+    bytes[row.this_type_info..][..4].copy_from_slice(&info.to_le_bytes());
+    bytes
+}
+
+/// A caller at the last of these ops, with an object in a variable, and the body of [`GENERATOR`] that it resumes.
+fn scene(layout: &'static Layout, opcodes: &[u8], variable: u32, object: u64) -> Scene {
+    let mut scene = Scene::new(layout, opcodes, "", "body").with_top();
+    scene.callee.call_info |= layout.call_info.generator;
+    scene.callee.opline = CODE;
+    scene.caller.call_info |= layout.call_info.generator;
+    let op1 = scene.caller.opline + layout.zend_op.op1 as u64;
+    scene.memory.put(op1, OPERAND.to_le_bytes().to_vec());
+    let mut stack = bytes(layout, &scene.caller, DELEGATING);
+    let at = variable as usize;
+    stack[at..][..8].copy_from_slice(&object.to_le_bytes());
+    stack[at + 8] = IS_OBJECT;
+    stack.extend(bytes(layout, &scene.callee, GENERATOR));
+    let current = layout.executor_globals.current_execute_data as u64;
+    scene.memory.put_word(current, scene.callee.address);
+    scene.memory.put(STACK, stack.clone());
+    (scene.copy.base, scene.copy.bytes) = (STACK, stack);
+    for (generator, frame) in [(GENERATOR, STACK + 0x100), (DELEGATING, STACK)] {
+        let (address, frame) = body(layout, generator, frame);
+        scene.memory.put_word(address, frame);
+        scene.memory.put_word(generator + 16, CLASS);
+    }
+    scene.memory.put_word(OBJECT + 16, CLASS + 0x100);
+    scene
+}
+
+/// Where a generator points to the frame of its body.
+fn body(layout: &Layout, generator: u64, frame: u64) -> (u64, u64) {
+    (generator + layout.generator.execute_data as u64, frame)
+}
+
+/// The versions that mark the frame of a generator.
+fn marked() -> impl Iterator<Item = &'static Layout> {
+    ROWS.iter().filter(|layout| layout.call_info.generator != 0)
+}
+
+fn proven(layout: &Layout, others: [(u64, u64); 2]) -> Evidence {
+    let body = body(layout, GENERATOR, STACK + 0x100);
+    let [first, second] = others.map(|other| if other.0 == 0 { body } else { other });
+    Evidence::Proven(Check::Nothing, Words::And([body, first, second]))
+}
+
+#[test]
+fn a_foreach_resumes_the_generator_of_its_iterator() {
+    for layout in marked() {
+        for opcode in [FE_FETCH_R, FE_FETCH_RW] {
+            let check = |data: u64, expected: Evidence| {
+                let mut scene = scene(layout, &[opcode], OPERAND, ITERATOR);
+                scene.memory.put_word(DATA, data);
+                scene.check(expected);
+            };
+            let operand = (STACK + u64::from(OPERAND), ITERATOR);
+            check(GENERATOR, proven(layout, [operand, (DATA, GENERATOR)]));
+            check(DELEGATING, Evidence::Refuted);
+        }
+    }
+}
+
+#[test]
+fn what_unpacks_or_rewinds_a_generator_has_it_as_its_operand() {
+    for layout in marked() {
+        for opcode in [FE_RESET_R, FE_RESET_RW, SEND_UNPACK, ADD_ARRAY_UNPACK] {
+            let check = |object: u64, expected: Evidence| {
+                scene(layout, &[opcode], OPERAND, object).check(expected);
+            };
+            let operand = (STACK + u64::from(OPERAND), GENERATOR);
+            check(GENERATOR, proven(layout, [operand, (0, 0)]));
+            check(DELEGATING, Evidence::Refuted);
+            // An object of another class may make a generator.
+            check(OBJECT, Evidence::Open);
+        }
+        // An op that calls nothing by itself.
+        scene(layout, &[SEND_VAR], OPERAND, GENERATOR).check(Evidence::Open);
+    }
+}
+
+#[test]
+fn a_generator_that_delegates_has_the_other_as_its_parent() {
+    for layout in marked() {
+        let parent = DELEGATING + layout.generator.node_parent as u64;
+        let check = |before: u8, value: u64, expected: Evidence| {
+            let mut scene = scene(layout, &[before, SEND_VAR], OPERAND, 0);
+            scene.caller.opline = CODE + layout.zend_op.sizeof as u64;
+            let stack = scene.copy.bytes.as_mut_slice();
+            let opline = scene.caller.opline.to_le_bytes();
+            stack[layout.execute_data.opline..][..8].copy_from_slice(&opline);
+            let stack = stack.to_vec();
+            scene.memory.put(STACK, stack);
+            scene.memory.put_word(parent, value);
+            scene.check(expected);
+        };
+        let delegating = body(layout, DELEGATING, STACK);
+        let expected = proven(layout, [delegating, (parent, GENERATOR)]);
+        for yield_from in [142, 166] {
+            check(yield_from, GENERATOR, expected);
+            check(yield_from, ITERATOR, Evidence::Refuted);
+        }
+        check(SEND_VAR, GENERATOR, Evidence::Open);
+    }
+}
+
+#[test]
+fn an_internal_function_resumes_its_object_or_its_argument() {
+    for layout in marked() {
+        let first = layout.execute_data.first_argument;
+        let argument = u32::try_from(first).unwrap();
+        let expected = proven(layout, [(STACK + first as u64, GENERATOR), (0, 0)]);
+        scene(layout, &[DO_FCALL], argument, GENERATOR).check_at(None, expected);
+        scene(layout, &[DO_FCALL], argument, OBJECT).check_at(None, Evidence::Open);
+
+        let method = |this: u64, expected: Evidence| {
+            let mut scene = scene(layout, &[DO_FCALL], OPERAND, 0);
+            (scene.caller.this, scene.caller.this_type) = (this, IS_OBJECT);
+            let header = bytes(layout, &scene.caller, 0);
+            // From 7.4 on the call info has the type's bits too.
+            scene.caller = Frame::parse(layout, STACK, &header);
+            scene.memory.put(STACK, header);
+            scene.check_at(None, expected);
+        };
+        method(GENERATOR, proven(layout, [(0, 0), (0, 0)]));
+        method(OBJECT, Evidence::Open);
+    }
+}
+
+/// The frame of a generator that is gone, whose address is another one's now.
+#[test]
+fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
+    for layout in marked() {
+        let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);
+        scene.memory.put_word(DATA, GENERATOR);
+        let operand = (STACK + u64::from(OPERAND), ITERATOR);
+        let expected = proven(layout, [operand, (DATA, GENERATOR)]);
+        scene.check(expected);
+        let (address, frame) = body(layout, GENERATOR, STACK + 0x200);
+        scene.memory.put_word(address, frame);
+        scene.check(Evidence::Refuted);
+        // Between the look and the proof.
+        let Evidence::Proven(_, words) = expected else {
+            unreachable!("it is proven");
+        };
+        scene.with_site(|site| assert!(!site.stands(words)));
+    }
+}
+
+/// The first word of freed memory is the allocator's: there was the body's opline.
+#[test]
+fn a_frame_in_free_memory_does_not_stand() {
+    for layout in marked() {
+        let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);
+        scene.memory.put_word(DATA, GENERATOR);
+        let operand = (STACK + u64::from(OPERAND), ITERATOR);
+        let words = Words::And([
+            body(layout, GENERATOR, STACK + 0x100),
+            operand,
+            (DATA, GENERATOR),
+        ]);
+        scene.with_site(|site| assert!(site.stands(words)));
+        let opline = scene.callee.address + layout.execute_data.opline as u64;
+        scene.memory.put_word(opline, STACK + 0x200);
+        scene.with_site(|site| assert!(!site.stands(words)));
+    }
+}

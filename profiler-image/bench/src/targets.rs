@@ -51,6 +51,50 @@ const fn small(depth: u32) -> Target {
     }
 }
 
+const RESUMED: &[(&str, &str)] = &[
+    ("{main}", "stepping"),
+    ("stepping", "Generator::current"),
+    ("stepping", "Generator::next"),
+    ("stepping", "Generator::send"),
+    ("Generator::current", "stepped"),
+    ("Generator::next", "stepped"),
+    ("Generator::send", "stepped"),
+    ("stepping", "stepped"),
+    ("stepped", "work"),
+    ("{main}", "gathering"),
+    ("gathering", "gathered"),
+    ("gathering", "iterator_to_array"),
+    ("iterator_to_array", "gathered"),
+    ("gathered", "work"),
+    ("{main}", "spreading"),
+    ("spreading", "spread"),
+    ("spreading", "taken"),
+    ("spread", "work"),
+    ("{main}", "listing"),
+    ("listing", "listed"),
+    ("listed", "work"),
+    ("{main}", "referring"),
+    ("referring", "referred"),
+    ("referred", "work"),
+    ("{main}", "aggregating"),
+    ("aggregating", "Shelf::getIterator"),
+    ("aggregating", "taken"),
+    ("Shelf::getIterator", "work"),
+    ("{main}", "ending"),
+    ("ending", "ended"),
+    ("ended", "work"),
+    ("{main}", "delegating"),
+    ("delegating", "outer"),
+    ("delegating", "Generator::valid"),
+    ("delegating", "Generator::next"),
+    ("Generator::valid", "outer"),
+    ("Generator::next", "outer"),
+    ("outer", "inner"),
+    ("outer", "work"),
+    ("inner", "work"),
+    ("work", "strrev"),
+];
+
 const ATTACK: &[(&str, &str)] = &[
     ("{main}", "closures"),
     ("closures", "{closure:attack.php:21}"),
@@ -289,6 +333,12 @@ pub const TARGETS: &[Target] = &[
             ("shelf", "title"),
             ("title", "ucwords"),
         ],
+        ..PLAIN
+    },
+    Target {
+        name: "resumed",
+        script: "resumed.php",
+        edges: RESUMED,
         ..PLAIN
     },
     Target {

@@ -32,28 +32,39 @@ fn a_wiki_that_others_wrote_is_profiled_without_opcache() -> Result<()> {
 fn check_wiki(opcache: &str) -> Result<()> {
     calm(ENABLED, async |scene| {
         scene.start(&[pods::dokuwiki("web", opcache)]).await?;
-        let target = json!({"podName": "web", "containerName": "fpm"});
-        let request = scene
-            .completed(
-                json!({"target": target, "durationSeconds": SECONDS, "samplesPerSecond": 499}),
-            )
-            .await?;
-        let claimed = request.status.and_then(|status| status.profile);
-        let claimed = claimed.context("no merged profile")?;
-        let profile = scene.profile(scene.store.key_of(&claimed.url)?).await?;
+        let profile = profiled(scene).await?;
         let samples = total(&profile, "samples");
         let unstable = samples_of(&profile, application::UNSTABLE);
         say(&format!(
             "DokuWiki with opcache.enable={opcache}: {unstable} of {samples} samples are unstable"
         ));
         check_names(scene, &profile).await?;
-        check_scripts(scene, &profile).await?;
         ensure!(
             unstable * 100 < samples * UNSTABLE_LIMIT,
             "{unstable} of {samples} samples are unstable"
         );
+        if scripts_apart(scene, &profile).await?.is_empty() {
+            return Ok(());
+        }
+        // What nginx logs has the time that a request waited for a CPU before PHP had it: other work on the machine counts.
+        say("shares are measured once more");
+        let apart = scripts_apart(scene, &profiled(scene).await?).await?;
+        ensure!(
+            apart.is_empty(),
+            "more than {TOLERANCE} points apart, twice: {apart:?}"
+        );
         Ok(())
     })
+}
+
+/// A profile of the pod, as it comes from the store.
+async fn profiled(scene: &Scene) -> Result<Profile> {
+    let target = json!({"podName": "web", "containerName": "fpm"});
+    let spec = json!({"target": target, "durationSeconds": SECONDS, "samplesPerSecond": 499});
+    let request = scene.completed(spec).await?;
+    let claimed = request.status.and_then(|status| status.profile);
+    let claimed = claimed.context("no merged profile")?;
+    scene.profile(scene.store.key_of(&claimed.url)?).await
 }
 
 /// Every function of the profile is one of PHP's, or declared in the file and at the line that the profile says.
@@ -89,8 +100,8 @@ async fn check_names(scene: &Scene, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Each script has the share of the profile that it has of the time by nginx's log.
-async fn check_scripts(scene: &Scene, profile: &Profile) -> Result<()> {
+/// The scripts that have another share of the profile than they have of the time by nginx's log.
+async fn scripts_apart(scene: &Scene, profile: &Profile) -> Result<Vec<String>> {
     let began = Duration::from_nanos(u64::try_from(profile.time_nanos)?);
     let took = Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
     let log = ["logs", "web", "--container=nginx", "--namespace"];
@@ -102,7 +113,7 @@ async fn check_scripts(scene: &Scene, profile: &Profile) -> Result<()> {
     ));
     let profiled = shares(profiled_seconds(profile)?);
     ensure!(logged.len() > 3, "{logged:?}");
-    let mut wrong = Vec::new();
+    let mut apart = Vec::new();
     for script in logged
         .keys()
         .chain(profiled.keys())
@@ -114,14 +125,10 @@ async fn check_scripts(scene: &Scene, profile: &Profile) -> Result<()> {
             "{script:<24} {logged:>5.1} % of the log {profiled:>5.1} % of the profile"
         ));
         if (logged - profiled).abs() > TOLERANCE {
-            wrong.push(script);
+            apart.push(script.clone());
         }
     }
-    ensure!(
-        wrong.is_empty(),
-        "more than {TOLERANCE} points apart: {wrong:?}"
-    );
-    Ok(())
+    Ok(apart)
 }
 
 fn shares(of_scripts: BTreeMap<String, f64>) -> BTreeMap<String, f64> {

@@ -89,7 +89,6 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         };
         let callee = &self.callee.function.key;
         let same_callee = match words {
-            Words::Code => return true,
             // It goes on, and calls others, but in the same code: `func` of a closure can have come to hold another one.
             Words::Cache => {
                 let key = &self.caller.function.key;
@@ -97,7 +96,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                     && self.copy.is_live(now.caller.address, now.top)
                     && now.caller.is_same_call(self.caller.frame);
             }
-            Words::Frames | Words::Operand(_) => true,
+            Words::Code | Words::Frames | Words::Operand(_) => true,
             // The first word of freed memory is the allocator's.
             Words::And(_) => callee.op_index(self.layout, now.callee.opline).is_some(),
         };

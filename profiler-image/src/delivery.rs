@@ -1,11 +1,11 @@
 //! With what a profile and the checkpoints before it are delivered: what the operator has put into the environment.
 
-use phpprof::checkpoints::Checkpoints;
-use phpprof::grants::{CHECKPOINTS, CheckpointGrants, GRANTS, Grants};
-use phpprof::output::output;
-use phpprof::receipt::Failure;
-use phpprof::stop::Stop;
-use phpprof::upload;
+use phpprof::deliver::checkpoints::Checkpoints;
+use phpprof::deliver::grants::{CHECKPOINTS, CheckpointGrants, GRANTS, Grants};
+use phpprof::deliver::pprof::output;
+use phpprof::deliver::upload;
+use phpprof::failure::Failure;
+use phpprof::run::stop::Stop;
 use ureq::Agent;
 
 use crate::cost;

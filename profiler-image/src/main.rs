@@ -7,17 +7,20 @@ mod delivery;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
-use phpprof::diagnosis::{explain, gather};
-use phpprof::discover::Scope;
-use phpprof::grants::Rung;
-use phpprof::output::{Cost, Output, output};
-use phpprof::receipt::{self, Failure, Reason, base64url};
-use phpprof::record::{Ended, Options, RecordError, Recording, own_cpu, record};
-use phpprof::stop::Stop;
-use phpprof::upload;
+use phpprof::deliver::grants::Rung;
+use phpprof::deliver::pprof::{Cost, Output, output};
+use phpprof::deliver::receipt::{self, base64url};
+use phpprof::deliver::{cancellation, upload};
+use phpprof::failure::{Failure, Reason};
+use phpprof::run::snapshot::Keep;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Ended, Options, RecordError, Recording, own_cpu, record};
+use phpprof::target::Scope;
+use phpprof::target::diagnosis::{explain, gather};
 use ring::digest;
 
 use crate::delivery::Delivery;
@@ -118,7 +121,8 @@ fn run(arguments: &Record) -> Result<String, Failure> {
     let stop = Stop::default();
     let checkpoints = delivery
         .as_ref()
-        .and_then(|delivery| delivery.checkpoints(&arguments.label, &stop));
+        .and_then(|delivery| delivery.checkpoints(&arguments.label, &stop))
+        .map(|checkpoints| Arc::new(checkpoints) as Arc<dyn Keep>);
     let options = Options {
         scope: scope(arguments),
         samples_per_second: arguments.samples_per_second,
@@ -131,7 +135,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         checkpoints,
     };
     if let Some(delivery) = &delivery {
-        options.stop.listen(&delivery.grants, &delivery.agents);
+        cancellation::listen(&options.stop, &delivery.grants, &delivery.agents);
     }
     eprintln!(
         "phpprof: sampling for {duration} s at {} samples a second",

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use phpprof::checkpoints::Checkpoints;
-use phpprof::discover::Scope;
-use phpprof::output::{Cost, output};
-use phpprof::record::{Ended, Options, Recording, record};
-use phpprof::snapshot::Snapshot;
-use phpprof::stop::Stop;
+use phpprof::deliver::checkpoints::Checkpoints;
+use phpprof::deliver::pprof::{Cost, output};
+use phpprof::run::snapshot::Snapshot;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Ended, Options, Recording, record};
+use phpprof::target::Scope;
 use phpprof_profile::{Limits, decode, encode_gzip, total};
 
 const PHP: &str = "/usr/bin/php8.2";
@@ -65,7 +65,7 @@ fn recorded(
         include_idle: false,
         judge_cpus: None,
         stop: Stop::default(),
-        checkpoints: Some(Checkpoints::new(SECOND, seconds, make, keep)),
+        checkpoints: Some(Arc::new(Checkpoints::new(SECOND, seconds, make, keep))),
     })?;
     let kept = std::mem::take(&mut *kept.lock().map_err(|error| anyhow::anyhow!("{error}"))?);
     Ok((recording, kept))

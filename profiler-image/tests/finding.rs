@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use phpprof::discover::Scope;
-use phpprof::output::{Cost, output};
-use phpprof::record::{Options, RecordError, Recording, record};
-use phpprof::stop::Stop;
+use phpprof::deliver::pprof::{Cost, output};
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, RecordError, Recording, record};
+use phpprof::target::Scope;
 use phpprof_zend::engine::Refusal;
 use tempfile::TempDir;
 

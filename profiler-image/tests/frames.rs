@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use phpprof::discover::Scope;
-use phpprof::output::{Cost, output};
-use phpprof::record::{Options, record};
-use phpprof::stop::Stop;
+use phpprof::deliver::pprof::{Cost, output};
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, record};
+use phpprof::target::Scope;
 use phpprof_profile::Lookup;
 use tempfile::TempDir;
 

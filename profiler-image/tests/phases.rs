@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof::discover::Scope;
-use phpprof::output::{Cost, output};
-use phpprof::record::{Options, Recording, record};
-use phpprof::stop::Stop;
+use phpprof::deliver::pprof::{Cost, output};
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, Recording, record};
+use phpprof::target::Scope;
 use phpprof_profile::Lookup;
 use tempfile::TempDir;
 

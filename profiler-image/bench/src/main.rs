@@ -20,9 +20,9 @@ use check::{Counts, How, broken, sampled_small_percent, small_percent};
 use nix::sched::CpuSet;
 use nix::time::ClockId;
 use nix::unistd::Pid;
-use phpprof::discover::Scope;
-use phpprof::record::{Ended, Options, Recording, own_cpu, record};
-use phpprof::stop::Stop;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Ended, Options, Recording, own_cpu, record};
+use phpprof::target::Scope;
 use running::{Engine, Php, Running, pin};
 use targets::{TARGETS, Target};
 

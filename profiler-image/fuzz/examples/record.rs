@@ -9,7 +9,7 @@ use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::libc;
-use phpprof::process::{ProcessMemory, maps};
+use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_fuzz::engine::{Found, search};
 use phpprof_fuzz::image::{WORDS, encode};
 use phpprof_fuzz::{engine, stack};

@@ -1,6 +1,6 @@
 //! The reader of `/proc/PID/maps`, whose paths the target chooses.
 
-use phpprof::process::maps::{Maps, parse};
+use phpprof::target::process::maps::{Maps, parse};
 
 /// Parses a text whose first line is the main executable's path.
 #[must_use]

@@ -6,8 +6,8 @@ use phpprof_zend::site::frameless::{frame, function_of, is_inside};
 use phpprof_zend::walk::Frame;
 
 use super::{Sampler, place};
-use crate::codes::CodeId;
-use crate::worker::Worker;
+use crate::read::worker::Worker;
+use crate::stack::functions::CodeId;
 
 impl Sampler {
     /// Adds them to the frames at hand, which have been identified.

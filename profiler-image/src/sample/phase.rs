@@ -8,10 +8,10 @@ use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
 
 use super::{Outcome, Sampler, UNWINDING, op_index};
-use crate::aggregate::Stack;
-use crate::names::{NameId, Names};
-use crate::process::relay::Relay;
-use crate::worker::Worker;
+use crate::read::worker::Worker;
+use crate::stack::names::{NameId, Names};
+use crate::stack::trace::Stack;
+use crate::target::process::relay::Relay;
 
 /// Internal functions in which a worker that serves one request after the other waits for the next.
 const WAITS_FOR_REQUEST: [&str; 1] = ["frankenphp_handle_request"];

@@ -12,8 +12,9 @@ use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::walk::{End, Frame, walk};
 
 use super::Sampler;
-use crate::edges::EdgeId;
-use crate::worker::{Reading, Worker};
+use crate::read::reader::Reading;
+use crate::read::worker::Worker;
+use crate::stack::edges::EdgeId;
 
 /// Reads in a row that must agree. In call-heavy code one read in four mixes moments, and not all of these agree with the
 /// one before: this many are less likely than one in a million.

@@ -8,7 +8,7 @@ use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::phase::PhaseGlobals;
 
 use super::*;
-use crate::discover::Process;
+use crate::target::process::Process;
 
 const SIZE: usize = 0x1_0000;
 /// Offsets of what lies at a known place; after the page comes what is taken block by block.

@@ -1,0 +1,123 @@
+//! Hearing that the request was cancelled or deleted: each rung is asked by a thread of its own, beside the sampling.
+//!
+//! A store is polled, since it cannot wait; the relay answers when there is something to say.
+//!
+//! Invariant: whatever is answered, the worst that can come of it is that sampling ends early.
+
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use ureq::Agent;
+
+use super::grants::{Grant, Grants, Rung};
+use super::relay_client::{Call, Pinned};
+use crate::run::stop::Stop;
+
+/// A sampler stops within 5 s: this, a call, and a turn.
+const POLL: Duration = Duration::from_secs(2);
+/// Longer than the relay waits before it says that there is nothing.
+const LONG_POLL: Duration = Duration::from_secs(40);
+const AFTER_ERROR: Duration = Duration::from_secs(2);
+const STACK: usize = 256 << 10;
+
+/// Asks each rung from now on. Without it a run goes on to its end, so that a thread that cannot be started is no failure.
+pub fn listen(stop: &Stop, grants: &Grants, agents: &[Agent]) {
+    // Signals are for the thread that samples; one that reached another would end the process.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    for grant in grants.profile.clone() {
+        let (stop, agents) = (stop.clone(), agents.to_vec());
+        let thread = std::thread::Builder::new()
+            .name(format!("stop {:?}", grant.rung))
+            .stack_size(STACK);
+        let started = match grant.rung {
+            Rung::Direct => thread.spawn(move || poll(&stop, &grant, &agents)),
+            Rung::Relay => thread.spawn(move || long_poll(&stop, &grant)),
+        };
+        if let Err(error) = started {
+            eprintln!("phpprof: cancelling will not be heard: {error}");
+        }
+    }
+    if let Ok(mask) = mask {
+        let _ = mask.thread_set_mask();
+    }
+}
+
+fn poll(stop: &Stop, grant: &Grant, agents: &[Agent]) {
+    while !stop.is_drop() {
+        let answer = agents
+            .iter()
+            .find_map(|agent| agent.get(&grant.stop).call().ok());
+        // Not there is 404, or 403 where the operator may not list.
+        if let Some(mut answer) = answer.filter(|answer| answer.status() == 200) {
+            let word = answer.body_mut().with_config().limit(16).read_to_string();
+            stop.tell(&word.unwrap_or_default());
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn long_poll(stop: &Stop, grant: &Grant) {
+    let relay = Pinned::new(&grant.pins);
+    let call = Call {
+        method: "GET",
+        url: &grant.stop,
+        headers: &grant.headers,
+        body: &[],
+        takes: LONG_POLL,
+    };
+    while !stop.is_drop() {
+        match relay.call(&call) {
+            Ok(answer) if answer.status == 204 => continue,
+            Ok(answer) if answer.status == 200 => stop.tell(&answer.body),
+            // The grant has ended.
+            Ok(answer) if answer.status == 403 => return,
+            Ok(_) | Err(_) => {}
+        }
+        std::thread::sleep(AFTER_ERROR);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// The signals that a thread of this process blocks, as `/proc` has them.
+    fn blocked(thread: &str) -> Option<u64> {
+        let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+        let statuses =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
+        let field = |status: &str, name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim().to_owned())
+        };
+        let status = statuses
+            .into_iter()
+            .find(|status| field(status, "Name:").as_deref() == Some(thread))?;
+        u64::from_str_radix(&field(&status, "SigBlk:")?, 16).ok()
+    }
+
+    #[test]
+    fn a_signal_is_left_to_the_thread_that_samples() {
+        let grant = Grant {
+            rung: Rung::Relay,
+            method: "PUT".into(),
+            url: "https://127.0.0.1:1/".into(),
+            headers: BTreeMap::new(),
+            stop: "https://127.0.0.1:1/".into(),
+            pins: Vec::new(),
+        };
+        let profile = vec![grant];
+        listen(&Stop::default(), &Grants { profile }, &[]);
+        let begin = std::time::Instant::now();
+        let blocked = loop {
+            if let Some(blocked) = blocked("stop Relay") {
+                break blocked;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(5), "no such thread");
+        };
+        const SIGTERM: u64 = 1 << 14;
+        assert_eq!(blocked & SIGTERM, SIGTERM);
+    }
+}

@@ -1,0 +1,145 @@
+//! Checkpoints of a long run: what was sampled so far is stored while the run goes on, because the target takes the sampler with it when it goes.
+//!
+//! The loop says how long it has sampled, and gives a snapshot where one is due ([`due`], a pure function). A thread makes a profile of it and
+//! stores it.
+//!
+//! Invariant: one checkpoint is under way at a time, and whatever becomes of it, the run goes on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::run::snapshot::{Keep, Snapshot};
+
+/// Makes a profile of what was sampled.
+type Make = dyn Fn(Snapshot) -> Vec<u8> + Send + Sync;
+/// Stores the profile of a checkpoint, by its number from 1; the error says why not.
+type Store = dyn Fn(u32, &[u8]) -> Result<(), String> + Send + Sync;
+
+/// Keeps what was sampled so far.
+#[derive(Clone)]
+pub struct Checkpoints(Arc<Shared>);
+
+struct Shared {
+    every: Duration,
+    count: u32,
+    make: Box<Make>,
+    store_bytes: Box<Store>,
+    /// The last that was due.
+    last: AtomicU32,
+    under_way: AtomicBool,
+    /// A profile is being made, or was made since somebody asked.
+    making: AtomicBool,
+    made: AtomicBool,
+}
+
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} every {:?}", self.0.count, self.0.every)
+    }
+}
+
+/// Which checkpoint is due after so much time, if it was not yet: the newest, where several were missed.
+#[must_use]
+pub fn due(sampled: Duration, every: Duration, last: u32, count: u32) -> Option<u32> {
+    let number = sampled.as_nanos().checked_div(every.as_nanos())?;
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    (number > last && number <= count).then_some(number)
+}
+
+impl Checkpoints {
+    /// So many, one each time this has passed.
+    #[must_use]
+    pub fn new(
+        every: Duration,
+        count: u32,
+        make: impl Fn(Snapshot) -> Vec<u8> + Send + Sync + 'static,
+        store: impl Fn(u32, &[u8]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            every,
+            count,
+            make: Box::new(make),
+            store_bytes: Box::new(store),
+            last: AtomicU32::new(0),
+            under_way: AtomicBool::new(false),
+            making: AtomicBool::new(false),
+            made: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Keep for Checkpoints {
+    /// Where the checkpoint before is still under way it is left out.
+    fn keep(&self, sampled: Duration, snapshot: &mut dyn FnMut() -> Snapshot) {
+        let shared = &self.0;
+        let last = shared.last.load(Ordering::Relaxed);
+        let Some(number) = due(sampled, shared.every, last, shared.count) else {
+            return;
+        };
+        shared.last.store(number, Ordering::Relaxed);
+        if shared.under_way.swap(true, Ordering::AcqRel) {
+            eprintln!("phpprof: checkpoint {number} is left out: the one before is under way");
+            return;
+        }
+        shared.making.store(true, Ordering::Relaxed);
+        let (snapshot, of_thread) = (snapshot(), Arc::clone(shared));
+        let thread = std::thread::Builder::new().name("checkpoint".to_owned());
+        if let Err(error) = thread.spawn(move || of_thread.store(number, snapshot)) {
+            eprintln!("phpprof: checkpoint {number} is left out: {error}");
+            shared.end_making();
+            shared.under_way.store(false, Ordering::Release);
+        }
+    }
+
+    fn have_worked(&self) -> bool {
+        let made = self.0.made.swap(false, Ordering::Relaxed);
+        made || self.0.making.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn store(&self, number: u32, snapshot: Snapshot) {
+        let bytes = (self.make)(snapshot);
+        self.end_making();
+        match (self.store_bytes)(number, &bytes) {
+            Ok(()) => eprintln!("phpprof: checkpoint {number}: {} bytes", bytes.len()),
+            Err(why) => eprintln!("phpprof: checkpoint {number} is not stored: {why}"),
+        }
+        drop(bytes);
+        self.under_way.store(false, Ordering::Release);
+    }
+
+    fn end_making(&self) {
+        self.made.store(true, Ordering::Relaxed);
+        self.making.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In seconds, where a checkpoint is due each minute and there are three of them; 0 is none.
+    #[track_caller]
+    fn check(sampled: f64, last: u32, expected: u32) {
+        let minute = Duration::from_secs(60);
+        let due = due(Duration::from_secs_f64(sampled), minute, last, 3);
+        assert_eq!(due.unwrap_or(0), expected);
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_once_and_what_was_missed_is_not_made_up_for() {
+        check(0.0, 0, 0);
+        check(59.9, 0, 0);
+        check(60.0, 0, 1);
+        check(60.1, 1, 0);
+        check(119.9, 1, 0);
+        check(120.0, 1, 2);
+        check(200.0, 0, 3);
+        check(240.0, 3, 0);
+        check(9e9, 0, 0);
+        assert_eq!(due(Duration::from_secs(9), Duration::ZERO, 0, 3), None);
+    }
+}

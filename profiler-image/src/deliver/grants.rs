@@ -1,0 +1,245 @@
+//! What the operator lets the sampler write, out of its environment (`contract/env.json`).
+//!
+//! Invariant: an error quotes nothing of a grant.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Reason};
+
+/// The environment variable that holds the grants; with [`CHECKPOINTS`] the only secret in a target pod.
+pub const GRANTS: &str = "PHPPROF_GRANTS";
+/// The one that holds those of checkpoints.
+pub const CHECKPOINTS: &str = "PHPPROF_CHECKPOINTS";
+/// Of rungs and pins.
+const AT_MOST: usize = 4;
+const CHECKPOINTS_AT_MOST: usize = 30;
+/// Of the JSON in [`CHECKPOINTS`], which is packed.
+const JSON_AT_MOST: u64 = 1 << 20;
+
+/// What the sampler may write.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grants {
+    /// Ways to write the profile, in the order in which they are tried.
+    pub profile: Vec<Grant>,
+}
+
+/// When what was sampled so far is stored, and how.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CheckpointGrants {
+    every_seconds: u64,
+    /// For each checkpoint the ways to write it, in the order in which they are tried.
+    pub checkpoints: Vec<Vec<Grant>>,
+}
+
+/// A way to deliver a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+pub enum Rung {
+    /// To the store itself.
+    Direct,
+    /// Over the operator.
+    Relay,
+}
+
+/// A create-only write of one key, and where to ask whether to stop.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    pub rung: Rung,
+    pub method: String,
+    pub url: String,
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// Empty for a checkpoint.
+    #[serde(default)]
+    pub stop: String,
+    /// SHA-256 of the keys that the server may have, in base64url; where there is none, a CA vouches for it.
+    #[serde(default)]
+    pub pins: Vec<String>,
+}
+
+impl Grants {
+    /// Parses the environment variable.
+    ///
+    /// # Errors
+    /// A [`Failure`] that quotes nothing of the grant.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let grants: Self = from_json(GRANTS, text)?;
+        check_rungs(GRANTS, &grants.profile)?;
+        let asks = |grant: &Grant| grant.stop.starts_with("https://");
+        match grants.profile.iter().all(asks) {
+            true => Ok(grants),
+            false => Err(bad(GRANTS, "the URLs of a grant begin with https://")),
+        }
+    }
+}
+
+impl CheckpointGrants {
+    /// Parses the environment variable: JSON that is packed by gzip and base64.
+    ///
+    /// # Errors
+    /// A [`Failure`] that quotes nothing of the grants.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let not_packed = || bad(CHECKPOINTS, "not base64 of gzip");
+        let bytes = STANDARD.decode(text).map_err(|_| not_packed())?;
+        let mut json = String::new();
+        GzDecoder::new(&bytes[..])
+            .take(JSON_AT_MOST)
+            .read_to_string(&mut json)
+            .map_err(|_| not_packed())?;
+        let grants: Self = from_json(CHECKPOINTS, &json)?;
+        if grants.every_seconds == 0 || grants.checkpoints.len() > CHECKPOINTS_AT_MOST {
+            let what = format!("at least a second apart, and at most {CHECKPOINTS_AT_MOST}");
+            return Err(bad(CHECKPOINTS, &what));
+        }
+        for rungs in &grants.checkpoints {
+            check_rungs(CHECKPOINTS, rungs)?;
+        }
+        Ok(grants)
+    }
+
+    /// How often one is due.
+    #[must_use]
+    pub fn every(&self) -> Duration {
+        Duration::from_secs(self.every_seconds)
+    }
+}
+
+fn bad(variable: &str, what: &str) -> Failure {
+    Failure::new(Reason::Usage, "grants", format!("{variable}: {what}"))
+}
+
+fn from_json<'a, T: Deserialize<'a>>(variable: &str, text: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let what = format!("not the JSON of contract/README.md (line {line}, column {column})");
+        bad(variable, &what)
+    })
+}
+
+fn check_rungs(variable: &str, rungs: &[Grant]) -> Result<(), Failure> {
+    if rungs.is_empty() || rungs.len() > AT_MOST {
+        return Err(bad(variable, &format!("there are 1 to {AT_MOST} grants")));
+    }
+    let check = |grant: &Grant| grant.check().map_err(|what| bad(variable, what));
+    rungs.iter().try_for_each(check)
+}
+
+impl Grant {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.method != "PUT" {
+            return Err("the method of a grant is PUT");
+        }
+        if !self.url.starts_with("https://") {
+            return Err("the URLs of a grant begin with https://");
+        }
+        let pinned = !self.pins.is_empty() && self.pins.len() <= AT_MOST;
+        if pinned != (self.rung == Rung::Relay) {
+            return Err("the relay's keys are pinned, and a store's are not");
+        }
+        let texts = [&self.url, &self.stop].into_iter();
+        let mut texts = texts.chain(self.headers.iter().flat_map(|(name, value)| [name, value]));
+        // Nothing in it can end a line of a request.
+        match texts.all(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
+            true => Ok(()),
+            false => Err("a grant is printable ASCII"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grants_of_the_contract_are_understood() {
+        let env: serde_json::Value =
+            serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
+        let grants = Grants::parse(env[GRANTS].as_str().unwrap()).unwrap();
+        let rungs: Vec<Rung> = grants.profile.iter().map(|grant| grant.rung).collect();
+        assert_eq!(rungs, [Rung::Direct, Rung::Relay]);
+        assert_eq!(grants.profile[0].headers["if-none-match"], "*");
+        assert_eq!(grants.profile[1].pins.len(), 2);
+    }
+
+    #[test]
+    fn the_checkpoints_of_the_contract_are_understood() {
+        let env: serde_json::Value =
+            serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
+        let unpacked = CheckpointGrants::parse(env[CHECKPOINTS].as_str().unwrap()).unwrap();
+        let golden = include_str!("../../../contract/checkpoints.json");
+        let golden: CheckpointGrants = serde_json::from_str(golden).unwrap();
+        assert_eq!(unpacked.every(), Duration::from_secs(60));
+        assert_eq!(format!("{unpacked:?}"), format!("{golden:?}"));
+        let rungs = |rungs: &Vec<Grant>| rungs.iter().map(|grant| grant.rung).collect::<Vec<_>>();
+        let both = vec![Rung::Direct, Rung::Relay];
+        let found: Vec<_> = golden.checkpoints.iter().map(rungs).collect();
+        assert_eq!(found, [both.clone(), both]);
+    }
+
+    fn pack(json: &str) -> String {
+        use std::io::Write as _;
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(json.as_bytes()).unwrap();
+        STANDARD.encode(gzip.finish().unwrap())
+    }
+
+    #[test]
+    fn bad_checkpoints_are_refused_without_quoting_them() {
+        let check_refused = |text: &str| {
+            let failure = CheckpointGrants::parse(text).unwrap_err();
+            assert_eq!(failure.reason, Reason::Usage);
+            assert!(!failure.message.contains("secret"), "{failure}");
+        };
+        let grant = r#"{"rung":"Direct","method":"PUT","url":"https://secret"}"#;
+        let of = |every: u32, count: usize| {
+            let checkpoints = vec![format!("[{grant}]"); count].join(",");
+            pack(&format!(
+                r#"{{"everySeconds":{every},"checkpoints":[{checkpoints}]}}"#
+            ))
+        };
+        assert!(CheckpointGrants::parse(&of(60, 30)).is_ok());
+        check_refused("secret");
+        check_refused(&STANDARD.encode("secret"));
+        check_refused(&pack("secret"));
+        check_refused(&of(0, 1));
+        check_refused(&of(60, 31));
+        check_refused(&pack(r#"{"everySeconds":60,"checkpoints":[[]]}"#));
+        check_refused(&pack(
+            &format!(r#"{{"everySeconds":60,"checkpoints":[[{grant}]]}}"#).replace("https", "http"),
+        ));
+        check_refused(&pack(&" ".repeat(2 << 20)));
+    }
+
+    #[track_caller]
+    fn check_refused(grant: &str) {
+        let failure = Grants::parse(grant).unwrap_err();
+        assert_eq!(failure.reason, Reason::Usage);
+        assert!(!failure.message.contains("secret"), "{failure}");
+    }
+
+    #[test]
+    fn bad_grants_are_refused_without_quoting_them() {
+        let direct = |method: &str, url: &str, more: &str| {
+            format!(
+                r#"{{"profile":[{{"rung":"Direct","method":"{method}","url":"{url}","stop":"https://secret"{more}}}]}}"#
+            )
+        };
+        check_refused("secret");
+        check_refused(r#"{"profile":[]}"#);
+        check_refused(&direct("POST", "https://secret", ""));
+        check_refused(&direct("PUT", "http://secret", ""));
+        check_refused(&direct("PUT", "https://secret", r#","secret":1"#));
+        check_refused(&direct("PUT", "https://secret", r#","pins":["secret"]"#));
+        check_refused(&direct("PUT", r"https://secret\r\nx:", ""));
+        check_refused(&direct("PUT", "https://s", "").replace("Direct", "Relay"));
+    }
+}

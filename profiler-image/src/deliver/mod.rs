@@ -1,0 +1,9 @@
+//! From what was sampled to a stored profile and a receipt, over whatever the operator has granted.
+
+pub mod cancellation;
+pub mod checkpoints;
+pub mod grants;
+pub mod pprof;
+pub mod receipt;
+pub mod relay_client;
+pub mod upload;

@@ -1,0 +1,201 @@
+//! From what was sampled to a pprof: pure.
+//!
+//! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
+//! of busy turns that were taken.
+
+use phpprof_profile::proto::Profile;
+use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Settings};
+use serde::Serialize;
+
+use crate::run::snapshot::Snapshot;
+
+/// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
+const MAX_BUSY_PERCENTS: usize = 64;
+
+/// What the sampler itself has used; measured by the caller at the end.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cost {
+    pub cpu_milliseconds: u64,
+    pub peak_bytes: u64,
+}
+
+/// A finished profile and how many samples it holds.
+#[derive(Debug)]
+pub struct Output {
+    pub profile: Profile,
+    pub samples: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Comment<'a> {
+    phpprof: &'a str,
+    php: Php<'a>,
+    workers: usize,
+    busy_percents: Vec<u8>,
+    samples: i64,
+    quality: Counts,
+    duration_seconds: u64,
+    samples_per_second: u64,
+    #[serde(rename = "samplerCPUMilliseconds")]
+    sampler_cpu_milliseconds: u64,
+    sampler_peak_bytes: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Php<'a> {
+    version: &'a str,
+    sapi: &'a str,
+    thread_safe: bool,
+    jit: &'a str,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    due: u64,
+    taken: u64,
+    late: u64,
+    quiet: u64,
+    unstable: i64,
+    denied: u64,
+    idle: u64,
+    open: u64,
+}
+
+/// Builds the profile. `labels` are added to each sample.
+#[must_use]
+pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
+    let mut builder = Builder::new(Settings {
+        period: i64::try_from(snapshot.period.as_nanos()).unwrap_or(i64::MAX),
+        time_nanos: snapshot.began_unix_nanoseconds,
+        duration_nanos: i64::try_from(snapshot.took.as_nanos()).unwrap_or(i64::MAX),
+        mapping: MappingInfo {
+            filename: snapshot.engine.module.path.clone(),
+            build_id: snapshot.engine.build_id.clone(),
+        },
+        ..Settings::default()
+    });
+    // In a stable order, so that the same samples make the same file.
+    let (stacks, unstable) = snapshot.samples.settled.sum();
+    let mut stacks: Vec<_> = stacks.iter().collect();
+    stacks.sort_by(|one, other| one.0.cmp(other.0));
+    let mut samples = 0;
+    for ((lines, tid), sum) in stacks {
+        let frames: Vec<FrameRef<'_>> = lines
+            .iter()
+            .rev()
+            .map(|&(id, line)| {
+                let name = snapshot.samples.names.get(id);
+                FrameRef {
+                    name: &name.name,
+                    file: &name.file,
+                    start_line: name.start_line.into(),
+                    line: line.into(),
+                }
+            })
+            .collect();
+        let mut all: Vec<Label<'_>> = labels
+            .iter()
+            .map(|(key, value)| Label::Str(key, value))
+            .collect();
+        if let Some(worker) = snapshot.seen.get(tid) {
+            // Several versions may run in one container, so each sample says which it is from.
+            all.push(Label::Str("php", &worker.engine.version));
+            all.push(Label::Str("sapi", &worker.engine.sapi));
+            all.push(Label::Num("pid", i64::from(worker.pid), ""));
+            if worker.engine.is_thread_safe() {
+                all.push(Label::Num("thread", i64::from(*tid), ""));
+            }
+        }
+        builder.add(
+            &frames,
+            &[sum.samples, sum.wall_nanoseconds, sum.cpu_nanoseconds],
+            &all,
+        );
+        samples += sum.samples;
+    }
+    builder.comment(comment(snapshot, samples, unstable, cost));
+    Output {
+        profile: builder.finish(),
+        samples: u64::try_from(samples).unwrap_or(0),
+    }
+}
+
+/// The busiest workers first, as many as a receipt holds.
+fn busiest(percents: &[u8]) -> Vec<u8> {
+    let mut percents = percents.to_vec();
+    percents.sort_unstable_by(|one, other| other.cmp(one));
+    percents.truncate(MAX_BUSY_PERCENTS);
+    percents
+}
+
+fn comment(snapshot: &Snapshot, samples: i64, unstable: i64, cost: Cost) -> String {
+    let quality = snapshot.samples.quality;
+    let comment = Comment {
+        phpprof: env!("CARGO_PKG_VERSION"),
+        php: Php {
+            version: &snapshot.engine.version,
+            sapi: &snapshot.engine.sapi,
+            thread_safe: snapshot.engine.is_thread_safe(),
+            jit: if snapshot.jit { "on" } else { "off" },
+        },
+        workers: snapshot.busy_percents.len(),
+        busy_percents: busiest(&snapshot.busy_percents),
+        samples,
+        quality: Counts {
+            due: quality.due,
+            taken: quality.taken,
+            late: quality.late,
+            quiet: quality.quiet,
+            unstable,
+            denied: quality.denied,
+            idle: quality.idle,
+            open: quality.open,
+        },
+        duration_seconds: snapshot.took.as_secs_f64().round() as u64,
+        samples_per_second: (1.0 / snapshot.period.as_secs_f64().max(1e-9)).round() as u64,
+        sampler_cpu_milliseconds: cost.cpu_milliseconds,
+        sampler_peak_bytes: cost.peak_bytes,
+    };
+    serde_json::to_string(&comment).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_comment_has_the_fields_of_the_contract() {
+        let golden: serde_json::Value =
+            serde_json::from_str(include_str!("../../../contract/comment.json")).unwrap();
+        let ours = serde_json::to_value(Comment {
+            phpprof: "0.1.0",
+            php: Php {
+                version: "8.2.29",
+                sapi: "fpm-fcgi",
+                thread_safe: false,
+                jit: "off",
+            },
+            workers: 4,
+            busy_percents: busiest(&[3, 97, 98, 97]),
+            samples: 2970,
+            quality: Counts {
+                due: 2970,
+                taken: 2969,
+                late: 1,
+                quiet: 12,
+                unstable: 3,
+                denied: 0,
+                idle: 0,
+                open: 0,
+            },
+            duration_seconds: 30,
+            samples_per_second: 99,
+            sampler_cpu_milliseconds: 120,
+            sampler_peak_bytes: 3_145_728,
+        })
+        .unwrap();
+        assert_eq!(ours, golden);
+    }
+}

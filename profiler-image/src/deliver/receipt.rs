@@ -1,0 +1,183 @@
+//! What the sampler says at its end: one line of at most 120 bytes, and an exit code (`contract/README.md`).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+
+use super::grants::Rung;
+use crate::failure::Reason;
+
+/// The kubelet cuts a termination message to 12,288 bytes divided by all containers of the pod.
+const MAX_BYTES: usize = 120;
+
+#[derive(Serialize)]
+struct Stored<'a> {
+    reason: Reason,
+    samples: u64,
+    size: usize,
+    sha256: &'a str,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    reason: Reason,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    detail: &'a str,
+}
+
+/// The receipt of a stored profile. `sha256` is base64url without padding. The reason names the rung: there is no room for another field.
+#[must_use]
+pub fn stored(rung: Rung, samples: u64, size: usize, sha256: &str) -> String {
+    line(&Stored {
+        reason: match rung {
+            Rung::Direct => Reason::Uploaded,
+            Rung::Relay => Reason::Relayed,
+        },
+        samples,
+        size,
+        sha256,
+    })
+}
+
+/// The receipt of a run that stored nothing; the detail is cut so that the line fits.
+#[must_use]
+pub fn failed(reason: Reason, detail: &str) -> String {
+    // Only what JSON need not escape, so that each character counts one byte.
+    let detail: String = detail
+        .chars()
+        .map(|c| {
+            if c.is_ascii_graphic() && !matches!(c, '"' | '\\') {
+                c
+            } else {
+                ' '
+            }
+        })
+        .collect();
+    let room = MAX_BYTES
+        - line(&Failed {
+            reason,
+            detail: "-",
+        })
+        .len()
+        + 1;
+    let cut = detail.get(..room.min(detail.len())).unwrap_or_default();
+    line(&Failed {
+        reason,
+        detail: cut.trim(),
+    })
+}
+
+fn line(receipt: &impl Serialize) -> String {
+    serde_json::to_string(receipt).unwrap_or_default()
+}
+
+/// RFC 4648 section 5, without padding.
+#[must_use]
+pub fn base64url(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHA256: &str = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
+
+    #[test]
+    fn receipts_are_those_of_the_contract() {
+        let ours = [
+            stored(Rung::Direct, 2970, 12345, SHA256),
+            stored(Rung::Direct, 4_294_967_295, 33_554_432, SHA256),
+            stored(Rung::Relay, 2970, 12345, SHA256),
+            failed(Reason::NotAfterPassed, ""),
+            failed(Reason::NoPhpFound, ""),
+            failed(Reason::UnsupportedVersion, "9.2.29"),
+            failed(Reason::UploadDeadlineExceeded, "connection refused"),
+            failed(Reason::NoEngineSymbols, "/usr/local/bin/php"),
+            failed(
+                Reason::LayoutMismatch,
+                "EG(function_table) is not a hash table",
+            ),
+            failed(
+                Reason::PermissionDenied,
+                "pid 7 is 33:33, phpprof is 1000:1000",
+            ),
+            failed(Reason::FileCapabilities, "pid 7"),
+            failed(Reason::NotDumpable, "pid 7"),
+            failed(Reason::YamaRestricted, "kernel.yama.ptrace_scope=1"),
+            failed(
+                Reason::SeccompRestricted,
+                "process_vm_readv and /proc/7/mem",
+            ),
+            failed(Reason::OtherUserNamespace, "pid 7"),
+            failed(Reason::GVisor, "pid 7 (call: ENOSYS, file: EACCES)"),
+            failed(Reason::Cancelled, ""),
+        ];
+        assert_eq!(
+            ours.join("\n") + "\n",
+            include_str!("../../../contract/receipts.jsonl")
+        );
+    }
+
+    /// The rows of the contract's table, each as a reason and its exit code.
+    fn contract() -> Vec<(String, u8)> {
+        let table = include_str!("../../../contract/README.md").lines();
+        let rows = table.filter_map(|line| {
+            let mut cells = line.strip_prefix("| ")?.split(" | ");
+            Some((cells.next()?.parse::<u8>().ok()?, cells.next()?))
+        });
+        let named = |(code, reasons): (u8, &str)| {
+            let names: Vec<_> = reasons.split(", ").map(str::to_owned).collect();
+            names
+                .into_iter()
+                .map(move |name| (name.trim_matches('`').to_owned(), code))
+        };
+        rows.flat_map(named).collect()
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_the_contract() {
+        use Reason::*;
+        let ours = [
+            Uploaded,
+            Relayed,
+            NotAfterPassed,
+            Internal,
+            Usage,
+            NoPhpFound,
+            UnsupportedVersion,
+            NoEngineSymbols,
+            LayoutMismatch,
+            PermissionDenied,
+            FileCapabilities,
+            NotDumpable,
+            UploadDeadlineExceeded,
+            UploadRefused,
+            CertificateUntrusted,
+            ProfileTooLarge,
+            TargetExited,
+            Cancelled,
+            YamaRestricted,
+            SeccompRestricted,
+            OtherUserNamespace,
+            GVisor,
+        ];
+        let ours = ours.map(|reason| (format!("{reason:?}"), reason.exit_code()));
+        assert_eq!(contract(), ours);
+    }
+
+    #[test]
+    fn the_longest_receipt_fits() {
+        assert!(stored(Rung::Direct, u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_detail_fits(detail in ".{0,300}") {
+            let line = failed(Reason::UploadDeadlineExceeded, &detail);
+            prop_assert!(line.len() <= MAX_BYTES);
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok());
+        }
+    }
+}

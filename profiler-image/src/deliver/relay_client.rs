@@ -1,0 +1,332 @@
+//! One call over TLS to a server that is known by its key: the operator's relay.
+//!
+//! It speaks just enough HTTP/1.1 for that server: one call per connection, a short answer. No certificate authority, no name and no date
+//! is looked at, only whether the server holds a key that the grant names.
+//!
+//! Invariant: an answer is bounded in bytes and in time.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ring::digest;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError,
+    PeerMisbehaved, SignatureScheme, StreamOwned,
+};
+
+use super::receipt::base64url;
+
+const CONNECT: Duration = Duration::from_secs(3);
+/// The relay answers in a line.
+const LONGEST_ANSWER: usize = 8 << 10;
+
+/// How a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error("no connection: {0}")]
+    Unreachable(String),
+    #[error("the server has another key than the grant names")]
+    Untrusted,
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// What the server said.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+/// One call.
+pub struct Call<'a> {
+    pub method: &'a str,
+    pub url: &'a str,
+    pub headers: &'a BTreeMap<String, String>,
+    pub body: &'a [u8],
+    /// For all of it.
+    pub takes: Duration,
+}
+
+/// A server known by its keys.
+#[derive(Clone)]
+pub struct Pinned(Arc<ClientConfig>);
+
+impl Pinned {
+    /// Believes a server that has one of these keys: SHA-256 of the SubjectPublicKeyInfo, in base64url.
+    pub fn new(pins: &[String]) -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = Verifier {
+            pins: pins.to_vec(),
+            algorithms: provider.signature_verification_algorithms,
+        };
+        Self(Arc::new(config(provider, verifier)))
+    }
+
+    /// Makes one call.
+    ///
+    /// # Errors
+    /// A [`CallError`] that quotes nothing of the call.
+    pub fn call(&self, call: &Call) -> Result<Answer, CallError> {
+        let until = Instant::now() + call.takes;
+        let (host, port, path) = split(call.url).ok_or_else(|| broken("bad URL"))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| broken("bad URL"))?;
+        let socket = connect(host, port)?;
+        let tls = ClientConnection::new(self.0.clone(), name).map_err(|error| tls_error(&error))?;
+        let mut stream = StreamOwned::new(tls, socket);
+        let head = head(call, host, path);
+        limit(&stream.sock, until)?;
+        let sent = stream
+            .write_all(head.as_bytes())
+            .and_then(|()| stream.write_all(call.body))
+            .and_then(|()| stream.flush());
+        sent.map_err(|error| io_error(&error))?;
+        let text = read(&mut stream, until)?;
+        parse(&text).ok_or_else(|| broken("not an HTTP answer"))
+    }
+}
+
+fn broken(what: &str) -> CallError {
+    CallError::Broken(what.to_owned())
+}
+
+/// The provider has TLS 1.3, so that this cannot fail; a default that trusts nobody stands for what cannot be.
+fn config(provider: Arc<CryptoProvider>, verifier: Verifier) -> ClientConfig {
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
+    match builder {
+        Ok(builder) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth(),
+        Err(_) => ClientConfig::builder()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth(),
+    }
+}
+
+/// Host, port and the rest of an https URL.
+fn split(url: &str) -> Option<(&str, u16, &str)> {
+    let rest = url.strip_prefix("https://")?;
+    let (authority, path) = rest.split_at(rest.find('/')?);
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+        _ => (authority, 443),
+    };
+    Some((host.trim_matches(['[', ']']), port, path))
+}
+
+fn connect(host: &str, port: u16) -> Result<TcpStream, CallError> {
+    let unreachable = |error: &std::io::Error| CallError::Unreachable(error.kind().to_string());
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| unreachable(&error))?;
+    let mut last = CallError::Unreachable("host not found".to_owned());
+    for address in addresses.take(4) {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = unreachable(&error),
+        }
+    }
+    Err(last)
+}
+
+fn head(call: &Call, host: &str, path: &str) -> String {
+    let mut head = format!(
+        "{} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nuser-agent: phpprof/{}\r\n",
+        call.method,
+        env!("CARGO_PKG_VERSION")
+    );
+    for (name, value) in call.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if call.method == "PUT" {
+        let hash = digest::digest(&digest::SHA256, call.body);
+        head.push_str(&format!(
+            "content-type: application/octet-stream\r\ncontent-length: {}\r\ncontent-digest: sha-256=:{}:\r\n",
+            call.body.len(),
+            base64(hash.as_ref())
+        ));
+    }
+    head.push_str("\r\n");
+    head
+}
+
+/// RFC 4648 section 4 of 32 bytes: the other alphabet's two characters, and the padding that 32 bytes need.
+fn base64(hash: &[u8]) -> String {
+    base64url(hash).replace('-', "+").replace('_', "/") + "="
+}
+
+/// No single read or write takes longer than the whole call may.
+fn limit(socket: &TcpStream, until: Instant) -> Result<(), CallError> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(broken("timeout"));
+    }
+    socket
+        .set_read_timeout(Some(left))
+        .and_then(|()| socket.set_write_timeout(Some(left)))
+        .map_err(|error| io_error(&error))
+}
+
+fn read(
+    stream: &mut StreamOwned<ClientConnection, TcpStream>,
+    until: Instant,
+) -> Result<Vec<u8>, CallError> {
+    let mut text = Vec::new();
+    let mut chunk = [0; 1024];
+    while text.len() < LONGEST_ANSWER {
+        limit(&stream.sock, until)?;
+        match stream.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => text.extend_from_slice(&chunk[..count]),
+            // A connection that ends without a word of TLS: what came so far is looked at.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(io_error(&error)),
+        }
+    }
+    Ok(text)
+}
+
+fn parse(text: &[u8]) -> Option<Answer> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some(Answer {
+        status,
+        body: body.trim().to_owned(),
+    })
+}
+
+fn io_error(error: &std::io::Error) -> CallError {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<TlsError>());
+    match tls {
+        Some(tls) => tls_error(tls),
+        None => CallError::Broken(error.kind().to_string()),
+    }
+}
+
+fn tls_error(error: &TlsError) -> CallError {
+    match error {
+        TlsError::InvalidCertificate(_) => CallError::Untrusted,
+        other => CallError::Broken(other.to_string()),
+    }
+}
+
+#[derive(Debug)]
+struct Verifier {
+    pins: Vec<String>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let public = ParsedCertificate::try_from(end_entity)?.subject_public_key_info();
+        let hash = base64url(digest::digest(&digest::SHA256, public.as_ref()).as_ref());
+        match self.pins.contains(&hash) {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(TlsError::InvalidCertificate(
+                CertificateError::ApplicationVerificationFailure,
+            )),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        // Only TLS 1.3 is offered.
+        Err(TlsError::PeerMisbehaved(
+            PeerMisbehaved::SelectedUnofferedKxGroup,
+        ))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_split(url: &str, expected: Option<(&str, u16, &str)>) {
+        assert_eq!(split(url), expected);
+    }
+
+    #[test]
+    fn a_url_is_host_port_and_path() {
+        check_split(
+            "https://a.b.svc:8443/v1/x?y",
+            Some(("a.b.svc", 8443, "/v1/x?y")),
+        );
+        check_split("https://a/x", Some(("a", 443, "/x")));
+        check_split("https://[::1]:8443/x", Some(("::1", 8443, "/x")));
+        check_split("https://[::1]/x", Some(("::1", 443, "/x")));
+        check_split("https://a:port/x", None);
+        check_split("http://a/x", None);
+    }
+
+    #[track_caller]
+    fn check_parse(text: &str, expected: Option<(u16, &str)>) {
+        let answer = parse(text.as_bytes());
+        let actual = answer
+            .as_ref()
+            .map(|answer| (answer.status, answer.body.as_str()));
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn an_answer_is_a_status_and_a_line() {
+        check_parse("HTTP/1.1 200 OK\r\na: b\r\n\r\nkeep\n", Some((200, "keep")));
+        check_parse("HTTP/1.1 204 No Content\r\n\r\n", Some((204, "")));
+        check_parse("HTTP/1.1 2\r\n\r\n", None);
+        check_parse("SSH-2.0", None);
+    }
+
+    #[test]
+    fn a_put_carries_its_length_and_its_digest() {
+        let call = Call {
+            method: "PUT",
+            url: "https://a/x",
+            headers: &[("authorization".to_owned(), "Bearer t".to_owned())].into(),
+            body: b"",
+            takes: CONNECT,
+        };
+        let expected =
+            "content-digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n";
+        let head = head(&call, "a", "/x");
+        assert!(head.starts_with("PUT /x HTTP/1.1\r\nhost: a\r\n"), "{head}");
+        assert!(head.contains("authorization: Bearer t\r\n"), "{head}");
+        assert!(head.ends_with(expected), "{head}");
+    }
+}

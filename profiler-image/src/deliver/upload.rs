@@ -1,0 +1,459 @@
+//! Delivering a profile with its grants: create-only PUTs, tried rung by rung until one is stored or the deadline has passed.
+//!
+//! What an answer means is [`verdict`], a pure function; how long to wait is [`pause`]. What this module does not do:
+//! read, list or delete anything, or send a grant anywhere but to its URL; redirects are not followed.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
+use ureq::{Agent, Timeout};
+
+use super::grants::{Grant, Rung};
+use super::relay_client::{Call, CallError, Pinned};
+use crate::failure::{Failure, Reason};
+use crate::run::stop::Stop;
+
+/// The operator refuses larger objects unread.
+pub const MAX_BYTES: usize = 32 << 20;
+const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
+const CONNECT_TAKES: Duration = Duration::from_secs(3);
+/// In a row, before another rung is tried.
+const TRIES_OF_A_RUNG: u32 = 3;
+/// Finding PHP, what is open at the end, encoding, and a first try.
+const LEFT_FOR_UPLOAD: u64 = 10;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// PEM of a private CA, trusted beside the public ones.
+pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
+
+/// What an answer means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Stored,
+    /// Worth another try; the text says why.
+    Again(String),
+    /// Nobody is there; another rung is tried at once.
+    Unreachable(String),
+    Refused(u16),
+    CertificateUntrusted,
+}
+
+/// Judges a status. From a store, 412 (and 409 from Azure) says that an object is there already: an answer that was lost, or a
+/// foreign object, which the operator tells apart by size and sha256. The relay has told them apart itself.
+#[must_use]
+pub fn verdict(rung: Rung, status: u16) -> Verdict {
+    match (rung, status) {
+        (_, 200 | 201) | (Rung::Direct, 409 | 412) => Verdict::Stored,
+        (_, 408 | 425 | 429 | 500..=599) => Verdict::Again(format!("HTTP {status}")),
+        _ => Verdict::Refused(status),
+    }
+}
+
+/// How long to sample, in seconds: as long as was asked for, but so that time is left to upload before the grant ends. A
+/// sampler that is started just before its `--not-after` would else sample past it.
+#[must_use]
+pub fn time_to_sample(asked: u64, now: u64, upload_until: Option<u64>) -> u64 {
+    let left = upload_until.map_or(asked, |until| {
+        until.saturating_sub(now + LEFT_FOR_UPLOAD).max(1)
+    });
+    asked.min(left)
+}
+
+/// How long to wait before try number `tries` (from 1): exponential with full jitter. `chance` is from 0 to 255.
+#[must_use]
+pub fn pause(tries: u32, chance: u8) -> Duration {
+    let longest = FIRST_PAUSE
+        .saturating_mul(1 << tries.min(16))
+        .min(LONGEST_PAUSE);
+    longest / 2 + longest.mul_f64(f64::from(chance) / 255.0) / 2
+}
+
+/// Uploads `body` until `until` (Unix seconds), rung by rung; says which one took it.
+///
+/// # Errors
+/// A [`Failure`] with the last error; nothing was stored then, or nobody has said so.
+pub fn upload(
+    rungs: &[Grant],
+    agents: &[Agent],
+    body: &[u8],
+    until: u64,
+    stop: &Stop,
+) -> Result<Rung, Failure> {
+    if body.len() > MAX_BYTES {
+        let message = format!(
+            "the profile has {} bytes, over the limit of {MAX_BYTES}",
+            body.len()
+        );
+        return Err(Failure::new(
+            Reason::ProfileTooLarge,
+            body.len().to_string(),
+            message,
+        ));
+    }
+    let mut ladder = Ladder {
+        rungs,
+        at: 0,
+        tries: 0,
+        tries_here: 0,
+        refusals: vec![None; rungs.len()],
+    };
+    loop {
+        if stop.is_drop() {
+            return Err(dropped());
+        }
+        let grant = ladder.grant();
+        let Some((wait, why)) = ladder.climb(put(agents, grant, body))? else {
+            return Ok(grant.rung);
+        };
+        if unix_seconds() + wait.as_secs() >= until {
+            return Err(ladder.too_late(why));
+        }
+        eprintln!(
+            "phpprof: upload, {:?}: {why}; next try in {:.1} s",
+            grant.rung,
+            wait.as_secs_f64()
+        );
+        std::thread::sleep(wait);
+    }
+}
+
+/// Nobody wants the profile any more.
+#[must_use]
+pub fn dropped() -> Failure {
+    Failure::new(Reason::Cancelled, "", "the request was deleted")
+}
+
+/// Which rung is tried next.
+struct Ladder<'a> {
+    rungs: &'a [Grant],
+    at: usize,
+    tries: u32,
+    tries_here: u32,
+    /// Of rungs that are not tried any more.
+    refusals: Vec<Option<Failure>>,
+}
+
+impl<'a> Ladder<'a> {
+    fn grant(&self) -> &'a Grant {
+        &self.rungs[self.at]
+    }
+
+    /// Takes the answer of the rung that was tried: nothing where it stored the profile, else how long to wait before the next try,
+    /// and why. A failure where no rung is left.
+    fn climb(&mut self, verdict: Verdict) -> Result<Option<(Duration, String)>, Failure> {
+        self.tries += 1;
+        self.tries_here += 1;
+        let pause = pause(self.tries, random_byte());
+        match verdict {
+            Verdict::Stored => Ok(None),
+            Verdict::Again(why) if self.tries_here < TRIES_OF_A_RUNG => Ok(Some((pause, why))),
+            Verdict::Again(why) | Verdict::Unreachable(why) => {
+                let round = self.next();
+                Ok(Some((if round { pause } else { Duration::ZERO }, why)))
+            }
+            verdict => {
+                let failure = refusal(&verdict);
+                let why = failure.detail.clone();
+                self.refusals[self.at] = Some(failure);
+                if let Some(first) = self.first_refusal_of_all() {
+                    return Err(first);
+                }
+                let round = self.next();
+                Ok(Some((if round { pause } else { Duration::ZERO }, why)))
+            }
+        }
+    }
+
+    /// Goes to the next rung that is still tried; whether it began from below again.
+    fn next(&mut self) -> bool {
+        self.tries_here = 0;
+        let count = self.rungs.len();
+        let before = self.at;
+        self.at = (1..=count)
+            .map(|step| (before + step) % count)
+            .find(|&rung| self.refusals[rung].is_none())
+            .unwrap_or(before);
+        self.at <= before
+    }
+
+    fn first_refusal_of_all(&self) -> Option<Failure> {
+        match self.refusals.iter().all(Option::is_some) {
+            true => self.refusals[0].clone(),
+            false => None,
+        }
+    }
+
+    /// A refusal says more than that another rung was not reached.
+    fn too_late(self, why: String) -> Failure {
+        let refusal = self.refusals.into_iter().flatten().next();
+        refusal.unwrap_or_else(|| {
+            let message = format!("the profile could not be stored in time: {why}");
+            Failure::new(Reason::UploadDeadlineExceeded, why, message)
+        })
+    }
+}
+
+fn refusal(verdict: &Verdict) -> Failure {
+    match verdict {
+        Verdict::Refused(status) => {
+            let message = format!(
+                "the upload is refused with HTTP {status}; is the grant expired, or the clock wrong?"
+            );
+            Failure::new(Reason::UploadRefused, format!("HTTP {status}"), message)
+        }
+        _ => {
+            let message =
+                format!("the certificate is signed by no trusted CA; give the CA in {CA_BUNDLE}");
+            Failure::new(Reason::CertificateUntrusted, "", message)
+        }
+    }
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
+}
+
+fn put(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
+    match grant.rung {
+        Rung::Direct => put_direct(agents, grant, body),
+        Rung::Relay => put_relay(grant, body),
+    }
+}
+
+fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
+    let call = Call {
+        method: &grant.method,
+        url: &grant.url,
+        headers: &grant.headers,
+        body,
+        takes: ONE_TRY_TAKES,
+    };
+    match Pinned::new(&grant.pins).call(&call) {
+        Ok(answer) => verdict(Rung::Relay, answer.status),
+        Err(CallError::Untrusted) => Verdict::CertificateUntrusted,
+        Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),
+        Err(error @ CallError::Broken(_)) => Verdict::Again(error.to_string()),
+    }
+}
+
+/// A store may be signed by the private CA or by a public one: the one that it is not signed by does not count.
+fn put_direct(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
+    let mut last = Verdict::CertificateUntrusted;
+    for agent in agents {
+        last = put_with(agent, grant, body);
+        if last != Verdict::CertificateUntrusted {
+            break;
+        }
+    }
+    last
+}
+
+fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
+    let mut request = agent
+        .put(&grant.url)
+        .content_type("application/octet-stream");
+    for (name, value) in &grant.headers {
+        request = request.header(name, value);
+    }
+    match request.send(body) {
+        Ok(response) => verdict(Rung::Direct, response.status().as_u16()),
+        Err(error) => verdict_of_error(&error),
+    }
+}
+
+fn verdict_of_error(error: &ureq::Error) -> Verdict {
+    let untrusted = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
+    let is_untrusted = match error {
+        ureq::Error::Rustls(error) => untrusted(error),
+        ureq::Error::Io(error) => error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+            .is_some_and(untrusted),
+        _ => false,
+    };
+    let unreachable = match error {
+        ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
+        ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => true,
+        _ => false,
+    };
+    match (is_untrusted, unreachable) {
+        (true, _) => Verdict::CertificateUntrusted,
+        (_, true) => Verdict::Unreachable(short(error)),
+        _ => Verdict::Again(short(error)),
+    }
+}
+
+/// The error without the URL, which holds the grant.
+fn short(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.kind().to_string(),
+        ureq::Error::HostNotFound => "host not found".to_owned(),
+        ureq::Error::Timeout(timeout) => format!("timeout: {timeout}"),
+        ureq::Error::BadUri(_) => "bad URL".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Ways to a store: one for each set of authorities.
+///
+/// # Errors
+/// A [`Failure`] where the bundle has no certificate.
+pub fn agents(ca_bundle: Option<&str>) -> Result<Vec<Agent>, Failure> {
+    // The process has one TLS provider; a second call changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut roots = Vec::new();
+    if let Some(pem) = ca_bundle {
+        let bad = || {
+            Failure::new(
+                Reason::Usage,
+                CA_BUNDLE,
+                format!("{CA_BUNDLE}: no certificate in PEM"),
+            )
+        };
+        let certificates: Vec<Certificate<'static>> = parse_pem(pem.as_bytes())
+            .filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            })
+            .collect();
+        if certificates.is_empty() {
+            return Err(bad());
+        }
+        roots.push(RootCerts::Specific(Arc::new(certificates)));
+    }
+    roots.push(RootCerts::WebPki);
+    Ok(roots.into_iter().map(agent).collect())
+}
+
+fn agent(roots: RootCerts) -> Agent {
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .root_certs(roots)
+        .build();
+    Agent::config_builder()
+        .tls_config(tls)
+        .timeout_global(Some(ONE_TRY_TAKES))
+        .timeout_connect(Some(CONNECT_TAKES))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        // Environment variables of the pod say nothing about this connection.
+        .proxy(None)
+        .user_agent(concat!("phpprof/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into()
+}
+
+fn random_byte() -> u8 {
+    let mut byte = [128];
+    let _ = SystemRandom::new().fill(&mut byte);
+    byte[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_final_or_worth_another_try() {
+        let check = |rung, status, expected| assert_eq!(verdict(rung, status), expected);
+        check(Rung::Direct, 200, Verdict::Stored);
+        check(Rung::Direct, 412, Verdict::Stored);
+        check(Rung::Direct, 503, Verdict::Again("HTTP 503".into()));
+        check(Rung::Direct, 403, Verdict::Refused(403));
+        check(Rung::Direct, 307, Verdict::Refused(307));
+        check(Rung::Relay, 200, Verdict::Stored);
+        check(Rung::Relay, 409, Verdict::Refused(409));
+        check(Rung::Relay, 503, Verdict::Again("HTTP 503".into()));
+    }
+
+    /// A sampler that starts so many seconds before or after its `not-after` of 1000, with this upload deadline.
+    #[track_caller]
+    fn check_time(asked: u64, now: u64, deadline: u64, expected: u64) {
+        let until = 1000 + deadline;
+        let time = time_to_sample(asked, now, Some(until));
+        assert_eq!(time, expected);
+        assert!(now + time < until || time == 1);
+    }
+
+    #[test]
+    fn sampling_ends_before_the_grant_does() {
+        check_time(300, 700, 600, 300);
+        check_time(300, 1000, 600, 300);
+        check_time(3600, 1000, 600, 590);
+        check_time(30, 1000, 15, 5);
+        check_time(30, 1000, 5, 1);
+        assert_eq!(time_to_sample(86_400, 1000, None), 86_400);
+    }
+
+    #[test]
+    fn pauses_grow_to_ten_seconds() {
+        assert_eq!(pause(1, 0), Duration::from_millis(250));
+        assert_eq!(pause(1, 255), Duration::from_millis(500));
+        assert_eq!(pause(u32::MAX, 255), Duration::from_secs(10));
+    }
+
+    fn grant(rung: Rung) -> Grant {
+        Grant {
+            rung,
+            method: "PUT".into(),
+            url: "https://x/".into(),
+            headers: [].into(),
+            stop: "https://x/".into(),
+            pins: Vec::new(),
+        }
+    }
+
+    /// What is tried after each of these answers, as the first letter of the rung, and how it ends.
+    #[track_caller]
+    fn check_ladder(answers: &[Verdict], expected: &str) {
+        let rungs = [grant(Rung::Direct), grant(Rung::Relay)];
+        let mut ladder = Ladder {
+            rungs: &rungs,
+            at: 0,
+            tries: 0,
+            tries_here: 0,
+            refusals: vec![None; 2],
+        };
+        let mut way = String::new();
+        for answer in answers {
+            way.push(if ladder.at == 0 { 'D' } else { 'R' });
+            match ladder.climb(answer.clone()) {
+                Ok(None) => way += " stored",
+                Ok(Some((wait, _))) => way += if wait.is_zero() { " " } else { ", " },
+                Err(failure) => way += &format!(" {:?}", failure.reason),
+            }
+        }
+        assert_eq!(way, expected);
+    }
+
+    #[test]
+    fn the_rungs_are_tried_in_order_each_three_times_and_then_again() {
+        let again = || Verdict::Again("HTTP 503".into());
+        let nobody = || Verdict::Unreachable("timeout".into());
+        check_ladder(&[Verdict::Stored], "D stored");
+        check_ladder(
+            &[again(), again(), again(), Verdict::Stored],
+            "D, D, D R stored",
+        );
+        check_ladder(&[nobody(), nobody(), nobody()], "D R, D ");
+        check_ladder(
+            &[Verdict::Refused(403), again(), again(), again(), again()],
+            "D R, R, R, R, ",
+        );
+        check_ladder(
+            &[Verdict::CertificateUntrusted, Verdict::Refused(403)],
+            "D R CertificateUntrusted",
+        );
+    }
+}

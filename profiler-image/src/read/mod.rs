@@ -1,0 +1,6 @@
+//! The bytes of a worker's stack, by one call of the kernel, and the worker's CPU clock.
+
+pub mod clocks;
+pub mod quiescent;
+pub mod reader;
+pub mod worker;

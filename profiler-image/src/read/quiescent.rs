@@ -1,0 +1,201 @@
+//! The judge: a second thread that makes quiet reads, which prove every edge of a stack.
+//!
+//! A thread cannot run on a CPU while another runs there. The judge sleeps; its affinity is set to the worker's CPU while
+//! it sleeps, and then it is woken: when the kernel runs it there, the worker does not run. A read is quiet if the worker
+//! was not put on any CPU between two looks at `schedstat`, and in between was either asleep or bound to the CPU that the
+//! judge itself ran on. Its reads are proofs, not samples, and nobody waits for them.
+//!
+//! Invariant: the order of the looks. A CPU looked up before the window proves nothing.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::{Pid, gettid};
+use phpprof_zend::Layout;
+use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::walk::{End, Frame, walk};
+
+use super::reader::{Reader, Reading};
+use crate::target::process::Process;
+use crate::target::process::stat::Watch;
+
+/// Closures and the like whose names are read inside the window: each costs the worker some microseconds.
+const MAX_NAMES: usize = 16;
+
+/// A stack that was true at one moment, leaf first.
+#[derive(Debug, Default)]
+pub struct Observation {
+    pub tid: i32,
+    pub frames: Vec<Frame>,
+    pub keys: Vec<Option<Key>>,
+    /// Names of what would not outlive the window.
+    pub functions: Vec<Function>,
+    /// The last frame lies on the newest page of the VM stack.
+    pub root_is_on_page: bool,
+}
+
+struct Request {
+    pid: i32,
+    tid: i32,
+    reader: Reader,
+    layout: &'static Layout,
+}
+
+/// The thread, and what is under way.
+#[derive(Debug)]
+pub struct Judge {
+    requests: SyncSender<Request>,
+    answers: Receiver<Option<Observation>>,
+    thread: Pid,
+    busy: bool,
+    /// CPUs that the judge may use.
+    allowed: CpuSet,
+    _handle: JoinHandle<()>,
+}
+
+impl Judge {
+    /// Starts the thread. `allowed` keeps it off other CPUs, as an exclusive cpuset would.
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub fn start(allowed: Option<CpuSet>) -> std::io::Result<Self> {
+        let (requests, inbox) = sync_channel::<Request>(1);
+        let (outbox, answers) = sync_channel(1);
+        let (tell, told) = sync_channel(1);
+        let handle = Builder::new()
+            .name("judge".into())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                // Nobody listens any more once the sampler is done: both ends then close, and the thread ends.
+                let _ = tell.send(gettid());
+                while let Ok(mut request) = inbox.recv() {
+                    let answer = observe(&mut request);
+                    if outbox.send(answer).is_err() {
+                        break;
+                    }
+                }
+            })?;
+        let thread = told.recv().map_err(std::io::Error::other)?;
+        let allowed = match allowed {
+            Some(allowed) => allowed,
+            None => sched_getaffinity(thread)?,
+        };
+        sched_setaffinity(thread, &allowed)?;
+        Ok(Self {
+            requests,
+            answers,
+            thread,
+            busy: false,
+            allowed,
+            _handle: handle,
+        })
+    }
+
+    /// Asks for a quiet read of a process, if none is under way.
+    pub fn ask(&mut self, process: &Process) {
+        if self.busy {
+            return;
+        }
+        let Some((_, cpu)) = Watch::open(process.pid, process.tid).and_then(|watch| watch.state())
+        else {
+            return;
+        };
+        let mut set = CpuSet::new();
+        // Where the worker's CPU is not ours to use, only a sleeping worker can be read quietly.
+        let reachable = self.allowed.is_set(cpu).unwrap_or(false) && set.set(cpu).is_ok();
+        let _ = sched_setaffinity(self.thread, if reachable { &set } else { &self.allowed });
+        let request = Request {
+            pid: process.pid,
+            tid: process.tid,
+            reader: Reader::new(process),
+            layout: process.engine.layout,
+        };
+        self.busy = self.requests.try_send(request).is_ok();
+    }
+
+    /// Whether a read is under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// The answer, once it is there: a stack if the read was quiet.
+    pub fn answer(&mut self) -> Option<Option<Observation>> {
+        match self.answers.try_recv() {
+            Ok(answer) => {
+                self.busy = false;
+                Some(answer)
+            }
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(None),
+        }
+    }
+}
+
+fn observe(request: &mut Request) -> Option<Observation> {
+    let watch = Watch::open(request.pid, request.tid)?;
+    quietly(&watch, || read(request))
+}
+
+/// Runs `read`, and gives what it gave only if the process of `watch` did not run meanwhile.
+pub fn quietly<T>(watch: &Watch, read: impl FnOnce() -> Option<T>) -> Option<T> {
+    let still = || match watch.state()? {
+        ('S' | 'D' | 'T' | 't', _) => Some(usize::MAX),
+        (_, cpu) => (sched_getcpu().ok()? == cpu).then_some(cpu),
+    };
+    let slices = watch.timeslices()?;
+    let place = still()?;
+    let result = read()?;
+    (still()? == place && watch.timeslices()? == slices).then_some(result)
+}
+
+fn read(request: &mut Request) -> Option<Observation> {
+    let layout = request.layout;
+    let Ok(Reading::Busy { leading, .. }) = request.reader.read() else {
+        return None;
+    };
+    let memory = Arc::clone(&request.reader.memory);
+    let mut frames = Vec::new();
+    let end = walk(
+        &*memory,
+        layout,
+        &mut request.reader.copy,
+        leading.current_execute_data,
+        &mut frames,
+    );
+    if end == End::Torn {
+        return None;
+    }
+    let mut heads = vec![[0_u8; HEAD]; frames.len()];
+    let mut pieces: Vec<Piece<'_>> = frames
+        .iter()
+        .zip(&mut heads)
+        .map(|(frame, head)| Piece {
+            address: frame.func,
+            bytes: head,
+        })
+        .collect();
+    memory.gather(&mut pieces).ok()?;
+    drop(pieces);
+    let keys: Vec<Option<Key>> = heads.iter().map(|head| Key::parse(layout, head)).collect();
+    let passing = keys
+        .iter()
+        .flatten()
+        .filter(|key| key.passing || key.name == 0);
+    let functions = passing
+        .take(MAX_NAMES)
+        .filter_map(|key| Function::resolve(&*memory, layout, *key))
+        .collect();
+    let root = frames.last();
+    let root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
+    Some(Observation {
+        root_is_on_page,
+        tid: request.tid,
+        frames,
+        keys,
+        functions,
+    })
+}

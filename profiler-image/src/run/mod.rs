@@ -1,0 +1,461 @@
+//! The loop: look for workers, wait for the next turn, read those due, ask the judge, until the time is over.
+//!
+//! One thread does it all beside the judge. The duration counts from the first turn in which a worker was there. The
+//! sampler holds itself to a CPU budget: beyond it the rate is halved, and the receipt says so.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sched::CpuSet;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use phpprof_zend::engine::Engine;
+
+use crate::read::quiescent::Judge;
+use crate::read::worker::Worker;
+use crate::sample::{Outcome, Quality, Sampler};
+use crate::stack::names::Names;
+use crate::stack::trace::Stack;
+use crate::target::Scope;
+use crate::target::diagnosis::Refused;
+use crate::target::discovery::Discovery;
+
+pub mod aggregate;
+mod quiescent;
+pub mod schedule;
+pub mod snapshot;
+pub mod stop;
+
+use quiescent::{ASK_AT_LEAST, ASK_FOR_WAYS_AT_LEAST};
+use schedule::{Schedule, Turn};
+use snapshot::{Keep, Samples, Snapshot};
+use stop::Stop;
+
+const SECOND: u64 = 1_000_000_000;
+/// New and ended workers are noticed within this.
+const SCAN_EVERY: u64 = SECOND / 10;
+/// A target without PHP is given up after this; a starting container may not have run it yet.
+const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
+/// Share of one core that the sampler may use, in percent.
+const CPU_BUDGET_PERCENT: u64 = 25;
+
+/// What to record.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub scope: Scope,
+    pub samples_per_second: u32,
+    pub duration: Duration,
+    /// Ends the run after so many samples, however long it has taken.
+    pub max_samples: Option<u64>,
+    /// Takes samples one after the other instead of on time.
+    pub unpaced: bool,
+    /// Keeps the time between requests, as `[idle]`.
+    pub include_idle: bool,
+    /// CPUs that the judge is held to; all that the kernel allows by default.
+    pub judge_cpus: Option<CpuSet>,
+    /// Ends the run from outside, as a signal does.
+    pub stop: Stop,
+    /// Keeps what was sampled so far while the run goes on.
+    pub checkpoints: Option<Arc<dyn Keep>>,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Done,
+    /// SIGTERM, SIGINT, or a request that was cancelled: what was sampled is kept.
+    Stopped,
+    /// All workers went away before the time was over.
+    WorkersGone,
+}
+
+/// What a sample's labels say of its worker.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub pid: i32,
+    pub engine: Arc<Engine>,
+}
+
+/// A run's result.
+#[derive(Debug)]
+pub struct Recording {
+    pub sampler: Sampler,
+    pub engine: Arc<Engine>,
+    /// The JIT had compiled code for a worker.
+    pub jit: bool,
+    /// Every worker of the run, by the number that its samples were summed under ([`crate::target::process::Process::tid`]).
+    pub seen: HashMap<i32, Seen>,
+    /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
+    pub busy_percents: Vec<u8>,
+    pub ended: Ended,
+    /// Unix time of the first turn, and how long the run took.
+    pub began_unix_nanoseconds: i64,
+    pub took: Duration,
+    pub period: Duration,
+    /// System calls that read targets.
+    pub reads: u64,
+}
+
+/// Why nothing could be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("no PHP was found")]
+    NoPhp(Option<Refused>),
+    #[error("stopped before the first sample")]
+    Stopped,
+    #[error("the kernel refused what the sampler needs of it")]
+    Kernel(#[from] nix::Error),
+    #[error("the judge could not be started")]
+    Judge(#[from] std::io::Error),
+}
+
+/// Records.
+///
+/// # Errors
+/// A [`RecordError`]; nothing was sampled then.
+pub fn record(options: &Options) -> Result<Recording, RecordError> {
+    let mask = SigSet::thread_get_mask()?;
+    let signals = stop_signals()?;
+    let recording = Run::new(options).and_then(|mut run| {
+        run.wait_for_workers(&signals)?;
+        Ok(run.record(&signals))
+    });
+    // While the profile is delivered a signal ends the process again, as users expect.
+    mask.thread_set_mask()?;
+    recording
+}
+
+/// The state of the loop.
+struct Run<'a> {
+    options: &'a Options,
+    discovery: Discovery,
+    workers: Vec<Worker>,
+    sampler: Sampler,
+    judge: Judge,
+    period: u64,
+    next_scan: u64,
+    next_ask: u64,
+    ask_interval: u64,
+    /// Own CPU time and the moment when it was looked at.
+    spent: (u64, u64),
+    busy_percents: Vec<u8>,
+    finished_reads: u64,
+    engine: Option<Arc<Engine>>,
+    /// The JIT has compiled code for a worker.
+    jit: bool,
+    seen: HashMap<i32, Seen>,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Options) -> Result<Self, RecordError> {
+        // The default slack of 50 µs would be added to each wake-up.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        Ok(Self {
+            options,
+            discovery: Discovery::new(options.scope.clone()),
+            workers: Vec::new(),
+            sampler: Sampler::default(),
+            judge: Judge::start(options.judge_cpus)?,
+            period: SECOND / u64::from(options.samples_per_second.max(1)),
+            next_scan: 0,
+            next_ask: 0,
+            ask_interval: ASK_AT_LEAST,
+            spent: (own_cpu(), now()),
+            busy_percents: Vec::new(),
+            finished_reads: 0,
+            engine: None,
+            jit: false,
+            seen: HashMap::new(),
+        })
+    }
+
+    fn wait_for_workers(&mut self, signals: &SignalFd) -> Result<(), RecordError> {
+        let began = now();
+        loop {
+            self.scan(now());
+            if !self.workers.is_empty() {
+                return Ok(());
+            }
+            // PHP that cannot be sampled will not become so by waiting.
+            let hopeless = self.discovery.refused().is_some_and(Refused::is_final);
+            if hopeless || now() - began > GIVE_UP_AFTER {
+                return Err(RecordError::NoPhp(self.discovery.refused().cloned()));
+            }
+            if stopped(signals) || self.options.stop.is_told() {
+                return Err(RecordError::Stopped);
+            }
+            sleep_until(now() + SCAN_EVERY / 2);
+        }
+    }
+
+    fn record(mut self, signals: &SignalFd) -> Recording {
+        let began_unix_nanoseconds =
+            clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.num_nanoseconds());
+        let began = now();
+        let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
+        let mut schedule = Schedule::new(began, self.period, self.workers.len());
+        let ended = loop {
+            if !self.options.unpaced {
+                sleep_until(schedule.due().min(until));
+            }
+            let current = now();
+            if current >= until
+                || self
+                    .options
+                    .max_samples
+                    .is_some_and(|max| self.samples() >= max)
+            {
+                break Ended::Done;
+            }
+            if stopped(signals) || self.options.stop.is_told() {
+                break Ended::Stopped;
+            }
+            let turn = self.turn(&mut schedule, current);
+            self.take(turn);
+            self.hear_judge();
+            if current >= self.next_scan {
+                self.scan(current);
+                self.hold_budget(current);
+                self.keep_so_far(
+                    began_unix_nanoseconds,
+                    Duration::from_nanos(current - began),
+                );
+                schedule.follow(self.period, self.workers.len());
+                // Without a worker at the end of a scan the target may be between two of them; a target that is gone
+                // takes the sampler with it.
+                if self.workers.is_empty() && self.gone_for_good() {
+                    break Ended::WorkersGone;
+                }
+            }
+        };
+        // The last proofs are no part of the time that was sampled.
+        let took = Duration::from_nanos(now() - began);
+        self.ask_at_the_end();
+        self.finish(ended, began_unix_nanoseconds, took)
+    }
+
+    fn turn(&mut self, schedule: &mut Schedule, current: u64) -> Turn {
+        if self.options.unpaced {
+            return Turn {
+                group: 0,
+                groups: 1,
+                missed: 0,
+            };
+        }
+        let turn = schedule.take(current);
+        let members = self.workers.len().div_ceil(turn.groups) as u64;
+        self.sampler.quality.late += turn.missed * members;
+        self.sampler.quality.due += turn.missed * members;
+        turn
+    }
+
+    /// Reads the workers that are due.
+    fn take(&mut self, turn: Turn) {
+        let (mut open, mut unwitnessed) = (None, None);
+        let unsettled = self.sampler.edges.unsettled();
+        for index in (turn.group..self.workers.len()).step_by(turn.groups) {
+            let current = now();
+            let worker = &mut self.workers[index];
+            let quality = &mut self.sampler.quality;
+            quality.due += 1;
+            // A sample's wall value is the time that it stands for.
+            let wall = i64::try_from(current - worker.sampled_at).unwrap_or(i64::MAX);
+            worker.sampled_at = current;
+            match self.sampler.sample(worker, current) {
+                Outcome::Idle => {
+                    self.sampler.quality.taken += 1;
+                    self.sampler.quality.idle += 1;
+                    worker.idle_samples += 1;
+                    let id = self.options.include_idle.then(|| {
+                        let stack = Stack {
+                            lines: vec![(Names::IDLE, 0)],
+                            ..Stack::default()
+                        };
+                        self.sampler.aggregate.add(&stack, worker.process.tid, wall)
+                    });
+                    worker.spend(id, &mut self.sampler.aggregate);
+                }
+                Outcome::Sample(stack) => {
+                    self.sampler.quality.taken += 1;
+                    worker.busy_samples += 1;
+                    if !stack.open.is_empty() {
+                        self.sampler.quality.open += 1;
+                        open = Some(index);
+                    }
+                    if stack.unwitnessed.is_some() {
+                        unwitnessed = Some(index);
+                    }
+                    let id = self.sampler.aggregate.add(&stack, worker.process.tid, wall);
+                    worker.spend(Some(id), &mut self.sampler.aggregate);
+                }
+                Outcome::Failed(_) => self.sampler.quality.denied += 1,
+            }
+        }
+        if let Some(index) = open {
+            if self.sampler.edges.unsettled() > unsettled {
+                // What is new is likely to stand still, and may be rare: now is the time to look.
+                self.next_ask = 0;
+            }
+            if self.sampler.edges.unsettled() > 0 {
+                self.seek(index, self.ask_interval);
+            }
+        }
+        // Of compiled code a quiet read is no witness.
+        if let Some(index) = unwitnessed
+            && self.workers[index].process.has_jit_code() == Some(false)
+        {
+            self.seek(index, self.ask_interval.max(ASK_FOR_WAYS_AT_LEAST));
+        }
+    }
+
+    fn scan(&mut self, current: u64) {
+        self.next_scan = current + SCAN_EVERY;
+        let changes = self.discovery.scan();
+        for tid in changes.gone {
+            if let Some(index) = self
+                .workers
+                .iter()
+                .position(|worker| worker.process.tid == tid)
+            {
+                let mut worker = self.workers.remove(index);
+                self.sampler.codes.forget(&mut worker.local);
+                self.count(&worker);
+            }
+        }
+        for process in changes.new {
+            self.engine
+                .get_or_insert_with(|| Arc::clone(&process.engine));
+            let seen = Seen {
+                pid: process.pid,
+                engine: Arc::clone(&process.engine),
+            };
+            self.seen.insert(process.tid, seen);
+            self.jit |= process.has_jit_code() == Some(true);
+            self.workers.push(Worker::new(process, current));
+        }
+    }
+
+    fn count(&mut self, worker: &Worker) {
+        self.jit |= worker.process.has_jit_code() == Some(true);
+        self.busy_percents.extend(worker.busy_percent());
+        self.finished_reads += worker.reader.memory.reads();
+    }
+
+    fn gone_for_good(&self) -> bool {
+        matches!(&self.options.scope, Scope::Pids(pids)
+            if pids.iter().all(|pid| crate::target::process::stat::Stat::of(*pid).is_none_or(|stat| stat.state == 'Z')))
+    }
+
+    /// Halves the rate when the last second took more CPU than the budget.
+    fn hold_budget(&mut self, current: u64) {
+        let checkpoints = self.options.checkpoints.as_ref();
+        if checkpoints.is_some_and(|checkpoints| checkpoints.have_worked()) {
+            // Once a minute; the rate would stay halved for it.
+            self.spent = (own_cpu(), current);
+        }
+        let (cpu, at) = self.spent;
+        if self.options.unpaced || current < at + SECOND {
+            return;
+        }
+        let used = own_cpu();
+        if (used - cpu) * 100 > (current - at) * CPU_BUDGET_PERCENT {
+            self.period = (self.period * 2).min(SECOND);
+        }
+        self.spent = (used, current);
+    }
+
+    fn keep_so_far(&self, began_unix_nanoseconds: i64, took: Duration) {
+        let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, &self.engine) else {
+            return;
+        };
+        let has_jit_code = |worker: &Worker| worker.process.has_jit_code() == Some(true);
+        let busy = self.workers.iter().filter_map(Worker::busy_percent);
+        checkpoints.keep(took, &mut || Snapshot {
+            samples: Samples::of(&self.sampler),
+            engine: Arc::clone(engine),
+            jit: self.jit || self.workers.iter().any(has_jit_code),
+            seen: self.seen.clone(),
+            busy_percents: self
+                .busy_percents
+                .iter()
+                .copied()
+                .chain(busy.clone())
+                .collect(),
+            began_unix_nanoseconds,
+            took,
+            period: Duration::from_nanos(self.period),
+        });
+    }
+
+    fn samples(&self) -> u64 {
+        let Quality { taken, idle, .. } = self.sampler.quality;
+        taken - idle
+    }
+
+    fn finish(mut self, ended: Ended, began_unix_nanoseconds: i64, took: Duration) -> Recording {
+        for worker in std::mem::take(&mut self.workers) {
+            self.count(&worker);
+        }
+        // `wait_for_workers` has found one.
+        let engine = self
+            .engine
+            .expect("a run begins with its first worker, which brings its engine");
+        Recording {
+            sampler: self.sampler,
+            engine,
+            jit: self.jit,
+            seen: self.seen,
+            busy_percents: self.busy_percents,
+            ended,
+            began_unix_nanoseconds,
+            took,
+            period: Duration::from_nanos(self.period),
+            reads: self.finished_reads,
+        }
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+fn now() -> u64 {
+    clock(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU that this process has used.
+#[must_use]
+pub fn own_cpu() -> u64 {
+    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(id: ClockId) -> u64 {
+    clock_gettime(id)
+        .ok()
+        .and_then(|time| u64::try_from(time.num_nanoseconds()).ok())
+        .unwrap_or(0)
+}
+
+fn sleep_until(at: u64) {
+    let time = TimeSpec::nanoseconds(i64::try_from(at).unwrap_or(i64::MAX));
+    // A signal ends the sleep early; the loop looks at the time and at the signals anyway.
+    let _ = clock_nanosleep(
+        ClockId::CLOCK_MONOTONIC,
+        ClockNanosleepFlags::TIMER_ABSTIME,
+        &time,
+    );
+}
+
+/// SIGTERM and SIGINT are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without
+/// a handler a container would ignore SIGTERM.
+fn stop_signals() -> nix::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.add(Signal::SIGINT);
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+}
+
+fn stopped(signals: &SignalFd) -> bool {
+    matches!(signals.read_signal(), Ok(Some(_)))
+}

@@ -1,0 +1,74 @@
+//! What was sampled until a moment, apart from the run, which may go on: all that a profile is made of.
+//!
+//! Taking one takes as long as there are distinct stacks; names are shared.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use phpprof_zend::engine::Engine;
+
+use super::aggregate::Settled;
+use super::{Recording, Seen};
+use crate::sample::{Quality, Sampler};
+use crate::stack::names::NameList;
+
+/// What a profile is made of.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub samples: Samples,
+    pub engine: Arc<Engine>,
+    pub jit: bool,
+    pub seen: HashMap<i32, Seen>,
+    pub busy_percents: Vec<u8>,
+    pub began_unix_nanoseconds: i64,
+    pub took: Duration,
+    pub period: Duration,
+}
+
+/// The stacks, and what their lines are.
+#[derive(Debug)]
+pub struct Samples {
+    pub settled: Settled,
+    pub names: NameList,
+    pub quality: Quality,
+}
+
+impl Samples {
+    /// What a sampler has summed until now.
+    #[must_use]
+    pub fn of(sampler: &Sampler) -> Self {
+        Self {
+            settled: sampler.aggregate.settle(&sampler.edges, &sampler.contexts),
+            names: sampler.codes.names.list(),
+            quality: sampler.quality,
+        }
+    }
+}
+
+impl Recording {
+    /// All of it.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            samples: Samples::of(&self.sampler),
+            engine: Arc::clone(&self.engine),
+            jit: self.jit,
+            seen: self.seen.clone(),
+            busy_percents: self.busy_percents.clone(),
+            began_unix_nanoseconds: self.began_unix_nanoseconds,
+            took: self.took,
+            period: self.period,
+        }
+    }
+}
+
+/// Keeps what was sampled so far while a run goes on.
+pub trait Keep: fmt::Debug + Send + Sync {
+    /// Keeps a snapshot where one is due after so much time.
+    fn keep(&self, sampled: Duration, snapshot: &mut dyn FnMut() -> Snapshot);
+
+    /// Whether a profile was being made since this was asked last: work that is no part of sampling.
+    fn have_worked(&self) -> bool;
+}

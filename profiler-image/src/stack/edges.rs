@@ -1,0 +1,255 @@
+//! Which edges (a call site and whom it called) are known to exist in the program.
+//!
+//! An edge is keyed by names and the op's index, so that its proof outlives a request and serves every worker of the
+//! run. Invariant: proven stays proven; an edge becomes proven only by its call site or by a quiet read.
+
+use phpprof_zend::site::Check;
+use rustc_hash::FxHashMap;
+
+use super::names::{NameId, Names};
+
+/// Edges beyond this many are not told apart any more: they count as open and never as proven.
+const MAX_EDGES: usize = 500_000;
+
+/// Sights of an edge without proof at which its call site is asked each time, and then at one in so many.
+const EAGER_SIGHTS: u32 = 2000;
+const SELDOM: u32 = 10;
+/// Quiet reads that an open edge has to be missing from before it is doubted.
+const DOUBT_AFTER: u64 = 8;
+
+/// Where a call comes from, and whom it calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Edge {
+    /// The innermost user function above the callee, and the index of its op.
+    pub site: (NameId, u32),
+    /// The internal function between the two, as `array_map` above a closure.
+    pub via: Option<NameId>,
+    pub callee: NameId,
+}
+
+impl Edge {
+    /// The engine's own call of what is a stack's root without being a script: a shutdown function, an output callback.
+    #[must_use]
+    pub fn of_root(callee: NameId) -> Self {
+        Self {
+            site: (Names::ENGINE, 0),
+            via: None,
+            callee,
+        }
+    }
+}
+
+/// What is known of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    Proven(Check),
+    /// Needs a quiet read.
+    Open(EdgeId),
+    /// The call site says no; it may say otherwise of another instance.
+    Refuted,
+}
+
+/// Index of an edge that was open once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EdgeId(u32);
+
+#[derive(Debug)]
+struct Entry {
+    known: Known,
+    /// How often the call site was asked in vain.
+    asked: u32,
+}
+
+/// All edges of a run.
+#[derive(Debug, Default)]
+pub struct Edges {
+    entries: FxHashMap<Edge, Entry>,
+    /// Each with the number of quiet reads before it.
+    opened: Vec<(Edge, u64)>,
+    quiet_reads: u64,
+    /// Those still open, so that the judge is asked only while it can help.
+    unsettled: usize,
+}
+
+impl Edges {
+    /// What is known, where nothing new can be learned by asking the call site again now.
+    ///
+    /// A refusal or an open answer may have come from a torn pair of frames, so it is asked again, at first each time and
+    /// then seldom: real edges are found soon, and impossible ones cost little.
+    pub fn known(&mut self, edge: &Edge) -> Option<Known> {
+        let entry = self.entries.get_mut(edge)?;
+        if let Known::Proven(_) = entry.known {
+            return Some(entry.known);
+        }
+        entry.asked = entry.asked.saturating_add(1);
+        (entry.asked > EAGER_SIGHTS && !entry.asked.is_multiple_of(SELDOM)).then_some(entry.known)
+    }
+
+    /// Records the call site's proof.
+    pub fn prove(&mut self, edge: Edge, check: Check) -> Known {
+        let entry = self.entry(edge);
+        if !matches!(entry.known, Known::Proven(_)) {
+            let was_open = matches!(entry.known, Known::Open(_));
+            entry.known = Known::Proven(check);
+            if was_open {
+                self.unsettled -= 1;
+            }
+        }
+        Known::Proven(check)
+    }
+
+    /// Believes a proven edge from now on also where its frames do not agree with each other.
+    pub fn uncheck(&mut self, edge: Edge) {
+        if let Some(Known::Proven(check)) =
+            self.entries.get_mut(&edge).map(|entry| &mut entry.known)
+        {
+            *check = Check::Nothing;
+        }
+    }
+
+    /// Records that the call site does not name this callee.
+    pub fn open(&mut self, edge: Edge) -> Known {
+        let next = u32::try_from(self.opened.len()).unwrap_or(u32::MAX);
+        let quiet_reads = self.quiet_reads;
+        let entry = self.entry(edge);
+        if entry.known == Known::Refuted {
+            entry.known = Known::Open(EdgeId(next));
+            self.opened.push((edge, quiet_reads));
+            self.unsettled += 1;
+            return Known::Open(EdgeId(next));
+        }
+        entry.known
+    }
+
+    /// Records that the call site denies this callee. What was open stays so.
+    pub fn refute(&mut self, edge: Edge) -> Known {
+        self.entry(edge);
+        Known::Refuted
+    }
+
+    /// Whether an edge that was open has been proven since.
+    #[must_use]
+    pub fn is_settled(&self, id: EdgeId) -> bool {
+        self.opened
+            .get(id.0 as usize)
+            .and_then(|(edge, _)| self.entries.get(edge))
+            .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
+    }
+
+    /// Records that an edge that was open has been seen to stand.
+    pub fn prove_open(&mut self, id: EdgeId) {
+        if let Some(&(edge, _)) = self.opened.get(id.0 as usize) {
+            self.prove(edge, Check::Nothing);
+        }
+    }
+
+    /// The same of an edge that is given by itself, and only if its call site leaves it open.
+    pub fn prove_if_open(&mut self, edge: Edge) {
+        if let Some(Known::Open(id)) = self.entries.get(&edge).map(|entry| entry.known) {
+            self.prove_open(id);
+        }
+    }
+
+    /// How many edges were ever open; those that are opened later are not among them.
+    #[must_use]
+    pub fn opened(&self) -> usize {
+        self.opened.len()
+    }
+
+    /// Whether an edge was not among the first `opened`.
+    #[must_use]
+    pub fn is_new(&self, id: EdgeId, opened: usize) -> bool {
+        id.0 as usize >= opened
+    }
+
+    /// Counts a quiet read.
+    pub fn note_quiet_read(&mut self) {
+        self.quiet_reads += 1;
+    }
+
+    /// Whether an open edge has not been seen in many quiet reads since it was opened: rather than a rare call it is a
+    /// pair of frames from different moments.
+    #[must_use]
+    pub fn is_doubtful(&self, id: EdgeId) -> bool {
+        self.opened
+            .get(id.0 as usize)
+            .is_some_and(|(_, before)| self.quiet_reads - before >= DOUBT_AFTER)
+            && !self.is_settled(id)
+    }
+
+    /// How many edges wait for a quiet read.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        self.unsettled
+    }
+
+    fn entry(&mut self, edge: Edge) -> &mut Entry {
+        if self.entries.len() >= MAX_EDGES {
+            // Forgetting loses time, not truth: each edge is proven again at its next sight.
+            self.entries.clear();
+            self.unsettled = 0;
+        }
+        self.entries.entry(edge).or_insert(Entry {
+            known: Known::Refuted,
+            asked: 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::names::Names;
+
+    fn edge(index: u32) -> Edge {
+        Edge {
+            site: (Names::UNSTABLE, index),
+            via: None,
+            callee: Names::TRUNCATED,
+        }
+    }
+
+    #[test]
+    fn an_open_edge_is_settled_by_a_proof_and_only_by_that() {
+        let mut edges = Edges::default();
+        assert_eq!(edges.known(&edge(1)), None);
+        let Known::Open(id) = edges.open(edge(1)) else {
+            panic!("not open")
+        };
+        assert!(!edges.is_settled(id));
+        assert_eq!(edges.unsettled(), 1);
+        edges.refute(edge(1));
+        assert_eq!(edges.open(edge(1)), Known::Open(id));
+        edges.prove_if_open(edge(2));
+        assert_eq!(edges.known(&edge(2)), None);
+        edges.prove_if_open(edge(1));
+        assert!(edges.is_settled(id));
+        assert_eq!(edges.unsettled(), 0);
+        assert_eq!(edges.refute(edge(1)), Known::Refuted);
+        assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+    }
+
+    #[test]
+    fn an_edge_whose_variable_is_assigned_stays_proven_without_its_check() {
+        let mut edges = Edges::default();
+        edges.prove(edge(1), Check::SameThis);
+        edges.uncheck(edge(1));
+        assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+        edges.refute(edge(2));
+        edges.uncheck(edge(2));
+        assert_eq!(edges.known(&edge(2)), None);
+    }
+
+    #[test]
+    fn a_refusal_is_asked_again_at_first_each_time_and_then_seldom() {
+        let mut edges = Edges::default();
+        edges.refute(edge(1));
+        let asked = |edges: &mut Edges, sights: u32| {
+            (0..sights)
+                .filter(|_| edges.known(&edge(1)).is_none())
+                .count()
+        };
+        assert_eq!(asked(&mut edges, EAGER_SIGHTS), EAGER_SIGHTS as usize);
+        assert_eq!(asked(&mut edges, 10 * SELDOM), 10);
+    }
+}

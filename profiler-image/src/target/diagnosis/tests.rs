@@ -1,0 +1,380 @@
+//! Each cause from recorded facts. `tests/access` provokes those that this kernel can.
+
+use super::*;
+use crate::deliver::receipt::failed;
+use crate::failure::{Failure, Reason};
+use crate::target::Scope;
+
+/// A container's uid 33 without any capability, as `/proc/PID/status` shows it.
+const WWW_DATA: &str = "\
+Name:\tphp-fpm8.2
+Uid:\t33\t33\t33\t33
+Gid:\t33\t33\t33\t33
+CapPrm:\t0000000000000000
+CapEff:\t0000000000000000
+Seccomp:\t0
+";
+const LINUX: &str = "Linux version 6.8.0-45-generic (buildd@lcy02-amd64-115) (x86_64-linux-gnu-gcc-13) #45-Ubuntu SMP\n";
+
+fn identity(status: &str) -> Option<Identity> {
+    let parsed = Identity::parse(status);
+    assert!(parsed.is_some(), "{status}");
+    parsed
+}
+
+fn with(changes: &[(&str, &str)]) -> Option<Identity> {
+    let mut status = WWW_DATA.to_owned();
+    for (name, value) in changes {
+        let lines: Vec<String> = status
+            .lines()
+            .map(|line| match line.starts_with(&format!("{name}:")) {
+                true => format!("{name}:\t{value}"),
+                false => line.to_owned(),
+            })
+            .collect();
+        status = lines.join("\n");
+    }
+    identity(&status)
+}
+
+/// Both ways refused for the same ordinary user, for no reason yet.
+fn refused() -> Facts {
+    let namespace = UserNamespace {
+        link: None,
+        uid_map: Some("         0          0 4294967295\n".into()),
+    };
+    Facts {
+        pid: 7,
+        open: Err(Errno::EACCES),
+        read: Err(Errno::EACCES),
+        call: Err(Errno::EPERM),
+        call_on_itself: Ok(()),
+        own: identity(WWW_DATA),
+        target: identity(WWW_DATA),
+        owner: Some(33),
+        own_namespace: namespace.clone(),
+        target_namespace: namespace,
+        yama: None,
+        kernel: LINUX.into(),
+    }
+}
+
+const ROOT: (&str, &str) = ("Uid", "0\t0\t0\t0");
+const ROOTS_GROUP: (&str, &str) = ("Gid", "0\t0\t0\t0");
+const TRACER: (&str, &str) = ("CapEff", "0000000000080000");
+const FILTERED: (&str, &str) = ("Seccomp", "2");
+
+#[track_caller]
+fn check(facts: Facts, expected: Cause) {
+    assert_eq!(cause(&facts), expected, "{facts:?}");
+}
+
+#[test]
+fn another_user_or_group_is_refused() {
+    let other = Facts {
+        own: with(&[("Uid", "1000\t1000\t1000\t1000")]),
+        ..refused()
+    };
+    check(other, Cause::OtherUser);
+    let group = Facts {
+        own: with(&[("Gid", "1000\t1000\t1000\t1000")]),
+        ..refused()
+    };
+    check(group, Cause::OtherUser);
+    // A process that can go back to being root is root's.
+    let saved = Facts {
+        target: with(&[("Uid", "33\t33\t0\t33")]),
+        ..refused()
+    };
+    check(saved, Cause::OtherUser);
+}
+
+#[test]
+fn a_file_with_capabilities_is_told_from_what_is_only_not_dumpable() {
+    let not_dumpable = Facts {
+        owner: Some(0),
+        ..refused()
+    };
+    check(not_dumpable.clone(), Cause::NotDumpable);
+    let capabilities = Facts {
+        target: with(&[("CapPrm", "0000000000000400")]),
+        ..not_dumpable
+    };
+    check(capabilities, Cause::Capabilities);
+}
+
+#[test]
+fn root_without_capabilities_does_not_read_root_with_them() {
+    let facts = Facts {
+        own: with(&[ROOT, ROOTS_GROUP]),
+        target: with(&[ROOT, ROOTS_GROUP, ("CapPrm", "00000000a80425fb")]),
+        owner: Some(0),
+        ..refused()
+    };
+    check(facts, Cause::RootWithCapabilities);
+}
+
+#[test]
+fn yama_refuses_the_same_user_and_in_scope_3_everybody() {
+    let yama = |scope| Facts {
+        yama: Some(scope),
+        ..refused()
+    };
+    check(yama(1), Cause::Yama(1));
+    check(yama(2), Cause::Yama(2));
+    check(yama(0), Cause::SecurityModule);
+    let root = Facts {
+        own: with(&[ROOT, ROOTS_GROUP, TRACER]),
+        ..yama(3)
+    };
+    check(root, Cause::Yama(3));
+    // Lowering it would not help there.
+    let not_dumpable = Facts {
+        owner: Some(0),
+        ..yama(1)
+    };
+    check(not_dumpable, Cause::NotDumpable);
+}
+
+#[test]
+fn seccomp_is_who_refuses_what_the_kernel_has_allowed() {
+    let open = Facts {
+        open: Ok(()),
+        read: Err(Errno::EPERM),
+        call_on_itself: Err(Errno::EPERM),
+        own: with(&[FILTERED]),
+        ..refused()
+    };
+    check(open.clone(), Cause::Seccomp);
+    let unfiltered = Facts {
+        own: identity(WWW_DATA),
+        ..open
+    };
+    check(unfiltered, Cause::SecurityModule);
+    // Root with CAP_SYS_PTRACE alone may not open the file of an ordinary user; the call is all it has.
+    let call = Facts {
+        call_on_itself: Err(Errno::EPERM),
+        own: with(&[ROOT, ROOTS_GROUP, TRACER, FILTERED]),
+        ..refused()
+    };
+    check(call, Cause::Seccomp);
+}
+
+#[test]
+fn a_filter_that_refuses_the_call_does_not_hide_another_cause() {
+    let facts = Facts {
+        call_on_itself: Err(Errno::EPERM),
+        own: with(&[FILTERED, ("Uid", "1000\t1000\t1000\t1000")]),
+        ..refused()
+    };
+    check(facts, Cause::OtherUser);
+}
+
+#[test]
+fn another_user_namespace_is_seen_by_its_link_or_its_map() {
+    let map = Facts {
+        target_namespace: UserNamespace {
+            link: None,
+            uid_map: Some("         0     100000      65536\n".into()),
+        },
+        ..refused()
+    };
+    check(map, Cause::OtherUserNamespace);
+    let link = |number: &str| UserNamespace {
+        link: Some(format!("user:[{number}]")),
+        uid_map: None,
+    };
+    let links = Facts {
+        own_namespace: link("4026531837"),
+        target_namespace: link("4026532201"),
+        ..refused()
+    };
+    check(links, Cause::OtherUserNamespace);
+}
+
+#[test]
+fn gvisor_is_known_by_its_version() {
+    for kernel in [
+        "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n",
+        "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016\n",
+    ] {
+        let facts = Facts {
+            call: Err(Errno::ENOSYS),
+            kernel: kernel.into(),
+            ..refused()
+        };
+        check(facts, Cause::GVisor);
+    }
+}
+
+#[test]
+fn root_that_is_refused_all_the_same_blames_a_security_module() {
+    let facts = Facts {
+        own: with(&[ROOT, ROOTS_GROUP, TRACER]),
+        ..refused()
+    };
+    check(facts, Cause::SecurityModule);
+}
+
+#[test]
+fn a_process_that_is_hidden_or_gone_is_no_riddle() {
+    let facts = Facts {
+        target: None,
+        ..refused()
+    };
+    check(facts, Cause::Hidden);
+}
+
+#[test]
+fn a_cut_status_is_no_identity() {
+    assert_eq!(Identity::parse(""), None);
+    assert_eq!(
+        Identity::parse("Uid:\t33\t33\nGid:\t33\t33\t33\t33\n"),
+        None
+    );
+    assert_eq!(
+        Identity::parse(&WWW_DATA.replace("CapEff:\t0000000000000000\n", "CapEff:\tx\n")),
+        None
+    );
+}
+
+/// Of two refusals the one to tell of, by its PID.
+#[track_caller]
+fn check_telling(one: (i32, &str, Refusal), other: (i32, &str, Refusal), expected: i32) {
+    let refused = |(pid, comm, refusal): (i32, &str, Refusal)| Refused {
+        pid,
+        comm: comm.to_owned(),
+        refusal,
+    };
+    let (one, other) = (refused(one), refused(other));
+    for (known, new) in [(&one, &other), (&other, &one)] {
+        let told = if new.tells_more_than(Some(known)) {
+            new
+        } else {
+            known
+        };
+        assert_eq!(told.pid, expected);
+    }
+}
+
+#[test]
+fn the_most_telling_process_is_told_of_whatever_the_order() {
+    let denied = || Refusal::Unreadable(Fault::Denied);
+    check_telling(
+        (1, "sh", Refusal::NoPhpFound),
+        (2, "php-fpm8.2", denied()),
+        2,
+    );
+    check_telling((1, "supervisord", denied()), (2, "php-fpm8.2", denied()), 2);
+    check_telling((1, "php-fpm8.2", denied()), (2, "php-fpm8.2", denied()), 1);
+    check_telling(
+        (1, "php", denied()),
+        (2, "x", Refusal::UnsupportedVersion("9.2".into())),
+        2,
+    );
+}
+
+#[test]
+fn among_all_processes_only_those_called_php_are_news() {
+    let refused = |comm: &str, refusal| Refused {
+        pid: 1,
+        comm: comm.to_owned(),
+        refusal,
+    };
+    let denied = Refusal::Unreadable(Fault::Denied);
+    assert!(!refused("systemd", denied.clone()).is_news_among_all());
+    assert!(refused("frankenphp", denied).is_news_among_all());
+    assert!(refused("systemd", Refusal::NoPhpFound).is_news_among_all());
+}
+
+fn explained(facts: Facts) -> Failure {
+    let refused = Refused {
+        pid: 7,
+        comm: "php-fpm8.2".to_owned(),
+        refusal: Refusal::Unreadable(Fault::Denied),
+    };
+    explain(&Scope::All, Some(&refused), |pid| Facts { pid, ..facts })
+}
+
+/// The receipt's line is one of the contract, and the message names the process and what to do.
+#[track_caller]
+fn check_words(facts: Facts, reason: Reason, remedy: &str) {
+    let failure = explained(facts);
+    assert_eq!(failure.reason, reason);
+    let line = failed(failure.reason, &failure.detail);
+    let contract = include_str!("../../../../contract/receipts.jsonl");
+    assert!(contract.lines().any(|known| known == line), "{line}");
+    let message = failure.message;
+    assert!(message.starts_with("process 7 (php-fpm8.2) "), "{message}");
+    assert!(message.contains(remedy), "{message}");
+}
+
+#[test]
+fn each_cause_has_its_reason_and_its_remedy() {
+    let other_user = Facts {
+        own: with(&[
+            ("Uid", "1000\t1000\t1000\t1000"),
+            ("Gid", "1000\t1000\t1000\t1000"),
+        ]),
+        ..refused()
+    };
+    check_words(other_user, Reason::PermissionDenied, "run phpprof as 33:33");
+    let capabilities = Facts {
+        target: with(&[("CapPrm", "0000000000000400")]),
+        ..refused()
+    };
+    check_words(capabilities, Reason::FileCapabilities, "setcap -r");
+    let not_dumpable = Facts {
+        owner: Some(0),
+        ..refused()
+    };
+    check_words(not_dumpable, Reason::NotDumpable, "process.dumpable = yes");
+    let yama = Facts {
+        yama: Some(1),
+        ..refused()
+    };
+    check_words(
+        yama,
+        Reason::YamaRestricted,
+        "sysctl kernel.yama.ptrace_scope=0",
+    );
+    let seccomp = Facts {
+        open: Ok(()),
+        read: Err(Errno::EPERM),
+        own: with(&[FILTERED]),
+        ..refused()
+    };
+    check_words(
+        seccomp,
+        Reason::SeccompRestricted,
+        "a filter that allows one of them",
+    );
+    let namespace = Facts {
+        target_namespace: UserNamespace {
+            link: None,
+            uid_map: Some("0 100000 65536".into()),
+        },
+        ..refused()
+    };
+    check_words(
+        namespace,
+        Reason::OtherUserNamespace,
+        "nsenter --user --target 7",
+    );
+    let gvisor = Facts {
+        call: Err(Errno::ENOSYS),
+        kernel: "Linux version 4.19.0-gvisor".into(),
+        ..refused()
+    };
+    check_words(gvisor, Reason::GVisor, "runtimeClassName");
+}
+
+#[test]
+fn a_security_module_is_told_with_the_errors_and_where_to_look() {
+    let failure = explained(refused());
+    assert_eq!(failure.reason, Reason::PermissionDenied);
+    assert!(
+        failure.message.contains("call: EPERM, file: EACCES") && failure.message.contains("dmesg"),
+        "{failure}"
+    );
+}

@@ -1,0 +1,186 @@
+//! What is said of a target that cannot be sampled: the object, what failed, and what to do next.
+
+use phpprof_zend::engine::Refusal;
+use phpprof_zend::memory::Fault;
+
+use super::{Cause, Facts, Identity, Refused, cause};
+use crate::failure::{Failure, Reason};
+use crate::target::Scope;
+
+/// The failure that tells why no process of the target is sampled. `gather` is asked only where the kernel refused.
+pub fn explain(
+    scope: &Scope,
+    refused: Option<&Refused>,
+    gather: impl FnOnce(i32) -> Facts,
+) -> Failure {
+    let Some(refused) = refused else {
+        return Failure::new(Reason::NoPhpFound, "no process", nothing_there(scope));
+    };
+    let who = format!("process {} ({})", refused.pid, refused.comm);
+    let failure = |reason, detail: &str, hint: &str| {
+        Failure::new(
+            reason,
+            detail,
+            format!("{who}: {}; {hint}", refused.refusal),
+        )
+    };
+    match &refused.refusal {
+        Refusal::NoPhpFound | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => {
+            Failure::new(Reason::NoPhpFound, "", no_php(scope))
+        }
+        Refusal::Starting => failure(
+            Reason::NoPhpFound,
+            "PHP has not started",
+            "try again once it runs",
+        ),
+        Refusal::UnsupportedVersion(version) => failure(
+            Reason::UnsupportedVersion,
+            version,
+            "a newer phpprof may know it; `phpprof --version` is this one's",
+        ),
+        Refusal::NoEngineSymbols(path) => failure(
+            Reason::NoEngineSymbols,
+            path,
+            "use a PHP that exports its symbols, as packaged ones do",
+        ),
+        Refusal::LayoutMismatch(what) => failure(
+            Reason::LayoutMismatch,
+            what,
+            "please report it with the output of `php -v` and `php -i`",
+        ),
+        Refusal::Unreadable(Fault::Denied) => denied(&who, &gather(refused.pid)),
+    }
+}
+
+fn nothing_there(scope: &Scope) -> String {
+    match scope {
+        Scope::Pids(pids) => format!(
+            "no process {} was found; list PHP's with: pgrep --list-full php",
+            pids.iter()
+                .map(i32::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+        Scope::All => {
+            "no process was found; is /proc mounted, and does it show other users' processes?"
+                .to_owned()
+        }
+        Scope::Container(id) => format!(
+            "no process of container {id} was found; does it run, and is this its PID namespace?"
+        ),
+    }
+}
+
+fn no_php(scope: &Scope) -> String {
+    match scope {
+        Scope::Pids(pids) => format!(
+            "process {} and its children run no PHP; list those that do with: pgrep --list-full php",
+            pids.iter()
+                .map(i32::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+        Scope::All => {
+            "no process that this user may read runs PHP; as root all processes are looked at"
+                .to_owned()
+        }
+        Scope::Container(id) => {
+            format!("no process of container {id} runs PHP; choose the container that does")
+        }
+    }
+}
+
+/// The failure for each cause. The hints name the means of a host and of a pod.
+fn denied(who: &str, facts: &Facts) -> Failure {
+    let pid = facts.pid;
+    let (own, target) = (ids(facts.own.as_ref()), ids(facts.target.as_ref()));
+    let root = "run phpprof as root with CAP_SYS_PTRACE (in a pod: mode Ptrace)";
+    let (reason, detail, what, hint) = match cause(facts) {
+        Cause::OtherUser => (
+            Reason::PermissionDenied,
+            format!("pid {pid} is {target}, phpprof is {own}"),
+            format!("runs as user and group {target}, and phpprof as {own}"),
+            format!("run phpprof as {target} (in a pod: target.runAsUser and runAsGroup), or {root}"),
+        ),
+        Cause::RootWithCapabilities => (
+            Reason::PermissionDenied,
+            format!("pid {pid} is root's, CAP_SYS_PTRACE is missing"),
+            "is root's and has capabilities that phpprof has not".to_owned(),
+            root.to_owned(),
+        ),
+        Cause::SecurityModule => (
+            Reason::PermissionDenied,
+            format!("pid {pid}: security module ({})", errors(facts)),
+            format!("may not be read ({}), though user, capabilities and namespaces allow it", errors(facts)),
+            "look for a denial of AppArmor, SELinux or another security module in the kernel's log (dmesg), and run phpprof under the target's profile".to_owned(),
+        ),
+        Cause::Hidden => (
+            Reason::PermissionDenied,
+            format!("pid {pid} ({})", errors(facts)),
+            format!("may not be read ({}), and /proc hides who it is", errors(facts)),
+            "run phpprof as root; is /proc mounted with hidepid, or has the process ended?".to_owned(),
+        ),
+        Cause::Capabilities => (
+            Reason::FileCapabilities,
+            format!("pid {pid}"),
+            "has capabilities of its own, from its file (setcap) or from what started it, which hide it from its own user".to_owned(),
+            format!("remove them (getcap shows them, setcap -r takes them from a file), or {root}"),
+        ),
+        Cause::NotDumpable => (
+            Reason::NotDumpable,
+            format!("pid {pid}"),
+            "is not dumpable, as a php-fpm worker that has changed its user, which hides it from its own user".to_owned(),
+            format!("set process.dumpable = yes in the pool of php-fpm, start PHP as its user, or {root}"),
+        ),
+        Cause::Yama(3) => (
+            Reason::YamaRestricted,
+            "kernel.yama.ptrace_scope=3".to_owned(),
+            "may be read by nobody: kernel.yama.ptrace_scope is 3".to_owned(),
+            "it can be lowered only by a restart of the machine: set it to 2 or less in /etc/sysctl.d".to_owned(),
+        ),
+        Cause::Yama(scope) => (
+            Reason::YamaRestricted,
+            format!("kernel.yama.ptrace_scope={scope}"),
+            format!("may not be read by its own user: kernel.yama.ptrace_scope is {scope}"),
+            format!("{root}, or set it to 0 on the machine: sysctl kernel.yama.ptrace_scope=0"),
+        ),
+        Cause::Seccomp => (
+            Reason::SeccompRestricted,
+            format!("process_vm_readv and /proc/{pid}/mem"),
+            format!("may be read by neither way: a seccomp filter on phpprof refuses process_vm_readv and /proc/{pid}/mem"),
+            "run phpprof with a filter that allows one of them, as the runtime's default does".to_owned(),
+        ),
+        Cause::OtherUserNamespace => (
+            Reason::OtherUserNamespace,
+            format!("pid {pid}"),
+            "is in another user namespace, where phpprof has no rights".to_owned(),
+            format!("run phpprof in that one (nsenter --user --target {pid}), or as root of the machine"),
+        ),
+        Cause::GVisor => (
+            Reason::GVisor,
+            format!("pid {pid} ({})", errors(facts)),
+            format!("runs on gVisor, whose kernel does not let it be read ({})", errors(facts)),
+            "profile it where it runs on Linux's own kernel (in a pod: another runtimeClassName)".to_owned(),
+        ),
+    };
+    Failure::new(reason, detail, format!("{who} {what}; {hint}"))
+}
+
+fn ids(identity: Option<&Identity>) -> String {
+    identity.map_or("unknown".to_owned(), |identity| {
+        format!("{}:{}", identity.uids[1], identity.gids[1])
+    })
+}
+
+/// How each way failed, as errno names.
+fn errors(facts: &Facts) -> String {
+    let told = |tried: &super::Tried| match tried {
+        Ok(()) => "ok".to_owned(),
+        Err(errno) => format!("{errno:?}"),
+    };
+    format!(
+        "call: {}, file: {}",
+        told(&facts.call),
+        told(&facts.open.and(facts.read))
+    )
+}

@@ -1,0 +1,17 @@
+//! Who is sampled: the PHP processes and threads of the target, and why there are none.
+
+pub mod diagnosis;
+pub mod discovery;
+pub mod process;
+mod threads;
+
+/// Which processes are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// These and their descendants: a php-fpm master stands for its workers.
+    Pids(Vec<i32>),
+    /// All that this user may read.
+    All,
+    /// Those whose cgroup names this container.
+    Container(String),
+}

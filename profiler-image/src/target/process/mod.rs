@@ -1,0 +1,71 @@
+//! The target as the kernel shows it: its memory, and its files under `/proc`.
+//!
+//! Invariant: nothing here stops, signals or writes to a target.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use phpprof_zend::engine::Engine;
+use phpprof_zend::jit::JitBuffer;
+
+pub mod maps;
+mod memory;
+pub mod relay;
+pub mod stat;
+mod text;
+
+pub use memory::ProcessMemory;
+use relay::Relay;
+pub use text::text;
+
+/// An interpreter: that of a process, or of one of its threads.
+#[derive(Debug)]
+pub struct Process {
+    pub pid: i32,
+    /// The kernel's number of the thread that runs PHP; the PID itself where the engine is not thread-safe.
+    pub tid: i32,
+    pub start_time: u64,
+    pub engine: Arc<Engine>,
+    /// Memory that it shares with its siblings: opcache's.
+    pub shared_ranges: Rc<[Range<u64>]>,
+    pub jit: Option<JitBuffer>,
+    pub memory: Arc<ProcessMemory>,
+    /// Where RoadRunner has started it.
+    pub relay: Option<Relay>,
+    /// Processes forked from one another have the same number: what is shared is learned once for all of them.
+    pub family: usize,
+    /// Target of `/proc/PID/exe`.
+    pub executable: String,
+}
+
+impl Process {
+    /// Whether the JIT has compiled code for this process; `None` where that cannot be told.
+    #[must_use]
+    pub fn has_jit_code(&self) -> Option<bool> {
+        match &self.jit {
+            Some(buffer) => buffer.has_code(&*self.memory),
+            None => Some(false),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Process {
+    /// The test's own process, as if this engine ran in it.
+    pub(crate) fn of_this_test(engine: Engine, jit: Option<JitBuffer>) -> Self {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        Self {
+            pid,
+            tid: pid,
+            start_time: 0,
+            engine: Arc::new(engine),
+            shared_ranges: Rc::new([]),
+            jit,
+            memory: Arc::new(ProcessMemory::open(pid).unwrap()),
+            relay: None,
+            family: 0,
+            executable: String::new(),
+        }
+    }
+}

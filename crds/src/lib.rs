@@ -14,7 +14,8 @@ pub use exit_codes::{EXIT_CODES, ExitCode};
 pub use reason::{Outcome, Reason, TargetReason};
 pub use request::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
 pub use status::{
-    Link, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, Rung, TargetState, TargetStatus,
+    Link, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, TargetState, TargetStatus,
+    UploadRoute,
 };
 
 /// The namespace label that lets requests of that namespace be accepted.

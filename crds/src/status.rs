@@ -152,7 +152,7 @@ pub struct TargetStatus {
     pub checkpoint_seconds: Option<i32>,
     /// The way that the pod's profile took to the store, where its sampler said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upload_mode: Option<Rung>,
+    pub upload_mode: Option<UploadRoute>,
     /// Key of the pod's profile in the store.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object_key: String,
@@ -166,7 +166,7 @@ pub struct TargetStatus {
 
 /// A way to deliver a profile.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rung {
+pub enum UploadRoute {
     /// The sampler wrote to the store itself.
     #[default]
     Direct,

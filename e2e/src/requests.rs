@@ -12,7 +12,8 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use phpprof_crds::{
-    ProfileRequest, ProfileRequestStatus, Rung, TargetReason, TargetState, TargetStatus, condition,
+    ProfileRequest, ProfileRequestStatus, TargetReason, TargetState, TargetStatus, UploadRoute,
+    condition,
 };
 use serde_json::{Value, json};
 
@@ -161,22 +162,22 @@ impl Sampler {
         found.value.as_deref()
     }
 
-    /// One of its grants, by the rung.
-    pub fn grant(&self, rung: Rung) -> Result<Call> {
+    /// One of its grants, by the route.
+    pub fn grant(&self, route: UploadRoute) -> Result<Call> {
         let grants = self.variable("PHPPROF_GRANTS");
         let grants: Value = serde_json::from_str(grants.context("the sampler has no grants")?)?;
-        let wanted = json!(rung);
+        let wanted = json!(route);
         let grants = grants["profile"].as_array().context("no list of grants")?;
-        let grant = grants.iter().find(|grant| grant["rung"] == wanted);
+        let grant = grants.iter().find(|grant| grant["route"] == wanted);
         let grant = grant.with_context(|| format!("no grant for {wanted}"))?;
         let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
         let mut call = Call::new(&text(&grant["method"])?, &text(&grant["url"])?);
         for (name, value) in grant["headers"].as_object().into_iter().flatten() {
             call = call.header(name, &text(value)?);
         }
-        Ok(match rung {
-            Rung::Relay => call.unverified(),
-            Rung::Direct => call,
+        Ok(match route {
+            UploadRoute::Relay => call.unverified(),
+            UploadRoute::Direct => call,
         })
     }
 

@@ -124,20 +124,20 @@ async fn merge(context: &Context, request: &ProfileRequest) -> Done {
 
 async fn grants(context: &Context, injection: &Injection) -> Result<Grants, String> {
     let checkpoints = stream::iter(injection.checkpoint_keys.clone())
-        .map(|key| async move { rungs(context, injection, &key, false).await })
+        .map(|key| async move { routes(context, injection, &key, false).await })
         // Some stores have each signature made by a service.
         .buffered(AT_ONCE)
         .try_collect()
         .await?;
     Ok(Grants {
-        profile: rungs(context, injection, &injection.object_key, true).await?,
+        profile: routes(context, injection, &injection.object_key, true).await?,
         checkpoint_seconds: injection.checkpoint_seconds,
         checkpoints,
     })
 }
 
-/// The rungs of the request's mode, in the order in which the sampler tries them.
-async fn rungs(
+/// The routes of the request's mode, in the order in which the sampler tries them.
+async fn routes(
     context: &Context,
     injection: &Injection,
     key: &str,

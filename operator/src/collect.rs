@@ -306,7 +306,7 @@ fn full_receipt(profile: &Profile) -> Result<FullReceipt, Fault> {
 
 fn receipt_of(target: &TargetStatus) -> UploadReceipt {
     UploadReceipt {
-        rung: target.upload_mode,
+        route: target.upload_mode,
         samples: target.samples.unwrap_or_default(),
         size: target
             .size_bytes

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flate2::{Compression, write::GzEncoder};
 use object_store::memory::InMemory;
-use phpprof_crds::{ProfileRequestStatus, Reason, Rung};
+use phpprof_crds::{ProfileRequestStatus, Reason, UploadRoute};
 use serde_json::json;
 use std::io::Write as _;
 
@@ -43,7 +43,7 @@ fn gzip(write: impl FnOnce(&mut GzEncoder<Vec<u8>>)) -> Vec<u8> {
 
 fn receipt(bytes: &[u8], samples: i64) -> UploadReceipt {
     UploadReceipt {
-        rung: Some(Rung::Direct),
+        route: Some(UploadRoute::Direct),
         samples,
         size: bytes.len() as u64,
         sha256: sha256(bytes),
@@ -109,7 +109,7 @@ async fn other_sizes_checksums_and_counts_are_refused() {
 async fn a_hundred_megabytes_are_refused_unread() {
     let bytes = vec![0; 100 << 20];
     let receipt = UploadReceipt {
-        rung: Some(Rung::Direct),
+        route: Some(UploadRoute::Direct),
         samples: 1,
         size: 100 << 20,
         sha256: "x".into(),

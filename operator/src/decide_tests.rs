@@ -1,6 +1,6 @@
 //! One request through its life, and the turns that it can take.
 
-use phpprof_crds::{ProfileRequestStatus, Rung};
+use phpprof_crds::{ProfileRequestStatus, UploadRoute};
 use serde_json::{Value, json};
 
 use super::*;
@@ -423,7 +423,7 @@ fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
 
 fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
     let receipt = UploadReceipt {
-        rung: Some(Rung::Direct),
+        route: Some(UploadRoute::Direct),
         samples: 2970,
         size: 12345,
         sha256: "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU".into(),

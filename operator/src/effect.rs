@@ -246,7 +246,7 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.quality = Some(full.quality.clone());
     target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);
     target.sampler_peak_bytes = Some(full.sampler_peak_bytes);
-    target.upload_mode = receipt.rung;
+    target.upload_mode = receipt.route;
     target.size_bytes = i64::try_from(receipt.size).ok();
     target.sha256 = receipt.sha256.clone();
 }

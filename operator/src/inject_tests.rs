@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kube::core::Status;
-use phpprof_crds::{Rung, UploadMode};
+use phpprof_crds::{UploadMode, UploadRoute};
 
 use super::*;
 
@@ -42,15 +42,15 @@ fn config() -> SamplerConfig {
 /// Of a run of 150 seconds.
 fn grants() -> Grants {
     let unasked = |number: u8| {
-        let rungs = rungs(&format!("{STEM}.checkpoint-{number}.pb.gz"));
+        let routes = routes(&format!("{STEM}.checkpoint-{number}.pb.gz"));
         let unasked = |grant| Grant {
             stop: String::new(),
             ..grant
         };
-        rungs.into_iter().map(unasked).collect()
+        routes.into_iter().map(unasked).collect()
     };
     Grants {
-        profile: rungs(&format!("{STEM}.pb.gz")),
+        profile: routes(&format!("{STEM}.pb.gz")),
         checkpoint_seconds: 60,
         checkpoints: [1, 2].map(unasked).into(),
     }
@@ -63,7 +63,7 @@ fn of_a_short_run() -> Grants {
     }
 }
 
-fn rungs(key: &str) -> Vec<Grant> {
+fn routes(key: &str) -> Vec<Grant> {
     let pin = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
     let query = format!(
         "key={}&pod=4f9c7a1d-0000-4000-8000-000000000000&expires=1790000690",
@@ -73,7 +73,7 @@ fn rungs(key: &str) -> Vec<Grant> {
     let store = format!("https://s3.phpprof-store.svc/profiles/{key}");
     vec![
         Grant {
-            rung: Rung::Direct,
+            route: UploadRoute::Direct,
             method: "PUT".into(),
             url: format!("{store}?X-Amz-Signature=0"),
             headers: [("if-none-match".into(), "*".into())].into(),
@@ -81,7 +81,7 @@ fn rungs(key: &str) -> Vec<Grant> {
             pins: Vec::new(),
         },
         Grant {
-            rung: Rung::Relay,
+            route: UploadRoute::Relay,
             method: "PUT".into(),
             url: format!("{relay}/object?{query}"),
             headers: [("authorization".into(), format!("Bearer {pin}"))].into(),
@@ -146,12 +146,12 @@ fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
             let _ = write!(signature, "{byte:02x}");
         }
         let token = "x".repeat(1500);
-        let mut rungs = rungs(&format!("{STEM}.checkpoint-{number}.pb.gz"));
-        for grant in &mut rungs {
+        let mut routes = routes(&format!("{STEM}.checkpoint-{number}.pb.gz"));
+        for grant in &mut routes {
             grant.stop.clear();
             grant.url += &format!("&X-Amz-Security-Token={token}&X-Amz-Signature={signature}");
         }
-        rungs
+        routes
     };
     let grants = Grants {
         checkpoints: (1..30).map(signed).collect(),

@@ -3,7 +3,7 @@
 //! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and what a receipt
 //! claims is believed only after the store has been asked.
 
-use phpprof_crds::{PhpRuntime, Quality, Rung, TargetReason};
+use phpprof_crds::{PhpRuntime, Quality, TargetReason, UploadRoute};
 use phpprof_profile::Profile;
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ pub enum ShortReceipt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadReceipt {
     /// As far as the sampler has said it.
-    pub rung: Option<Rung>,
+    pub route: Option<UploadRoute>,
     pub samples: i64,
     pub size: u64,
     pub sha256: String,
@@ -59,9 +59,9 @@ impl ShortReceipt {
             "NotAfterPassed" => Some(ShortReceipt::NotAfterPassed),
             reason @ ("Uploaded" | "Relayed") => {
                 let receipt = UploadReceipt {
-                    rung: Some(match reason {
-                        "Relayed" => Rung::Relay,
-                        _ => Rung::Direct,
+                    route: Some(match reason {
+                        "Relayed" => UploadRoute::Relay,
+                        _ => UploadRoute::Direct,
                     }),
                     samples: line.samples.filter(|samples| *samples >= 0)?,
                     size: line.size?,

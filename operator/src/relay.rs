@@ -17,7 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use phpprof_crds::Rung;
+use phpprof_crds::UploadRoute;
 use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
@@ -113,7 +113,7 @@ pub fn grant(
         .finish();
     let authorization = format!("Bearer {}", keyring.grant(key, pod_uid, expires));
     Ok(Grant {
-        rung: Rung::Relay,
+        route: UploadRoute::Relay,
         method: "PUT".to_owned(),
         url: format!("{address}{OBJECT}?{query}"),
         headers: [("authorization".to_owned(), authorization)].into(),

@@ -18,7 +18,7 @@ use object_store::signer::{SignedUrlOptions, Signer};
 use object_store::{
     Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
 };
-use phpprof_crds::Rung;
+use phpprof_crds::UploadRoute;
 use serde::Serialize;
 use url::Url;
 
@@ -89,7 +89,7 @@ impl From<object_store::Error> for StoreError {
 /// A create-only write of one key, for whoever holds it, and where to ask whether to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
-    pub rung: Rung,
+    pub route: UploadRoute,
     pub method: String,
     pub url: String,
     pub headers: std::collections::BTreeMap<String, String>,
@@ -233,7 +233,7 @@ impl Store {
             .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
             .await?;
         Ok(Grant {
-            rung: Rung::Direct,
+            route: UploadRoute::Direct,
             method: "PUT".to_owned(),
             url: url.into(),
             headers,

@@ -48,9 +48,9 @@ impl Delivery {
         };
         let keep = move |number: u32, bytes: &[u8]| {
             let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
-            let rungs = checkpoints.get(index).ok_or("there is no grant for it")?;
+            let routes = checkpoints.get(index).ok_or("there is no grant for it")?;
             let until = upload::unix_seconds() + every.as_secs();
-            let stored = upload::upload(rungs, &agents, bytes, until, &stop);
+            let stored = upload::upload(routes, &agents, bytes, until, &stop);
             stored.map(drop).map_err(|failure| failure.message)
         };
         Some(Checkpoints::new(every, count, make, keep))

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
-use phpprof::deliver::grants::Rung;
+use phpprof::deliver::grants::UploadRoute;
 use phpprof::deliver::pprof::{Cost, Output, output};
 use phpprof::deliver::receipt::{self, base64url};
 use phpprof::deliver::{cancellation, upload};
@@ -130,7 +130,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         max_samples: None,
         unpaced: false,
         include_idle: arguments.include_idle,
-        judge_cpus: None,
+        quiescent_cpus: None,
         stop,
         checkpoints,
     };
@@ -148,7 +148,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
     let output = output(&recording.snapshot(), &arguments.label, cost());
     summarize(&recording, &output);
     let bytes = phpprof_profile::encode_gzip(&output.profile);
-    let mut rung = Rung::Direct;
+    let mut route = UploadRoute::Direct;
     if let Some(path) = &arguments.output {
         write(path, &bytes)?;
     }
@@ -156,11 +156,11 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         let until = arguments
             .upload_until
             .unwrap_or_else(|| upload::unix_seconds() + 60);
-        rung = upload::upload(&grants.profile, agents, &bytes, until, &options.stop)?;
-        eprintln!("phpprof: uploaded {} bytes, {rung:?}", bytes.len());
+        route = upload::upload(&grants.profile, agents, &bytes, until, &options.stop)?;
+        eprintln!("phpprof: uploaded {} bytes, {route:?}", bytes.len());
     }
     let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
-    Ok(receipt::stored(rung, output.samples, bytes.len(), &sha256))
+    Ok(receipt::stored(route, output.samples, bytes.len(), &sha256))
 }
 
 fn scope(arguments: &Record) -> Scope {
@@ -225,7 +225,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 fn failure_of(error: &RecordError, options: &Options) -> Failure {
     match error {
         RecordError::NoPhp(refused) => explain(&options.scope, refused.as_ref(), gather),
-        RecordError::Stopped if options.stop.is_told() => {
+        RecordError::Stopped if options.stop.is_requested() => {
             Failure::new(Reason::Cancelled, "", "cancelled before the first sample")
         }
         RecordError::Stopped => {
@@ -234,9 +234,11 @@ fn failure_of(error: &RecordError, options: &Options) -> Failure {
         RecordError::Kernel(cause) => {
             Failure::new(Reason::Internal, cause.desc(), format!("{error}: {cause}"))
         }
-        RecordError::Judge(cause) => {
-            Failure::new(Reason::Internal, "judge", format!("{error}: {cause}"))
-        }
+        RecordError::QuiescentReader(cause) => Failure::new(
+            Reason::Internal,
+            "quiescent reader",
+            format!("{error}: {cause}"),
+        ),
     }
 }
 

@@ -63,7 +63,7 @@ fn recorded(
         max_samples: None,
         unpaced: false,
         include_idle: false,
-        judge_cpus: None,
+        quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: Some(Arc::new(Checkpoints::new(SECOND, seconds, make, keep))),
     })?;

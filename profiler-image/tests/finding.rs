@@ -70,7 +70,7 @@ fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
         max_samples: None,
         unpaced: false,
         include_idle: false,
-        judge_cpus: None,
+        quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: None,
     })

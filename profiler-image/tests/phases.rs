@@ -67,7 +67,7 @@ impl Target {
             max_samples: None,
             unpaced: false,
             include_idle,
-            judge_cpus: None,
+            quiescent_cpus: None,
             stop: Stop::default(),
             checkpoints: None,
         })?)

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use phpprof_crds::{ProfileRequest, Reason, Rung, TargetReason, TargetStatus, condition};
+use phpprof_crds::{ProfileRequest, Reason, TargetReason, TargetStatus, UploadRoute, condition};
 use serde_json::{Value, json};
 
 const HEARD: Duration = Duration::from_secs(5);
@@ -155,7 +155,7 @@ fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Re
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
             .await?;
         let target = only_target(&request)?;
-        ensure!(target.upload_mode == Some(Rung::Relay), "{target:?}");
+        ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
         let receipt = scene.sampler(&target).await?.receipt()?;
         ensure!(receipt.contains("Relayed"), "{receipt}");
         let bytes = scene.read(&target.object_key).await?;

@@ -7,7 +7,7 @@ use e2e::requests::{Sampler, status};
 use e2e::store::{Call, sha256};
 use e2e::{ENABLED, Scene, alone, calm, outage, pods};
 use jiff::Timestamp;
-use phpprof_crds::{Reason, Rung, TargetState, TargetStatus, condition};
+use phpprof_crds::{Reason, TargetState, TargetStatus, UploadRoute, condition};
 use serde_json::json;
 
 /// A grant, bent.
@@ -132,7 +132,10 @@ fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires
             let sampler = scene.sampler(target(&targets, name)?).await?;
             check_sampler(scene, &sampler)?;
             let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
-            grants.push((sampler.grant(Rung::Direct)?, Timestamp::from_second(until)?));
+            grants.push((
+                sampler.grant(UploadRoute::Direct)?,
+                Timestamp::from_second(until)?,
+            ));
         }
         let web = target(&targets, "web")?;
         check_used(scene, &grants[0].0, web).await?;

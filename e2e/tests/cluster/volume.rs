@@ -11,7 +11,7 @@ use e2e::{Scene, alone, alone_on, calm_on, line, pods, poll, promised};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use phpprof_crds::{ProfileRequest, Rung, TargetState, condition};
+use phpprof_crds::{ProfileRequest, TargetState, UploadRoute, condition};
 use phpprof_profile::{Limits, decode, total};
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn a_chart_without_a_value_stores_profiles_and_links_open_them() -> Result<()> {
         for request in [&first, &second] {
             holds(request, condition::COMPLETE)?;
             let target = only_target(request)?;
-            ensure!(target.upload_mode == Some(Rung::Relay), "{target:?}");
+            ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
         }
         check_results(scene, &first).await?;
         check_refusals(scene, &first, &second).await?;
@@ -159,7 +159,7 @@ fn a_relay_grant_brings_its_own_bytes_to_its_own_key_in_its_own_time_and_nothing
         let unused = scene.ended(&scene.apply(idle).await?).await?;
         let request = scene.completed(spec(1)).await?;
         let target = only_target(&request)?;
-        let grant = scene.sampler(&target).await?.grant(Rung::Relay)?;
+        let grant = scene.sampler(&target).await?.grant(UploadRoute::Relay)?;
         let stored = scene.links(&request).await?;
         let stored = scene.get(&stored["profile"]).await?.body;
         let own = scene.links(&request).await?;
@@ -196,7 +196,7 @@ fn a_relay_grant_brings_its_own_bytes_to_its_own_key_in_its_own_time_and_nothing
         let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
         let left = until + 1 - Timestamp::now().as_second();
         tokio::time::sleep(Duration::from_secs(u64::try_from(left).unwrap_or(0))).await;
-        let late = sampler.grant(Rung::Relay)?.digested(&own);
+        let late = sampler.grant(UploadRoute::Relay)?.digested(&own);
         expect(scene, &[("bytes after the end", late, 403)]).await?;
         ensure!(scene.files().await? == files, "more files than before");
         scene.clear_files().await

@@ -73,7 +73,7 @@ impl Collector {
             return fault(TargetReason::InvalidProfile, message);
         }
         let receipt = UploadReceipt {
-            rung: None,
+            route: None,
             samples,
             size,
             sha256,

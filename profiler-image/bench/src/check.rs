@@ -129,7 +129,7 @@ fn eval_line(name: &str) -> Option<u32> {
 #[derive(Debug, Clone, Copy)]
 pub struct How {
     pub jit: bool,
-    /// The judge was kept off the target's CPU.
+    /// The quiescent reader was kept off the target's CPU.
     pub remote: bool,
     /// Share of first reads during which the top moved, in percent.
     pub moved_percent: f64,
@@ -204,7 +204,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     let allowed = match target.name {
         "small" if how.jit => 0.5,
         "small" => 2.0,
-        // Without the judge's quiet reads the other targets are printed only.
+        // Without quiescent reads the other targets are printed only.
         _ if how.remote => 100.0,
         // What stands for a moment only is seldom seen twice; what counts is that it has no wrong name.
         "attack" => 100.0,

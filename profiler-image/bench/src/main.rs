@@ -171,7 +171,7 @@ fn run() -> Result<usize> {
 const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 
 /// All rows, or those of the short form, as a row takes twenty seconds: most targets once without opcache, small calls of another depth
-/// with it and with the tracing JIT, and callbacks, which have most to lose, without the judge.
+/// with it and with the tracing JIT, and callbacks, which have most to lose, without the quiescent reader.
 fn rows(full: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for remote in [false, true] {
@@ -199,10 +199,10 @@ fn rows(full: bool) -> Vec<Row> {
 
 fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, How, Recording)> {
     let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
-    let mut judge_cpus = CpuSet::new();
-    judge_cpus.set(CPUS[0])?;
+    let mut quiescent_cpus = CpuSet::new();
+    quiescent_cpus.set(CPUS[0])?;
     if !row.remote {
-        judge_cpus.set(CPUS[1])?;
+        quiescent_cpus.set(CPUS[1])?;
     }
     let spent = own_cpu();
     let recording = record(&Options {
@@ -212,7 +212,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         max_samples: Some(samples),
         unpaced: full,
         include_idle: false,
-        judge_cpus: Some(judge_cpus),
+        quiescent_cpus: Some(quiescent_cpus),
         stop: Stop::default(),
         checkpoints: None,
     })
@@ -235,7 +235,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
     let (settled, _) = recording
         .sampler
         .aggregate
-        .settle(&recording.sampler.edges, &recording.sampler.contexts)
+        .settle(&recording.sampler.edges, &recording.sampler.call_tree)
         .sum();
     let mut counts = Counts {
         is_7: php.version < 80_000,

@@ -1,4 +1,4 @@
-//! One stack: the walk, the names of its frames, and the judgement of its edges.
+//! One stack: unwinding, the names of its frames, and the judgement of its edges.
 
 use phpprof_zend::Layout;
 use phpprof_zend::function::{Function, HEAD, Key};
@@ -7,7 +7,7 @@ use phpprof_zend::memory::{END_OF_USER_SPACE, Memory};
 use phpprof_zend::op::Op;
 use phpprof_zend::phase::is_inside_include;
 use phpprof_zend::site::{Evidence, Side, Site};
-use phpprof_zend::walk::{Copy, End, Frame, MAX_FRAMES, walk};
+use phpprof_zend::unwind::{Copy, End, Frame, MAX_FRAMES, unwind};
 
 use crate::image::Image;
 
@@ -52,7 +52,7 @@ pub fn read<M: Memory + ?Sized>(
         copy.bytes.clear();
     }
     let mut frames = Vec::new();
-    let end = walk(memory, layout, &mut copy, start, &mut frames);
+    let end = unwind(memory, layout, &mut copy, start, &mut frames);
     assert!(frames.len() <= MAX_FRAMES);
     frames.truncate(MAX_NAMED);
     let functions: Vec<Option<Function>> = frames

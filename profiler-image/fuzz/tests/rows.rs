@@ -11,7 +11,7 @@ use phpprof_fuzz::image::encode;
 use phpprof_fuzz::{engine, stack};
 use phpprof_zend::layouts::{Layout, Machine, ROWS};
 use phpprof_zend::text::hash_of;
-use phpprof_zend::walk::End;
+use phpprof_zend::unwind::End;
 
 const ELF: u64 = 0x5555_0000_0000;
 const HASH: u64 = ELF + 0x200;

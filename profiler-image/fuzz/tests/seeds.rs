@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use phpprof_fuzz::{engine, maps, stack};
-use phpprof_zend::walk::End;
+use phpprof_zend::unwind::End;
 
 /// seeds/shop.php, leaf first.
 const NAMES: [&str; 14] = [

@@ -1,4 +1,4 @@
-//! Hearing that the request was cancelled or deleted: each rung is asked by a thread of its own, beside the sampling.
+//! Hearing that the request was cancelled or deleted: each route is asked by a thread of its own, beside the sampling.
 //!
 //! A store is polled, since it cannot wait; the relay answers when there is something to say.
 //!
@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use ureq::Agent;
 
-use super::grants::{Grant, Grants, Rung};
+use super::grants::{Grant, Grants, UploadRoute};
 use super::relay_client::{Call, Pinned};
 use crate::run::stop::Stop;
 
@@ -20,18 +20,18 @@ const LONG_POLL: Duration = Duration::from_secs(40);
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const STACK: usize = 256 << 10;
 
-/// Asks each rung from now on. Without it a run goes on to its end, so that a thread that cannot be started is no failure.
+/// Asks each route from now on. Without it a run goes on to its end, so that a thread that cannot be started is no failure.
 pub fn listen(stop: &Stop, grants: &Grants, agents: &[Agent]) {
     // Signals are for the thread that samples; one that reached another would end the process.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     for grant in grants.profile.clone() {
         let (stop, agents) = (stop.clone(), agents.to_vec());
         let thread = std::thread::Builder::new()
-            .name(format!("stop {:?}", grant.rung))
+            .name(format!("stop {:?}", grant.route))
             .stack_size(STACK);
-        let started = match grant.rung {
-            Rung::Direct => thread.spawn(move || poll(&stop, &grant, &agents)),
-            Rung::Relay => thread.spawn(move || long_poll(&stop, &grant)),
+        let started = match grant.route {
+            UploadRoute::Direct => thread.spawn(move || poll(&stop, &grant, &agents)),
+            UploadRoute::Relay => thread.spawn(move || long_poll(&stop, &grant)),
         };
         if let Err(error) = started {
             eprintln!("phpprof: cancelling will not be heard: {error}");
@@ -50,7 +50,7 @@ fn poll(stop: &Stop, grant: &Grant, agents: &[Agent]) {
         // Not there is 404, or 403 where the operator may not list.
         if let Some(mut answer) = answer.filter(|answer| answer.status() == 200) {
             let word = answer.body_mut().with_config().limit(16).read_to_string();
-            stop.tell(&word.unwrap_or_default());
+            stop.request(&word.unwrap_or_default());
         }
         std::thread::sleep(POLL);
     }
@@ -68,7 +68,7 @@ fn long_poll(stop: &Stop, grant: &Grant) {
     while !stop.is_drop() {
         match relay.call(&call) {
             Ok(answer) if answer.status == 204 => continue,
-            Ok(answer) if answer.status == 200 => stop.tell(&answer.body),
+            Ok(answer) if answer.status == 200 => stop.request(&answer.body),
             // The grant has ended.
             Ok(answer) if answer.status == 403 => return,
             Ok(_) | Err(_) => {}
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_signal_is_left_to_the_thread_that_samples() {
         let grant = Grant {
-            rung: Rung::Relay,
+            route: UploadRoute::Relay,
             method: "PUT".into(),
             url: "https://127.0.0.1:1/".into(),
             headers: BTreeMap::new(),

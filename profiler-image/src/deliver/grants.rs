@@ -17,7 +17,7 @@ use crate::failure::{Failure, Reason};
 pub const GRANTS: &str = "PHPPROF_GRANTS";
 /// The one that holds those of checkpoints.
 pub const CHECKPOINTS: &str = "PHPPROF_CHECKPOINTS";
-/// Of rungs and pins.
+/// Of routes and pins.
 const AT_MOST: usize = 4;
 const CHECKPOINTS_AT_MOST: usize = 30;
 /// Of the JSON in [`CHECKPOINTS`], which is packed.
@@ -42,7 +42,7 @@ pub struct CheckpointGrants {
 
 /// A way to deliver a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-pub enum Rung {
+pub enum UploadRoute {
     /// To the store itself.
     Direct,
     /// Over the operator.
@@ -53,7 +53,7 @@ pub enum Rung {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    pub rung: Rung,
+    pub route: UploadRoute,
     pub method: String,
     pub url: String,
     #[serde(default)]
@@ -100,8 +100,8 @@ impl CheckpointGrants {
             let what = format!("at least a second apart, and at most {CHECKPOINTS_AT_MOST}");
             return Err(bad(CHECKPOINTS, &what));
         }
-        for rungs in &grants.checkpoints {
-            check_rungs(CHECKPOINTS, rungs)?;
+        for routes in &grants.checkpoints {
+            check_rungs(CHECKPOINTS, routes)?;
         }
         Ok(grants)
     }
@@ -125,12 +125,12 @@ fn from_json<'a, T: Deserialize<'a>>(variable: &str, text: &'a str) -> Result<T,
     })
 }
 
-fn check_rungs(variable: &str, rungs: &[Grant]) -> Result<(), Failure> {
-    if rungs.is_empty() || rungs.len() > AT_MOST {
+fn check_rungs(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
+    if routes.is_empty() || routes.len() > AT_MOST {
         return Err(bad(variable, &format!("there are 1 to {AT_MOST} grants")));
     }
     let check = |grant: &Grant| grant.check().map_err(|what| bad(variable, what));
-    rungs.iter().try_for_each(check)
+    routes.iter().try_for_each(check)
 }
 
 impl Grant {
@@ -142,7 +142,7 @@ impl Grant {
             return Err("the URLs of a grant begin with https://");
         }
         let pinned = !self.pins.is_empty() && self.pins.len() <= AT_MOST;
-        if pinned != (self.rung == Rung::Relay) {
+        if pinned != (self.route == UploadRoute::Relay) {
             return Err("the relay's keys are pinned, and a store's are not");
         }
         let texts = [&self.url, &self.stop].into_iter();
@@ -164,8 +164,8 @@ mod tests {
         let env: serde_json::Value =
             serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
         let grants = Grants::parse(env[GRANTS].as_str().unwrap()).unwrap();
-        let rungs: Vec<Rung> = grants.profile.iter().map(|grant| grant.rung).collect();
-        assert_eq!(rungs, [Rung::Direct, Rung::Relay]);
+        let routes: Vec<UploadRoute> = grants.profile.iter().map(|grant| grant.route).collect();
+        assert_eq!(routes, [UploadRoute::Direct, UploadRoute::Relay]);
         assert_eq!(grants.profile[0].headers["if-none-match"], "*");
         assert_eq!(grants.profile[1].pins.len(), 2);
     }
@@ -179,9 +179,10 @@ mod tests {
         let golden: CheckpointGrants = serde_json::from_str(golden).unwrap();
         assert_eq!(unpacked.every(), Duration::from_secs(60));
         assert_eq!(format!("{unpacked:?}"), format!("{golden:?}"));
-        let rungs = |rungs: &Vec<Grant>| rungs.iter().map(|grant| grant.rung).collect::<Vec<_>>();
-        let both = vec![Rung::Direct, Rung::Relay];
-        let found: Vec<_> = golden.checkpoints.iter().map(rungs).collect();
+        let routes =
+            |routes: &Vec<Grant>| routes.iter().map(|grant| grant.route).collect::<Vec<_>>();
+        let both = vec![UploadRoute::Direct, UploadRoute::Relay];
+        let found: Vec<_> = golden.checkpoints.iter().map(routes).collect();
         assert_eq!(found, [both.clone(), both]);
     }
 
@@ -199,7 +200,7 @@ mod tests {
             assert_eq!(failure.reason, Reason::Usage);
             assert!(!failure.message.contains("secret"), "{failure}");
         };
-        let grant = r#"{"rung":"Direct","method":"PUT","url":"https://secret"}"#;
+        let grant = r#"{"route":"Direct","method":"PUT","url":"https://secret"}"#;
         let of = |every: u32, count: usize| {
             let checkpoints = vec![format!("[{grant}]"); count].join(",");
             pack(&format!(
@@ -230,7 +231,7 @@ mod tests {
     fn bad_grants_are_refused_without_quoting_them() {
         let direct = |method: &str, url: &str, more: &str| {
             format!(
-                r#"{{"profile":[{{"rung":"Direct","method":"{method}","url":"{url}","stop":"https://secret"{more}}}]}}"#
+                r#"{{"profile":[{{"route":"Direct","method":"{method}","url":"{url}","stop":"https://secret"{more}}}]}}"#
             )
         };
         check_refused("secret");

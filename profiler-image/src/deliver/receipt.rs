@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 
-use super::grants::Rung;
+use super::grants::UploadRoute;
 use crate::failure::Reason;
 
 /// The kubelet cuts a termination message to 12,288 bytes divided by all containers of the pod.
@@ -25,13 +25,13 @@ struct Failed<'a> {
     detail: &'a str,
 }
 
-/// The receipt of a stored profile. `sha256` is base64url without padding. The reason names the rung: there is no room for another field.
+/// The receipt of a stored profile. `sha256` is base64url without padding. The reason names the route: there is no room for another field.
 #[must_use]
-pub fn stored(rung: Rung, samples: u64, size: usize, sha256: &str) -> String {
+pub fn stored(route: UploadRoute, samples: u64, size: usize, sha256: &str) -> String {
     line(&Stored {
-        reason: match rung {
-            Rung::Direct => Reason::Uploaded,
-            Rung::Relay => Reason::Relayed,
+        reason: match route {
+            UploadRoute::Direct => Reason::Uploaded,
+            UploadRoute::Relay => Reason::Relayed,
         },
         samples,
         size,
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn receipts_are_those_of_the_contract() {
         let ours = [
-            stored(Rung::Direct, 2970, 12345, SHA256),
-            stored(Rung::Direct, 4_294_967_295, 33_554_432, SHA256),
-            stored(Rung::Relay, 2970, 12345, SHA256),
+            stored(UploadRoute::Direct, 2970, 12345, SHA256),
+            stored(UploadRoute::Direct, 4_294_967_295, 33_554_432, SHA256),
+            stored(UploadRoute::Relay, 2970, 12345, SHA256),
             failed(Reason::NotAfterPassed, ""),
             failed(Reason::NoPhpFound, ""),
             failed(Reason::UnsupportedVersion, "9.2.29"),
@@ -169,7 +169,9 @@ mod tests {
 
     #[test]
     fn the_longest_receipt_fits() {
-        assert!(stored(Rung::Direct, u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES);
+        assert!(
+            stored(UploadRoute::Direct, u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES
+        );
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Delivering a profile with its grants: create-only PUTs, tried rung by rung until one is stored or the deadline has passed.
+//! Delivering a profile with its grants: create-only PUTs, tried route by route until one is stored or the deadline has passed.
 //!
 //! What an answer means is [`verdict`], a pure function; how long to wait is [`pause`]. What this module does not do:
 //! read, list or delete anything, or send a grant anywhere but to its URL; redirects are not followed.
@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::{Agent, Timeout};
 
-use super::grants::{Grant, Rung};
+use super::grants::{Grant, UploadRoute};
 use super::relay_client::{Call, CallError, Pinned};
 use crate::failure::{Failure, Reason};
 use crate::run::stop::Stop;
@@ -20,8 +20,8 @@ use crate::run::stop::Stop;
 pub const MAX_BYTES: usize = 32 << 20;
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
 const CONNECT_TAKES: Duration = Duration::from_secs(3);
-/// In a row, before another rung is tried.
-const TRIES_OF_A_RUNG: u32 = 3;
+/// In a row, before another route is tried.
+const TRIES_OF_A_ROUTE: u32 = 3;
 /// Finding PHP, what is open at the end, encoding, and a first try.
 const LEFT_FOR_UPLOAD: u64 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -36,7 +36,7 @@ pub enum Verdict {
     Stored,
     /// Worth another try; the text says why.
     Again(String),
-    /// Nobody is there; another rung is tried at once.
+    /// Nobody is there; another route is tried at once.
     Unreachable(String),
     Refused(u16),
     CertificateUntrusted,
@@ -45,9 +45,9 @@ pub enum Verdict {
 /// Judges a status. From a store, 412 (and 409 from Azure) says that an object is there already: an answer that was lost, or a
 /// foreign object, which the operator tells apart by size and sha256. The relay has told them apart itself.
 #[must_use]
-pub fn verdict(rung: Rung, status: u16) -> Verdict {
-    match (rung, status) {
-        (_, 200 | 201) | (Rung::Direct, 409 | 412) => Verdict::Stored,
+pub fn verdict(route: UploadRoute, status: u16) -> Verdict {
+    match (route, status) {
+        (_, 200 | 201) | (UploadRoute::Direct, 409 | 412) => Verdict::Stored,
         (_, 408 | 425 | 429 | 500..=599) => Verdict::Again(format!("HTTP {status}")),
         _ => Verdict::Refused(status),
     }
@@ -72,17 +72,17 @@ pub fn pause(tries: u32, chance: u8) -> Duration {
     longest / 2 + longest.mul_f64(f64::from(chance) / 255.0) / 2
 }
 
-/// Uploads `body` until `until` (Unix seconds), rung by rung; says which one took it.
+/// Uploads `body` until `until` (Unix seconds), route by route; says which one took it.
 ///
 /// # Errors
 /// A [`Failure`] with the last error; nothing was stored then, or nobody has said so.
 pub fn upload(
-    rungs: &[Grant],
+    routes: &[Grant],
     agents: &[Agent],
     body: &[u8],
     until: u64,
     stop: &Stop,
-) -> Result<Rung, Failure> {
+) -> Result<UploadRoute, Failure> {
     if body.len() > MAX_BYTES {
         let message = format!(
             "the profile has {} bytes, over the limit of {MAX_BYTES}",
@@ -94,27 +94,27 @@ pub fn upload(
             message,
         ));
     }
-    let mut ladder = Ladder {
-        rungs,
+    let mut routes = Routes {
+        routes,
         at: 0,
         tries: 0,
         tries_here: 0,
-        refusals: vec![None; rungs.len()],
+        refusals: vec![None; routes.len()],
     };
     loop {
         if stop.is_drop() {
             return Err(dropped());
         }
-        let grant = ladder.grant();
-        let Some((wait, why)) = ladder.climb(put(agents, grant, body))? else {
-            return Ok(grant.rung);
+        let grant = routes.grant();
+        let Some((wait, why)) = routes.answered(put(agents, grant, body))? else {
+            return Ok(grant.route);
         };
         if unix_seconds() + wait.as_secs() >= until {
-            return Err(ladder.too_late(why));
+            return Err(routes.too_late(why));
         }
         eprintln!(
             "phpprof: upload, {:?}: {why}; next try in {:.1} s",
-            grant.rung,
+            grant.route,
             wait.as_secs_f64()
         );
         std::thread::sleep(wait);
@@ -127,30 +127,30 @@ pub fn dropped() -> Failure {
     Failure::new(Reason::Cancelled, "", "the request was deleted")
 }
 
-/// Which rung is tried next.
-struct Ladder<'a> {
-    rungs: &'a [Grant],
+/// Which route is tried next.
+struct Routes<'a> {
+    routes: &'a [Grant],
     at: usize,
     tries: u32,
     tries_here: u32,
-    /// Of rungs that are not tried any more.
+    /// Of routes that are not tried any more.
     refusals: Vec<Option<Failure>>,
 }
 
-impl<'a> Ladder<'a> {
+impl<'a> Routes<'a> {
     fn grant(&self) -> &'a Grant {
-        &self.rungs[self.at]
+        &self.routes[self.at]
     }
 
-    /// Takes the answer of the rung that was tried: nothing where it stored the profile, else how long to wait before the next try,
-    /// and why. A failure where no rung is left.
-    fn climb(&mut self, verdict: Verdict) -> Result<Option<(Duration, String)>, Failure> {
+    /// Takes the answer of the route that was tried: nothing where it stored the profile, else how long to wait before the next try,
+    /// and why. A failure where no route is left.
+    fn answered(&mut self, verdict: Verdict) -> Result<Option<(Duration, String)>, Failure> {
         self.tries += 1;
         self.tries_here += 1;
         let pause = pause(self.tries, random_byte());
         match verdict {
             Verdict::Stored => Ok(None),
-            Verdict::Again(why) if self.tries_here < TRIES_OF_A_RUNG => Ok(Some((pause, why))),
+            Verdict::Again(why) if self.tries_here < TRIES_OF_A_ROUTE => Ok(Some((pause, why))),
             Verdict::Again(why) | Verdict::Unreachable(why) => {
                 let round = self.next();
                 Ok(Some((if round { pause } else { Duration::ZERO }, why)))
@@ -168,14 +168,14 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// Goes to the next rung that is still tried; whether it began from below again.
+    /// Goes to the next route that is still tried; whether it began from below again.
     fn next(&mut self) -> bool {
         self.tries_here = 0;
-        let count = self.rungs.len();
+        let count = self.routes.len();
         let before = self.at;
         self.at = (1..=count)
             .map(|step| (before + step) % count)
-            .find(|&rung| self.refusals[rung].is_none())
+            .find(|&route| self.refusals[route].is_none())
             .unwrap_or(before);
         self.at <= before
     }
@@ -187,7 +187,7 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// A refusal says more than that another rung was not reached.
+    /// A refusal says more than that another route was not reached.
     fn too_late(self, why: String) -> Failure {
         let refusal = self.refusals.into_iter().flatten().next();
         refusal.unwrap_or_else(|| {
@@ -222,9 +222,9 @@ pub fn unix_seconds() -> u64 {
 }
 
 fn put(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
-    match grant.rung {
-        Rung::Direct => put_direct(agents, grant, body),
-        Rung::Relay => put_relay(grant, body),
+    match grant.route {
+        UploadRoute::Direct => put_direct(agents, grant, body),
+        UploadRoute::Relay => put_relay(grant, body),
     }
 }
 
@@ -237,7 +237,7 @@ fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
         takes: ONE_TRY_TAKES,
     };
     match Pinned::new(&grant.pins).call(&call) {
-        Ok(answer) => verdict(Rung::Relay, answer.status),
+        Ok(answer) => verdict(UploadRoute::Relay, answer.status),
         Err(CallError::Untrusted) => Verdict::CertificateUntrusted,
         Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),
         Err(error @ CallError::Broken(_)) => Verdict::Again(error.to_string()),
@@ -264,7 +264,7 @@ fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
         request = request.header(name, value);
     }
     match request.send(body) {
-        Ok(response) => verdict(Rung::Direct, response.status().as_u16()),
+        Ok(response) => verdict(UploadRoute::Direct, response.status().as_u16()),
         Err(error) => verdict_of_error(&error),
     }
 }
@@ -366,15 +366,15 @@ mod tests {
 
     #[test]
     fn an_answer_is_final_or_worth_another_try() {
-        let check = |rung, status, expected| assert_eq!(verdict(rung, status), expected);
-        check(Rung::Direct, 200, Verdict::Stored);
-        check(Rung::Direct, 412, Verdict::Stored);
-        check(Rung::Direct, 503, Verdict::Again("HTTP 503".into()));
-        check(Rung::Direct, 403, Verdict::Refused(403));
-        check(Rung::Direct, 307, Verdict::Refused(307));
-        check(Rung::Relay, 200, Verdict::Stored);
-        check(Rung::Relay, 409, Verdict::Refused(409));
-        check(Rung::Relay, 503, Verdict::Again("HTTP 503".into()));
+        let check = |route, status, expected| assert_eq!(verdict(route, status), expected);
+        check(UploadRoute::Direct, 200, Verdict::Stored);
+        check(UploadRoute::Direct, 412, Verdict::Stored);
+        check(UploadRoute::Direct, 503, Verdict::Again("HTTP 503".into()));
+        check(UploadRoute::Direct, 403, Verdict::Refused(403));
+        check(UploadRoute::Direct, 307, Verdict::Refused(307));
+        check(UploadRoute::Relay, 200, Verdict::Stored);
+        check(UploadRoute::Relay, 409, Verdict::Refused(409));
+        check(UploadRoute::Relay, 503, Verdict::Again("HTTP 503".into()));
     }
 
     /// A sampler that starts so many seconds before or after its `not-after` of 1000, with this upload deadline.
@@ -403,9 +403,9 @@ mod tests {
         assert_eq!(pause(u32::MAX, 255), Duration::from_secs(10));
     }
 
-    fn grant(rung: Rung) -> Grant {
+    fn grant(route: UploadRoute) -> Grant {
         Grant {
-            rung,
+            route,
             method: "PUT".into(),
             url: "https://x/".into(),
             headers: [].into(),
@@ -414,12 +414,12 @@ mod tests {
         }
     }
 
-    /// What is tried after each of these answers, as the first letter of the rung, and how it ends.
+    /// What is tried after each of these answers, as the first letter of the route, and how it ends.
     #[track_caller]
     fn check_ladder(answers: &[Verdict], expected: &str) {
-        let rungs = [grant(Rung::Direct), grant(Rung::Relay)];
-        let mut ladder = Ladder {
-            rungs: &rungs,
+        let routes = [grant(UploadRoute::Direct), grant(UploadRoute::Relay)];
+        let mut routes = Routes {
+            routes: &routes,
             at: 0,
             tries: 0,
             tries_here: 0,
@@ -427,8 +427,8 @@ mod tests {
         };
         let mut way = String::new();
         for answer in answers {
-            way.push(if ladder.at == 0 { 'D' } else { 'R' });
-            match ladder.climb(answer.clone()) {
+            way.push(if routes.at == 0 { 'D' } else { 'R' });
+            match routes.answered(answer.clone()) {
                 Ok(None) => way += " stored",
                 Ok(Some((wait, _))) => way += if wait.is_zero() { " " } else { ", " },
                 Err(failure) => way += &format!(" {:?}", failure.reason),

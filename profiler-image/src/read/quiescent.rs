@@ -1,9 +1,9 @@
-//! The judge: a second thread that makes quiet reads, which prove every edge of a stack.
+//! The quiescent reader: a second thread that makes quiescent reads, which prove every edge of a stack.
 //!
-//! A thread cannot run on a CPU while another runs there. The judge sleeps; its affinity is set to the worker's CPU while
-//! it sleeps, and then it is woken: when the kernel runs it there, the worker does not run. A read is quiet if the worker
+//! A thread cannot run on a CPU while another runs there. The quiescent reader sleeps; its affinity is set to the worker's CPU while
+//! it sleeps, and then it is woken: when the kernel runs it there, the worker does not run. A read is quiescent if the worker
 //! was not put on any CPU between two looks at `schedstat`, and in between was either asleep or bound to the CPU that the
-//! judge itself ran on. Its reads are proofs, not samples, and nobody waits for them.
+//! reader itself ran on. Its reads are proofs, not samples, and nobody waits for them.
 //!
 //! Invariant: the order of the looks. A CPU looked up before the window proves nothing.
 
@@ -16,7 +16,7 @@ use nix::unistd::{Pid, gettid};
 use phpprof_zend::Layout;
 use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece};
-use phpprof_zend::walk::{End, Frame, walk};
+use phpprof_zend::unwind::{End, Frame, unwind};
 
 use super::reader::{Reader, Reading};
 use crate::target::process::Process;
@@ -46,17 +46,17 @@ struct Request {
 
 /// The thread, and what is under way.
 #[derive(Debug)]
-pub struct Judge {
+pub struct QuiescentReader {
     requests: SyncSender<Request>,
     answers: Receiver<Option<Observation>>,
     thread: Pid,
     busy: bool,
-    /// CPUs that the judge may use.
+    /// CPUs that the quiescent reader may use.
     allowed: CpuSet,
     _handle: JoinHandle<()>,
 }
 
-impl Judge {
+impl QuiescentReader {
     /// Starts the thread. `allowed` keeps it off other CPUs, as an exclusive cpuset would.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Judge {
         let (outbox, answers) = sync_channel(1);
         let (tell, told) = sync_channel(1);
         let handle = Builder::new()
-            .name("judge".into())
+            .name("quiescent".into())
             .stack_size(256 << 10)
             .spawn(move || {
                 // Nobody listens any more once the sampler is done: both ends then close, and the thread ends.
@@ -94,7 +94,7 @@ impl Judge {
         })
     }
 
-    /// Asks for a quiet read of a process, if none is under way.
+    /// Asks for a quiescent read of a process, if none is under way.
     pub fn ask(&mut self, process: &Process) {
         if self.busy {
             return;
@@ -104,7 +104,7 @@ impl Judge {
             return;
         };
         let mut set = CpuSet::new();
-        // Where the worker's CPU is not ours to use, only a sleeping worker can be read quietly.
+        // Where the worker's CPU is not ours to use, only a sleeping worker can be read quiescently.
         let reachable = self.allowed.is_set(cpu).unwrap_or(false) && set.set(cpu).is_ok();
         let _ = sched_setaffinity(self.thread, if reachable { &set } else { &self.allowed });
         let request = Request {
@@ -137,11 +137,11 @@ impl Judge {
 
 fn observe(request: &mut Request) -> Option<Observation> {
     let watch = Watch::open(request.pid, request.tid)?;
-    quietly(&watch, || read(request))
+    quiescently(&watch, || read(request))
 }
 
 /// Runs `read`, and gives what it gave only if the process of `watch` did not run meanwhile.
-pub fn quietly<T>(watch: &Watch, read: impl FnOnce() -> Option<T>) -> Option<T> {
+pub fn quiescently<T>(watch: &Watch, read: impl FnOnce() -> Option<T>) -> Option<T> {
     let still = || match watch.state()? {
         ('S' | 'D' | 'T' | 't', _) => Some(usize::MAX),
         (_, cpu) => (sched_getcpu().ok()? == cpu).then_some(cpu),
@@ -159,7 +159,7 @@ fn read(request: &mut Request) -> Option<Observation> {
     };
     let memory = Arc::clone(&request.reader.memory);
     let mut frames = Vec::new();
-    let end = walk(
+    let end = unwind(
         &*memory,
         layout,
         &mut request.reader.copy,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
 use phpprof_zend::phase::{Moment, Phase, PhaseGlobals};
-use phpprof_zend::walk::Copy;
+use phpprof_zend::unwind::Copy;
 
 use crate::target::process::{Process, ProcessMemory};
 
@@ -76,7 +76,7 @@ pub enum Reading {
     },
 }
 
-/// Reads the stack of a process; used by the sampler and by the judge, each with its own.
+/// Reads the stack of a process; used by the sampler and by the quiescent reader, each with its own.
 #[derive(Debug)]
 pub struct Reader {
     pub memory: Arc<ProcessMemory>,

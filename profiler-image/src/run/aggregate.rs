@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::stack::call_tree::Contexts;
+use crate::stack::call_tree::CallTree;
 use crate::stack::edges::Edges;
 use crate::stack::names::Names;
 use crate::stack::trace::{Line, Stack};
@@ -94,18 +94,18 @@ impl Aggregate {
         self.sums.entry((id, tid)).or_default().add(sum);
     }
 
-    /// Decides the open stacks as they stand: all edges proven and the way witnessed, or cut below the first that is not. It takes as
+    /// Decides the open stacks as they stand: all edges proven and the way confirmed, or cut below the first that is not. It takes as
     /// long as there are stacks: what takes longer is [`Settled::sum`], which needs nothing of a run that goes on.
     #[must_use]
-    pub fn settle(&self, edges: &Edges, contexts: &Contexts) -> Settled {
-        let doubt = contexts.doubt();
+    pub fn settle(&self, edges: &Edges, call_tree: &CallTree) -> Settled {
+        let doubt = call_tree.doubt();
         let decide = |stack: &Stack| {
             let unproven = stack.open.iter().find(|(_, edge)| !edges.is_settled(*edge));
             let proven = unproven.map_or(stack.lines.len(), |&(index, _)| index as usize);
-            let witnessed = stack.unwitnessed.map_or(stack.lines.len(), |context| {
-                contexts.trusted_lines(context, &doubt)
+            let confirmed = stack.unconfirmed.map_or(stack.lines.len(), |context| {
+                call_tree.trusted_lines(context, &doubt)
             });
-            let kept = proven.min(witnessed);
+            let kept = proven.min(confirmed);
             let mut lines = stack.lines.get(..kept).unwrap_or(&stack.lines).to_vec();
             let is_cut = stack.unstable || lines.len() < stack.lines.len();
             if is_cut {
@@ -206,7 +206,7 @@ mod tests {
             cpu_nanoseconds: 5,
         };
 
-        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default()).sum();
+        let (settled, unstable) = aggregate.settle(&edges, &CallTree::default()).sum();
         assert_eq!(
             settled,
             HashMap::from([((vec![lines[0], (Names::UNSTABLE, 0)], 42), sum)])
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(unstable, 2);
 
         edges.prove(edge, Check::Nothing);
-        let (settled, unstable) = aggregate.settle(&edges, &Contexts::default()).sum();
+        let (settled, unstable) = aggregate.settle(&edges, &CallTree::default()).sum();
         assert_eq!(settled, HashMap::from([((lines, 42), sum)]));
         assert_eq!(unstable, 0);
     }
@@ -233,7 +233,7 @@ mod tests {
                 ..Stack::default()
             };
             aggregate.add(&stack, 42, 10);
-            let (settled, _) = aggregate.settle(&edges, &Contexts::default()).sum();
+            let (settled, _) = aggregate.settle(&edges, &CallTree::default()).sum();
             let autoload = (Names::AUTOLOAD, 0);
             let expected = vec![lines[0], autoload, lines[1], (expected_leaf, 0)];
             assert!(settled.contains_key(&(expected, 42)), "{settled:?}");
@@ -255,7 +255,7 @@ mod tests {
         }
         assert!(aggregate.bytes <= MAX_BYTES);
         let (settled, _) = aggregate
-            .settle(&Edges::default(), &Contexts::default())
+            .settle(&Edges::default(), &CallTree::default())
             .sum();
         assert_eq!(settled.values().map(|sum| sum.samples).sum::<i64>(), 2000);
         assert!(settled.contains_key(&(vec![(Names::OVERFLOW, 0)], 1)));

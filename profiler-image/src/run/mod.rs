@@ -1,6 +1,6 @@
-//! The loop: look for workers, wait for the next turn, read those due, ask the judge, until the time is over.
+//! The loop: look for workers, wait for the next turn, read those due, ask the quiescent reader, until the time is over.
 //!
-//! One thread does it all beside the judge. The duration counts from the first turn in which a worker was there. The
+//! One thread does it all beside the quiescent reader. The duration counts from the first turn in which a worker was there. The
 //! sampler holds itself to a CPU budget: beyond it the rate is halved, and the receipt says so.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use phpprof_zend::engine::Engine;
 
-use crate::read::quiescent::Judge;
+use crate::read::quiescent::QuiescentReader;
 use crate::read::worker::Worker;
 use crate::sample::{Outcome, Quality, Sampler};
 use crate::stack::names::Names;
@@ -29,7 +29,7 @@ pub mod schedule;
 pub mod snapshot;
 pub mod stop;
 
-use quiescent::{ASK_AT_LEAST, ASK_FOR_WAYS_AT_LEAST};
+use quiescent::{ASK_AT_LEAST, ASK_FOR_CALL_PATHS_AT_LEAST};
 use schedule::{Schedule, Turn};
 use snapshot::{Keep, Samples, Snapshot};
 use stop::Stop;
@@ -54,8 +54,8 @@ pub struct Options {
     pub unpaced: bool,
     /// Keeps the time between requests, as `[idle]`.
     pub include_idle: bool,
-    /// CPUs that the judge is held to; all that the kernel allows by default.
-    pub judge_cpus: Option<CpuSet>,
+    /// CPUs that the quiescent reader is held to; all that the kernel allows by default.
+    pub quiescent_cpus: Option<CpuSet>,
     /// Ends the run from outside, as a signal does.
     pub stop: Stop,
     /// Keeps what was sampled so far while the run goes on.
@@ -108,8 +108,8 @@ pub enum RecordError {
     Stopped,
     #[error("the kernel refused what the sampler needs of it")]
     Kernel(#[from] nix::Error),
-    #[error("the judge could not be started")]
-    Judge(#[from] std::io::Error),
+    #[error("the quiescent reader could not be started")]
+    QuiescentReader(#[from] std::io::Error),
 }
 
 /// Records.
@@ -134,7 +134,7 @@ struct Run<'a> {
     discovery: Discovery,
     workers: Vec<Worker>,
     sampler: Sampler,
-    judge: Judge,
+    quiescent: QuiescentReader,
     period: u64,
     next_scan: u64,
     next_ask: u64,
@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
             discovery: Discovery::new(options.scope.clone()),
             workers: Vec::new(),
             sampler: Sampler::default(),
-            judge: Judge::start(options.judge_cpus)?,
+            quiescent: QuiescentReader::start(options.quiescent_cpus)?,
             period: SECOND / u64::from(options.samples_per_second.max(1)),
             next_scan: 0,
             next_ask: 0,
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
             if hopeless || now() - began > GIVE_UP_AFTER {
                 return Err(RecordError::NoPhp(self.discovery.refused().cloned()));
             }
-            if stopped(signals) || self.options.stop.is_told() {
+            if stopped(signals) || self.options.stop.is_requested() {
                 return Err(RecordError::Stopped);
             }
             sleep_until(now() + SCAN_EVERY / 2);
@@ -210,12 +210,12 @@ impl<'a> Run<'a> {
             {
                 break Ended::Done;
             }
-            if stopped(signals) || self.options.stop.is_told() {
+            if stopped(signals) || self.options.stop.is_requested() {
                 break Ended::Stopped;
             }
             let turn = self.turn(&mut schedule, current);
             self.take(turn);
-            self.hear_judge();
+            self.take_quiescent_answer();
             if current >= self.next_scan {
                 self.scan(current);
                 self.hold_budget(current);
@@ -254,7 +254,7 @@ impl<'a> Run<'a> {
 
     /// Reads the workers that are due.
     fn take(&mut self, turn: Turn) {
-        let (mut open, mut unwitnessed) = (None, None);
+        let (mut open, mut unconfirmed) = (None, None);
         let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.workers.len()).step_by(turn.groups) {
             let current = now();
@@ -285,8 +285,8 @@ impl<'a> Run<'a> {
                         self.sampler.quality.open += 1;
                         open = Some(index);
                     }
-                    if stack.unwitnessed.is_some() {
-                        unwitnessed = Some(index);
+                    if stack.unconfirmed.is_some() {
+                        unconfirmed = Some(index);
                     }
                     let id = self.sampler.aggregate.add(&stack, worker.process.tid, wall);
                     worker.spend(Some(id), &mut self.sampler.aggregate);
@@ -303,11 +303,11 @@ impl<'a> Run<'a> {
                 self.seek(index, self.ask_interval);
             }
         }
-        // Of compiled code a quiet read is no witness.
-        if let Some(index) = unwitnessed
+        // Of compiled code a quiescent read is no witness.
+        if let Some(index) = unconfirmed
             && self.workers[index].process.has_jit_code() == Some(false)
         {
-            self.seek(index, self.ask_interval.max(ASK_FOR_WAYS_AT_LEAST));
+            self.seek(index, self.ask_interval.max(ASK_FOR_CALL_PATHS_AT_LEAST));
         }
     }
 

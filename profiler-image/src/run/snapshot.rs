@@ -40,7 +40,7 @@ impl Samples {
     #[must_use]
     pub fn of(sampler: &Sampler) -> Self {
         Self {
-            settled: sampler.aggregate.settle(&sampler.edges, &sampler.contexts),
+            settled: sampler.aggregate.settle(&sampler.edges, &sampler.call_tree),
             names: sampler.codes.names.list(),
             quality: sampler.quality,
         }

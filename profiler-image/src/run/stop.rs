@@ -14,7 +14,7 @@ pub struct Stop(Arc<AtomicU8>);
 impl Stop {
     /// Whether the run shall end.
     #[must_use]
-    pub fn is_told(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed) != GO_ON
     }
 
@@ -25,7 +25,7 @@ impl Stop {
     }
 
     /// Takes the operator's word.
-    pub fn tell(&self, word: &str) {
+    pub fn request(&self, word: &str) {
         let told = if word.trim() == "drop" { DROP } else { KEEP };
         self.0.fetch_max(told, Ordering::Relaxed);
     }
@@ -38,11 +38,11 @@ mod tests {
     #[test]
     fn what_is_dropped_is_not_kept_again() {
         let stop = Stop::default();
-        assert!(!stop.is_told());
-        stop.tell("keep");
-        assert!(stop.is_told() && !stop.is_drop());
-        stop.tell("drop\n");
-        stop.tell("keep");
+        assert!(!stop.is_requested());
+        stop.request("keep");
+        assert!(stop.is_requested() && !stop.is_drop());
+        stop.request("drop\n");
+        stop.request("keep");
         assert!(stop.is_drop());
     }
 }

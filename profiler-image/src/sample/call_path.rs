@@ -12,42 +12,42 @@ use crate::read::reader::Reading;
 use crate::read::worker::Worker;
 use crate::stack::trace::Stack;
 
-/// Further reads that must agree on a way before it is taken for witnessed. One is not enough: under the JIT a frame's
+/// Further reads that must agree on a way before it is taken for confirmed. One is not enough: under the JIT a frame's
 /// opline is not reset when the frame is pushed, so that for some nanoseconds what earlier calls left can look like a
 /// way.
-const WITNESSES: usize = 3;
+const AGREEING_READS: usize = 3;
 
 impl Sampler {
     /// Sees whether the way of the stack at hand stands: it is known to, or several reads in a row have all of it again.
     /// Where only the leaf changes while its callers stay, the code is too slow for a mix: that sample counts, but the
-    /// way is not taken for witnessed.
-    pub(super) fn witnessed(&mut self, worker: &mut Worker, stack: Stack) -> Stack {
+    /// way is not taken for confirmed.
+    pub(super) fn confirmed(&mut self, worker: &mut Worker, stack: Stack) -> Stack {
         let Some(&way) = self.ways.last() else {
             return stack;
         };
-        if self.contexts.is_witnessed(way) {
-            self.contexts.sight(way);
+        if self.call_tree.is_confirmed(way) {
+            self.call_tree.sight(way);
             return stack;
         }
-        if !self.contexts.sight(way) {
+        if !self.call_tree.sight(way) {
             return Stack {
-                unwitnessed: Some(way),
+                unconfirmed: Some(way),
                 ..stack
             };
         }
         let mut stood = self.frames.len();
-        for _ in 0..WITNESSES {
+        for _ in 0..AGREEING_READS {
             stood = stood.min(self.standing(worker));
         }
         // `ways` has the root first, and one way for each frame.
         if let Some(&way) = stood.checked_sub(1).and_then(|index| self.ways.get(index)) {
-            self.contexts.witness(way);
+            self.call_tree.confirm(way);
         }
         if stood + 1 >= self.frames.len() {
             stack
         } else {
             Stack {
-                unwitnessed: Some(way),
+                unconfirmed: Some(way),
                 ..stack
             }
         }

@@ -3,7 +3,7 @@
 
 use phpprof_zend::op::{Op, is_frameless};
 use phpprof_zend::site::frameless::{frame, function_of, is_inside};
-use phpprof_zend::walk::Frame;
+use phpprof_zend::unwind::Frame;
 
 use super::{Sampler, place};
 use crate::read::worker::Worker;

@@ -1,8 +1,8 @@
-//! One sample of one worker: read, walk, name, prove.
+//! One sample of one worker: read, unwind, name, prove.
 //!
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
 //! most reads of call-heavy code. An edge that its call site leaves open is proven where it stands over many reads, or by a
-//! quiet read later. The ladder: the leading `current_execute_data`; the trailing one over the same bytes;
+//! quiescent read later. In this order: the leading `current_execute_data`; the trailing one over the same bytes;
 //! some more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
 //! below proven or open edges, so no caller is wronged.
 
@@ -17,12 +17,12 @@ use phpprof_zend::memory::Fault;
 use phpprof_zend::op::Op;
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::site::{Check, Evidence, Side, Site};
-use phpprof_zend::walk::{End, Frame, walk};
+use phpprof_zend::unwind::{End, Frame, unwind};
 
 use crate::read::reader::{Globals, Reading};
 use crate::read::worker::Worker;
 use crate::run::aggregate::Aggregate;
-use crate::stack::call_tree::{ContextId, Contexts};
+use crate::stack::call_tree::{CallPathId, CallTree};
 use crate::stack::edges::{Edge, EdgeId, Edges, Known};
 use crate::stack::functions::{CodeId, Codes, Map, Place, stands};
 use crate::stack::names::{NameId, Names};
@@ -44,7 +44,7 @@ pub struct Quality {
     pub taken: u64,
     /// Turns that came too late to be used.
     pub late: u64,
-    /// Quiet reads, by the judge or of a sleeping worker.
+    /// Quiescent reads, by the quiescent reader or of a sleeping worker.
     pub quiet: u64,
     /// Turns in which the kernel refused or the worker was gone.
     pub denied: u64,
@@ -70,7 +70,7 @@ pub enum Outcome {
 pub struct Sampler {
     pub codes: Codes,
     pub edges: Edges,
-    pub contexts: Contexts,
+    pub call_tree: CallTree,
     pub aggregate: Aggregate,
     pub quality: Quality,
     /// Functions in the memory that the processes of a family share.
@@ -82,7 +82,7 @@ pub struct Sampler {
     /// State of the pauses between such reads.
     pauses: u64,
     /// The way to each of `frames`, as far as the last climb came.
-    ways: Vec<ContextId>,
+    ways: Vec<CallPathId>,
 }
 
 /// A stack as far as it was proven.
@@ -165,7 +165,7 @@ impl Sampler {
         if phase == Some(Names::IDLE) {
             return Outcome::Idle;
         }
-        let stack = self.witnessed(worker, stack);
+        let stack = self.confirmed(worker, stack);
         Outcome::Sample(Stack {
             phase,
             autoloaders: self.autoloaders(worker),
@@ -173,7 +173,7 @@ impl Sampler {
         })
     }
 
-    /// Whether another read is likely to tell more: of an edge that quiet reads do not have, one that is open only since
+    /// Whether another read is likely to tell more: of an edge that quiescent reads do not have, one that is open only since
     /// there were `opened`, or an unproven root.
     fn is_doubtful(&self, candidate: &Candidate, opened: usize) -> bool {
         let mut open = candidate.open.iter();
@@ -197,7 +197,7 @@ impl Sampler {
     fn candidate(&mut self, worker: &mut Worker, start: u64, now: u64) -> Candidate {
         let layout = worker.process.engine.layout;
         let memory = std::sync::Arc::clone(&worker.reader.memory);
-        let end = walk(
+        let end = unwind(
             &*memory,
             layout,
             &mut worker.reader.copy,
@@ -228,7 +228,7 @@ impl Sampler {
         let memory = &*worker.reader.memory;
         let last = self.frames.len().saturating_sub(1);
         let mut site: Option<(NameId, u32)> = None;
-        let mut way = Contexts::NONE;
+        let mut way = CallTree::NONE;
         self.ways.clear();
         for index in (0..self.frames.len()).rev() {
             let Some(id) = self.ids.get(index).copied().flatten() else {
@@ -280,7 +280,7 @@ impl Sampler {
             }
             let from = site.map_or(0, |(_, op)| op);
             way = self
-                .contexts
+                .call_tree
                 .child(way, from, name, candidate.stack.lines.len());
             self.ways.push(way);
             if key.is_user() {
@@ -310,7 +310,7 @@ impl Sampler {
     }
 
     /// What is known of a stack's root. The engine begins with a script; what else it calls by itself, as a shutdown function
-    /// or an output callback, a quiet read must have seen: to a torn chain any frame can look like its end. A generator's
+    /// or an output callback, a quiescent read must have seen: to a torn chain any frame can look like its end. A generator's
     /// frame, which lies on the heap, has no caller for a moment while it is resumed, and is never one.
     fn root(&mut self, worker: &Worker, id: CodeId, name: NameId, stack: &Stack) -> Option<Known> {
         let is_cut = !stack.lines.is_empty();
@@ -393,7 +393,7 @@ impl Sampler {
     }
 }
 
-/// Where the walks of one read begin: the trailing word only if it says something else.
+/// Where unwinding one read begins: the trailing word only if it says something else.
 fn starts(leading: &Globals, trailing: &Globals) -> impl Iterator<Item = u64> {
     let second = trailing.current_execute_data;
     let differs = second != 0 && second != leading.current_execute_data;

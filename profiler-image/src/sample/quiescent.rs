@@ -1,24 +1,24 @@
-//! What quiet reads prove: every edge of the stack that they show, and its way.
+//! What quiescent reads prove: every edge of the stack that they show, and its way.
 //!
-//! They come from the judge, or from a worker that sleeps. What this module does not do: count them as samples.
+//! They come from the quiescent reader, or from a worker that sleeps. What this module does not do: count them as samples.
 
 use std::sync::Arc;
 
 use phpprof_zend::Layout;
 use phpprof_zend::site::Check;
-use phpprof_zend::walk::{End, MAX_FRAMES, walk};
+use phpprof_zend::unwind::{End, MAX_FRAMES, unwind};
 
 use super::{Sampler, UNWINDING, place};
-use crate::read::quiescent::{Observation, quietly};
+use crate::read::quiescent::{Observation, quiescently};
 use crate::read::reader::Reading;
 use crate::read::worker::Worker;
-use crate::stack::call_tree::Contexts;
+use crate::stack::call_tree::CallTree;
 use crate::stack::edges::Edge;
 use crate::stack::names::NameId;
 use crate::target::process::stat::Watch;
 
 impl Sampler {
-    /// Proves the open edges of a worker that sleeps, in passing: a read of a sleeping worker is quiet.
+    /// Proves the open edges of a worker that sleeps, in passing: a read of a sleeping worker is quiescent.
     pub fn prove_asleep(&mut self, worker: &mut Worker, now: u64) {
         let Some(watch) = Watch::open(worker.process.pid, worker.process.tid) else {
             return;
@@ -30,12 +30,12 @@ impl Sampler {
             return;
         }
         let layout = worker.process.engine.layout;
-        let quiet = quietly(&watch, || {
+        let quiet = quiescently(&watch, || {
             let Ok(Reading::Busy { leading, .. }) = worker.reader.read() else {
                 return None;
             };
             let memory = Arc::clone(&worker.reader.memory);
-            let end = walk(
+            let end = unwind(
                 &*memory,
                 layout,
                 &mut worker.reader.copy,
@@ -51,17 +51,17 @@ impl Sampler {
         });
         if quiet.is_some() {
             self.quality.quiet += 1;
-            self.edges.note_quiet_read();
+            self.edges.note_quiescent_read();
             let root = self.frames.last();
             let on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
             self.prove_all(layout, on_page, true);
         }
     }
 
-    /// Proves what the judge saw.
+    /// Proves what the quiescent reader saw.
     pub fn believe(&mut self, worker: &mut Worker, observation: Observation, now: u64) {
         self.quality.quiet += 1;
-        self.edges.note_quiet_read();
+        self.edges.note_quiescent_read();
         let layout = worker.process.engine.layout;
         self.frames = observation.frames;
         for function in observation.functions {
@@ -76,17 +76,17 @@ impl Sampler {
         self.prove_all(layout, observation.root_is_on_page, is_interpreted);
     }
 
-    /// Proves every edge of the frames at hand: they come from a quiet read. Their root is the engine's own call only on the
+    /// Proves every edge of the frames at hand: they come from a quiescent read. Their root is the engine's own call only on the
     /// VM stack's page: a generator that is being resumed has no caller yet. Between two instructions of the JIT's code
     /// frames of two calls can stand together (seen with tracing on 8.4 and 8.5): that is no witness of a way, and proves only
     /// what the call site leaves open.
-    fn prove_all(&mut self, layout: &Layout, root_is_on_page: bool, is_witness: bool) {
+    fn prove_all(&mut self, layout: &Layout, root_is_on_page: bool, can_confirm: bool) {
         let last = self.frames.len().saturating_sub(1);
         let is_cut = self.frames.len() >= MAX_FRAMES;
         let mut site: Option<(NameId, u32)> = None;
         let mut via: Option<NameId> = None;
         let mut caller: Option<NameId> = None;
-        let (mut way, mut lines) = (Some(Contexts::NONE), 0);
+        let (mut way, mut lines) = (Some(CallTree::NONE), 0);
         for index in (0..self.frames.len()).rev() {
             let Some(id) = self.ids.get(index).copied().flatten() else {
                 // What is above an unknown frame has no known caller.
@@ -101,7 +101,7 @@ impl Sampler {
             });
             let root = (index == last && !is_cut && root_is_on_page).then(|| Edge::of_root(name));
             if let Some(edge) = edge.or(root) {
-                if is_witness {
+                if can_confirm {
                     self.edges.prove(edge, Check::Nothing);
                 } else {
                     self.edges.prove_if_open(edge);
@@ -113,11 +113,11 @@ impl Sampler {
             let key = code.function.key;
             lines += usize::from(!code.function.name.is_empty());
             way = way.map(|way| {
-                self.contexts
+                self.call_tree
                     .child(way, site.map_or(0, |(_, op)| op), name, lines)
             });
-            if let Some(way) = way.filter(|_| is_witness) {
-                self.contexts.witness(way);
+            if let Some(way) = way.filter(|_| can_confirm) {
+                self.call_tree.confirm(way);
             }
             if key.is_user() {
                 // Outside its code the opline is that of the exception that unwinds, or none.

@@ -2,14 +2,14 @@
 //!
 //! A pair of frames from different moments exists in no memory, so reads can agree on it only by chance, each time anew. A
 //! call that many reads in a row agree on, at uneven intervals, is real; it needs neither a site that names the callee
-//! nor a CPU where the judge may run. What two reads agree on ([`common`]) and what a row of them proves ([`Row`]) is
+//! nor a CPU where the quiescent reader may run. What two reads agree on ([`common`]) and what a row of them proves ([`Row`]) is
 //! pure. What this module does not do: prove calls that are shorter than that.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
 
 use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::walk::{End, Frame, walk};
+use phpprof_zend::unwind::{End, Frame, unwind};
 
 use super::Sampler;
 use crate::read::reader::Reading;
@@ -80,8 +80,8 @@ impl Row {
     }
 }
 
-/// How many of `frames`, from the root, a later walk has again, both leaf first. A frame counts while those below it are
-/// in the same call; one without memory of its own, which no walk finds, stands with its caller.
+/// How many of `frames`, from the root, a later read has again, both leaf first. A frame counts while those below it are
+/// in the same call; one without memory of its own, which no read finds, stands with its caller.
 fn common(frames: &[Frame], again: &[Frame], is_live: impl Fn(&Frame) -> bool) -> usize {
     let mut again = again.iter().rev();
     let mut same_call = true;
@@ -155,7 +155,7 @@ impl Sampler {
             return Some(0);
         };
         let memory = Arc::clone(&worker.reader.memory);
-        let end = walk(
+        let end = unwind(
             &*memory,
             worker.process.engine.layout,
             &mut worker.reader.copy,

@@ -1,17 +1,17 @@
 //! Which ways through the program (a frame with all its callers and their call sites) have been seen to stand.
 //!
 //! Each edge of a stack may exist and the stack be wrong all the same: `h1 -> w` read a moment before `w -> right`, which
-//! only `h2` leads to. Such a mix never stands in memory, so it is hardly ever read again. A way is witnessed when several
-//! reads in a row agree on all of it, or by a quiet read; from then on it costs nothing. A way that was never seen to
+//! only `h2` leads to. Such a mix never stands in memory, so it is hardly ever read again. A way is confirmed when several
+//! reads in a row agree on all of it, or by a quiescent read; from then on it costs nothing. A way that was never seen to
 //! stand is doubted only if it is a rare way to a call that is often sampled: a mix is a hundredth of
-//! the samples of its last call, and under the JIT, where a new frame keeps the opline of an earlier one, up to three. Invariant: what is witnessed has only witnessed callers.
+//! the samples of its last call, and under the JIT, where a new frame keeps the opline of an earlier one, up to three. Invariant: what is confirmed has only confirmed callers.
 
 use rustc_hash::FxHashMap;
 
 use super::names::{NameId, Names};
 
 /// Ways beyond this many are taken for those of their callers.
-const MAX_CONTEXTS: usize = 200_000;
+const MAX_CALL_PATHS: usize = 200_000;
 
 /// Sightings of a way that are all used to see whether it stands; then one in [`SELDOM`] is.
 const EAGER_SIGHTINGS: u64 = 16;
@@ -23,14 +23,14 @@ const COMMON: u64 = 100;
 
 /// A frame with all its callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ContextId(u32);
+pub struct CallPathId(u32);
 
 #[derive(Debug)]
 struct Node {
-    parent: ContextId,
+    parent: CallPathId,
     /// Lines of the stack down to this frame.
     lines: u32,
-    witnessed: bool,
+    confirmed: bool,
     /// Index of the caller's op, and this function.
     call: (u32, NameId),
     /// Samples whose leaf this is.
@@ -46,69 +46,76 @@ pub struct Doubt {
 
 /// All ways of a run.
 #[derive(Debug)]
-pub struct Contexts {
+pub struct CallTree {
     nodes: Vec<Node>,
-    witnessed: usize,
+    confirmed: usize,
     /// By caller, index of the caller's op, and callee.
-    children: FxHashMap<(ContextId, u32, NameId), ContextId>,
+    children: FxHashMap<(CallPathId, u32, NameId), CallPathId>,
 }
 
-impl Contexts {
+impl CallTree {
     /// What lies below each root.
-    pub const NONE: ContextId = ContextId(0);
+    pub const NONE: CallPathId = CallPathId(0);
 
     /// The way to `callee` from the op of a caller; `lines` is the length of the stack with it.
-    pub fn child(&mut self, caller: ContextId, op: u32, callee: NameId, lines: usize) -> ContextId {
+    pub fn child(
+        &mut self,
+        caller: CallPathId,
+        op: u32,
+        callee: NameId,
+        lines: usize,
+    ) -> CallPathId {
         if let Some(&known) = self.children.get(&(caller, op, callee)) {
             return known;
         }
         let (Ok(index), Ok(lines)) = (u32::try_from(self.nodes.len()), u32::try_from(lines)) else {
             return caller;
         };
-        if self.nodes.len() >= MAX_CONTEXTS {
+        if self.nodes.len() >= MAX_CALL_PATHS {
             return caller;
         }
         self.nodes.push(Node {
             parent: caller,
             lines,
-            witnessed: false,
+            confirmed: false,
             call: (op, callee),
             samples: 0,
         });
-        self.children.insert((caller, op, callee), ContextId(index));
-        ContextId(index)
+        self.children
+            .insert((caller, op, callee), CallPathId(index));
+        CallPathId(index)
     }
 
     /// Notes that a way stands, and with it those of all its callers.
-    pub fn witness(&mut self, id: ContextId) {
+    pub fn confirm(&mut self, id: CallPathId) {
         let mut id = id;
         while let Some(node) = self.nodes.get_mut(id.0 as usize) {
-            if node.witnessed {
+            if node.confirmed {
                 return;
             }
-            node.witnessed = true;
-            self.witnessed += 1;
+            node.confirmed = true;
+            self.confirmed += 1;
             id = node.parent;
         }
     }
 
     /// How many ways have been seen to stand.
     #[must_use]
-    pub fn witnessed(&self) -> usize {
-        self.witnessed
+    pub fn confirmed(&self) -> usize {
+        self.confirmed
     }
 
     /// Counts a sample whose leaf this is, and tells whether to look if the way stands: not if it is known to, and ever
     /// more seldom.
-    pub fn sight(&mut self, id: ContextId) -> bool {
+    pub fn sight(&mut self, id: CallPathId) -> bool {
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             return false;
         };
         node.samples += 1;
-        !node.witnessed && (node.samples <= EAGER_SIGHTINGS || node.samples.is_multiple_of(SELDOM))
+        !node.confirmed && (node.samples <= EAGER_SIGHTINGS || node.samples.is_multiple_of(SELDOM))
     }
 
-    /// Sums the samples by their last call, for [`Contexts::trusted_lines`].
+    /// Sums the samples by their last call, for [`CallTree::trusted_lines`].
     #[must_use]
     pub fn doubt(&self) -> Doubt {
         let mut calls = FxHashMap::default();
@@ -128,15 +135,15 @@ impl Contexts {
 
     /// Whether a way has been seen to stand.
     #[must_use]
-    pub fn is_witnessed(&self, id: ContextId) -> bool {
+    pub fn is_confirmed(&self, id: CallPathId) -> bool {
         self.nodes
             .get(id.0 as usize)
-            .is_some_and(|node| node.witnessed)
+            .is_some_and(|node| node.confirmed)
     }
 
-    /// How many lines of a stack can be trusted: all of a way that is not doubted, else its witnessed part.
+    /// How many lines of a stack can be trusted: all of a way that is not doubted, else its confirmed part.
     #[must_use]
-    pub fn trusted_lines(&self, id: ContextId, doubt: &Doubt) -> usize {
+    pub fn trusted_lines(&self, id: CallPathId, doubt: &Doubt) -> usize {
         let Some(node) = self.nodes.get(id.0 as usize) else {
             return 0;
         };
@@ -146,7 +153,7 @@ impl Contexts {
         }
         let mut id = id;
         while let Some(node) = self.nodes.get(id.0 as usize) {
-            if node.witnessed {
+            if node.confirmed {
                 return node.lines as usize;
             }
             id = node.parent;
@@ -155,17 +162,17 @@ impl Contexts {
     }
 }
 
-impl Default for Contexts {
+impl Default for CallTree {
     fn default() -> Self {
         Self {
             nodes: vec![Node {
                 parent: Self::NONE,
                 lines: 0,
-                witnessed: true,
+                confirmed: true,
                 call: (0, Names::UNSTABLE),
                 samples: 0,
             }],
-            witnessed: 0,
+            confirmed: 0,
             children: FxHashMap::default(),
         }
     }
@@ -176,26 +183,26 @@ mod tests {
     use super::*;
 
     /// main calls two functions, each of which calls a third; `rare` samples came the second way, `common` the first.
-    fn check_trusted(common: u64, rare: u64, witnessed: bool, expected_lines: usize) {
-        let mut contexts = Contexts::default();
-        let main = contexts.child(Contexts::NONE, 0, Names::UNSTABLE, 1);
+    fn check_trusted(common: u64, rare: u64, confirmed: bool, expected_lines: usize) {
+        let mut call_tree = CallTree::default();
+        let main = call_tree.child(CallTree::NONE, 0, Names::UNSTABLE, 1);
         let mut way = |op: u32, samples: u64| {
-            let middle = contexts.child(main, op, Names::TRUNCATED, 2);
-            let leaf = contexts.child(middle, 5, Names::OVERFLOW, 3);
+            let middle = call_tree.child(main, op, Names::TRUNCATED, 2);
+            let leaf = call_tree.child(middle, 5, Names::OVERFLOW, 3);
             (0..samples).for_each(|_| {
-                contexts.sight(leaf);
+                call_tree.sight(leaf);
             });
             (middle, leaf)
         };
         way(1, common);
         let (middle, leaf) = way(2, rare);
-        contexts.witness(if witnessed { leaf } else { middle });
+        call_tree.confirm(if confirmed { leaf } else { middle });
         assert_eq!(
-            contexts.trusted_lines(leaf, &contexts.doubt()),
+            call_tree.trusted_lines(leaf, &call_tree.doubt()),
             expected_lines
         );
-        assert!(contexts.is_witnessed(main));
-        assert_eq!(contexts.is_witnessed(leaf), witnessed);
+        assert!(call_tree.is_confirmed(main));
+        assert_eq!(call_tree.is_confirmed(leaf), confirmed);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which edges (a call site and whom it called) are known to exist in the program.
 //!
 //! An edge is keyed by names and the op's index, so that its proof outlives a request and serves every worker of the
-//! run. Invariant: proven stays proven; an edge becomes proven only by its call site or by a quiet read.
+//! run. Invariant: proven stays proven; an edge becomes proven only by its call site or by a quiescent read.
 
 use phpprof_zend::site::Check;
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ const MAX_EDGES: usize = 500_000;
 /// Sights of an edge without proof at which its call site is asked each time, and then at one in so many.
 const EAGER_SIGHTS: u32 = 2000;
 const SELDOM: u32 = 10;
-/// Quiet reads that an open edge has to be missing from before it is doubted.
+/// Quiescent reads that an open edge has to be missing from before it is doubted.
 const DOUBT_AFTER: u64 = 8;
 
 /// Where a call comes from, and whom it calls.
@@ -43,7 +43,7 @@ impl Edge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     Proven(Check),
-    /// Needs a quiet read.
+    /// Needs a quiescent read.
     Open(EdgeId),
     /// The call site says no; it may say otherwise of another instance.
     Refuted,
@@ -64,10 +64,10 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Edges {
     entries: FxHashMap<Edge, Entry>,
-    /// Each with the number of quiet reads before it.
+    /// Each with the number of quiescent reads before it.
     opened: Vec<(Edge, u64)>,
     quiet_reads: u64,
-    /// Those still open, so that the judge is asked only while it can help.
+    /// Those still open, so that the quiescent reader is asked only while it can help.
     unsettled: usize,
 }
 
@@ -162,12 +162,12 @@ impl Edges {
         id.0 as usize >= opened
     }
 
-    /// Counts a quiet read.
-    pub fn note_quiet_read(&mut self) {
+    /// Counts a quiescent read.
+    pub fn note_quiescent_read(&mut self) {
         self.quiet_reads += 1;
     }
 
-    /// Whether an open edge has not been seen in many quiet reads since it was opened: rather than a rare call it is a
+    /// Whether an open edge has not been seen in many quiescent reads since it was opened: rather than a rare call it is a
     /// pair of frames from different moments.
     #[must_use]
     pub fn is_doubtful(&self, id: EdgeId) -> bool {
@@ -177,7 +177,7 @@ impl Edges {
             && !self.is_settled(id)
     }
 
-    /// How many edges wait for a quiet read.
+    /// How many edges wait for a quiescent read.
     #[must_use]
     pub fn unsettled(&self) -> usize {
         self.unsettled

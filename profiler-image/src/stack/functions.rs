@@ -22,7 +22,7 @@ use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::op::Op;
 use phpprof_zend::text::ZendString;
-use phpprof_zend::walk::Frame;
+use phpprof_zend::unwind::Frame;
 
 pub use lifetime::stands;
 use lifetime::{has_key, is_live, is_shared, outlives};
@@ -358,7 +358,7 @@ impl Codes {
         is_its_name.then(|| self.add(place, function))
     }
 
-    /// Learns a function that a quiet read has seen.
+    /// Learns a function that a quiescent read has seen.
     pub fn know<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, function: Function) {
         self.renew(place);
         let map = if outlives(place, &function.key) {
@@ -373,7 +373,7 @@ impl Codes {
         }
     }
 
-    /// Identifies the frames of a quiet read by the keys that were read with them.
+    /// Identifies the frames of a quiescent read by the keys that were read with them.
     pub fn identify_keys<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,

@@ -1,6 +1,6 @@
-//! A stack that has been walked and named: the value that a sample gives and the sum takes.
+//! A stack that has been unwound and named: the value that a sample gives and the sum takes.
 
-use super::call_tree::ContextId;
+use super::call_tree::CallPathId;
 use super::edges::EdgeId;
 use super::names::NameId;
 
@@ -14,7 +14,7 @@ pub struct Stack {
     /// Open edges: the index in `lines` of the callee, and the edge that leads to it.
     pub open: Vec<(u32, EdgeId)>,
     /// The way to the leaf, where it has not been seen to stand.
-    pub unwitnessed: Option<ContextId>,
+    pub unconfirmed: Option<CallPathId>,
     /// The part above `lines` could not be proven.
     pub unstable: bool,
     /// Indexes in `lines` of functions that autoload a class.

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use kinds::{KINDS, Kind};
 use profiler::Recorder;
 use server::{Asking, Running};
-use truth::{Calls, Truth, Verdict, check_the_judge, judge};
+use truth::{Calls, Truth, Verdict, check_verdicts, judge};
 
 const CALLS: &str = include_str!("../../../e2e/runtimes/truth/calls.txt");
 const SECONDS: u32 = 4;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         "kind", "workers", "samples", "points off, of each path", "unstable", "took"
     );
     let mut failures = 0;
-    for fault in check_the_judge(&Calls::parse(CALLS)) {
+    for fault in check_verdicts(&Calls::parse(CALLS)) {
         println!("    WRONG: {fault}");
         failures += 1;
     }

@@ -252,7 +252,7 @@ fn percent(part: i64, whole: i64) -> f64 {
 }
 
 /// Holds made-up profiles against `calls`: what is right must pass, and each kind of fault be seen. Says what does not.
-pub fn check_the_judge(calls: &Calls<'_>) -> Vec<String> {
+pub fn check_verdicts(calls: &Calls<'_>) -> Vec<String> {
     let right = [
         "Orders::rounded",
         "Orders::gross",
@@ -290,7 +290,7 @@ pub fn check_the_judge(calls: &Calls<'_>) -> Vec<String> {
         .filter(|(_, found, expected)| found != expected);
     wrong
         .map(|(case, found, expected)| {
-            format!("the judge finds {found} faults instead of {expected} in {case}")
+            format!("the verdict has {found} faults instead of {expected} in {case}")
         })
         .collect()
 }

@@ -20,7 +20,7 @@ pub mod phase;
 pub mod site;
 pub mod text;
 pub mod tsrm;
-pub mod walk;
+pub mod unwind;
 
 pub use layouts::Layout;
 pub use memory::{Fault, Memory, Piece};

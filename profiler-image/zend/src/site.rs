@@ -5,7 +5,7 @@
 //! one that exists: the site must be one that pushes a frame, and it must have called, or name, this callee.
 //!
 //! Three answers: proven, refuted (this pair of frames is torn), and open (the engine calls here without naming the
-//! callee: callbacks, magic methods, destructors; only a quiet read can prove those). What this module does not do:
+//! callee: callbacks, magic methods, destructors; only a quiescent read can prove those). What this module does not do:
 //! believe the top frame's own opline, or a callee's `zend_function` address by itself.
 
 use crate::function::Function;
@@ -18,7 +18,7 @@ use crate::op::{
     INIT_STATIC_METHOD_CALL, NEW, Op, is_frameless,
 };
 use crate::text::ZendString;
-use crate::walk::{Copy, Frame};
+use crate::unwind::{Copy, Frame};
 
 mod autoload;
 pub mod frameless;

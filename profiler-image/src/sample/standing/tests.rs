@@ -6,7 +6,7 @@ use super::*;
 
 const PAGE: u64 = 0x7f00_0000_0000;
 
-/// A frame for each (function, opline), the root first, as they lie on a VM stack; leaf first as a walk has them.
+/// A frame for each (function, opline), the root first, as they lie on a VM stack; leaf first as unwinding has them.
 fn stack(calls: &[(u64, u64)]) -> Vec<Frame> {
     let address = |index: usize| PAGE + 0x20 + index as u64 * 0x60;
     let mut frames: Vec<Frame> = calls

@@ -3,7 +3,7 @@
 use phpprof_zend::Layout;
 use phpprof_zend::function::{HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece};
-use phpprof_zend::walk::Frame;
+use phpprof_zend::unwind::Frame;
 
 use super::Place;
 

@@ -1,13 +1,13 @@
 //! Calls without a frame: from 8.4 on FRAMELESS_ICALL_* runs an internal function on behalf of its caller's frame.
 //!
 //! PHP's own backtraces show that function all the same where it has called on (`zend_fetch_debug_backtrace`,
-//! Zend/zend_builtin_functions.c). Whoever walks a stack puts a frame there that is nowhere in memory.
+//! Zend/zend_builtin_functions.c). Whoever unwinds a stack puts a frame there that is nowhere in memory.
 
 use super::{Check, Evidence, Site, Words};
 use crate::memory::Memory;
 use crate::op::{Op, is_frameless};
 use crate::phase::function_looks_up_class;
-use crate::walk::{Copy, Frame};
+use crate::unwind::{Copy, Frame};
 
 /// No build has more functions that can be called so: 8.4 has some forty.
 const MAX_FUNCTIONS: u32 = 4096;

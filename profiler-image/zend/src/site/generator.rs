@@ -13,7 +13,7 @@ use crate::op::{
     ADD_ARRAY_UNPACK, FE_FETCH_R, FE_FETCH_RW, FE_RESET_R, FE_RESET_RW, Op, SEND_UNPACK,
     is_yield_from,
 };
-use crate::walk::Frame;
+use crate::unwind::Frame;
 
 /// `zend_object_iterator.data` (Zend/zend_iterators.h): after the `zend_object` that it begins with, in all versions.
 const ITERATOR_DATA: u64 = 56;

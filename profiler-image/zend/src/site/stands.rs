@@ -6,7 +6,7 @@ use super::{Evidence, Side, Site};
 use crate::function::{Function, HEAD, Key};
 use crate::memory::{Memory, Piece};
 use crate::op::Op;
-use crate::walk::Frame;
+use crate::unwind::Frame;
 
 /// Reads that must agree on a proof's words.
 const AGREEING_READS: usize = 3;

@@ -25,7 +25,7 @@ fn page(frames: &[(usize, u64, u64, u32)]) -> Copy {
 
 fn check(frames: &[(usize, u64, u64, u32)], start: u64, expected_functions: &[u64], expected: End) {
     let mut found = Vec::new();
-    let end = walk(
+    let end = unwind(
         &Recorded::default(),
         layout_of(Machine::X86_64, 8, 2).unwrap(),
         &mut page(frames),
@@ -92,10 +92,10 @@ fn put_frame(memory: &mut Recorded, layout: &Layout, address: u64, frame: (u64, 
     );
 }
 
-/// The functions of a walk over frames that all lie outside the copy.
+/// The functions of unwound frames that all lie outside the copy.
 fn functions(memory: &Recorded, layout: &Layout, start: u64) -> (Vec<u64>, End) {
     let mut frames = Vec::new();
-    let end = walk(memory, layout, &mut Copy::default(), start, &mut frames);
+    let end = unwind(memory, layout, &mut Copy::default(), start, &mut frames);
     (frames.iter().map(|frame| frame.func).collect(), end)
 }
 
@@ -211,7 +211,7 @@ fn a_frame_on_the_heap_is_not_taken_for_an_older_page() {
     let mut copy = Copy::default();
     let mut frames = Vec::new();
     assert_eq!(
-        walk(&memory, layout, &mut copy, first, &mut frames),
+        unwind(&memory, layout, &mut copy, first, &mut frames),
         End::Root
     );
     assert!(
@@ -232,7 +232,7 @@ fn frames_on_an_older_page_cost_one_read() {
     newer.bytes[layout.vm_stack_prev..][..8].copy_from_slice(&BASE.to_le_bytes());
     let mut frames = Vec::new();
     assert_eq!(
-        walk(
+        unwind(
             &memory,
             layout,
             &mut newer,
@@ -250,8 +250,8 @@ proptest! {
     fn the_walk_ends_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..2048), start in any::<u64>()) {
         let mut copy = Copy { base: BASE, bytes, ..Copy::default() };
         let mut frames = Vec::new();
-        walk(&Recorded::default(), layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, start, &mut frames);
-        walk(&Recorded::default(), layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, BASE, &mut frames);
+        unwind(&Recorded::default(), layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, start, &mut frames);
+        unwind(&Recorded::default(), layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, BASE, &mut frames);
         prop_assert!(frames.len() <= MAX_FRAMES);
     }
 
@@ -263,7 +263,7 @@ proptest! {
         memory.put(BASE, bytes.clone());
         let mut copy = Copy { base: BASE, bytes, ..Copy::default() };
         let mut frames = Vec::new();
-        walk(&memory, layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, BASE + 32, &mut frames);
+        unwind(&memory, layout_of(Machine::X86_64, 8, 2).unwrap(), &mut copy, BASE + 32, &mut frames);
         prop_assert!(frames.len() <= MAX_FRAMES);
     }
 }

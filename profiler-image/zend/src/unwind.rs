@@ -1,16 +1,16 @@
 //! From `EG(current_execute_data)` to the frames of a stack, over one copy of the VM stack.
 //!
-//! The target runs while it is read, so any word can be from another moment than its neighbour. The walk therefore
+//! The target runs while it is read, so any word can be from another moment than its neighbour. Unwinding therefore
 //! believes nothing: every address is bounded, frames inside the copy must descend, and a chain that does not end at a
 //! frame which the engine itself starts (`ZEND_CALL_TOP`) is torn. That the chain holds together does not make it true:
-//! that is for [`crate::site`] and the quiet read. Invariant: the walk ends on any bytes.
+//! that is for [`crate::site`] and the quiescent read. Invariant: unwinding ends on any bytes.
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
 pub const MAX_FRAMES: usize = 4096;
-/// Reads of frames outside the copy (older VM stack pages, generators, fibers) in one walk.
+/// Reads of frames outside the copy (older VM stack pages, generators, fibers) in one stack.
 const MAX_FETCHES: usize = 256;
 /// What is read of a frame outside the copy: its header and the first variables, which proofs look at.
 const FETCH: usize = 256;
@@ -18,10 +18,10 @@ const READS_OF_HEAP_FRAME: usize = 3;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 /// A VM stack page is 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); what is farther from its start belongs to another.
 const PAGE: u64 = 256 << 10;
-/// Older pages that one walk reads whole; beyond that it goes frame by frame.
+/// Older pages that one unwinding reads whole; beyond that it goes frame by frame.
 const MAX_OLDER: usize = 4 << 20;
 const IS_OBJECT: u8 = 8;
-/// Dummy frames and placeholders in one walk; each stands beside a frame that has a function.
+/// Dummy frames and placeholders in one stack; each stands beside a frame that has a function.
 const MAX_NAMELESS: usize = 1024;
 /// `yield from` chains longer than this are refused.
 const MAX_DELEGATES: usize = 64;
@@ -72,7 +72,7 @@ impl Frame {
     }
 }
 
-/// How a walk ended.
+/// How unwinding ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// At a frame that the engine started; the stack is whole.
@@ -96,13 +96,13 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Forgets what was fetched for an earlier walk.
+    /// Forgets what was fetched for an earlier stack.
     pub fn forget(&mut self) {
         self.fetched.clear();
         (self.pages, self.fetches) = (0, 0);
     }
 
-    /// How many reads of the target the walks since [`Copy::forget`] took.
+    /// How many reads of the target unwinding since [`Copy::forget`] took.
     #[must_use]
     pub fn fetches(&self) -> usize {
         self.fetches
@@ -242,7 +242,7 @@ fn has_caller<M: Memory + ?Sized>(
 }
 
 /// Walks from `start` to the root, leaf first, into `frames` (cleared before).
-pub fn walk<M: Memory + ?Sized>(
+pub fn unwind<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     copy: &mut Copy,
@@ -252,7 +252,7 @@ pub fn walk<M: Memory + ?Sized>(
     frames.clear();
     let mut address = start;
     let mut nameless = 0;
-    // Within one page callers lie below their callees: this is what makes the walk end without a set of the seen.
+    // Within one page callers lie below their callees: this is what makes unwinding end without a set of the seen.
     let mut ceiling = u64::MAX;
     while address != 0 {
         if !address.is_multiple_of(8) {
@@ -341,7 +341,7 @@ fn delegates<M: Memory + ?Sized>(
     Some(())
 }
 
-/// What a walk needs of a `zend_generator`.
+/// What unwinding needs of a `zend_generator`.
 struct Node {
     execute_data: u64,
     parent: u64,

@@ -115,7 +115,7 @@ fn run() -> Result<usize> {
         .filter(|row| only.as_deref().is_none_or(|only| label(row).contains(only)))
     {
         let (counts, how, recording) = measure(&php, row, samples, full)?;
-        let reads = recording.reads as f64 / counts.samples.max(1) as f64;
+        let reads = recording.calls.gathers as f64 / counts.samples.max(1) as f64;
         let quiet = recording.sampler.quality.quiet;
         println!(
             "{:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",

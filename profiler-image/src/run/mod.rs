@@ -22,13 +22,16 @@ use crate::stack::trace::Stack;
 use crate::target::Scope;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Discovery;
+use crate::target::process::calls::Calls;
 
 pub mod aggregate;
+pub mod lateness;
 mod quiescent;
 pub mod schedule;
 pub mod snapshot;
 pub mod stop;
 
+use lateness::Lateness;
 use quiescent::{ASK_AT_LEAST, ASK_FOR_CALL_PATHS_AT_LEAST};
 use schedule::{Schedule, Turn};
 use snapshot::{Keep, Samples, Snapshot};
@@ -95,8 +98,10 @@ pub struct Recording {
     pub began_unix_nanoseconds: i64,
     pub took: Duration,
     pub period: Duration,
-    /// System calls that read targets.
-    pub reads: u64,
+    /// Calls of the kernel that looked at targets, from the first turn to the last.
+    pub calls: Calls,
+    /// How late the turns were.
+    pub lateness: Lateness,
 }
 
 /// Why nothing could be recorded.
@@ -142,7 +147,7 @@ struct Run<'a> {
     /// Own CPU time and the moment when it was looked at.
     spent: (u64, u64),
     busy_percents: Vec<u8>,
-    finished_reads: u64,
+    lateness: Lateness,
     engine: Option<Arc<Engine>>,
     /// The JIT has compiled code for a worker.
     jit: bool,
@@ -165,7 +170,7 @@ impl<'a> Run<'a> {
             ask_interval: ASK_AT_LEAST,
             spent: (own_cpu(), now()),
             busy_percents: Vec::new(),
-            finished_reads: 0,
+            lateness: Lateness::default(),
             engine: None,
             jit: false,
             seen: HashMap::new(),
@@ -194,7 +199,7 @@ impl<'a> Run<'a> {
     fn record(mut self, signals: &SignalFd) -> Recording {
         let began_unix_nanoseconds =
             clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.num_nanoseconds());
-        let began = now();
+        let (began, calls) = (now(), Calls::now());
         let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
         let mut schedule = Schedule::new(began, self.period, self.workers.len());
         let ended = loop {
@@ -233,8 +238,9 @@ impl<'a> Run<'a> {
         };
         // The last proofs are no part of the time that was sampled.
         let took = Duration::from_nanos(now() - began);
+        let calls = Calls::now().since(calls);
         self.ask_at_the_end();
-        self.finish(ended, began_unix_nanoseconds, took)
+        self.finish(ended, began_unix_nanoseconds, took, calls)
     }
 
     fn turn(&mut self, schedule: &mut Schedule, current: u64) -> Turn {
@@ -245,6 +251,7 @@ impl<'a> Run<'a> {
                 missed: 0,
             };
         }
+        self.lateness.add(current.saturating_sub(schedule.due()));
         let turn = schedule.take(current);
         let members = self.workers.len().div_ceil(turn.groups) as u64;
         self.sampler.quality.late += turn.missed * members;
@@ -341,7 +348,6 @@ impl<'a> Run<'a> {
     fn count(&mut self, worker: &Worker) {
         self.jit |= worker.process.has_jit_code() == Some(true);
         self.busy_percents.extend(worker.busy_percent());
-        self.finished_reads += worker.reader.memory.reads();
     }
 
     fn gone_for_good(&self) -> bool {
@@ -395,7 +401,13 @@ impl<'a> Run<'a> {
         taken - idle
     }
 
-    fn finish(mut self, ended: Ended, began_unix_nanoseconds: i64, took: Duration) -> Recording {
+    fn finish(
+        mut self,
+        ended: Ended,
+        began_unix_nanoseconds: i64,
+        took: Duration,
+        calls: Calls,
+    ) -> Recording {
         for worker in std::mem::take(&mut self.workers) {
             self.count(&worker);
         }
@@ -413,7 +425,8 @@ impl<'a> Run<'a> {
             began_unix_nanoseconds,
             took,
             period: Duration::from_nanos(self.period),
-            reads: self.finished_reads,
+            calls,
+            lateness: self.lateness,
         }
     }
 }

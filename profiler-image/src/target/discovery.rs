@@ -6,7 +6,7 @@
 //! do: look at files of the target, or assume anything of PID 1.
 
 use std::collections::HashMap;
-use std::fs::{read_dir, read_link, read_to_string};
+use std::fs::{read_dir, read_link};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use phpprof_zend::memory::{Fault, Memory};
 use super::Scope;
 use super::diagnosis::Refused;
 use super::process::relay::Relay;
-use super::process::{Process, ProcessMemory, maps, stat::Stat, text};
+use super::process::{Process, ProcessMemory, calls, maps, stat::Stat, text};
 use super::threads::{Changes, Threads};
 
 /// A process younger than this, in ticks of a hundredth of a second, may not have loaded or started its engine yet.
@@ -174,8 +174,9 @@ impl Discovery {
         match &self.scope {
             Scope::All => true,
             // The path ends in the runtime's name for the container, with a prefix and suffix of its driver.
-            Scope::Container(id) => read_to_string(format!("/proc/{pid}/cgroup"))
-                .is_ok_and(|text| text.contains(id.as_str())),
+            Scope::Container(id) => {
+                text(&format!("/proc/{pid}/cgroup")).is_some_and(|text| text.contains(id.as_str()))
+            }
             Scope::Pids(pids) => {
                 let mut ancestor = pid;
                 // A chain of parents is as long as the process table at most.
@@ -280,6 +281,7 @@ fn boot_ticks() -> u64 {
 }
 
 fn pids() -> impl Iterator<Item = i32> {
+    calls::count_open();
     read_dir("/proc")
         .into_iter()
         .flatten()

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use phpprof_zend::layouts::Machine;
 use phpprof_zend::memory::Memory;
 
-use super::process::Process;
-use super::process::text;
+use super::process::{Process, calls, text};
 
 /// `tid` in `struct pthread`: of glibc (2.23 to 2.41), and of musl (since 1.2.2).
 const TID_X86_64: [u64; 2] = [720, 48];
@@ -96,6 +95,7 @@ impl Threads {
 /// the one that it has here.
 fn tasks(pid: i32) -> HashMap<i32, i32> {
     let is_nested = innermost(&format!("/proc/{pid}/status")).is_some_and(|inner| inner != pid);
+    calls::count_open();
     read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()

@@ -8,12 +8,14 @@
 use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use phpprof_zend::memory::{Fault, Memory, Piece};
+
+use super::calls;
 
 /// IOV_MAX is 1024 on Linux (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
@@ -25,7 +27,6 @@ pub struct ProcessMemory {
     /// Absent where only the call is allowed.
     file: Option<File>,
     by_call: AtomicBool,
-    reads: AtomicU64,
 }
 
 impl ProcessMemory {
@@ -34,7 +35,7 @@ impl ProcessMemory {
     /// # Errors
     /// [`Fault::Denied`] where the kernel refuses, [`Fault::Gone`] where there is no such process.
     pub fn open(pid: i32) -> Result<Self, Fault> {
-        let file = match File::open(format!("/proc/{pid}/mem")) {
+        let file = match calls::open(format!("/proc/{pid}/mem")) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
             Err(_) => return Err(Fault::Gone),
@@ -43,7 +44,6 @@ impl ProcessMemory {
             pid: Pid::from_raw(pid),
             file,
             by_call: AtomicBool::new(true),
-            reads: AtomicU64::new(0),
         };
         // Nothing is mapped at address 0, but the kernel looks at the permission first.
         let mut probe = [0];
@@ -57,24 +57,14 @@ impl ProcessMemory {
         }
     }
 
-    /// System calls that have read the target so far.
-    #[must_use]
-    pub fn reads(&self) -> u64 {
-        self.reads.load(Ordering::Relaxed)
-    }
-
     /// Uses `/proc/PID/mem` from now on, as where the call is refused.
     pub fn without_the_call(&self) {
         self.by_call.store(false, Ordering::Relaxed);
     }
 
-    fn count(&self) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-    }
-
     fn read_file(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         let file = self.file.as_ref().ok_or(Fault::Denied)?;
-        self.count();
+        calls::count_memory_read(1, bytes.len());
         match file.read_exact_at(bytes, address) {
             Ok(()) => Ok(()),
             // The kernel reads nothing from the memory of a process that has ended.
@@ -85,7 +75,6 @@ impl ProcessMemory {
     }
 
     fn call(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
-        self.count();
         let remote: Vec<RemoteIoVec> = pieces
             .iter()
             .map(|piece| RemoteIoVec {
@@ -94,6 +83,7 @@ impl ProcessMemory {
             })
             .collect();
         let wanted: usize = remote.iter().map(|piece| piece.len).sum();
+        calls::count_memory_read(remote.len(), wanted);
         let mut local: Vec<IoSliceMut<'_>> = pieces
             .iter_mut()
             .map(|piece| IoSliceMut::new(piece.bytes))
@@ -114,6 +104,7 @@ impl Memory for ProcessMemory {
     }
 
     fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        calls::count_gather();
         if self.by_call.load(Ordering::Relaxed) {
             let mut denied = false;
             for chunk in pieces.chunks_mut(MAX_PIECES) {

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use super::calls;
+
 /// The fields of `/proc/PID/stat` that are used here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
@@ -54,7 +56,7 @@ impl Watch {
     /// Opens the files of a thread.
     #[must_use]
     pub fn open(pid: i32, tid: i32) -> Option<Self> {
-        let open = |name: &str| File::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
+        let open = |name: &str| calls::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
         Some(Self {
             schedstat: open("schedstat")?,
             stat: open("stat")?,
@@ -70,6 +72,7 @@ impl Watch {
 
     fn schedstat(&self, field: usize) -> Option<String> {
         let mut bytes = [0_u8; 128];
+        calls::count_file_read();
         let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
         let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
         Some(text.split_ascii_whitespace().nth(field)?.to_owned())
@@ -86,6 +89,7 @@ impl Watch {
     #[must_use]
     pub fn state(&self) -> Option<(char, usize)> {
         let mut bytes = [0_u8; 512];
+        calls::count_file_read();
         let length = self.stat.read_at(&mut bytes, 0).ok()?;
         let stat = Stat::parse(std::str::from_utf8(&bytes[..length]).ok()?)?;
         Some((stat.state, stat.processor))

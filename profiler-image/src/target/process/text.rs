@@ -1,7 +1,8 @@
 //! The text of files under `/proc`, bounded.
 
-use std::fs::File;
 use std::io::Read;
+
+use super::calls;
 
 /// More text than the kernel has to say of any process; a target with a great many mappings is seen as far as this.
 const MAX_TEXT: u64 = 16 << 20;
@@ -10,7 +11,8 @@ const MAX_TEXT: u64 = 16 << 20;
 #[must_use]
 pub fn text(path: &str) -> Option<String> {
     let mut bytes = Vec::new();
-    let file = File::open(path).ok()?;
+    let file = calls::open(path).ok()?;
+    calls::count_file_read();
     file.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,0 +1,90 @@
+//! What looking at targets costs in calls of the kernel: counted where the calls are made, never estimated.
+//!
+//! One count for the whole process, since the kernel charges it as a whole; `make bench` holds it against `strace -c` once.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static GATHERS: AtomicU64 = AtomicU64::new(0);
+static READS: AtomicU64 = AtomicU64::new(0);
+static VECTORS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+static OPENS: AtomicU64 = AtomicU64::new(0);
+static FILE_READS: AtomicU64 = AtomicU64::new(0);
+
+/// Calls since the process began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Reads of a target's memory that were asked for, each of any number of pieces.
+    pub gathers: u64,
+    /// The calls that these took: `process_vm_readv`, or a `pread` of `/proc/PID/mem` for each piece.
+    pub memory_reads: u64,
+    /// Pieces of memory.
+    pub vectors: u64,
+    /// Bytes of memory.
+    pub bytes: u64,
+    /// Files under `/proc` that were opened; a folder that was listed counts as one.
+    pub opens: u64,
+    /// Reads of files under `/proc` other than memory.
+    pub file_reads: u64,
+}
+
+impl Calls {
+    /// The calls until now.
+    #[must_use]
+    pub fn now() -> Self {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Self {
+            gathers: get(&GATHERS),
+            memory_reads: get(&READS),
+            vectors: get(&VECTORS),
+            bytes: get(&BYTES),
+            opens: get(&OPENS),
+            file_reads: get(&FILE_READS),
+        }
+    }
+
+    /// The calls since an earlier moment.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            gathers: self.gathers - earlier.gathers,
+            memory_reads: self.memory_reads - earlier.memory_reads,
+            vectors: self.vectors - earlier.vectors,
+            bytes: self.bytes - earlier.bytes,
+            opens: self.opens - earlier.opens,
+            file_reads: self.file_reads - earlier.file_reads,
+        }
+    }
+}
+
+pub(super) fn count_gather() {
+    GATHERS.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(super) fn count_memory_read(vectors: usize, bytes: usize) {
+    READS.fetch_add(1, Ordering::Relaxed);
+    VECTORS.fetch_add(vectors as u64, Ordering::Relaxed);
+    BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+/// Counts a read of a file under `/proc`.
+pub fn count_file_read() {
+    FILE_READS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Opens a file under `/proc`.
+///
+/// # Errors
+/// The kernel's.
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    OPENS.fetch_add(1, Ordering::Relaxed);
+    File::open(path)
+}
+
+/// Counts the opening of a folder under `/proc`.
+pub fn count_open() {
+    OPENS.fetch_add(1, Ordering::Relaxed);
+}

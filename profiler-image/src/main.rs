@@ -52,7 +52,7 @@ struct Record {
     #[arg(long, value_name = "ID")]
     container_id: Option<String>,
     /// Samples a second, of each worker.
-    #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     samples_per_second: u32,
     /// How long to sample, from the first sample on.
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86400))]
@@ -60,6 +60,9 @@ struct Record {
     /// Keep the time between requests too, as `[idle]`.
     #[arg(long)]
     include_idle: bool,
+    /// Share of one core that the sampler may use, in percent; 0 for no such limit.
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=400))]
+    cpu_budget_percent: u32,
     /// Where to write the profile; without it the profile is uploaded with the grants in PHPPROF_GRANTS.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -123,17 +126,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         .as_ref()
         .and_then(|delivery| delivery.checkpoints(&arguments.label, &stop))
         .map(|checkpoints| Arc::new(checkpoints) as Arc<dyn Keep>);
-    let options = Options {
-        scope: scope(arguments),
-        samples_per_second: arguments.samples_per_second,
-        duration: Duration::from_secs(duration),
-        max_samples: None,
-        unpaced: false,
-        include_idle: arguments.include_idle,
-        quiescent_cpus: None,
-        stop,
-        checkpoints,
-    };
+    let options = options(arguments, duration, stop, checkpoints);
     if let Some(delivery) = &delivery {
         cancellation::listen(&options.stop, &delivery.grants, &delivery.agents);
     }
@@ -161,6 +154,27 @@ fn run(arguments: &Record) -> Result<String, Failure> {
     }
     let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
     Ok(receipt::stored(route, output.samples, bytes.len(), &sha256))
+}
+
+fn options(
+    arguments: &Record,
+    seconds: u64,
+    stop: Stop,
+    checkpoints: Option<Arc<dyn Keep>>,
+) -> Options {
+    Options {
+        scope: scope(arguments),
+        samples_per_second: arguments.samples_per_second,
+        duration: Duration::from_secs(seconds),
+        max_samples: None,
+        unpaced: false,
+        include_idle: arguments.include_idle,
+        cpu_budget_percent: (arguments.cpu_budget_percent > 0)
+            .then_some(arguments.cpu_budget_percent),
+        quiescent_cpus: None,
+        stop,
+        checkpoints,
+    }
 }
 
 fn scope(arguments: &Record) -> Scope {
@@ -272,11 +286,32 @@ mod tests {
     }
 
     #[test]
+    fn a_host_may_ask_for_ten_thousand_samples_a_second_and_for_no_budget() {
+        let cli = Cli::try_parse_from([
+            "phpprof",
+            "record",
+            "--all",
+            "-F",
+            "10000",
+            "--cpu-budget-percent=0",
+        ])
+        .unwrap();
+        let Command::Record(record) = cli.command;
+        assert_eq!(record.samples_per_second, 10_000);
+        assert_eq!(
+            options(&record, 10, Stop::default(), None).cpu_budget_percent,
+            None
+        );
+    }
+
+    #[test]
     fn bad_arguments_are_refused() {
         for arguments in [
             &["record"][..],
             &["record", "--all", "--pid=1"],
             &["record", "--all", "-F", "0"],
+            &["record", "--all", "-F", "10001"],
+            &["record", "--all", "--cpu-budget-percent=-1"],
         ] {
             assert!(
                 Cli::try_parse_from([&["phpprof"], arguments].concat()).is_err(),

@@ -63,6 +63,7 @@ fn recorded(
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        cpu_budget_percent: Some(25),
         quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: Some(Arc::new(Checkpoints::new(SECOND, seconds, make, keep))),

@@ -70,6 +70,7 @@ fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        cpu_budget_percent: Some(25),
         quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: None,

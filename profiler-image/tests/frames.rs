@@ -68,6 +68,7 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        cpu_budget_percent: Some(25),
         quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: None,

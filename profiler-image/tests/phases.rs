@@ -67,6 +67,7 @@ impl Target {
             max_samples: None,
             unpaced: false,
             include_idle,
+            cpu_budget_percent: Some(25),
             quiescent_cpus: None,
             stop: Stop::default(),
             checkpoints: None,

@@ -212,6 +212,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         max_samples: Some(samples),
         unpaced: full,
         include_idle: false,
+        cpu_budget_percent: None,
         quiescent_cpus: Some(quiescent_cpus),
         stop: Stop::default(),
         checkpoints: None,

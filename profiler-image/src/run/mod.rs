@@ -42,8 +42,6 @@ const SECOND: u64 = 1_000_000_000;
 const SCAN_EVERY: u64 = SECOND / 10;
 /// A target without PHP is given up after this; a starting container may not have run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
-/// Share of one core that the sampler may use, in percent.
-const CPU_BUDGET_PERCENT: u64 = 25;
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -57,6 +55,8 @@ pub struct Options {
     pub unpaced: bool,
     /// Keeps the time between requests, as `[idle]`.
     pub include_idle: bool,
+    /// Share of one core that the sampler may use, in percent; nothing holds it without one.
+    pub cpu_budget_percent: Option<u32>,
     /// CPUs that the quiescent reader is held to; all that the kernel allows by default.
     pub quiescent_cpus: Option<CpuSet>,
     /// Ends the run from outside, as a signal does.
@@ -362,12 +362,15 @@ impl<'a> Run<'a> {
             // Once a minute; the rate would stay halved for it.
             self.spent = (own_cpu(), current);
         }
+        let Some(percent) = self.options.cpu_budget_percent else {
+            return;
+        };
         let (cpu, at) = self.spent;
         if self.options.unpaced || current < at + SECOND {
             return;
         }
         let used = own_cpu();
-        if (used - cpu) * 100 > (current - at) * CPU_BUDGET_PERCENT {
+        if (used - cpu) * 100 > (current - at) * u64::from(percent) {
             self.period = (self.period * 2).min(SECOND);
         }
         self.spent = (used, current);

@@ -1,104 +1,219 @@
-//! A worker's CPU clock, as far as it can be seen from another process.
+//! What the kernel's scheduler says of a worker: how long it has run, whether it sleeps, and whether it still does.
+//!
+//! | question | answer | a read here |
+//! |---|---|---|
+//! | does it still sleep? | `schedstat` says the same as when it was seen asleep | 0.8 µs |
+//! | does it sleep? | `syscall`, where it may be read: the call that it sleeps in, or `running` | 1.3 µs |
+//! | | else `wchan`: where in the kernel it sleeps, or 0; it says 0 as well where the kernel refuses | 1.5 µs |
+//! | | else `stat`: the state | 3.9 µs |
+//!
+//! Nothing tells a runnable worker from a running one. The files are kept open: they stay bound to the worker's own
+//! process, so a reused PID reads as gone. Invariant: two equal [`Look`]s around a sleep say that the worker did not run
+//! in between (proc(5); `sum_exec_runtime` moves when a thread leaves its CPU, kernel/sched/core.c).
 
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
-use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
-use crate::run::aggregate::StackId;
+use nix::errno::Errno;
+
 use crate::target::process::Process;
-use crate::target::process::stat::Watch;
+use crate::target::process::calls;
+use crate::target::process::stat::Stat;
 
-/// Samples that may wait for the CPU clock to move.
-const MAX_PENDING: usize = 4096;
-
-/// A worker's CPU clock. It moves at the kernel's ticks and when the worker stops running, so its advance is shared
-/// by all samples since it last moved.
-#[derive(Debug)]
-pub struct CpuClock {
-    source: Option<CpuSource>,
-    last: Option<i64>,
-    pending: Vec<Option<StackId>>,
+/// What `schedstat` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Time on a CPU, in nanoseconds. It moves at the kernel's ticks, and when the thread leaves its CPU.
+    pub run_nanoseconds: u64,
+    /// How often the thread was put on a CPU; 0 where the kernel does not count.
+    pub slices: u64,
 }
 
-/// The kernel has clocks for other processes, but none for their threads.
-#[derive(Debug)]
-enum CpuSource {
-    Process(ClockId),
-    Thread(Watch),
+/// Why there is no look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoLook {
+    /// The thread has ended.
+    Gone,
+    /// The kernel does not say.
+    Unknown,
 }
 
-impl CpuClock {
+/// The files of one worker.
+#[derive(Debug)]
+pub struct Clocks {
+    schedstat: Option<File>,
+    sleep: Option<SleepFile>,
+}
+
+/// The file that says whether the worker sleeps.
+#[derive(Debug)]
+enum SleepFile {
+    Syscall(File),
+    /// It is believed once it has named a place: before that its 0 may be a refusal.
+    Wchan {
+        file: File,
+        stat: File,
+        is_believed: bool,
+    },
+    Stat(File),
+}
+
+impl Clocks {
+    /// Opens the files of a worker.
+    #[must_use]
     pub fn of(process: &Process) -> Self {
-        let source = if process.engine.is_thread_safe() {
-            Watch::open(process.pid, process.tid).map(CpuSource::Thread)
-        } else {
-            let clock = clock_getcpuclockid(Pid::from_raw(process.pid));
-            clock.ok().map(CpuSource::Process)
+        let open = |name: &str| {
+            calls::open(format!("/proc/{}/task/{}/{name}", process.pid, process.tid)).ok()
         };
-        let mut cpu = Self {
-            source,
-            last: None,
-            pending: Vec::new(),
+        let by_syscall = || {
+            let file = open("syscall")?;
+            // It may be opened and not be read, as by a process without the rights of ptrace.
+            is_asleep_by_syscall(&file)?;
+            Some(SleepFile::Syscall(file))
         };
-        cpu.last = cpu.now();
-        cpu
-    }
-
-    fn now(&self) -> Option<i64> {
-        match self.source.as_ref()? {
-            CpuSource::Process(clock) => Some(clock_gettime(*clock).ok()?.num_nanoseconds()),
-            CpuSource::Thread(watch) => watch.cpu_nanoseconds(),
+        let by_wchan = || {
+            Some(SleepFile::Wchan {
+                file: open("wchan")?,
+                stat: open("stat")?,
+                is_believed: false,
+            })
+        };
+        Self {
+            schedstat: open("schedstat"),
+            sleep: by_syscall()
+                .or_else(by_wchan)
+                .or_else(|| open("stat").map(SleepFile::Stat)),
         }
     }
 
-    pub fn note(&mut self, stack: Option<StackId>) {
-        if self.pending.len() < MAX_PENDING {
-            self.pending.push(stack);
-        }
+    /// What `schedstat` says now.
+    ///
+    /// # Errors
+    /// [`NoLook::Gone`] once the thread has ended.
+    pub fn look(&self) -> Result<Look, NoLook> {
+        let file = self.schedstat.as_ref().ok_or(NoLook::Unknown)?;
+        let mut bytes = [0_u8; 64];
+        let text = read(file, &mut bytes)?;
+        let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
+        let mut field = || fields.next()?.ok();
+        let (run, _wait, slices) = (field(), field(), field());
+        run.zip(slices)
+            .map(|(run_nanoseconds, slices)| Look {
+                run_nanoseconds,
+                slices,
+            })
+            .ok_or(NoLook::Unknown)
     }
 
-    pub fn advance(&mut self) -> Vec<(StackId, i64)> {
-        let (Some(now), Some(last)) = (self.now(), self.last) else {
-            return Vec::new();
-        };
-        if now <= last {
-            return Vec::new();
+    /// Whether the worker sleeps now; `None` where nothing says so.
+    pub fn is_asleep(&mut self) -> Option<bool> {
+        match self.sleep.as_mut()? {
+            SleepFile::Syscall(file) => is_asleep_by_syscall(file),
+            SleepFile::Stat(file) => is_asleep_by_state(file),
+            SleepFile::Wchan {
+                file,
+                stat,
+                is_believed,
+            } => {
+                let mut bytes = [0_u8; 64];
+                let names_a_place = read(file, &mut bytes).ok()?.trim() != "0";
+                *is_believed |= names_a_place;
+                if names_a_place || *is_believed {
+                    return Some(names_a_place);
+                }
+                let is_asleep = is_asleep_by_state(stat)?;
+                if is_asleep && let Ok(stat) = stat.try_clone() {
+                    // It sleeps, and the other file says that it does not.
+                    self.sleep = Some(SleepFile::Stat(stat));
+                }
+                Some(is_asleep)
+            }
         }
-        self.last = Some(now);
-        share(now - last, std::mem::take(&mut self.pending))
     }
 }
 
-/// Shares nanoseconds among the samples; the remainder goes to the first, so that the sum is right. Time spent while
-/// only idleness was seen belongs to no stack.
-fn share(nanoseconds: i64, pending: Vec<Option<StackId>>) -> Vec<(StackId, i64)> {
-    let busy: Vec<StackId> = pending.into_iter().flatten().collect();
-    let Ok(count) = i64::try_from(busy.len()) else {
-        return Vec::new();
-    };
-    if count == 0 {
-        return Vec::new();
-    }
-    let (each, rest) = (nanoseconds / count, nanoseconds % count);
-    busy.into_iter()
-        .enumerate()
-        .map(|(index, stack)| (stack, each + if index == 0 { rest } else { 0 }))
-        .collect()
+fn is_asleep_by_syscall(file: &File) -> Option<bool> {
+    let mut bytes = [0_u8; 192];
+    Some(!read(file, &mut bytes).ok()?.starts_with("running"))
+}
+
+fn is_asleep_by_state(file: &File) -> Option<bool> {
+    let mut bytes = [0_u8; 512];
+    let stat = Stat::parse(read(file, &mut bytes).ok()?)?;
+    Some(!matches!(stat.state, 'R'))
+}
+
+fn read<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, NoLook> {
+    calls::count_file_read();
+    let length = file
+        .read_at(bytes, 0)
+        .map_err(|error| match error.raw_os_error() {
+            Some(number) if number == Errno::ESRCH as i32 => NoLook::Gone,
+            _ => NoLook::Unknown,
+        })?;
+    bytes
+        .get(..length)
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .ok_or(NoLook::Unknown)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
-    use crate::run::aggregate::Aggregate;
-    use crate::stack::trace::Stack;
+
+    fn clocks_of(pid: i32, sleep: fn(&dyn Fn(&str) -> File) -> SleepFile) -> Clocks {
+        let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).unwrap();
+        Clocks {
+            schedstat: Some(open("schedstat")),
+            sleep: Some(sleep(&open)),
+        }
+    }
+
+    /// Waits until a child sleeps in `read`, then asks.
+    fn check_sleeper(sleep: fn(&dyn Fn(&str) -> File) -> SleepFile) {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let mut clocks = clocks_of(pid, sleep);
+        let sleeps = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let before = clocks.look();
+            clocks.is_asleep() == Some(true) && clocks.look() == before
+        });
+        let one = clocks.look().unwrap();
+        assert!(sleeps && one.run_nanoseconds > 0);
+        assert_eq!(clocks.look(), Ok(one));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(clocks.look(), Err(NoLook::Gone));
+    }
 
     #[test]
-    fn cpu_time_is_shared_by_the_busy_samples_since_the_clock_moved() {
-        let stack = Aggregate::default().add(&Stack::default(), 1, 0);
-        assert_eq!(
-            share(10, vec![Some(stack), None, Some(stack), Some(stack)]),
-            [(stack, 4), (stack, 3), (stack, 3)]
-        );
-        assert_eq!(share(10, vec![None]), []);
+    fn a_process_that_waits_for_input_sleeps_by_each_of_the_files() {
+        check_sleeper(|open| SleepFile::Syscall(open("syscall")));
+        check_sleeper(|open| SleepFile::Stat(open("stat")));
+        check_sleeper(|open| SleepFile::Wchan {
+            file: open("wchan"),
+            stat: open("stat"),
+            is_believed: false,
+        });
+    }
+
+    #[test]
+    fn this_thread_runs_and_its_clock_moves() {
+        let tid = nix::unistd::gettid().as_raw();
+        let mut clocks = clocks_of(tid, |open| SleepFile::Syscall(open("syscall")));
+        assert_eq!(clocks.is_asleep(), Some(false));
+        let begin = clocks.look().unwrap().run_nanoseconds;
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(200);
+        while std::time::Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        assert!(clocks.look().unwrap().run_nanoseconds > begin);
     }
 }

@@ -1,6 +1,7 @@
 //! The bytes of a worker's stack, by one call of the kernel, and the worker's CPU clock.
 
 pub mod clocks;
+pub mod cpu_shares;
 pub mod quiescent;
 pub mod reader;
 pub mod worker;

@@ -74,15 +74,13 @@ impl Settled {
 
 impl Aggregate {
     /// Adds one sample of a worker; CPU time comes later, by [`Aggregate::add_cpu`].
-    pub fn add(&mut self, stack: &Stack, tid: i32, wall_nanoseconds: i64) -> StackId {
-        let id = self.id(stack);
+    pub fn add(&mut self, id: StackId, tid: i32, wall_nanoseconds: i64) {
         let sum = Sum {
             samples: 1,
             wall_nanoseconds,
             cpu_nanoseconds: 0,
         };
         self.sums.entry((id, tid)).or_default().add(sum);
-        id
     }
 
     /// Adds CPU time to a stack that has been sampled.
@@ -126,7 +124,8 @@ impl Aggregate {
         }
     }
 
-    fn id(&mut self, stack: &Stack) -> StackId {
+    /// The index of a stack, a new one at its first sight.
+    pub fn id(&mut self, stack: &Stack) -> StackId {
         if let Some(&id) = self.by_stack.get(stack) {
             return id;
         }
@@ -197,8 +196,9 @@ mod tests {
             open: vec![(1, id)],
             ..Stack::default()
         };
-        let at = aggregate.add(&stack, 42, 10);
-        aggregate.add(&stack, 42, 10);
+        let at = aggregate.id(&stack);
+        aggregate.add(at, 42, 10);
+        aggregate.add(at, 42, 10);
         aggregate.add_cpu(at, 42, 5);
         let sum = Sum {
             samples: 2,
@@ -232,7 +232,8 @@ mod tests {
                 unstable,
                 ..Stack::default()
             };
-            aggregate.add(&stack, 42, 10);
+            let id = aggregate.id(&stack);
+            aggregate.add(id, 42, 10);
             let (settled, _) = aggregate.settle(&edges, &CallTree::default()).sum();
             let autoload = (Names::AUTOLOAD, 0);
             let expected = vec![lines[0], autoload, lines[1], (expected_leaf, 0)];
@@ -251,7 +252,8 @@ mod tests {
                 lines: vec![(ids[0], line); 4096],
                 ..Stack::default()
             };
-            aggregate.add(&stack, 1, 1);
+            let id = aggregate.id(&stack);
+            aggregate.add(id, 1, 1);
         }
         assert!(aggregate.bytes <= MAX_BYTES);
         let (settled, _) = aggregate

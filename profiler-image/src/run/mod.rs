@@ -15,10 +15,7 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use phpprof_zend::engine::Engine;
 
 use crate::read::quiescent::QuiescentReader;
-use crate::read::worker::Worker;
-use crate::sample::{Outcome, Quality, Sampler};
-use crate::stack::names::Names;
-use crate::stack::trace::Stack;
+use crate::sample::{Quality, Sampler};
 use crate::target::Scope;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Discovery;
@@ -26,13 +23,16 @@ use crate::target::process::calls::Calls;
 
 pub mod aggregate;
 pub mod lateness;
+mod member;
 mod quiescent;
 pub mod schedule;
 pub mod snapshot;
 pub mod stop;
+mod turn;
 
 use lateness::Lateness;
-use quiescent::{ASK_AT_LEAST, ASK_FOR_CALL_PATHS_AT_LEAST};
+use member::Member;
+use quiescent::ASK_AT_LEAST;
 use schedule::{Schedule, Turn};
 use snapshot::{Keep, Samples, Snapshot};
 use stop::Stop;
@@ -102,6 +102,8 @@ pub struct Recording {
     pub calls: Calls,
     /// How late the turns were.
     pub lateness: Lateness,
+    /// CPU time of the workers that met no sample in which they ran.
+    pub cpu_unattributed: Duration,
 }
 
 /// Why nothing could be recorded.
@@ -137,7 +139,7 @@ pub fn record(options: &Options) -> Result<Recording, RecordError> {
 struct Run<'a> {
     options: &'a Options,
     discovery: Discovery,
-    workers: Vec<Worker>,
+    members: Vec<Member>,
     sampler: Sampler,
     quiescent: QuiescentReader,
     period: u64,
@@ -147,6 +149,8 @@ struct Run<'a> {
     /// Own CPU time and the moment when it was looked at.
     spent: (u64, u64),
     busy_percents: Vec<u8>,
+    /// Nanoseconds of CPU that no sample could be given, of workers that have ended.
+    cpu_unattributed: u64,
     lateness: Lateness,
     engine: Option<Arc<Engine>>,
     /// The JIT has compiled code for a worker.
@@ -161,7 +165,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             options,
             discovery: Discovery::new(options.scope.clone()),
-            workers: Vec::new(),
+            members: Vec::new(),
             sampler: Sampler::default(),
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
             period: SECOND / u64::from(options.samples_per_second.max(1)),
@@ -170,6 +174,7 @@ impl<'a> Run<'a> {
             ask_interval: ASK_AT_LEAST,
             spent: (own_cpu(), now()),
             busy_percents: Vec::new(),
+            cpu_unattributed: 0,
             lateness: Lateness::default(),
             engine: None,
             jit: false,
@@ -181,7 +186,7 @@ impl<'a> Run<'a> {
         let began = now();
         loop {
             self.scan(now());
-            if !self.workers.is_empty() {
+            if !self.members.is_empty() {
                 return Ok(());
             }
             // PHP that cannot be sampled will not become so by waiting.
@@ -201,7 +206,7 @@ impl<'a> Run<'a> {
             clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.num_nanoseconds());
         let (began, calls) = (now(), Calls::now());
         let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
-        let mut schedule = Schedule::new(began, self.period, self.workers.len());
+        let mut schedule = Schedule::new(began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
                 sleep_until(schedule.due().min(until));
@@ -228,10 +233,10 @@ impl<'a> Run<'a> {
                     began_unix_nanoseconds,
                     Duration::from_nanos(current - began),
                 );
-                schedule.follow(self.period, self.workers.len());
+                schedule.follow(self.period, self.members.len());
                 // Without a worker at the end of a scan the target may be between two of them; a target that is gone
                 // takes the sampler with it.
-                if self.workers.is_empty() && self.gone_for_good() {
+                if self.members.is_empty() && self.gone_for_good() {
                     break Ended::WorkersGone;
                 }
             }
@@ -253,69 +258,10 @@ impl<'a> Run<'a> {
         }
         self.lateness.add(current.saturating_sub(schedule.due()));
         let turn = schedule.take(current);
-        let members = self.workers.len().div_ceil(turn.groups) as u64;
+        let members = self.members.len().div_ceil(turn.groups) as u64;
         self.sampler.quality.late += turn.missed * members;
         self.sampler.quality.due += turn.missed * members;
         turn
-    }
-
-    /// Reads the workers that are due.
-    fn take(&mut self, turn: Turn) {
-        let (mut open, mut unconfirmed) = (None, None);
-        let unsettled = self.sampler.edges.unsettled();
-        for index in (turn.group..self.workers.len()).step_by(turn.groups) {
-            let current = now();
-            let worker = &mut self.workers[index];
-            let quality = &mut self.sampler.quality;
-            quality.due += 1;
-            // A sample's wall value is the time that it stands for.
-            let wall = i64::try_from(current - worker.sampled_at).unwrap_or(i64::MAX);
-            worker.sampled_at = current;
-            match self.sampler.sample(worker, current) {
-                Outcome::Idle => {
-                    self.sampler.quality.taken += 1;
-                    self.sampler.quality.idle += 1;
-                    worker.idle_samples += 1;
-                    let id = self.options.include_idle.then(|| {
-                        let stack = Stack {
-                            lines: vec![(Names::IDLE, 0)],
-                            ..Stack::default()
-                        };
-                        self.sampler.aggregate.add(&stack, worker.process.tid, wall)
-                    });
-                    worker.spend(id, &mut self.sampler.aggregate);
-                }
-                Outcome::Sample(stack) => {
-                    self.sampler.quality.taken += 1;
-                    worker.busy_samples += 1;
-                    if !stack.open.is_empty() {
-                        self.sampler.quality.open += 1;
-                        open = Some(index);
-                    }
-                    if stack.unconfirmed.is_some() {
-                        unconfirmed = Some(index);
-                    }
-                    let id = self.sampler.aggregate.add(&stack, worker.process.tid, wall);
-                    worker.spend(Some(id), &mut self.sampler.aggregate);
-                }
-                Outcome::Failed(_) => self.sampler.quality.denied += 1,
-            }
-        }
-        if let Some(index) = open {
-            if self.sampler.edges.unsettled() > unsettled {
-                // What is new is likely to stand still, and may be rare: now is the time to look.
-                self.next_ask = 0;
-            }
-            if self.sampler.edges.unsettled() > 0 {
-                self.seek(index, self.ask_interval);
-            }
-        }
-        // Of compiled code a quiescent read is no witness.
-        if let Some(index) = unconfirmed
-            && self.workers[index].process.has_jit_code() == Some(false)
-        {
-            self.seek(index, self.ask_interval.max(ASK_FOR_CALL_PATHS_AT_LEAST));
-        }
     }
 
     fn scan(&mut self, current: u64) {
@@ -323,13 +269,13 @@ impl<'a> Run<'a> {
         let changes = self.discovery.scan();
         for tid in changes.gone {
             if let Some(index) = self
-                .workers
+                .members
                 .iter()
-                .position(|worker| worker.process.tid == tid)
+                .position(|member| member.worker.process.tid == tid)
             {
-                let mut worker = self.workers.remove(index);
-                self.sampler.codes.forget(&mut worker.local);
-                self.count(&worker);
+                let mut member = self.members.remove(index);
+                self.sampler.codes.forget(&mut member.worker.local);
+                self.count(&member);
             }
         }
         for process in changes.new {
@@ -341,13 +287,14 @@ impl<'a> Run<'a> {
             };
             self.seen.insert(process.tid, seen);
             self.jit |= process.has_jit_code() == Some(true);
-            self.workers.push(Worker::new(process, current));
+            self.members.push(Member::new(process, current));
         }
     }
 
-    fn count(&mut self, worker: &Worker) {
-        self.jit |= worker.process.has_jit_code() == Some(true);
-        self.busy_percents.extend(worker.busy_percent());
+    fn count(&mut self, member: &Member) {
+        self.jit |= member.worker.process.has_jit_code() == Some(true);
+        self.busy_percents.extend(member.busy_percent());
+        self.cpu_unattributed += member.cpu_unattributed();
     }
 
     fn gone_for_good(&self) -> bool {
@@ -380,12 +327,12 @@ impl<'a> Run<'a> {
         let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, &self.engine) else {
             return;
         };
-        let has_jit_code = |worker: &Worker| worker.process.has_jit_code() == Some(true);
-        let busy = self.workers.iter().filter_map(Worker::busy_percent);
+        let has_jit_code = |member: &Member| member.worker.process.has_jit_code() == Some(true);
+        let busy = self.members.iter().filter_map(Member::busy_percent);
         checkpoints.keep(took, &mut || Snapshot {
             samples: Samples::of(&self.sampler),
             engine: Arc::clone(engine),
-            jit: self.jit || self.workers.iter().any(has_jit_code),
+            jit: self.jit || self.members.iter().any(has_jit_code),
             seen: self.seen.clone(),
             busy_percents: self
                 .busy_percents
@@ -411,8 +358,8 @@ impl<'a> Run<'a> {
         took: Duration,
         calls: Calls,
     ) -> Recording {
-        for worker in std::mem::take(&mut self.workers) {
-            self.count(&worker);
+        for member in std::mem::take(&mut self.members) {
+            self.count(&member);
         }
         // `wait_for_workers` has found one.
         let engine = self
@@ -430,6 +377,7 @@ impl<'a> Run<'a> {
             period: Duration::from_nanos(self.period),
             calls,
             lateness: self.lateness,
+            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
         }
     }
 }

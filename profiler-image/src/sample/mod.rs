@@ -50,6 +50,8 @@ pub struct Quality {
     pub denied: u64,
     /// Turns between requests.
     pub idle: u64,
+    /// Turns of workers that still slept as they did in the turn before; they were not read again.
+    pub asleep: u64,
     /// Samples with an edge that had no proof when they were taken.
     pub open: u64,
     /// First reads of busy workers during which the top moved.
@@ -61,8 +63,16 @@ pub struct Quality {
 pub enum Outcome {
     /// Between requests.
     Idle,
-    Sample(Stack),
+    Sample(Sampled),
     Failed(Fault),
+}
+
+/// The stack of a worker that serves a request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sampled {
+    pub stack: Stack,
+    /// The leaf is no user code that runs: the worker may sleep in it.
+    pub may_sleep: bool,
 }
 
 /// What samplers know, shared by all workers.
@@ -155,9 +165,14 @@ impl Sampler {
         }
         let (whole, stack) =
             best.map_or((false, Stack::default()), |best| (best.whole, best.stack));
-        Outcome::Sample(Stack {
+        let stack = Stack {
             unstable: !whole || stack.lines.is_empty(),
             ..stack
+        };
+        // Its leaf is not known.
+        Outcome::Sample(Sampled {
+            stack,
+            may_sleep: true,
         })
     }
 
@@ -165,12 +180,14 @@ impl Sampler {
         if phase == Some(Names::IDLE) {
             return Outcome::Idle;
         }
+        let may_sleep = phase.is_some() || self.may_sleep(worker);
         let stack = self.confirmed(worker, stack);
-        Outcome::Sample(Stack {
+        let stack = Stack {
             phase,
             autoloaders: self.autoloaders(worker),
             ..stack
-        })
+        };
+        Outcome::Sample(Sampled { stack, may_sleep })
     }
 
     /// Whether another read is likely to tell more: of an edge that quiescent reads do not have, one that is open only since

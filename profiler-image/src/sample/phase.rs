@@ -7,7 +7,7 @@
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
 
-use super::{Outcome, Sampler, UNWINDING, op_index};
+use super::{Outcome, Sampled, Sampler, UNWINDING, op_index};
 use crate::read::worker::Worker;
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::Stack;
@@ -36,9 +36,13 @@ pub(super) fn without_frame(phase: Phase) -> Outcome {
         Phase::Compiling => Names::COMPILING,
         Phase::Shutdown => Names::SHUTDOWN,
     };
-    Outcome::Sample(Stack {
+    let stack = Stack {
         lines: vec![(name, 0)],
         ..Stack::default()
+    };
+    Outcome::Sample(Sampled {
+        stack,
+        may_sleep: true,
     })
 }
 
@@ -77,6 +81,21 @@ impl Sampler {
                 && is_inside_include(&*reader.memory, layout, leaf.opline)
         };
         (includes && is_inside()).then_some(Names::LOADING)
+    }
+
+    /// Whether the leaf of the frames at hand is one in which a worker can sleep: an internal function, or an include.
+    pub(super) fn may_sleep(&mut self, worker: &Worker) -> bool {
+        let code = self.ids.first().copied().flatten().zip(self.frames.first());
+        let Some((id, leaf)) = code else { return true };
+        let Some(key) = self.codes.get(id).map(|code| code.function.key) else {
+            return true;
+        };
+        let layout = worker.process.engine.layout;
+        !key.is_user()
+            || key
+                .op_index(layout, leaf.opline)
+                .and_then(|op| self.codes.op(&*worker.reader.memory, layout, id, op))
+                .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL)
     }
 
     /// The lines of the frames at hand that are autoloaders, each called by code that looks up a class; none where the

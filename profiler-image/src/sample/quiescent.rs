@@ -2,60 +2,29 @@
 //!
 //! They come from the quiescent reader, or from a worker that sleeps. What this module does not do: count them as samples.
 
-use std::sync::Arc;
-
 use phpprof_zend::Layout;
 use phpprof_zend::site::Check;
-use phpprof_zend::unwind::{End, MAX_FRAMES, unwind};
+use phpprof_zend::unwind::MAX_FRAMES;
 
 use super::{Sampler, UNWINDING, place};
-use crate::read::quiescent::{Observation, quiescently};
-use crate::read::reader::Reading;
+use crate::read::quiescent::Observation;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::CallTree;
 use crate::stack::edges::Edge;
 use crate::stack::names::NameId;
-use crate::target::process::stat::Watch;
+use crate::stack::trace::Stack;
 
 impl Sampler {
-    /// Proves the open edges of a worker that sleeps, in passing: a read of a sleeping worker is quiescent.
-    pub fn prove_asleep(&mut self, worker: &mut Worker, now: u64) {
-        let Some(watch) = Watch::open(worker.process.pid, worker.process.tid) else {
-            return;
-        };
-        if !watch
-            .state()
-            .is_some_and(|(state, _)| matches!(state, 'S' | 'D'))
-        {
+    /// Proves the edges of a sample that was taken while the worker slept: its frames are those at hand.
+    pub fn prove_asleep(&mut self, worker: &Worker, stack: &Stack) {
+        self.quality.quiet += 1;
+        self.edges.note_quiescent_read();
+        if stack.unstable || (stack.open.is_empty() && stack.unconfirmed.is_none()) {
             return;
         }
-        let layout = worker.process.engine.layout;
-        let quiet = quiescently(&watch, || {
-            let Ok(Reading::Busy { leading, .. }) = worker.reader.read() else {
-                return None;
-            };
-            let memory = Arc::clone(&worker.reader.memory);
-            let end = unwind(
-                &*memory,
-                layout,
-                &mut worker.reader.copy,
-                leading.current_execute_data,
-                &mut self.frames,
-            );
-            if end == End::Torn {
-                return None;
-            }
-            self.identify(worker, now);
-            self.add_frameless(worker, now);
-            Some(())
-        });
-        if quiet.is_some() {
-            self.quality.quiet += 1;
-            self.edges.note_quiescent_read();
-            let root = self.frames.last();
-            let on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
-            self.prove_all(layout, on_page, true);
-        }
+        let root = self.frames.last();
+        let on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
+        self.prove_all(worker.process.engine.layout, on_page, true);
     }
 
     /// Proves what the quiescent reader saw.

@@ -198,13 +198,13 @@ impl Scene {
             },
             build_id: String::new(),
         };
-        Worker::new(Rc::new(Process::of_this_test(engine, self.jit)), 1)
+        Worker::new(Rc::new(Process::of_this_test(engine, self.jit)))
     }
 
     /// Takes one sample: the names of its stack, root first, and whether all of it is proven.
     fn sampled(&self) -> (Vec<String>, bool) {
         let mut sampler = Sampler::default();
-        let Outcome::Sample(stack) = sampler.sample(&mut self.worker(), 1) else {
+        let Outcome::Sample(Sampled { stack, .. }) = sampler.sample(&mut self.worker(), 1) else {
             panic!("no sample")
         };
         let names = stack.lines.iter().map(|&(id, _)| {

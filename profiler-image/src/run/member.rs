@@ -1,0 +1,79 @@
+//! A worker in a run: when it was sampled last, whether it sleeps since, and which of its samples wait for CPU time.
+
+use std::rc::Rc;
+
+use super::aggregate::{Aggregate, StackId};
+use crate::read::clocks::Look;
+use crate::read::cpu_shares::CpuShares;
+use crate::read::worker::Worker;
+use crate::target::process::Process;
+
+/// A worker in a run.
+#[derive(Debug)]
+pub struct Member {
+    pub worker: Worker,
+    /// When it was sampled last, or attached; nanoseconds of the monotonic clock.
+    pub sampled_at: u64,
+    /// Since when it sleeps, and in which stack.
+    pub asleep: Option<Asleep>,
+    pub busy_samples: u64,
+    pub idle_samples: u64,
+    cpu: CpuShares<StackId>,
+}
+
+/// A sleep that was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Asleep {
+    /// What the scheduler says for as long as it lasts.
+    pub look: Look,
+    /// `None` between requests.
+    pub stack: Option<StackId>,
+}
+
+impl Member {
+    /// A worker that begins now.
+    #[must_use]
+    pub fn new(process: Rc<Process>, now: u64) -> Self {
+        Self {
+            worker: Worker::new(process),
+            sampled_at: now,
+            asleep: None,
+            busy_samples: 0,
+            idle_samples: 0,
+            cpu: CpuShares::default(),
+        }
+    }
+
+    /// The sleep that still lasts, by what the scheduler says now.
+    #[must_use]
+    pub fn still_asleep(&self, look: Option<Look>) -> Option<Asleep> {
+        // A kernel that counts no slices cannot tell one sleep from the next.
+        self.asleep
+            .filter(|asleep| Some(asleep.look) == look && asleep.look.slices > 0)
+    }
+
+    /// The share of its turns in which it was busy, if it ever was.
+    #[must_use]
+    pub fn busy_percent(&self) -> Option<u8> {
+        let turns = self.busy_samples + self.idle_samples;
+        let percent = (self.busy_samples * 100 + turns / 2).checked_div(turns)?;
+        u8::try_from(percent).ok().filter(|_| self.busy_samples > 0)
+    }
+
+    /// Gives the CPU time that has become visible to the samples in which the worker ran; `ran` is the newest, if it did.
+    pub fn spend(&mut self, look: Option<Look>, ran: Option<StackId>, aggregate: &mut Aggregate) {
+        let Some(look) = look else { return };
+        let tid = self.worker.process.tid;
+        self.cpu
+            .add(look.run_nanoseconds, ran, |stack, nanoseconds| {
+                let nanoseconds = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+                aggregate.add_cpu(stack, tid, nanoseconds);
+            });
+    }
+
+    /// Nanoseconds of CPU that no sample could be given.
+    #[must_use]
+    pub fn cpu_unattributed(&self) -> u64 {
+        self.cpu.carried()
+    }
+}

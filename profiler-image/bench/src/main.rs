@@ -245,7 +245,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
     for ((lines, _), sum) in &settled {
         let names: Vec<String> = lines
             .iter()
-            .map(|&(id, _)| short(&recording.sampler.codes.names.get(id).name))
+            .map(|&(id, _)| short(&recording.sampler.functions.names.get(id).name))
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let numbers = lines.iter().map(|&(_, line)| line);

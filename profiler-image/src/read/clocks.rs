@@ -205,15 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_runs_and_its_clock_moves() {
-        let tid = nix::unistd::gettid().as_raw();
-        let mut clocks = clocks_of(tid, |open| SleepFile::Syscall(open("syscall")));
-        assert_eq!(clocks.is_asleep(), Some(false));
+    fn a_process_that_is_busy_runs_and_its_clock_moves() {
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let mut clocks = clocks_of(pid, |open| SleepFile::Syscall(open("syscall")));
         let begin = clocks.look().unwrap().run_nanoseconds;
-        let until = std::time::Instant::now() + std::time::Duration::from_millis(200);
-        while std::time::Instant::now() < until {
-            std::hint::spin_loop();
-        }
-        assert!(clocks.look().unwrap().run_nanoseconds > begin);
+        let moved = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let look = clocks.look().unwrap();
+            look.run_nanoseconds > begin && clocks.is_asleep() == Some(false)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(moved);
     }
 }

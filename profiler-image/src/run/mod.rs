@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
                 .position(|member| member.worker.process.tid == tid)
             {
                 let mut member = self.members.remove(index);
-                self.sampler.codes.forget(&mut member.worker.local);
+                self.sampler.functions.forget(&mut member.worker.local);
                 self.count(&member);
             }
         }

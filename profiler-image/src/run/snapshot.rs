@@ -41,7 +41,7 @@ impl Samples {
     pub fn of(sampler: &Sampler) -> Self {
         Self {
             settled: sampler.aggregate.settle(&sampler.edges, &sampler.call_tree),
-            names: sampler.codes.names.list(),
+            names: sampler.functions.names.list(),
             quality: sampler.quality,
         }
     }

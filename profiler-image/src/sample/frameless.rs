@@ -7,7 +7,7 @@ use phpprof_zend::unwind::Frame;
 
 use super::{Sampler, place};
 use crate::read::worker::Worker;
-use crate::stack::functions::CodeId;
+use crate::stack::functions::FunctionId;
 
 impl Sampler {
     /// Adds them to the frames at hand, which have been identified.
@@ -52,17 +52,22 @@ impl Sampler {
         let memory = &*worker.reader.memory;
         let id = self.ids.get(index).copied().flatten()?;
         let opline = self.frames.get(index)?.opline;
-        let op = self.codes.get(id)?.function.key.op_index(layout, opline)?;
-        let (opcode, _) = self.codes.op(memory, layout, id, op)?;
+        let op = self
+            .functions
+            .get(id)?
+            .function
+            .key
+            .op_index(layout, opline)?;
+        let (opcode, _) = self.functions.op(memory, layout, id, op)?;
         is_frameless(opcode)
             .then(|| Op::read(memory, layout, opline))
             .flatten()
     }
 
-    fn identify_one(&mut self, worker: &mut Worker, frame: Frame, now: u64) -> Option<CodeId> {
+    fn identify_one(&mut self, worker: &mut Worker, frame: Frame, now: u64) -> Option<FunctionId> {
         let mut place = place(worker, &mut self.families, now);
         let mut ids = Vec::new();
-        self.codes.identify(&mut place, &[frame], &mut ids);
+        self.functions.identify(&mut place, &[frame], &mut ids);
         ids.first().copied().flatten()
     }
 }

@@ -24,7 +24,7 @@ use crate::read::worker::Worker;
 use crate::run::aggregate::Aggregate;
 use crate::stack::call_tree::{CallPathId, CallTree};
 use crate::stack::edges::{Edge, EdgeId, Edges, Known};
-use crate::stack::functions::{CodeId, Codes, Map, Place, stands};
+use crate::stack::functions::{FunctionId, Functions, Map, Place, stands};
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::Stack;
 
@@ -78,7 +78,7 @@ pub struct Sampled {
 /// What samplers know, shared by all workers.
 #[derive(Debug, Default)]
 pub struct Sampler {
-    pub codes: Codes,
+    pub functions: Functions,
     pub edges: Edges,
     pub call_tree: CallTree,
     pub aggregate: Aggregate,
@@ -86,7 +86,7 @@ pub struct Sampler {
     /// Functions in the memory that the processes of a family share.
     families: Vec<Map>,
     frames: Vec<Frame>,
-    ids: Vec<Option<CodeId>>,
+    ids: Vec<Option<FunctionId>>,
     /// The frames of a read that is held against `frames`.
     again: Vec<Frame>,
     /// State of the pauses between such reads.
@@ -122,7 +122,7 @@ impl Sampler {
             let (leading, trailing) = match worker.reader.read() {
                 Ok(Reading::Busy { leading, trailing }) => (leading, trailing),
                 Ok(Reading::NoFrame(phase)) if attempt == 0 => {
-                    self.codes.forget(&mut worker.local);
+                    self.functions.forget(&mut worker.local);
                     return phase::without_frame(phase);
                 }
                 Err(fault) if attempt == 0 => return Outcome::Failed(fault),
@@ -204,11 +204,12 @@ impl Sampler {
     fn identify(&mut self, worker: &mut Worker, now: u64) {
         let generation = worker.reader.request_time;
         if generation != worker.generation {
-            self.codes.forget(&mut worker.local);
+            self.functions.forget(&mut worker.local);
             worker.generation = generation;
         }
         let mut place = place(worker, &mut self.families, now);
-        self.codes.identify(&mut place, &self.frames, &mut self.ids);
+        self.functions
+            .identify(&mut place, &self.frames, &mut self.ids);
     }
 
     fn candidate(&mut self, worker: &mut Worker, start: u64, now: u64) -> Candidate {
@@ -251,7 +252,7 @@ impl Sampler {
             let Some(id) = self.ids.get(index).copied().flatten() else {
                 return;
             };
-            let name = self.codes.name(id, index == last);
+            let name = self.functions.name(id, index == last);
             let edge = self.edge_at(index, site, name);
             let known = match edge {
                 Some(edge) => self.edge(worker, layout, index, edge),
@@ -274,7 +275,7 @@ impl Sampler {
                         candidate.contradicted.or(edge.filter(|_| contradicted));
                 }
             }
-            let Some(code) = self.codes.get(id) else {
+            let Some(code) = self.functions.get(id) else {
                 return;
             };
             let key = code.function.key;
@@ -287,7 +288,7 @@ impl Sampler {
             );
             let line = op
                 .filter(|&op| op != UNWINDING)
-                .and_then(|op| self.codes.op(memory, layout, id, op))
+                .and_then(|op| self.functions.op(memory, layout, id, op))
                 .map_or(start_line, |(_, line)| line);
             if visible {
                 candidate
@@ -329,9 +330,15 @@ impl Sampler {
     /// What is known of a stack's root. The engine begins with a script; what else it calls by itself, as a shutdown function
     /// or an output callback, a quiescent read must have seen: to a torn chain any frame can look like its end. A generator's
     /// frame, which lies on the heap, has no caller for a moment while it is resumed, and is never one.
-    fn root(&mut self, worker: &Worker, id: CodeId, name: NameId, stack: &Stack) -> Option<Known> {
+    fn root(
+        &mut self,
+        worker: &Worker,
+        id: FunctionId,
+        name: NameId,
+        stack: &Stack,
+    ) -> Option<Known> {
         let is_cut = !stack.lines.is_empty();
-        if is_cut || self.codes.get(id)?.function.key.is_top_level() {
+        if is_cut || self.functions.get(id)?.function.key.is_top_level() {
             return Some(Known::Proven(Check::Nothing));
         }
         if !worker.reader.copy.inside(self.frames.last()?.address) {
@@ -345,7 +352,7 @@ impl Sampler {
     /// The edge to frame `index` from the one that called it.
     fn edge_at(&self, index: usize, site: Option<(NameId, u32)>, callee: NameId) -> Option<Edge> {
         let caller = self
-            .codes
+            .functions
             .get(self.ids.get(index + 1).copied().flatten()?)?;
         Some(Edge {
             // Without user code above, as in a shutdown function that is internal, the internal caller is the site.
@@ -364,7 +371,7 @@ impl Sampler {
         edge: Edge,
     ) -> Option<Known> {
         let caller = self
-            .codes
+            .functions
             .get(self.ids.get(index + 1).copied().flatten()?)?;
         let callee_id = self.ids.get(index).copied().flatten()?;
         if let Some(known) = self.edges.known(&edge) {
@@ -374,7 +381,9 @@ impl Sampler {
         // A function without a frame calls on behalf of its caller's.
         let through = is_absent(&self.frames[index + 1]).then_some(caller.function.name.as_str());
         let site_at = index + 1 + usize::from(through.is_some());
-        let at_site = self.codes.get(self.ids.get(site_at).copied().flatten()?)?;
+        let at_site = self
+            .functions
+            .get(self.ids.get(site_at).copied().flatten()?)?;
         let op = match edge.via {
             Some(_) if through.is_none() => None,
             None if edge.site.1 == UNWINDING => None,
@@ -394,7 +403,7 @@ impl Sampler {
             },
             callee: Side {
                 frame: &self.frames[index],
-                function: &self.codes.get(callee_id)?.function,
+                function: &self.functions.get(callee_id)?.function,
             },
         };
         let evidence = site.judge(op.as_ref());

@@ -52,7 +52,7 @@ impl Sampler {
         let reader = &worker.reader;
         let leaf = self.frames.first()?;
         let id = self.ids.first().copied().flatten()?;
-        let function = &self.codes.get(id)?.function;
+        let function = &self.functions.get(id)?.function;
         let key = function.key;
         let name = function.name.as_str();
         let relay = worker.process.relay.as_ref();
@@ -70,7 +70,7 @@ impl Sampler {
         let layout = worker.process.engine.layout;
         let includes = key
             .op_index(layout, leaf.opline)
-            .and_then(|op| self.codes.op(&*reader.memory, layout, id, op))
+            .and_then(|op| self.functions.op(&*reader.memory, layout, id, op))
             .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL);
         if reader.in_compilation {
             return (includes || is_compiler).then_some(Names::COMPILING);
@@ -87,14 +87,14 @@ impl Sampler {
     pub(super) fn may_sleep(&mut self, worker: &Worker) -> bool {
         let code = self.ids.first().copied().flatten().zip(self.frames.first());
         let Some((id, leaf)) = code else { return true };
-        let Some(key) = self.codes.get(id).map(|code| code.function.key) else {
+        let Some(key) = self.functions.get(id).map(|code| code.function.key) else {
             return true;
         };
         let layout = worker.process.engine.layout;
         !key.is_user()
             || key
                 .op_index(layout, leaf.opline)
-                .and_then(|op| self.codes.op(&*worker.reader.memory, layout, id, op))
+                .and_then(|op| self.functions.op(&*worker.reader.memory, layout, id, op))
                 .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL)
     }
 
@@ -111,7 +111,7 @@ impl Sampler {
             {
                 found.push(line);
             }
-            let code = self.ids[index].and_then(|id| self.codes.get(id));
+            let code = self.ids[index].and_then(|id| self.functions.get(id));
             line += u32::from(code.is_some_and(|code| !code.function.name.is_empty()));
         }
         if found.is_empty() || engine.autoloads(memory) != Some(found.len()) {
@@ -125,7 +125,7 @@ impl Sampler {
         let Some(id) = self.ids.get(index).copied().flatten() else {
             return false;
         };
-        let Some(code) = self.codes.get(id) else {
+        let Some(code) = self.functions.get(id) else {
             return false;
         };
         let key = code.function.key;
@@ -139,7 +139,10 @@ impl Sampler {
             self.frames[index].opline,
         )
         .filter(|&op| op != UNWINDING)
-        .and_then(|op| self.codes.op(&*worker.reader.memory, engine.layout, id, op))
+        .and_then(|op| {
+            self.functions
+                .op(&*worker.reader.memory, engine.layout, id, op)
+        })
         .is_some_and(|(opcode, _)| looks_up_class(opcode))
     }
 }

@@ -35,10 +35,10 @@ impl Sampler {
         self.frames = observation.frames;
         for function in observation.functions {
             let mut place = place(worker, &mut self.families, now);
-            self.codes.know(&mut place, function);
+            self.functions.know(&mut place, function);
         }
         let mut place = place(worker, &mut self.families, now);
-        self.codes
+        self.functions
             .identify_keys(&mut place, &self.frames, &observation.keys, &mut self.ids);
         self.add_frameless(worker, now);
         let is_interpreted = worker.process.has_jit_code() == Some(false);
@@ -62,7 +62,7 @@ impl Sampler {
                 (site, via, caller, way) = (None, None, None, None);
                 continue;
             };
-            let name = self.codes.name(id, index == last);
+            let name = self.functions.name(id, index == last);
             let edge = caller.map(|caller| Edge {
                 site: site.unwrap_or((caller, 0)),
                 via,
@@ -76,7 +76,7 @@ impl Sampler {
                     self.edges.prove_if_open(edge);
                 }
             }
-            let Some(code) = self.codes.get(id) else {
+            let Some(code) = self.functions.get(id) else {
                 return;
             };
             let key = code.function.key;

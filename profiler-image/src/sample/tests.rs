@@ -208,7 +208,7 @@ impl Scene {
             panic!("no sample")
         };
         let names = stack.lines.iter().map(|&(id, _)| {
-            let names = &sampler.codes.names;
+            let names = &sampler.functions.names;
             names.get(id).name.clone()
         });
         let is_settled = |&(_, edge): &(u32, EdgeId)| sampler.edges.is_settled(edge);

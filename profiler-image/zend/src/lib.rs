@@ -17,6 +17,7 @@ pub mod layouts;
 pub mod memory;
 pub mod op;
 pub mod phase;
+pub mod read_set;
 pub mod site;
 pub mod text;
 pub mod tsrm;

@@ -89,6 +89,9 @@ pub struct Copy {
     /// Address of the page, whose header (`zend_vm_stack`) is copied too.
     pub base: u64,
     pub bytes: Vec<u8>,
+    /// Address and bytes of a second copy of the part around the top, which the same call has read last.
+    pub again_at: u64,
+    pub again: Vec<u8>,
     /// Frames on the heap, then older VM stack pages, the oldest last.
     fetched: Vec<(u64, Vec<u8>)>,
     pages: usize,
@@ -142,6 +145,48 @@ impl Copy {
     pub fn zval(&self, address: u64) -> Option<(u64, u8)> {
         let bytes = self.at(address)?.get(..16)?;
         Some((word_at(bytes, 0), bytes[8]))
+    }
+
+    /// How many of the frames, leaf first, stood still from the first copy of the part around the top to the second, counted
+    /// from the root; `top` is `EG(current_execute_data)` just before the second. What was read between the two stood still
+    /// below a frame that did.
+    #[must_use]
+    pub fn agreed(&self, layout: &Layout, frames: &[Frame], top: u64) -> usize {
+        let mut agreed = 0;
+        for (index, frame) in frames.iter().enumerate().rev() {
+            match self.agrees(layout, frame, index == 0) {
+                Some(true) if self.is_live(frame.address, top) => agreed = frames.len() - index,
+                Some(_) => break,
+                None => {}
+            }
+        }
+        agreed
+    }
+
+    /// Whether the second copy has the same call at the same op, but for a leaf, which goes on; `None` where it does not
+    /// reach.
+    fn agrees(&self, layout: &Layout, frame: &Frame, is_leaf: bool) -> Option<bool> {
+        let offset = usize::try_from(frame.address.checked_sub(self.again_at)?).ok()?;
+        let bytes = self
+            .again
+            .get(offset..offset.checked_add(layout.execute_data.sizeof)?)?;
+        let again = Frame::parse(layout, frame.address, bytes);
+        Some(if is_leaf {
+            again.is_same_call(frame)
+        } else {
+            again == *frame
+        })
+    }
+
+    /// Takes the second copy for the first, and the first for the second.
+    pub fn swap(&mut self) {
+        let offset = self.again_at.checked_sub(self.base);
+        let part = offset
+            .and_then(|offset| usize::try_from(offset).ok())
+            .and_then(|offset| self.bytes.get_mut(offset..)?.get_mut(..self.again.len()));
+        if let Some(part) = part {
+            part.swap_with_slice(&mut self.again);
+        }
     }
 
     /// Brings a frame outside the copy here; in one read the whole of an older page below it.

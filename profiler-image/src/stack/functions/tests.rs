@@ -81,14 +81,14 @@ fn place<'a>(memory: &'a Recorded, shared: &'a mut Map, local: &'a mut Map) -> P
     }
 }
 
-/// Codes, an engine's and a worker's map, and memory without anything in it.
-fn nothing_known() -> (Codes, (Map, Map), Recorded) {
+/// Functions, an engine's and a worker's map, and memory without anything in it.
+fn nothing_known() -> (Functions, (Map, Map), Recorded) {
     Default::default()
 }
 
 /// The names of the frames, as one worker whose requests' ends are seen would give them.
 fn names(
-    codes: &mut Codes,
+    codes: &mut Functions,
     memory: &Recorded,
     maps: &mut (Map, Map),
     frames: &[Frame],
@@ -191,7 +191,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
         codes.identify(&mut place, &[frame], &mut ids);
         let id = codes.name(ids[0].unwrap(), false);
         assert_eq!(codes.names.get(id).name, name);
-        assert!(codes.arena.len() <= MAX_CODES);
+        assert!(codes.bytes <= MAX_BYTES + (4 << 10));
     }
     // Its id has been given to another since.
     assert_eq!(names(&mut codes, &memory, &mut others, &[early]), ["early"]);

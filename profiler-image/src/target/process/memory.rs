@@ -14,11 +14,15 @@ use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use phpprof_zend::memory::{Fault, Memory, Piece};
+use smallvec::SmallVec;
 
 use super::calls;
 
 /// IOV_MAX is 1024 on Linux (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
+
+/// Pieces of a call that need no place on the heap: more than one sample reads.
+const IN_PLACE: usize = 16;
 
 /// The memory of one process.
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl ProcessMemory {
     }
 
     fn call(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
-        let remote: Vec<RemoteIoVec> = pieces
+        let remote: SmallVec<[RemoteIoVec; IN_PLACE]> = pieces
             .iter()
             .map(|piece| RemoteIoVec {
                 base: usize::try_from(piece.address).unwrap_or(0),
@@ -84,7 +88,7 @@ impl ProcessMemory {
             .collect();
         let wanted: usize = remote.iter().map(|piece| piece.len).sum();
         calls::count_memory_read(remote.len(), wanted);
-        let mut local: Vec<IoSliceMut<'_>> = pieces
+        let mut local: SmallVec<[IoSliceMut<'_>; IN_PLACE]> = pieces
             .iter_mut()
             .map(|piece| IoSliceMut::new(piece.bytes))
             .collect();

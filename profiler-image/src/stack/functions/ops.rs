@@ -1,0 +1,73 @@
+//! The ops of a function, as far as samples need them: opcode and line of each.
+//!
+//! They are read whole at the function's first sight, since a sample can be at any of them. Invariant: at most
+//! [`MAX_OPS_AT_ONCE`] are read at once; of longer code each op is read when it is met.
+
+use phpprof_zend::Layout;
+use phpprof_zend::function::Key;
+use phpprof_zend::memory::{Memory, byte_at, half_at};
+use phpprof_zend::op::Op;
+use rustc_hash::FxHashMap;
+
+/// Two megabytes of ops.
+const MAX_OPS_AT_ONCE: u32 = 1 << 16;
+
+/// Opcode and line of each op, by its index.
+#[derive(Debug)]
+pub(super) enum Ops {
+    Whole(Box<[u8]>, Box<[u32]>),
+    Met(FxHashMap<u32, (u8, u32)>),
+}
+
+/// How many bytes a function's ops are, where they are read whole; `None` for an internal function too.
+pub(super) fn ops_size(layout: &Layout, key: &Key) -> Option<usize> {
+    (key.is_user() && key.last <= MAX_OPS_AT_ONCE)
+        .then(|| key.last as usize * layout.zend_op.sizeof)
+}
+
+impl Ops {
+    /// Reads them.
+    pub(super) fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: &Key) -> Self {
+        let row = &layout.zend_op;
+        let whole = ops_size(layout, key).and_then(|size| {
+            let mut bytes = vec![0; size];
+            memory.read(key.code, &mut bytes).ok()?;
+            let ops = || bytes.chunks_exact(row.sizeof);
+            let opcodes = ops().map(|op| byte_at(op, row.opcode)).collect();
+            let lines = ops().map(|op| half_at(op, row.lineno)).collect();
+            Some(Self::Whole(opcodes, lines))
+        });
+        whole.unwrap_or_else(|| Self::Met(FxHashMap::default()))
+    }
+
+    pub(super) fn get<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        key: &Key,
+        index: u32,
+    ) -> Option<(u8, u32)> {
+        match self {
+            Self::Whole(opcodes, lines) => {
+                let index = index as usize;
+                Some((*opcodes.get(index)?, *lines.get(index)?))
+            }
+            Self::Met(met) => {
+                if let Some(&known) = met.get(&index) {
+                    return Some(known);
+                }
+                let offset = u64::from(index) * layout.zend_op.sizeof as u64;
+                let op = Op::read(memory, layout, key.code.checked_add(offset)?)?;
+                met.insert(index, (op.opcode, op.lineno));
+                Some((op.opcode, op.lineno))
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Whole(opcodes, lines) => opcodes.len() + size_of_val(&lines[..]),
+            Self::Met(met) => met.len() * 16,
+        }
+    }
+}

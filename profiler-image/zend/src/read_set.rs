@@ -1,0 +1,126 @@
+//! A memory with what one gather has brought in front of it.
+//!
+//! Reading a name takes a dozen short reads, each a call of the kernel. What they will ask for is known beforehand: it is
+//! fetched together, and the same code then reads it from here. Invariant: what was not fetched is read from the memory
+//! itself, so a fetch changes the cost and the moment of a read, never its meaning.
+
+use std::cell::RefCell;
+
+use crate::memory::{Fault, Memory, Piece};
+
+/// Memory behind a few ranges that were fetched.
+pub struct ReadSet<'a, M: Memory + ?Sized> {
+    memory: &'a M,
+    ranges: RefCell<Vec<(u64, Vec<u8>)>>,
+}
+
+impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
+    /// Nothing is fetched yet.
+    pub fn new(memory: &'a M) -> Self {
+        Self {
+            memory,
+            ranges: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Fetches ranges, each an address and a length, in one gather; keeps none where one of them is not mapped.
+    pub fn fetch(&self, wanted: impl IntoIterator<Item = (u64, usize)>) {
+        let mut fetched: Vec<(u64, Vec<u8>)> = wanted
+            .into_iter()
+            .filter(|&(address, length)| address != 0 && length != 0)
+            .map(|(address, length)| (address, vec![0; length]))
+            .collect();
+        let mut pieces: Vec<Piece<'_>> = fetched
+            .iter_mut()
+            .map(|(address, bytes)| Piece {
+                address: *address,
+                bytes,
+            })
+            .collect();
+        if !pieces.is_empty() && self.memory.gather(&mut pieces).is_ok() {
+            self.ranges.borrow_mut().append(&mut fetched);
+        }
+    }
+
+    /// Fills the bytes if they were fetched.
+    fn have(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.ranges.borrow().iter().any(|(start, range)| {
+            let part = address
+                .checked_sub(*start)
+                .and_then(|offset| usize::try_from(offset).ok())
+                .and_then(|offset| range.get(offset..)?.get(..bytes.len()));
+            part.map(|part| bytes.copy_from_slice(part)).is_some()
+        })
+    }
+}
+
+impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        if self.have(address, bytes) {
+            return Ok(());
+        }
+        self.memory.read(address, bytes)
+    }
+
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        let fetched = pieces
+            .iter_mut()
+            .all(|piece| self.have(piece.address, piece.bytes));
+        if fetched {
+            return Ok(());
+        }
+        self.memory.gather(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::memory::Recorded;
+
+    /// Counts the calls that reach it.
+    struct Counted(Recorded, Cell<usize>);
+
+    impl Memory for Counted {
+        fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+            self.1.set(self.1.get() + 1);
+            self.0.read(address, bytes)
+        }
+
+        fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+            self.1.set(self.1.get() + 1);
+            self.0.gather(pieces)
+        }
+    }
+
+    fn memory() -> Counted {
+        let mut memory = Recorded::default();
+        memory.put_word(0x1000, 7);
+        memory.put_word(0x2000, 9);
+        Counted(memory, Cell::new(0))
+    }
+
+    #[test]
+    fn what_was_fetched_costs_no_further_read() {
+        let memory = memory();
+        let set = ReadSet::new(&memory);
+        set.fetch([(0x1000, 8), (0x2000, 8), (0, 8)]);
+        assert_eq!((set.word(0x1000), set.word(0x2000)), (Ok(7), Ok(9)));
+        assert_eq!(memory.1.get(), 1);
+        assert_eq!(set.half(0x1004), Ok(0));
+        assert_eq!(memory.1.get(), 1);
+        assert_eq!(set.word(0x1004), Err(Fault::Unmapped));
+        assert_eq!(memory.1.get(), 2);
+    }
+
+    #[test]
+    fn a_fetch_that_fails_leaves_the_memory_itself() {
+        let memory = memory();
+        let set = ReadSet::new(&memory);
+        set.fetch([(0x1000, 8), (0x9000, 8)]);
+        assert_eq!(set.word(0x1000), Ok(7));
+        assert_eq!(memory.1.get(), 2);
+    }
+}

@@ -233,16 +233,18 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         }
         None => None,
     };
-    let (settled, _) = recording
-        .sampler
+    let settled = recording
         .aggregate
-        .settle(&recording.sampler.edges, &recording.sampler.call_tree)
-        .sum();
+        .settle(&recording.sampler.tree, &recording.sampler.edges);
+    let (stacks, _) = settled.sum();
     let mut counts = Counts {
         is_7: php.version < 80_000,
         ..Counts::default()
     };
-    for ((lines, _), sum) in &settled {
+    let mut lines = Vec::new();
+    for stack in &stacks {
+        settled.lines(stack, &mut lines);
+        let sum = stack.sum;
         let names: Vec<String> = lines
             .iter()
             .map(|&(id, _)| short(&recording.sampler.functions.names.get(id).name))

@@ -5,6 +5,7 @@
 //! the first one takes a call more.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use phpprof_zend::Layout;
 use phpprof_zend::jit::JitBuffer;
@@ -102,6 +103,8 @@ pub struct Reader {
     pub in_compilation: bool,
     pub gc_active: bool,
     pub copy: Copy,
+    /// How long the last read took, in nanoseconds.
+    pub took: u64,
     last: Option<Globals>,
     highest_now: u64,
     highest_before: u64,
@@ -124,6 +127,7 @@ impl Reader {
             in_compilation: false,
             gc_active: false,
             copy: Copy::default(),
+            took: 0,
             last: None,
             highest_now: 0,
             highest_before: 0,
@@ -224,7 +228,9 @@ impl Reader {
         add((hot > 0).then_some(page), cold_bytes);
         add(Some(at), &mut after[..length]);
         add(Some(page + hot as u64), &mut copy.again);
+        let began = Instant::now();
         self.memory.gather(&mut pieces)?;
+        self.took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         drop(pieces);
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];

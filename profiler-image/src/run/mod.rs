@@ -30,6 +30,7 @@ pub mod snapshot;
 pub mod stop;
 mod turn;
 
+use aggregate::Aggregate;
 use lateness::Lateness;
 use member::Member;
 use quiescent::ASK_AT_LEAST;
@@ -86,6 +87,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Recording {
     pub sampler: Sampler,
+    pub aggregate: Aggregate,
     pub engine: Arc<Engine>,
     /// The JIT had compiled code for a worker.
     pub jit: bool,
@@ -141,6 +143,7 @@ struct Run<'a> {
     discovery: Discovery,
     members: Vec<Member>,
     sampler: Sampler,
+    aggregate: Aggregate,
     quiescent: QuiescentReader,
     period: u64,
     next_scan: u64,
@@ -166,7 +169,8 @@ impl<'a> Run<'a> {
             options,
             discovery: Discovery::new(options.scope.clone()),
             members: Vec::new(),
-            sampler: Sampler::default(),
+            sampler: Sampler::new(),
+            aggregate: Aggregate::default(),
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
             period: SECOND / u64::from(options.samples_per_second.max(1)),
             next_scan: 0,
@@ -330,7 +334,7 @@ impl<'a> Run<'a> {
         let has_jit_code = |member: &Member| member.worker.process.has_jit_code() == Some(true);
         let busy = self.members.iter().filter_map(Member::busy_percent);
         checkpoints.keep(took, &mut || Snapshot {
-            samples: Samples::of(&self.sampler),
+            samples: Samples::of(&self.sampler, &self.aggregate),
             engine: Arc::clone(engine),
             jit: self.jit || self.members.iter().any(has_jit_code),
             seen: self.seen.clone(),
@@ -367,6 +371,7 @@ impl<'a> Run<'a> {
             .expect("a run begins with its first worker, which brings its engine");
         Recording {
             sampler: self.sampler,
+            aggregate: self.aggregate,
             engine,
             jit: self.jit,
             seen: self.seen,

@@ -178,6 +178,26 @@ impl Copy {
         })
     }
 
+    /// How many of the frames of a later read, leaf first, stood here in both copies, counted from the root.
+    #[must_use]
+    pub fn held(&self, layout: &Layout, frames: &[Frame]) -> usize {
+        let mut held = 0;
+        for (index, frame) in frames.iter().enumerate().rev() {
+            let first = self
+                .inside(frame.address)
+                .then(|| self.at(frame.address)?.get(..layout.execute_data.sizeof))
+                .flatten()
+                .map(|bytes| Frame::parse(layout, frame.address, bytes) == *frame);
+            match (first, self.agrees(layout, frame, false)) {
+                (Some(true), Some(true)) => held = frames.len() - index,
+                (Some(false), _) | (_, Some(false)) => break,
+                // Below the part around the top one copy is all there is; elsewhere there is none.
+                (Some(true) | None, None) | (None, Some(true)) => {}
+            }
+        }
+        held
+    }
+
     /// Takes the second copy for the first, and the first for the second.
     pub fn swap(&mut self) {
         let offset = self.again_at.checked_sub(self.base);

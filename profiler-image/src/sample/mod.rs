@@ -4,8 +4,8 @@
 //! most reads of call-heavy code. The read has two copies of the part around the top. What both agree on stood still
 //! meanwhile, and so did what lies below; what lies above is proven by the call site of the last agreed frame
 //! ([`climb`]). A call path that was not confirmed yet takes one more read ([`agreement`]). A stack that cannot be proven
-//! keeps its proven part, and ends in `[unstable]`: a later read may only fill in the leaf below callers that stood in
-//! the first. Invariant: a frame is named only below proven or open edges, so no caller is wronged.
+//! keeps its proven part, and ends in `[unstable]`: a later read may only fill in what lies above callers that
+//! stood in the first. Invariant: a frame is named only below proven or open edges, so no caller is wronged.
 
 mod agreement;
 mod climb;
@@ -26,6 +26,9 @@ use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
+
+/// Further reads of a stack that is not whole.
+const MORE_READS: usize = 3;
 
 /// What happened to the samples of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -256,22 +259,31 @@ impl Sampler {
         if climb.is_full || !self.may_read_on {
             return cut(path);
         }
-        // The bytes of the first read stay, to hold the frames of the later one against them.
+        // The bytes of the first read stay, to hold the frames of later ones against them.
         std::mem::swap(&mut self.first_copy, &mut worker.reader.copy);
-        let Ok(Reading::Busy { leading, trailing }) = worker.reader.read() else {
-            return cut(path);
-        };
-        self.trace_either(worker, [&leading, &trailing], trace, climb, now);
-        let layout = worker.process.engine.layout;
-        let held = self.first_copy.held(layout, &trace.frames);
-        if climb.is_whole && held + 1 >= trace.frames.len() {
-            let moved = has_moved(&leading, &trailing);
-            return self.accepted(worker, trace, climb, moved, now);
+        let stood = trace.agreed.max(1);
+        let (mut best, mut depth) = (path, proven);
+        for _ in 0..MORE_READS {
+            let Ok(Reading::Busy { leading, trailing }) = worker.reader.read() else {
+                break;
+            };
+            self.trace_either(worker, [&leading, &trailing], trace, climb, now);
+            let layout = worker.process.engine.layout;
+            let held = self.first_copy.held(layout, &trace.frames);
+            if held < stood {
+                // Callers that stood in the first read have returned.
+                break;
+            }
+            if climb.is_whole {
+                let moved = has_moved(&leading, &trailing);
+                return self.accepted(worker, trace, climb, moved, now);
+            }
+            let known = held.min(climb.proven());
+            if known > depth {
+                (best, depth) = (climb.path_of(known), known);
+            }
         }
-        if held.min(climb.proven()) > proven {
-            return cut(climb.path_of(held.min(climb.proven())));
-        }
-        cut(path)
+        cut(best)
     }
 
     /// The part of a stack that is proven: what agreed, and one frame above it by its caller's site.

@@ -166,11 +166,7 @@ impl Copy {
     /// Whether the second copy has the same call at the same op, but for a leaf, which goes on; `None` where it does not
     /// reach.
     fn agrees(&self, layout: &Layout, frame: &Frame, is_leaf: bool) -> Option<bool> {
-        let offset = usize::try_from(frame.address.checked_sub(self.again_at)?).ok()?;
-        let bytes = self
-            .again
-            .get(offset..offset.checked_add(layout.execute_data.sizeof)?)?;
-        let again = Frame::parse(layout, frame.address, bytes);
+        let again = parse_at(layout, self.again_at, &self.again, frame.address)?;
         Some(if is_leaf {
             again.is_same_call(frame)
         } else {
@@ -178,21 +174,31 @@ impl Copy {
         })
     }
 
-    /// How many of the frames of a later read, leaf first, stood here in both copies, counted from the root.
+    /// How many of the frames of a later read, leaf first, are calls that were there in both copies, counted from the root. The
+    /// last of them may have gone on; what lay above it then is not among them.
     #[must_use]
     pub fn held(&self, layout: &Layout, frames: &[Frame]) -> usize {
         let mut held = 0;
         for (index, frame) in frames.iter().enumerate().rev() {
-            let first = self
-                .inside(frame.address)
-                .then(|| self.at(frame.address)?.get(..layout.execute_data.sizeof))
-                .flatten()
-                .map(|bytes| Frame::parse(layout, frame.address, bytes) == *frame);
-            match (first, self.agrees(layout, frame, false)) {
-                (Some(true), Some(true)) => held = frames.len() - index,
-                (Some(false), _) | (_, Some(false)) => break,
-                // Below the part around the top one copy is all there is; elsewhere there is none.
-                (Some(true) | None, None) | (None, Some(true)) => {}
+            let first = self.inside(frame.address).then_some(&self.bytes);
+            let first = first.and_then(|bytes| parse_at(layout, self.base, bytes, frame.address));
+            let again = parse_at(layout, self.again_at, &self.again, frame.address);
+            let mut here = [first, again].into_iter().flatten().peekable();
+            // What lies elsewhere was not read twice: what lies above it tells.
+            if here.peek().is_none() {
+                continue;
+            }
+            let (mut is_call, mut is_op) = (true, true);
+            for copy in here {
+                is_call &= copy.is_same_call(frame);
+                is_op &= copy.opline == frame.opline;
+            }
+            if !is_call {
+                break;
+            }
+            held = frames.len() - index;
+            if !is_op {
+                break;
             }
         }
         held
@@ -258,6 +264,13 @@ impl Copy {
             self.at(address)?.get(..size)?,
         ))
     }
+}
+
+/// The frame at an address in bytes that were read from `base` on.
+fn parse_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Option<Frame> {
+    let offset = usize::try_from(address.checked_sub(base)?).ok()?;
+    let end = offset.checked_add(layout.execute_data.sizeof)?;
+    Some(Frame::parse(layout, address, bytes.get(offset..end)?))
 }
 
 /// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be held up

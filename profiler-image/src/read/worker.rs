@@ -1,6 +1,6 @@
 //! One PHP worker, a process or a thread: what reads it, and what is known of its own memory.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::clocks::Clocks;
 use super::reader::Reader;
@@ -10,7 +10,7 @@ use crate::target::process::Process;
 /// A worker as the sampler reads it.
 #[derive(Debug)]
 pub struct Worker {
-    pub process: Rc<Process>,
+    pub process: Arc<Process>,
     pub reader: Reader,
     pub clocks: Clocks,
     /// Functions in the worker's own memory.
@@ -22,7 +22,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that begins now.
     #[must_use]
-    pub fn new(process: Rc<Process>) -> Self {
+    pub fn new(process: Arc<Process>) -> Self {
         Self {
             reader: Reader::new(&process),
             clocks: Clocks::of(&process),

@@ -1,6 +1,6 @@
 //! A worker in a run: when it was sampled last, whether it sleeps since, and which of its samples wait for CPU time.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::aggregate::Aggregate;
 use crate::read::clocks::Look;
@@ -34,7 +34,7 @@ pub struct Asleep {
 impl Member {
     /// A worker that begins now.
     #[must_use]
-    pub fn new(process: Rc<Process>, now: u64) -> Self {
+    pub fn new(process: Arc<Process>, now: u64) -> Self {
         Self {
             worker: Worker::new(process),
             sampled_at: now,

@@ -1,6 +1,6 @@
 //! Whole samples of an engine in small, which lies in the memory of the test itself and does not move.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use phpprof_zend::Layout;
 use phpprof_zend::engine::{Engine, Module};
@@ -199,7 +199,7 @@ impl Scene {
             },
             build_id: String::new(),
         };
-        Worker::new(Rc::new(Process::of_this_test(engine, self.jit)))
+        Worker::new(Arc::new(Process::of_this_test(engine, self.jit)))
     }
 
     /// Takes one sample: the names of its stack, root first, and whether all of it is proven.

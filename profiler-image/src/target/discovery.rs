@@ -1,53 +1,80 @@
-//! Which processes are PHP workers of the target: looked at again ten times a second, from `/proc` and their memory.
+//! Which processes are PHP workers of the target: looked for ten times a second, in `/proc` and their memory.
 //!
-//! A process is looked at once for each (PID, start, command): `execve` changes the command or the engine, a reused PID the
-//! start. One that is just starting is looked at again. A forked worker has its parent's addresses, so attaching to it
-//! takes a few reads. In a thread-safe engine each of its threads is a worker ([`threads`]). What this module does not
-//! do: look at files of the target, or assume anything of PID 1.
+//! The listing of `/proc` tells who is new, and only of those files are opened. A process with an engine is held by a
+//! descriptor that stays bound to it ([`ProcessMemory::bound_word`]). One without may `execve` at any time: its executable
+//! is looked at again, each 100 ms at first and each second in the end, and another one makes it new; until it is a second
+//! old it is looked at as a whole, for an engine may still be loaded or started. A forked worker shares its family's
+//! addresses ([`families`]), so attaching to it takes a few reads. In a thread-safe engine each of its threads is
+//! a worker ([`threads`]).
+//!
+//! What this module does not do: look at files of the target, assume anything of PID 1, see an engine that a process loads
+//! later than a second after its start, or a PID that is used again within one scan by the same executable, where neither
+//! runs PHP.
 
 use std::collections::HashMap;
 use std::fs::{read_dir, read_link};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
-use phpprof_zend::engine::{Refusal, find};
-use phpprof_zend::memory::{Fault, Memory};
+use phpprof_zend::engine::Refusal;
+use phpprof_zend::memory::Fault;
 
 use super::Scope;
 use super::diagnosis::Refused;
+use super::families::Families;
 use super::process::relay::Relay;
-use super::process::{Process, ProcessMemory, calls, maps, stat::Stat, text};
+use super::process::{Process, ProcessMemory, calls, stat::Stat, text};
 use super::threads::{Changes, Threads};
 
-/// A process younger than this, in ticks of a hundredth of a second, may not have loaded or started its engine yet.
-const YOUNG: u64 = 100;
+/// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
+const YOUNG: u64 = 1000;
+/// Milliseconds between two looks at a process without PHP: a quarter of its age, within these.
+const LOOK_EVERY: (u64, u64) = (100, 1000);
+/// A target without a process is gone when it still has none after so many milliseconds.
+const GONE_AFTER: u64 = 1000;
+/// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all that Linux runs PHP on.
+const TICK: u64 = 10;
 
 /// What a process was found to be.
 #[derive(Debug)]
 enum Verdict {
     Php(Program),
-    Not,
-    /// To be looked at again: it is just starting.
-    NotYet,
-    OutOfScope,
+    Other(Other),
 }
 
 /// A process with an engine.
 #[derive(Debug)]
 struct Program {
-    process: Rc<Process>,
-    /// The word that no other engine has at its place: another one there is another program.
-    fingerprint: u64,
+    process: Arc<Process>,
     threads: Threads,
+}
+
+/// A process without one, or none that is read.
+#[derive(Debug)]
+struct Other {
+    executable: Option<String>,
+    /// Its engine is being started.
+    is_starting: bool,
+    look_at: u64,
 }
 
 #[derive(Debug)]
 struct Seen {
     start_time: u64,
-    comm: String,
+    in_scope: bool,
+    /// When it started, or was seen to have replaced itself; milliseconds since boot.
+    born: u64,
     verdict: Verdict,
+}
+
+/// A process to be looked at as a whole.
+struct New {
+    pid: i32,
+    stat: Stat,
+    born: u64,
+    /// It was known to be in scope before it replaced itself.
+    in_scope: bool,
 }
 
 /// The processes seen so far.
@@ -56,9 +83,13 @@ pub struct Discovery {
     scope: Scope,
     own_pid: i32,
     seen: HashMap<i32, Seen>,
-    families: usize,
+    families: Families,
     /// The most telling refusal so far.
     refused: Option<Refused>,
+    /// The scope had no process when its processes were counted last; and when that is done again.
+    is_empty: bool,
+    count_at: u64,
+    is_gone: bool,
 }
 
 impl Discovery {
@@ -70,56 +101,24 @@ impl Discovery {
             scope,
             own_pid,
             seen: HashMap::new(),
-            families: 0,
+            families: Families::default(),
             refused: None,
+            is_empty: false,
+            count_at: 0,
+            is_gone: false,
         }
     }
 
-    /// The most telling reason why a process of the target was not taken.
-    #[must_use]
-    pub fn refused(&self) -> Option<&Refused> {
-        self.refused.as_ref()
-    }
-
-    /// How many engines were found that share no memory.
-    #[must_use]
-    pub fn families(&self) -> usize {
-        self.families
-    }
-
-    /// Looks at all processes.
+    /// Looks for processes that have come, gone, or replaced themselves.
     pub fn scan(&mut self) -> Changes {
+        let now = boot_milliseconds();
+        let listed = pids();
         let mut changes = Changes::default();
-        let current: HashMap<i32, Stat> = pids()
-            .filter(|&pid| pid != self.own_pid)
-            .filter_map(|pid| Some((pid, Stat::of(pid)?)))
-            .filter(|(_, stat)| !matches!(stat.state, 'Z' | 'X'))
-            .collect();
-        self.seen.retain(|pid, seen| {
-            let same = current
-                .get(pid)
-                .is_some_and(|stat| stat.start_time == seen.start_time && stat.comm == seen.comm);
-            match &mut seen.verdict {
-                Verdict::Php(program) if !same || !program.is_still_there() => {
-                    program.threads.end(&mut changes);
-                    false
-                }
-                Verdict::NotYet => false,
-                _ => same,
-            }
-        });
-        let now = boot_ticks();
-        for (&pid, stat) in &current {
-            if self.seen.contains_key(&pid) {
-                continue;
-            }
-            let is_young = stat.start_time.saturating_add(YOUNG) > now;
-            let seen = Seen {
-                start_time: stat.start_time,
-                comm: stat.comm.clone(),
-                verdict: self.judge(pid, stat, &current, is_young),
-            };
-            self.seen.insert(pid, seen);
+        let mut new = self.part(&listed, now, &mut changes);
+        put_parents_first(&mut new);
+        for new in new {
+            let seen = self.look(&new, now);
+            self.seen.insert(new.pid, seen);
         }
         for seen in self.seen.values_mut() {
             if let Verdict::Php(program) = &mut seen.verdict {
@@ -129,162 +128,261 @@ impl Discovery {
         changes
             .new
             .sort_by_key(|process| (process.pid, process.tid));
+        // Last, so that a worker that takes the place of a family's only one finds it.
+        let programs = self.seen.values().filter_map(Seen::process);
+        changes.families_gone = self.families.keep(programs.map(|process| process.family));
+        self.count_those_left(now);
         changes
     }
 
-    fn judge(
-        &mut self,
-        pid: i32,
-        stat: &Stat,
-        current: &HashMap<i32, Stat>,
-        is_young: bool,
-    ) -> Verdict {
-        if !self.is_meant(pid, current) {
-            return Verdict::OutOfScope;
-        }
-        match self.attach(pid, stat) {
-            Ok(program) => Verdict::Php(program),
-            Err(refusal) => {
-                // What a young process does not have yet, or not whole, may only not be there yet.
-                let refusal = match refusal {
-                    Refusal::LayoutMismatch(_) | Refusal::Unreadable(Fault::Unmapped)
-                        if is_young =>
-                    {
-                        Refusal::Starting
-                    }
-                    refusal => refusal,
-                };
-                let again =
-                    refusal == Refusal::Starting || (is_young && refusal == Refusal::NoPhpFound);
-                let comm = stat.comm.clone();
-                self.note(Refused { pid, comm, refusal });
-                if again { Verdict::NotYet } else { Verdict::Not }
+    /// The most telling reason why a process of the target was not taken.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
+    }
+
+    /// Whether the target has ended for good: no process of the scope is left, and after a second there was still none. The
+    /// master of a php-fpm pool without workers is one.
+    #[must_use]
+    pub fn is_target_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// Parts with who went, and gives those to be looked at.
+    fn part(&mut self, listed: &[i32], now: u64, changes: &mut Changes) -> Vec<New> {
+        let mut again = HashMap::new();
+        self.seen.retain(|pid, seen| {
+            let is_listed = listed.binary_search(pid).is_ok();
+            let Some(born) = seen.look_again(*pid, is_listed, now) else {
+                return true;
+            };
+            if let Verdict::Php(program) = &mut seen.verdict {
+                program.threads.end(changes);
             }
+            again.insert(*pid, (seen.start_time, born, seen.in_scope));
+            false
+        });
+        let unknown = listed
+            .iter()
+            .filter(|pid| **pid != self.own_pid && !self.seen.contains_key(pid));
+        unknown
+            .filter_map(|&pid| {
+                let stat = Stat::of(pid)?;
+                let started = stat.start_time.saturating_mul(TICK);
+                // Another process that was given the number has another start.
+                let known = again
+                    .get(&pid)
+                    .filter(|(start_time, ..)| *start_time == stat.start_time);
+                let (born, in_scope) =
+                    known.map_or((started, false), |&(_, born, in_scope)| (born, in_scope));
+                Some(New {
+                    pid,
+                    stat,
+                    born,
+                    in_scope,
+                })
+            })
+            .collect()
+    }
+
+    /// Looks at a process as a whole.
+    fn look(&mut self, new: &New, now: u64) -> Seen {
+        let is_young = new.born.saturating_add(YOUNG) > now;
+        let in_scope = new.in_scope || self.is_meant(new.pid, &new.stat);
+        let mut other = Other {
+            executable: executable(new.pid),
+            is_starting: false,
+            look_at: look_at(new.born, now),
+        };
+        let verdict = if !in_scope || new.stat.has_ended() {
+            Verdict::Other(other)
+        } else {
+            match self.attach(new.pid, &new.stat) {
+                Ok(program) => Verdict::Php(program),
+                Err(refusal) => {
+                    other.is_starting = self.refuse(new, refusal, is_young);
+                    Verdict::Other(other)
+                }
+            }
+        };
+        Seen {
+            start_time: new.stat.start_time,
+            in_scope,
+            born: new.born,
+            verdict,
         }
     }
 
-    fn note(&mut self, refused: Refused) {
+    /// Notes why a process was not taken; whether it is only starting.
+    fn refuse(&mut self, new: &New, refusal: Refusal, is_young: bool) -> bool {
+        // What a young process does not have yet, or not whole, may only not be there yet.
+        let refusal = match refusal {
+            Refusal::LayoutMismatch(_) | Refusal::Unreadable(Fault::Unmapped) if is_young => {
+                Refusal::Starting
+            }
+            refusal => refusal,
+        };
+        let is_starting = refusal == Refusal::Starting;
+        let refused = Refused {
+            pid: new.pid,
+            comm: new.stat.comm.clone(),
+            refusal,
+        };
         let is_news = self.scope != Scope::All || refused.is_news_among_all();
         if is_news && refused.tells_more_than(self.refused.as_ref()) {
             self.refused = Some(refused);
         }
+        is_starting
     }
 
-    fn is_meant(&self, pid: i32, current: &HashMap<i32, Stat>) -> bool {
+    fn is_meant(&self, pid: i32, stat: &Stat) -> bool {
         match &self.scope {
             Scope::All => true,
             // The path ends in the runtime's name for the container, with a prefix and suffix of its driver.
             Scope::Container(id) => {
                 text(&format!("/proc/{pid}/cgroup")).is_some_and(|text| text.contains(id.as_str()))
             }
+            // Parents are looked at first, and their descent is known.
             Scope::Pids(pids) => {
-                let mut ancestor = pid;
-                // A chain of parents is as long as the process table at most.
-                for _ in 0..current.len() {
-                    if pids.contains(&ancestor) {
-                        return true;
-                    }
-                    match current.get(&ancestor) {
-                        Some(stat) if stat.parent > 0 => ancestor = stat.parent,
-                        _ => return false,
-                    }
-                }
-                false
+                pids.contains(&pid)
+                    || pids.contains(&stat.parent)
+                    || self
+                        .seen
+                        .get(&stat.parent)
+                        .is_some_and(|seen| seen.in_scope)
             }
         }
     }
 
     fn attach(&mut self, pid: i32, stat: &Stat) -> Result<Program, Refusal> {
         let memory = Arc::new(ProcessMemory::open(pid).map_err(Refusal::Unreadable)?);
-        let executable = read_link(format!("/proc/{pid}/exe")).map_err(|_| Refusal::NoPhpFound)?;
-        let executable = executable.to_string_lossy().into_owned();
-        if let Some(relative) = self.relative(stat.parent, &memory, &executable) {
-            let process = Process {
-                pid,
-                tid: pid,
-                start_time: stat.start_time,
-                engine: Arc::clone(&relative.engine),
-                shared_ranges: Rc::clone(&relative.shared_ranges),
-                memory,
-                relay: Relay::of(pid),
-                executable,
-                ..*relative
-            };
-            return Program::new(process);
-        }
-        let text = text(&format!("/proc/{pid}/maps")).ok_or(Refusal::Unreadable(Fault::Denied))?;
-        let maps = maps::parse(&text, &executable);
-        let engine = find(&*memory, &maps.modules)?;
-        let family = self.families;
-        self.families += 1;
-        Program::new(Process {
+        let executable = executable(pid).ok_or(Refusal::NoPhpFound)?;
+        let parent = self.seen.get(&stat.parent).and_then(Seen::process);
+        let parent = parent.map(|process| process.family);
+        let (number, family) = self.families.of(pid, parent, &memory, &executable)?;
+        let process = Process {
             pid,
             tid: pid,
             start_time: stat.start_time,
-            engine: Arc::new(engine),
-            shared_ranges: maps.shared.into(),
-            jit: maps.jit,
+            engine: Arc::clone(&family.engine),
+            shared_ranges: Arc::clone(&family.shared_ranges),
+            jit: family.jit,
             memory,
             relay: Relay::of(pid),
-            family,
+            family: number,
+            fingerprint: family.fingerprint,
             executable,
-        })
-    }
-
-    /// The parent, if this process is its fork: the same program, and a pointer that no other engine has.
-    fn relative(
-        &self,
-        parent: i32,
-        memory: &ProcessMemory,
-        executable: &str,
-    ) -> Option<Rc<Process>> {
-        let Verdict::Php(Program {
-            process,
-            fingerprint,
-            ..
-        }) = &self.seen.get(&parent)?.verdict
-        else {
-            return None;
         };
-        let same = process.executable == executable
-            && memory.word(process.engine.fingerprint_at) == Ok(*fingerprint);
-        same.then(|| Rc::clone(process))
-    }
-}
-
-impl Program {
-    fn new(process: Process) -> Result<Self, Refusal> {
-        let fingerprint = process
-            .memory
-            .word(process.engine.fingerprint_at)
-            .map_err(Refusal::Unreadable)?;
-        Ok(Self {
-            process: Rc::new(process),
-            fingerprint,
+        Ok(Program {
+            process: Arc::new(process),
             threads: Threads::default(),
         })
     }
 
-    /// Whether the process still is the one that was looked at: `execve` may start the same program anew.
-    fn is_still_there(&self) -> bool {
-        let Process { memory, engine, .. } = &*self.process;
-        memory.word(engine.fingerprint_at) == Ok(self.fingerprint)
+    /// Looks once a second whether the scope still has a process, where none runs PHP.
+    fn count_those_left(&mut self, now: u64) {
+        if self.scope == Scope::All || self.seen.values().any(|seen| seen.process().is_some()) {
+            (self.is_empty, self.is_gone) = (false, false);
+            return;
+        }
+        if now < self.count_at {
+            return;
+        }
+        self.count_at = now + GONE_AFTER;
+        let lives = |pid| Stat::of(pid).is_some_and(|stat| !stat.has_ended());
+        let mut meant = self.seen.iter().filter(|(_, seen)| seen.in_scope);
+        let is_empty = !meant.any(|(&pid, _)| lives(pid));
+        (self.is_empty, self.is_gone) = (is_empty, is_empty && self.is_empty);
     }
 }
 
-/// The time since boot as `/proc/PID/stat` counts it: in `USER_HZ`, which is 100 on all that Linux runs PHP on.
-fn boot_ticks() -> u64 {
+impl Seen {
+    fn process(&self) -> Option<&Process> {
+        match &self.verdict {
+            Verdict::Php(program) => Some(&program.process),
+            Verdict::Other(_) => None,
+        }
+    }
+
+    /// Whether what is known of a process no longer holds, or was never final: then its time of birth.
+    fn look_again(&mut self, pid: i32, is_listed: bool, now: u64) -> Option<u64> {
+        let born = self.born;
+        match &mut self.verdict {
+            _ if !is_listed => Some(now),
+            Verdict::Php(program) => (!program.is_still_there()).then_some(now),
+            Verdict::Other(other) if now < other.look_at => None,
+            Verdict::Other(other) if executable(pid) != other.executable => Some(now),
+            Verdict::Other(other) => {
+                other.look_at = look_at(born, now);
+                let is_young = born.saturating_add(YOUNG) > now;
+                (is_young || other.is_starting).then_some(born)
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Whether the process still is the one that was looked at: `execve` may start the same program anew.
+    fn is_still_there(&self) -> bool {
+        let process = &self.process;
+        process.memory.bound_word(process.engine.fingerprint_at) == Ok(process.fingerprint)
+    }
+}
+
+/// A chain of parents is as long as the list at most.
+fn put_parents_first(new: &mut [New]) {
+    let parents: HashMap<i32, i32> = new.iter().map(|new| (new.pid, new.stat.parent)).collect();
+    let depth = |new: &New| {
+        let chain = std::iter::successors(Some(new.pid), |pid| parents.get(pid).copied());
+        chain.take(parents.len()).count()
+    };
+    new.sort_by_cached_key(|new| (depth(new), new.pid));
+}
+
+/// When a process without PHP is looked at next.
+fn look_at(born: u64, now: u64) -> u64 {
+    let (least, most) = LOOK_EVERY;
+    now + (now.saturating_sub(born) / 4).clamp(least, most)
+}
+
+/// Which program a process runs; `None` where that may not be seen, and for what has ended. No file is opened for it.
+fn executable(pid: i32) -> Option<String> {
+    calls::count_file_read();
+    let link = read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+fn boot_milliseconds() -> u64 {
     clock_gettime(ClockId::CLOCK_BOOTTIME)
         .ok()
-        .and_then(|time| u64::try_from(time.num_milliseconds() / 10).ok())
+        .and_then(|time| u64::try_from(time.num_milliseconds()).ok())
         .unwrap_or(0)
 }
 
-fn pids() -> impl Iterator<Item = i32> {
+/// All processes, in the order of their numbers.
+fn pids() -> Vec<i32> {
     calls::count_open();
-    read_dir("/proc")
+    let mut pids: Vec<i32> = read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_php_is_looked_at_less_often_with_its_age() {
+        let check = |age: u64, expected: u64| assert_eq!(look_at(5, 5 + age), 5 + age + expected);
+        check(0, 100);
+        check(400, 100);
+        check(1000, 250);
+        check(4000, 1000);
+        check(1 << 40, 1000);
+    }
 }

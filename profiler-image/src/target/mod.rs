@@ -2,6 +2,7 @@
 
 pub mod diagnosis;
 pub mod discovery;
+mod families;
 pub mod process;
 mod threads;
 

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::fs::read_dir;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use phpprof_zend::layouts::Machine;
@@ -23,23 +22,25 @@ const MAX_TASKS: usize = 16_384;
 /// What a scan changed.
 #[derive(Debug, Default)]
 pub struct Changes {
-    pub new: Vec<Rc<Process>>,
+    pub new: Vec<Arc<Process>>,
     /// By [`Process::tid`].
     pub gone: Vec<i32>,
+    /// Families that have no member any more, by [`Process::family`].
+    pub families_gone: Vec<usize>,
 }
 
 /// The workers of one process, by [`Process::tid`].
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    workers: HashMap<i32, Rc<Process>>,
+    workers: HashMap<i32, Arc<Process>>,
 }
 
 impl Threads {
     /// Sees which have come and gone. A process whose engine is not thread-safe is its own only worker.
-    pub(super) fn follow(&mut self, process: &Rc<Process>, changes: &mut Changes) {
+    pub(super) fn follow(&mut self, process: &Arc<Process>, changes: &mut Changes) {
         let Some(threads) = &process.engine.threads else {
             if self.workers.is_empty() {
-                self.begin(Rc::clone(process), changes);
+                self.begin(Arc::clone(process), changes);
             }
             return;
         };
@@ -66,14 +67,14 @@ impl Threads {
                 let worker = Process {
                     tid,
                     engine: Arc::new(process.engine.of_thread(thread)),
-                    shared_ranges: Rc::clone(&process.shared_ranges),
+                    shared_ranges: Arc::clone(&process.shared_ranges),
                     memory: Arc::clone(&process.memory),
                     // It is read by the first thread, where a command line program runs.
                     relay: process.relay.clone().filter(|_| tid == process.pid),
                     executable: process.executable.clone(),
                     ..**process
                 };
-                self.begin(Rc::new(worker), changes);
+                self.begin(Arc::new(worker), changes);
             }
         }
     }
@@ -85,8 +86,8 @@ impl Threads {
             .extend(self.workers.drain().map(|(tid, _)| tid));
     }
 
-    fn begin(&mut self, worker: Rc<Process>, changes: &mut Changes) {
-        changes.new.push(Rc::clone(&worker));
+    fn begin(&mut self, worker: Arc<Process>, changes: &mut Changes) {
+        changes.new.push(Arc::clone(&worker));
         self.workers.insert(worker.tid, worker);
     }
 }

@@ -4,6 +4,9 @@
 //! once and kept: it stays bound to the memory that it was opened for, so a process that has ended, or replaced itself,
 //! reads as gone and never as somebody else. Root with CAP_SYS_PTRACE and no other capability may use the call and not
 //! open the file, where the process belongs to another user and is dumpable: the file's owner is then that user.
+//!
+//! The call takes a number, which another process may have been given. Who must be sure reads by [`ProcessMemory::bound_word`],
+//! or looks after the read whether a descriptor of the process still works (`Watch::is_alive`).
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut};
@@ -31,6 +34,8 @@ pub struct ProcessMemory {
     /// Absent where only the call is allowed.
     file: Option<File>,
     by_call: AtomicBool,
+    /// `schedstat`, which everybody may open: it tells instead whether the process is still there.
+    sign_of_life: Option<File>,
 }
 
 impl ProcessMemory {
@@ -44,10 +49,15 @@ impl ProcessMemory {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
             Err(_) => return Err(Fault::Gone),
         };
+        let sign_of_life = match file {
+            Some(_) => None,
+            None => calls::open(format!("/proc/{pid}/schedstat")).ok(),
+        };
         let memory = Self {
             pid: Pid::from_raw(pid),
             file,
             by_call: AtomicBool::new(true),
+            sign_of_life,
         };
         // Nothing is mapped at address 0, but the kernel looks at the permission first.
         let mut probe = [0];
@@ -64,6 +74,28 @@ impl ProcessMemory {
     /// Uses `/proc/PID/mem` from now on, as where the call is refused.
     pub fn without_the_call(&self) {
         self.by_call.store(false, Ordering::Relaxed);
+    }
+
+    /// Reads a word of this very process, and never of one that was given its number: [`Fault::Gone`] where it has ended.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn bound_word(&self, address: u64) -> Result<u64, Fault> {
+        let mut bytes = [0; 8];
+        match self.read_file(address, &mut bytes) {
+            // A seccomp filter may refuse to read the file that it allows to open.
+            Err(Fault::Denied) => {}
+            read => return read.map(|()| u64::from_le_bytes(bytes)),
+        }
+        let word = self.word(address)?;
+        match &self.sign_of_life {
+            Some(file) => {
+                calls::count_file_read();
+                let read = file.read_at(&mut bytes, 0);
+                read.map(|_| word).map_err(|_| Fault::Gone)
+            }
+            None => Ok(word),
+        }
     }
 
     fn read_file(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {

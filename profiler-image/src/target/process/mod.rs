@@ -3,7 +3,6 @@
 //! Invariant: nothing here stops, signals or writes to a target.
 
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use phpprof_zend::engine::Engine;
@@ -29,13 +28,15 @@ pub struct Process {
     pub start_time: u64,
     pub engine: Arc<Engine>,
     /// Memory that it shares with its siblings: opcache's.
-    pub shared_ranges: Rc<[Range<u64>]>,
+    pub shared_ranges: Arc<[Range<u64>]>,
     pub jit: Option<JitBuffer>,
     pub memory: Arc<ProcessMemory>,
     /// Where RoadRunner has started it.
     pub relay: Option<Relay>,
     /// Processes forked from one another have the same number: what is shared is learned once for all of them.
     pub family: usize,
+    /// The word at [`Engine::fingerprint_at`], which no other engine has there: another one is another program.
+    pub fingerprint: u64,
     /// Target of `/proc/PID/exe`.
     pub executable: String,
 }
@@ -61,11 +62,12 @@ impl Process {
             tid: pid,
             start_time: 0,
             engine: Arc::new(engine),
-            shared_ranges: Rc::new([]),
+            shared_ranges: Arc::new([]),
             jit,
             memory: Arc::new(ProcessMemory::open(pid).unwrap()),
             relay: None,
             family: 0,
+            fingerprint: 0,
             executable: String::new(),
         }
     }

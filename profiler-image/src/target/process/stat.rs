@@ -25,6 +25,12 @@ impl Stat {
         Self::parse(&super::text(&format!("/proc/{pid}/stat"))?)
     }
 
+    /// Whether it only waits to be reaped by its parent.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     /// Parses one line. The command may hold spaces and brackets, so the fields count from the last `)`.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
@@ -45,7 +51,8 @@ impl Stat {
 
 /// Tells whether a thread ran between two moments, where, and for how long in all.
 ///
-/// Both files are kept open: a check takes three short reads.
+/// Both files are kept open: a check takes three short reads. They stay bound to this thread, so that a read fails once it
+/// has been reaped, whoever has its number then.
 #[derive(Debug)]
 pub struct Watch {
     schedstat: File,
@@ -68,6 +75,14 @@ impl Watch {
     #[must_use]
     pub fn cpu_nanoseconds(&self) -> Option<i64> {
         self.schedstat(0)?.parse().ok()
+    }
+
+    /// Whether the thread is still there, or has not been reaped yet. What was read before by its number, as
+    /// `process_vm_readv` does, was read of it and of no other; its program may have replaced itself meanwhile, which a
+    /// scan notices ([`super::ProcessMemory::bound_word`]). Who reads a counter anyway is told the same by its failure.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.schedstat(0).is_some()
     }
 
     fn schedstat(&self, field: usize) -> Option<String> {

@@ -1,0 +1,189 @@
+//! Families: processes that were forked from one another since their last `execve`, and so share their engine's addresses and
+//! opcache's memory.
+//!
+//! A fork keeps the 16 random bytes that the kernel gives each program on its stack (AT_RANDOM, getauxval(3)), so kinship
+//! needs no parent that may be read, and no order. Where they cannot be had, or the program has wiped them as Go's
+//! runtime does, only a child of a known member joins. The engine's fingerprint must be the same in any case: a process may
+//! load its engine after its fork.
+//!
+//! Invariant: a number names one family, and is never used again.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+use phpprof_zend::engine::{Engine, Refusal, find};
+use phpprof_zend::jit::JitBuffer;
+use phpprof_zend::memory::{Fault, Memory, word_at};
+
+use super::process::{ProcessMemory, calls, maps, text};
+
+/// linux/auxvec.h.
+const AT_RANDOM: u64 = 25;
+/// The kernel gives some twenty pairs of words.
+const MAX_AUXV: u64 = 4096;
+
+/// What the kernel has given a program and its forks, and no other: where, and which bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Birthmark {
+    address: u64,
+    bytes: [u8; 16],
+}
+
+/// What the members of a family have in common.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub engine: Arc<Engine>,
+    /// The word at the engine's `fingerprint_at`.
+    pub fingerprint: u64,
+    /// Memory that they share with one another: opcache's.
+    pub shared_ranges: Arc<[Range<u64>]>,
+    pub jit: Option<JitBuffer>,
+    executable: String,
+    birthmark: Option<Birthmark>,
+}
+
+/// The families that have a member.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    known: HashMap<usize, Family>,
+    next: usize,
+}
+
+impl Families {
+    /// The family of a process, and its number: one that it was born into, or a new one. `parent` is its parent's.
+    ///
+    /// # Errors
+    /// Why the process has no engine that can be read.
+    pub fn of(
+        &mut self,
+        pid: i32,
+        parent: Option<usize>,
+        memory: &ProcessMemory,
+        executable: &str,
+    ) -> Result<(usize, &Family), Refusal> {
+        let has_namesake = |family: &Family| family.executable == executable;
+        let birthmark = if self.known.values().any(has_namesake) {
+            Birthmark::of(pid, memory)
+        } else {
+            None
+        };
+        let is_of = |number: usize, family: &Family| {
+            let is_kin = match (birthmark, family.birthmark) {
+                (Some(own), Some(other)) => own == other,
+                _ => parent == Some(number),
+            };
+            is_kin && family.has(memory, executable)
+        };
+        let mut known = self.known.iter();
+        let number = match known.find(|(number, family)| is_of(**number, family)) {
+            Some((&number, _)) => number,
+            None => {
+                let family = Family::found(pid, memory, executable)?;
+                let number = self.next;
+                self.next += 1;
+                self.known.insert(number, family);
+                number
+            }
+        };
+        let family = self.known.get(&number);
+        // It was found, or has just been put there.
+        family
+            .map(|family| (number, family))
+            .ok_or(Refusal::NoPhpFound)
+    }
+
+    /// Forgets the families without a member: these.
+    pub fn keep(&mut self, members: impl Iterator<Item = usize>) -> Vec<usize> {
+        let members: HashSet<usize> = members.collect();
+        let mut gone: Vec<usize> = self.known.keys().copied().collect();
+        gone.retain(|number| !members.contains(number));
+        self.known.retain(|number, _| members.contains(number));
+        gone
+    }
+}
+
+impl Family {
+    fn found(pid: i32, memory: &ProcessMemory, executable: &str) -> Result<Self, Refusal> {
+        let text = text(&format!("/proc/{pid}/maps")).ok_or(Refusal::Unreadable(Fault::Denied))?;
+        let maps = maps::parse(&text, executable);
+        let engine = find(memory, &maps.modules)?;
+        let fingerprint = memory
+            .word(engine.fingerprint_at)
+            .map_err(Refusal::Unreadable)?;
+        Ok(Self {
+            engine: Arc::new(engine),
+            fingerprint,
+            shared_ranges: maps.shared.into(),
+            jit: maps.jit,
+            executable: executable.to_owned(),
+            birthmark: Birthmark::of(pid, memory),
+        })
+    }
+
+    /// Whether a process runs this family's engine, at its addresses.
+    fn has(&self, memory: &ProcessMemory, executable: &str) -> bool {
+        self.executable == executable
+            && memory.word(self.engine.fingerprint_at) == Ok(self.fingerprint)
+    }
+}
+
+impl Birthmark {
+    /// `/proc/PID/auxv` says where it is.
+    fn of(pid: i32, memory: &ProcessMemory) -> Option<Self> {
+        let file = calls::open(format!("/proc/{pid}/auxv")).ok()?;
+        calls::count_file_read();
+        let mut auxv = Vec::new();
+        file.take(MAX_AUXV).read_to_end(&mut auxv).ok()?;
+        let address = address(&auxv)?;
+        let mut bytes = [0; 16];
+        memory.read(address, &mut bytes).ok()?;
+        (bytes != [0; 16]).then_some(Self { address, bytes })
+    }
+}
+
+/// Where an auxiliary vector says that the random bytes are.
+fn address(auxv: &[u8]) -> Option<u64> {
+    let mut pairs = auxv.chunks_exact(16);
+    pairs.find_map(|pair| (word_at(pair, 0) == AT_RANDOM).then(|| word_at(pair, 8)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn the_random_bytes_are_found_by_their_key_alone() {
+        let words: [u64; 7] = [6, AT_RANDOM, AT_RANDOM, 0x7fff_0000_1230, 0, 0, 1];
+        let auxv: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(address(&auxv), Some(0x7fff_0000_1230));
+        assert_eq!(address(&auxv[..24]), None);
+    }
+
+    #[test]
+    fn this_process_has_one_birthmark_and_its_child_program_another() {
+        let mark = |pid: u32| {
+            let pid = i32::try_from(pid).unwrap();
+            Birthmark::of(pid, &ProcessMemory::open(pid).unwrap())
+        };
+        let own = mark(std::process::id());
+        assert!(own.is_some());
+        assert_eq!(own, mark(std::process::id()));
+        let mut other = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        // `spawn` returns within `execve`, before the kernel has written the new stack.
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut others = None;
+        while others.is_none() && Instant::now() < until {
+            others = mark(other.id());
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(others.is_some() && others != own, "{others:?}");
+    }
+}

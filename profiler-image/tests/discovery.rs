@@ -1,0 +1,298 @@
+//! Who is found, and who is seen to have gone: processes that replace themselves late, numbers that are used again, families,
+//! and targets that end. It takes root, setpriv, and this machine's PHP 8.2.
+
+mod programs;
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use phpprof::target::Scope;
+use phpprof::target::discovery::Discovery;
+use phpprof::target::process::Process;
+use phpprof::target::process::stat::Watch;
+use phpprof_zend::memory::{Fault, Memory as _};
+
+const PHP: &str = "/usr/bin/php8.2";
+const FPM: &str = "/usr/sbin/php-fpm8.2";
+/// As often as the sampler looks.
+const EVERY: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A target that is ended with the test.
+struct Target(Child);
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // php-fpm ends its workers when it is asked to end; what does not listen is killed.
+        let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
+        let began = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Target {
+    fn start(command: &mut Command) -> Result<Self> {
+        let command = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(Self(
+            command.spawn().with_context(|| format!("{command:?}"))?,
+        ))
+    }
+
+    fn php() -> Result<Self> {
+        Self::start(Command::new(PHP).args(["-r", "while (true) usleep(1000);"]))
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap_or(0)
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Pids(vec![self.pid()])
+    }
+}
+
+/// Scans until so many workers have been found.
+fn find(discovery: &mut Discovery, workers: usize) -> Result<Vec<Arc<Process>>> {
+    let began = Instant::now();
+    let mut found = Vec::new();
+    while found.len() < workers {
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "{} of {workers} workers were found",
+            found.len()
+        );
+        found.extend(discovery.scan().new);
+        std::thread::sleep(EVERY);
+    }
+    Ok(found)
+}
+
+/// Scans until this holds of what a scan has changed.
+fn wait(discovery: &mut Discovery, holds: impl Fn(&mut Discovery) -> bool) -> Result<Duration> {
+    let began = Instant::now();
+    while !holds(discovery) {
+        ensure!(began.elapsed() < PATIENCE, "it does not come to that");
+        std::thread::sleep(EVERY);
+    }
+    Ok(began.elapsed())
+}
+
+/// Starts php-fpm with lines of its pool's configuration.
+fn php_fpm(folder: &Path, pool: &str) -> Result<Target> {
+    let (configuration, socket) = (folder.join("fpm.conf"), folder.join("socket"));
+    let text = format!(
+        "[global]\nerror_log = /dev/null\n[www]\nuser = www-data\nlisten = {}\n{pool}",
+        socket.display()
+    );
+    fs::write(&configuration, text)?;
+    Target::start(
+        Command::new(FPM)
+            .args(["--nodaemonize", "--fpm-config"])
+            .arg(configuration),
+    )
+}
+
+#[test]
+fn a_program_that_becomes_php_late_under_the_same_name_is_found() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let shell = folder.path().join("php8.2");
+    programs::copy("/bin/sh", &shell)?;
+    let script = format!("sleep 2; exec {PHP} -r 'while (true) usleep(1000);'");
+    let target = Target::start(Command::new(shell).args(["-c", &script]))?;
+    let mut discovery = Discovery::new(target.scope());
+    let found = find(&mut discovery, 1)?;
+    ensure!(found[0].pid == target.pid(), "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn a_script_that_becomes_another_php_under_the_same_name_is_found_again() -> Result<()> {
+    let script =
+        format!("usleep(1500000); pcntl_exec({PHP:?}, ['-r', 'while (true) usleep(1000);']);");
+    let target = Target::start(Command::new(PHP).args(["-r", &script]))?;
+    let mut discovery = Discovery::new(target.scope());
+    let found = find(&mut discovery, 2)?;
+    let pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
+    ensure!(
+        pids == [target.pid(); 2] && found[0].family != found[1].family,
+        "{found:?}"
+    );
+    ensure!(found[0].memory.bound_word(found[0].engine.fingerprint_at) == Err(Fault::Gone));
+    Ok(())
+}
+
+/// The kernel gives the next number to whoever starts next on this machine: that may be another, so it is tried again.
+#[test]
+fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let first = Target::php()?;
+        let pid = first.pid();
+        let mut discovery = Discovery::new(first.scope());
+        let before = find(&mut discovery, 1)?.remove(0);
+        let watch = Watch::open(pid, pid).context("there is no schedstat")?;
+        ensure!(watch.is_alive());
+        drop(first);
+        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string())?;
+        let second = Target::php()?;
+        if second.pid() != pid {
+            continue;
+        }
+        ensure!(!watch.is_alive(), "the number was taken for the process");
+        ensure!(before.memory.bound_word(before.engine.fingerprint_at) == Err(Fault::Gone));
+        // The first worker's memory is read by its number, and may give what is there now.
+        let _ = before.memory.word(before.engine.fingerprint_at);
+        let changes = discovery.scan();
+        ensure!(changes.gone == [pid], "{changes:?}");
+        let mut found = changes.new;
+        if found.is_empty() {
+            found = find(&mut discovery, 1)?;
+        }
+        let after = &found[0];
+        ensure!(
+            after.pid == pid && after.family != before.family,
+            "{after:?}"
+        );
+        return Ok(());
+    }
+    bail!("no process was given the number of another")
+}
+
+#[test]
+fn families_that_have_ended_are_forgotten_and_their_numbers_are_not_used_again() -> Result<()> {
+    let script = format!("while true; do {PHP} -r 'usleep(300000);'; done");
+    let master = Target::start(Command::new("sh").args(["-c", &script]))?;
+    let mut discovery = Discovery::new(master.scope());
+    let (mut begun, mut gone) = (Vec::new(), Vec::new());
+    let began = Instant::now();
+    while gone.len() < 5 {
+        ensure!(began.elapsed() < PATIENCE, "{begun:?} {gone:?}");
+        let changes = discovery.scan();
+        begun.extend(changes.new.iter().map(|process| process.family));
+        gone.extend(changes.families_gone);
+        std::thread::sleep(EVERY);
+    }
+    let different: HashSet<&usize> = begun.iter().collect();
+    ensure!(different.len() == begun.len(), "{begun:?}");
+    ensure!(
+        gone.as_slice() == &begun[..gone.len()],
+        "{begun:?} {gone:?}"
+    );
+    Ok(())
+}
+
+/// The test's second self, as the user of the workers.
+const INSIDE: &str = "PHPPROF_TEST_INSIDE";
+
+#[test]
+fn workers_of_a_master_that_may_not_be_read_are_one_family() -> Result<()> {
+    const TEST: &str = "workers_of_a_master_that_may_not_be_read_are_one_family";
+    if let Some(pid) = std::env::var_os(INSIDE) {
+        let pid: i32 = pid.to_string_lossy().parse()?;
+        let found = find(&mut Discovery::new(Scope::Pids(vec![pid])), 8)?;
+        let families: HashSet<usize> = found.iter().map(|process| process.family).collect();
+        ensure!(families.len() == 1, "{families:?}");
+        ensure!(
+            found.iter().all(|process| process.pid != pid),
+            "the master was read"
+        );
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let itself: PathBuf = folder.path().join("test");
+    programs::copy(std::env::current_exe()?, &itself)?;
+    let pool = "pm = static\npm.max_children = 8\nprocess.dumpable = yes\n";
+    let master = php_fpm(folder.path(), pool)?;
+    // Until all workers are there, and have become www-data.
+    std::thread::sleep(Duration::from_secs(2));
+    let status = Command::new("setpriv")
+        .args(["--reuid=33", "--regid=33", "--clear-groups"])
+        .arg(itself)
+        .args(["--exact", TEST, "--nocapture"])
+        .env(INSIDE, master.pid().to_string())
+        .status()?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+#[test]
+fn a_target_is_gone_a_second_after_its_last_process() -> Result<()> {
+    let target = Target::php()?;
+    let mut discovery = Discovery::new(target.scope());
+    find(&mut discovery, 1)?;
+    ensure!(!discovery.is_target_gone());
+    let pid = target.pid();
+    drop(target);
+    let took = wait(&mut discovery, |discovery| {
+        discovery.scan();
+        discovery.is_target_gone()
+    })?;
+    ensure!(
+        took >= Duration::from_millis(900),
+        "process {pid} was given up after {took:?}"
+    );
+    Ok(())
+}
+
+/// A container is known by its cgroup, whatever else runs in its PID namespace.
+#[test]
+fn a_container_is_gone_when_none_of_its_processes_is_left() -> Result<()> {
+    let id = "3f".repeat(32);
+    let cgroup = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"]
+        .iter()
+        .map(|root| Path::new(root).join(&id))
+        .find(|path| fs::create_dir(path).is_ok())
+        .context("no cgroup can be made")?;
+    let outcome = follow_container(&id, &cgroup);
+    // The kernel lets go of a group a moment after its last process was reaped.
+    let began = Instant::now();
+    while fs::remove_dir(&cgroup).is_err() && began.elapsed() < PATIENCE {
+        std::thread::sleep(EVERY);
+    }
+    outcome
+}
+
+fn follow_container(id: &str, cgroup: &Path) -> Result<()> {
+    let target = Target::php()?;
+    fs::write(cgroup.join("cgroup.procs"), target.pid().to_string())?;
+    let mut discovery = Discovery::new(Scope::Container(id.to_owned()));
+    let found = find(&mut discovery, 1)?;
+    ensure!(found[0].pid == target.pid(), "{found:?}");
+    drop(target);
+    wait(&mut discovery, |discovery| {
+        discovery.scan();
+        discovery.is_target_gone()
+    })?;
+    Ok(())
+}
+
+#[test]
+fn a_pool_without_workers_is_not_gone_while_its_master_lives() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let master = php_fpm(folder.path(), "pm = ondemand\npm.max_children = 2\n")?;
+    let mut discovery = Discovery::new(master.scope());
+    let found = find(&mut discovery, 1)?;
+    ensure!(found[0].pid == master.pid(), "{found:?}");
+    for _ in 0..25 {
+        discovery.scan();
+        ensure!(!discovery.is_target_gone());
+        std::thread::sleep(EVERY);
+    }
+    Ok(())
+}

@@ -3,15 +3,20 @@
 //! The engine's table names its threads by their `pthread_t`; the C library keeps the kernel's number in the structure
 //! that this points to. Entries of threads that have ended stay in the table, so a thread counts only while the kernel
 //! has it. Threads without an entry (a Go runtime's, a driver's) are left alone.
+//!
+//! All words that a list of threads was made from are read again in each scan, by one gather. While none has changed the
+//! list is the same: the kernel, or musl, wipes a thread's number from its memory when it ends.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::read_dir;
 use std::sync::Arc;
 
 use phpprof_zend::layouts::Machine;
-use phpprof_zend::memory::Memory;
+use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::tsrm::Thread;
 
-use super::process::{Process, calls, text};
+use super::process::{Process, ProcessMemory, calls, text};
 
 /// `tid` in `struct pthread`: of glibc (2.23 to 2.41), and of musl (since 1.2.2).
 const TID_X86_64: [u64; 2] = [720, 48];
@@ -33,6 +38,7 @@ pub struct Changes {
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     workers: HashMap<i32, Arc<Process>>,
+    made_from: ReadSet,
 }
 
 impl Threads {
@@ -44,15 +50,20 @@ impl Threads {
             }
             return;
         };
-        let Some(listed) = threads.list(&*process.memory, process.engine.layout) else {
+        if self.made_from.is_as_it_was(&process.memory) {
+            return;
+        }
+        let reads = Recorder::of(&process.memory);
+        let Some(listed) = threads.list(&reads, process.engine.layout) else {
             // The table is being changed: what was known a moment ago is still true.
             return;
         };
         let tasks = tasks(process.pid);
-        let current: HashMap<i32, _> = listed
+        let current: HashMap<i32, &Thread> = listed
             .iter()
-            .filter_map(|thread| Some((tid(process, thread.thread_id, &tasks)?, thread)))
+            .filter_map(|thread| Some((tid(process, &reads, thread.thread_id, &tasks)?, thread)))
             .collect();
+        self.made_from = reads.finish();
         self.workers.retain(|tid, worker| {
             let same = current
                 .get(tid)
@@ -92,6 +103,64 @@ impl Threads {
     }
 }
 
+/// What was read of a process, and from where.
+#[derive(Debug, Default)]
+struct ReadSet {
+    addresses: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl ReadSet {
+    /// Whether another read would give the same; never so of nothing.
+    fn is_as_it_was(&self, memory: &ProcessMemory) -> bool {
+        let mut now = vec![0; self.bytes.len()];
+        let mut rest = now.as_mut_slice();
+        let mut pieces = Vec::with_capacity(self.addresses.len());
+        for &(address, length) in &self.addresses {
+            let Some((bytes, others)) = std::mem::take(&mut rest).split_at_mut_checked(length)
+            else {
+                return false;
+            };
+            pieces.push(Piece { address, bytes });
+            rest = others;
+        }
+        !pieces.is_empty() && memory.gather(&mut pieces).is_ok() && now == self.bytes
+    }
+}
+
+/// A process's memory that notes what is read of it.
+struct Recorder<'a> {
+    memory: &'a ProcessMemory,
+    reads: RefCell<ReadSet>,
+}
+
+impl<'a> Recorder<'a> {
+    fn of(memory: &'a ProcessMemory) -> Self {
+        Self {
+            memory,
+            reads: RefCell::default(),
+        }
+    }
+
+    fn note(&self, address: u64, bytes: &[u8]) {
+        let mut reads = self.reads.borrow_mut();
+        reads.addresses.push((address, bytes.len()));
+        reads.bytes.extend_from_slice(bytes);
+    }
+
+    fn finish(self) -> ReadSet {
+        self.reads.into_inner()
+    }
+}
+
+impl Memory for Recorder<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.memory.read(address, bytes)?;
+        self.note(address, bytes);
+        Ok(())
+    }
+}
+
 /// The threads of a process: from the number that each has in the innermost PID namespace, as its C library knows it, to
 /// the one that it has here.
 fn tasks(pid: i32) -> HashMap<i32, i32> {
@@ -121,14 +190,28 @@ fn innermost(path: &str) -> Option<i32> {
     numbers.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// The kernel's number of a thread that lives.
-fn tid(process: &Process, thread_id: u64, tasks: &HashMap<i32, i32>) -> Option<i32> {
+/// The kernel's number of a thread that lives. Of one that lives only its number is noted, and of one that does not, all
+/// that might become a number again.
+fn tid(
+    process: &Process,
+    reads: &Recorder<'_>,
+    thread_id: u64,
+    tasks: &HashMap<i32, i32>,
+) -> Option<i32> {
     let places = match process.engine.layout.machine {
         Machine::X86_64 => TID_X86_64,
         Machine::Aarch64 => TID_AARCH64,
     };
-    places.iter().find_map(|place| {
-        let stored = process.memory.half(thread_id.checked_add(*place)?).ok()?;
-        tasks.get(&i32::try_from(stored).ok()?).copied()
-    })
+    let stored = places.iter().filter_map(|place| {
+        let address = thread_id.checked_add(*place)?;
+        Some((address, process.memory.half(address).ok()?))
+    });
+    let stored: Vec<(u64, u32)> = stored.collect();
+    let task = |number: u32| tasks.get(&i32::try_from(number).ok()?).copied();
+    let living = stored.iter().find(|(_, number)| task(*number).is_some());
+    let noted = living.map_or(stored.as_slice(), std::slice::from_ref);
+    for (address, number) in noted {
+        reads.note(*address, &number.to_le_bytes());
+    }
+    living.and_then(|(_, number)| task(*number))
 }

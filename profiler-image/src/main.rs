@@ -248,6 +248,9 @@ fn failure_of(error: &RecordError, options: &Options) -> Failure {
         RecordError::Kernel(cause) => {
             Failure::new(Reason::Internal, cause.desc(), format!("{error}: {cause}"))
         }
+        RecordError::Scanner(cause) => {
+            Failure::new(Reason::Internal, "scanner", format!("{error}: {cause}"))
+        }
         RecordError::QuiescentReader(cause) => Failure::new(
             Reason::Internal,
             "quiescent reader",

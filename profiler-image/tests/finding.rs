@@ -6,12 +6,12 @@ mod programs;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{Cost, output};
 use phpprof::run::stop::Stop;
-use phpprof::run::{Options, RecordError, Recording, record};
+use phpprof::run::{Ended, Options, RecordError, Recording, record};
 use phpprof::target::Scope;
 use phpprof_zend::engine::Refusal;
 use tempfile::TempDir;
@@ -145,6 +145,23 @@ fn a_program_that_replaces_itself_by_itself_is_sampled_before_and_after() -> Res
     )?;
     let target = scene.run(PHP, &[&before])?;
     check(only(&target), 3, &["before", "after"])
+}
+
+#[test]
+fn a_run_ends_soon_after_its_target() -> Result<()> {
+    let scene = Scene::new()?;
+    let target = scene.run(PHP, &[&scene.script("short")?])?;
+    let scope = only(&target);
+    let end = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(2));
+        drop(target);
+    });
+    let began = Instant::now();
+    let recording = sampled(scope, 60).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    ensure!(recording.ended == Ended::WorkersGone, "{:?}", recording.ended);
+    ensure!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    ensure!(end.join().is_ok());
+    Ok(())
 }
 
 /// A static binary has no `.dynsym`; this one has what tells that it is PHP.

@@ -18,8 +18,8 @@ use crate::read::quiescent::QuiescentReader;
 use crate::sample::{Quality, Sampler};
 use crate::target::Scope;
 use crate::target::diagnosis::Refused;
-use crate::target::discovery::Discovery;
 use crate::target::process::calls::Calls;
+use crate::target::scanner::{Report, Scanner};
 
 pub mod aggregate;
 pub mod lateness;
@@ -39,8 +39,8 @@ use snapshot::{Keep, Samples, Snapshot};
 use stop::Stop;
 
 const SECOND: u64 = 1_000_000_000;
-/// New and ended workers are noticed within this.
-const SCAN_EVERY: u64 = SECOND / 10;
+/// The budget and the checkpoints are looked after this often.
+const LOOK_EVERY: u64 = SECOND / 10;
 /// A target without PHP is given up after this; a starting container may not have run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
 
@@ -119,6 +119,8 @@ pub enum RecordError {
     Kernel(#[from] nix::Error),
     #[error("the quiescent reader could not be started")]
     QuiescentReader(#[from] std::io::Error),
+    #[error("the scanner could not be started")]
+    Scanner(#[source] std::io::Error),
 }
 
 /// Records.
@@ -140,13 +142,16 @@ pub fn record(options: &Options) -> Result<Recording, RecordError> {
 /// The state of the loop.
 struct Run<'a> {
     options: &'a Options,
-    discovery: Discovery,
+    scanner: Scanner,
+    /// The most telling reason so far why a process of the target was not taken.
+    refused: Option<Refused>,
+    is_target_gone: bool,
     members: Vec<Member>,
     sampler: Sampler,
     aggregate: Aggregate,
     quiescent: QuiescentReader,
     period: u64,
-    next_scan: u64,
+    next_look: u64,
     next_ask: u64,
     ask_interval: u64,
     /// Own CPU time and the moment when it was looked at.
@@ -167,13 +172,15 @@ impl<'a> Run<'a> {
         let _ = nix::sys::prctl::set_timerslack(1);
         Ok(Self {
             options,
-            discovery: Discovery::new(options.scope.clone()),
+            scanner: Scanner::start(options.scope.clone()).map_err(RecordError::Scanner)?,
+            refused: None,
+            is_target_gone: false,
             members: Vec::new(),
             sampler: Sampler::new(),
             aggregate: Aggregate::default(),
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
             period: SECOND / u64::from(options.samples_per_second.max(1)),
-            next_scan: 0,
+            next_look: 0,
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
             spent: (own_cpu(), now()),
@@ -189,19 +196,21 @@ impl<'a> Run<'a> {
     fn wait_for_workers(&mut self, signals: &SignalFd) -> Result<(), RecordError> {
         let began = now();
         loop {
-            self.scan(now());
+            if stopped(signals) || self.options.stop.is_requested() {
+                return Err(RecordError::Stopped);
+            }
+            let Some(report) = self.scanner.wait(Duration::from_nanos(LOOK_EVERY)) else {
+                continue;
+            };
+            self.follow(report, now());
             if !self.members.is_empty() {
                 return Ok(());
             }
             // PHP that cannot be sampled will not become so by waiting.
-            let hopeless = self.discovery.refused().is_some_and(Refused::is_final);
+            let hopeless = self.refused.as_ref().is_some_and(Refused::is_final);
             if hopeless || now() - began > GIVE_UP_AFTER {
-                return Err(RecordError::NoPhp(self.discovery.refused().cloned()));
+                return Err(RecordError::NoPhp(self.refused.take()));
             }
-            if stopped(signals) || self.options.stop.is_requested() {
-                return Err(RecordError::Stopped);
-            }
-            sleep_until(now() + SCAN_EVERY / 2);
         }
     }
 
@@ -230,19 +239,22 @@ impl<'a> Run<'a> {
             let turn = self.turn(&mut schedule, current);
             self.take(turn);
             self.take_quiescent_answer();
-            if current >= self.next_scan {
-                self.scan(current);
+            while let Some(report) = self.scanner.poll() {
+                self.follow(report, current);
+                schedule.follow(self.period, self.members.len());
+            }
+            // The target may be between two workers; one that is gone takes the sampler with it.
+            if self.is_target_gone {
+                break Ended::WorkersGone;
+            }
+            if current >= self.next_look {
+                self.next_look = current + LOOK_EVERY;
                 self.hold_budget(current);
                 self.keep_so_far(
                     began_unix_nanoseconds,
                     Duration::from_nanos(current - began),
                 );
                 schedule.follow(self.period, self.members.len());
-                // Without a worker at the end of a scan the target may be between two of them; a target that is gone
-                // takes the sampler with it.
-                if self.members.is_empty() && self.gone_for_good() {
-                    break Ended::WorkersGone;
-                }
             }
         };
         // The last proofs are no part of the time that was sampled.
@@ -268,9 +280,11 @@ impl<'a> Run<'a> {
         turn
     }
 
-    fn scan(&mut self, current: u64) {
-        self.next_scan = current + SCAN_EVERY;
-        let changes = self.discovery.scan();
+    /// Takes over what a scan has found.
+    fn follow(&mut self, report: Report, current: u64) {
+        let changes = report.changes;
+        self.refused = report.refused;
+        self.is_target_gone = report.is_target_gone;
         for tid in changes.gone {
             if let Some(index) = self
                 .members
@@ -299,11 +313,6 @@ impl<'a> Run<'a> {
         self.jit |= member.worker.process.has_jit_code() == Some(true);
         self.busy_percents.extend(member.busy_percent());
         self.cpu_unattributed += member.cpu_unattributed();
-    }
-
-    fn gone_for_good(&self) -> bool {
-        matches!(&self.options.scope, Scope::Pids(pids)
-            if pids.iter().all(|pid| crate::target::process::stat::Stat::of(*pid).is_none_or(|stat| stat.state == 'Z')))
     }
 
     /// Halves the rate when the last second took more CPU than the budget.

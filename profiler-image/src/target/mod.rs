@@ -4,6 +4,7 @@ pub mod diagnosis;
 pub mod discovery;
 mod families;
 pub mod process;
+pub mod scanner;
 mod threads;
 
 /// Which processes are meant.

@@ -215,3 +215,37 @@ fn tid(
     }
     living.and_then(|(_, number)| task(*number))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_as_it_was_until_a_word_of_it_changes() {
+        let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let words = [AtomicU64::new(7), AtomicU64::new(9)];
+        let address = |word: &AtomicU64| std::ptr::from_ref(word).addr() as u64;
+        let reads = Recorder::of(&memory);
+        let read = words.each_ref().map(|word| reads.word(address(word)));
+        assert_eq!(read, [Ok(7), Ok(9)]);
+        let set = reads.finish();
+        assert!(set.is_as_it_was(&memory));
+        words[1].store(8, Ordering::Relaxed);
+        assert!(!set.is_as_it_was(&memory));
+        words[1].store(9, Ordering::Relaxed);
+        assert!(set.is_as_it_was(&memory));
+    }
+
+    #[test]
+    fn of_nothing_and_of_what_is_not_mapped_nothing_is_known() {
+        let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let reads = Recorder::of(&memory);
+        assert!(reads.word(8).is_err());
+        assert!(!reads.finish().is_as_it_was(&memory));
+        let reads = Recorder::of(&memory);
+        reads.note(8, &[0; 4]);
+        assert!(!reads.finish().is_as_it_was(&memory));
+    }
+}

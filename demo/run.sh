@@ -141,7 +141,7 @@ step "hold it against what the application measured itself"
 cargo run --quiet -p phpprof-profile --example shares -- \
   "$out/merged.pb.gz" "$out/truth.json" "$out/calls.txt" "$(jq .status.profile.samples "$out/request.json")"
 step "the functions that take most: kubectl phpprof top $request"
-kubectl phpprof top "$request" -n "$namespace" -t wall --count 15
+kubectl phpprof top "$request" -n "$namespace" --count 15
 
 cat <<TEXT
 

@@ -243,7 +243,7 @@ pub struct Explain {
 /// What of a profile is shown.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Choice {
-    /// Sample type, for instance wall, cpu or samples; the profile's default where there is none.
+    /// Sample type: wall, cpu or samples; without it the profile's default, which is wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<String>,
     /// Only samples with this label; may be given several times.

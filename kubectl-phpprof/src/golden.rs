@@ -114,7 +114,11 @@ fn profile(price: i64) -> Profile {
             let nanoseconds = milliseconds * weight * 1_000_000;
             builder.add(
                 stack,
-                &[milliseconds * weight / 10, nanoseconds, nanoseconds],
+                &[
+                    milliseconds * weight / 10,
+                    nanoseconds * 9 / 10,
+                    nanoseconds,
+                ],
                 &labels,
             );
         };

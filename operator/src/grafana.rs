@@ -77,7 +77,8 @@ impl Grafana {
 
     fn drilldown(&self) -> String {
         let filters = self.filters();
-        let mut query = self.app("flame-graph");
+        let kind = KINDS[0].id();
+        let mut query = self.app("flame-graph", &kind);
         query.extend([("from", "{from}"), ("to", "{to}")]);
         query.extend(filters.as_deref().map(|filters| ("var-filters", filters)));
         self.app_url(&query)
@@ -89,7 +90,8 @@ impl Grafana {
         let before = before.as_str();
         // The moment before, or the baseline would hold what it is compared with.
         let until = "{from-1}";
-        let mut query = self.app("diff-flame-graph");
+        let kind = KINDS[0].id();
+        let mut query = self.app("diff-flame-graph", &kind);
         query.extend([
             ("from", before),
             ("to", "{to}"),
@@ -107,15 +109,12 @@ impl Grafana {
         self.app_url(&query)
     }
 
-    fn app<'a>(&'a self, exploration: &'a str) -> Vec<(&'a str, &'a str)> {
+    fn app<'a>(&'a self, exploration: &'a str, kind: &'a str) -> Vec<(&'a str, &'a str)> {
         vec![
             ("explorationType", exploration),
             ("var-dataSource", &self.datasource),
             ("var-serviceName", "{service}"),
-            (
-                "var-profileMetricId",
-                "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-            ),
+            ("var-profileMetricId", kind),
         ]
     }
 

@@ -12,7 +12,7 @@ use crate::links::links;
 use crate::testing::{at, request};
 
 const START: i64 = 1_790_000_000_000;
-const CPU: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
+const WALL: &str = "wall:wall:nanoseconds:wall:nanoseconds";
 
 fn grafana(request_label: bool) -> Grafana {
     Grafana {
@@ -115,7 +115,7 @@ fn pane(grafana: &Grafana) -> Pane {
 }
 
 #[test]
-fn explore_opens_on_the_services_cpu_profile_and_the_requests_range() {
+fn explore_opens_on_the_services_wall_profile_and_the_requests_range() {
     let pane = pane(&grafana(false));
     let query = &pane.queries[0];
     assert_eq!(query.datasource.r#type, "grafana-pyroscope-datasource");
@@ -124,7 +124,7 @@ fn explore_opens_on_the_services_cpu_profile_and_the_requests_range() {
         ["pyroscope&1"; 2]
     );
     assert_eq!((&*query.ref_id, &*query.query_type), ("A", "profile"));
-    assert_eq!(query.profile_type_id, CPU);
+    assert_eq!(query.profile_type_id, WALL);
     assert_eq!(query.label_selector, r#"{service_name="shop/web"}"#);
     assert!(query.group_by.is_empty() && query.span_selector.is_empty());
     assert_eq!(pane.range.from, START.to_string());
@@ -157,7 +157,7 @@ fn drilldown_opens_the_flame_graph_of_the_service() {
             ("explorationType", "flame-graph"),
             ("var-dataSource", "pyroscope&1"),
             ("var-serviceName", "shop/web"),
-            ("var-profileMetricId", CPU),
+            ("var-profileMetricId", WALL),
             ("from", "1790000000000"),
             ("to", "1790000031000"),
         ],
@@ -176,7 +176,7 @@ fn the_baseline_is_the_day_before_and_ends_before_the_profile_begins() {
             ("explorationType", "diff-flame-graph"),
             ("var-dataSource", "pyroscope&1"),
             ("var-serviceName", "shop/web"),
-            ("var-profileMetricId", CPU),
+            ("var-profileMetricId", WALL),
             ("from", day_before),
             ("to", to),
             ("from-2", day_before),

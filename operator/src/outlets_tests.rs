@@ -211,7 +211,7 @@ fn merged() -> Profile {
         };
         for pod in PODS {
             let labels = [Label::Str("pod", pod)];
-            builder.add(&[frame], &[1, 10_000_000, 3_000_000], &labels);
+            builder.add(&[frame], &[1, 3_000_000, 10_000_000], &labels);
         }
     }
     builder.finish()

@@ -33,14 +33,15 @@ pub struct Kind {
     pub sample_type: SampleType,
 }
 
+/// The first is what links open: the default of a profile.
 pub const KINDS: [Kind; 2] = [
-    Kind {
-        name: "process_cpu",
-        sample_type: ("cpu", "nanoseconds"),
-    },
     Kind {
         name: "wall",
         sample_type: ("wall", "nanoseconds"),
+    },
+    Kind {
+        name: "process_cpu",
+        sample_type: ("cpu", "nanoseconds"),
     },
 ];
 

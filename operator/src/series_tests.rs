@@ -53,7 +53,7 @@ fn merged(stacks: usize) -> Profile {
         };
         for pod in ["web-1", "web-2"] {
             let labels = [Label::Str("pod", pod), Label::Num("pid", 7, "")];
-            builder.add(&[frame], &[1, 10_000_000, 3_000_000], &labels);
+            builder.add(&[frame], &[1, 3_000_000, 10_000_000], &labels);
         }
     }
     builder.finish()
@@ -200,6 +200,6 @@ fn labels_that_a_receiver_refuses_are_refused_at_the_start() {
 #[test]
 fn the_profile_types_are_called_as_queries_call_them() {
     let ids = KINDS.map(|kind| kind.id());
-    assert_eq!(ids[0], "process_cpu:cpu:nanoseconds:cpu:nanoseconds");
-    assert_eq!(ids[1], "wall:wall:nanoseconds:wall:nanoseconds");
+    assert_eq!(ids[0], "wall:wall:nanoseconds:wall:nanoseconds");
+    assert_eq!(ids[1], "process_cpu:cpu:nanoseconds:cpu:nanoseconds");
 }

@@ -49,10 +49,10 @@ impl Default for Settings {
         Settings {
             sample_types: vec![
                 ("samples", "count"),
-                ("wall", "nanoseconds"),
                 ("cpu", "nanoseconds"),
+                ("wall", "nanoseconds"),
             ],
-            default_sample_type: "cpu",
+            default_sample_type: "wall",
             period_type: ("wall", "nanoseconds"),
             period: 0,
             time_nanos: 0,

@@ -5,7 +5,8 @@
 //! Invariant: each value type's total is the sum of the totals (up to the ends of `i64`); nothing is added where an error is returned
 //! for the types; memory stays below the bound plus one profile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use crate::proto::{Function, Label, Line, Location, Mapping, Profile, ValueType};
 use crate::tables::Tables;
@@ -38,8 +39,7 @@ pub fn merge(profiles: &[Profile]) -> Result<Profile, MergeError> {
 #[derive(Debug)]
 pub struct Merger {
     merged: Option<Profile>,
-    /// Sample types and period type in words, to compare by.
-    types: String,
+    types: Types,
     tables: Tables,
     comment_bytes: usize,
     memory_bytes: usize,
@@ -56,7 +56,7 @@ impl Merger {
     pub fn within(memory_bytes: usize) -> Self {
         Merger {
             merged: None,
-            types: String::new(),
+            types: Types::default(),
             tables: Tables::new(),
             comment_bytes: 0,
             memory_bytes,
@@ -64,17 +64,18 @@ impl Merger {
     }
 
     pub fn add(&mut self, profile: &Profile) -> Result<(), MergeError> {
-        let types = types(profile);
+        let types = Types::of(profile);
+        let expected = self.merged.as_ref().map_or(&types, |_| &self.types);
+        let order = expected
+            .order_in(&types)
+            .ok_or_else(|| MergeError::SampleTypes {
+                expected: expected.to_string(),
+                actual: types.to_string(),
+            })?;
         match &mut self.merged {
             None => {
                 self.types = types;
                 self.merged = Some(head(&mut self.tables, profile));
-            }
-            Some(_) if self.types != types => {
-                return Err(MergeError::SampleTypes {
-                    expected: self.types.clone(),
-                    actual: types,
-                });
             }
             Some(merged) => {
                 merged.time_nanos = earliest(merged.time_nanos, profile.time_nanos);
@@ -83,7 +84,7 @@ impl Merger {
             }
         }
         self.comments(profile);
-        self.samples(profile)
+        self.samples(profile, &order)
     }
 
     pub fn finish(self) -> Result<Profile, MergeError> {
@@ -105,7 +106,8 @@ impl Merger {
         }
     }
 
-    fn samples(&mut self, profile: &Profile) -> Result<(), MergeError> {
+    /// `order` says where in a sample of this profile each merged value stands.
+    fn samples(&mut self, profile: &Profile, order: &[usize]) -> Result<(), MergeError> {
         let tables = &mut self.tables;
         let mappings: HashMap<u64, u64> = profile
             .mapping
@@ -133,7 +135,8 @@ impl Merger {
                 .iter()
                 .map(|row| label(tables, profile, row))
                 .collect();
-            tables.sample(stack, labels, sample.value.iter().copied());
+            let value = |index: &usize| sample.value.get(*index).copied().unwrap_or(0);
+            tables.sample(stack, labels, order.iter().map(value));
             if tables.bytes > self.memory_bytes {
                 return Err(MergeError::MemoryExceeded(self.memory_bytes));
             }
@@ -151,19 +154,49 @@ fn earliest(one: i64, other: i64) -> i64 {
     }
 }
 
-fn types(profile: &Profile) -> String {
-    let mut words: Vec<_> = profile
-        .sample_types()
-        .map(|(name, unit)| format!("{name}/{unit}"))
-        .collect();
-    if let Some(period) = profile.period_type {
-        words.push(format!(
-            "period {}/{}",
-            profile.string(period.r#type),
-            profile.string(period.unit)
-        ));
+/// What the values of a profile are, each as `name/unit`.
+#[derive(Debug, Default)]
+struct Types {
+    samples: Vec<String>,
+    period: Option<String>,
+}
+
+impl Types {
+    fn of(profile: &Profile) -> Self {
+        let word = |name: &str, unit: &str| format!("{name}/{unit}");
+        Types {
+            samples: profile
+                .sample_types()
+                .map(|(name, unit)| word(name, unit))
+                .collect(),
+            period: profile
+                .period_type
+                .map(|period| word(profile.string(period.r#type), profile.string(period.unit))),
+        }
     }
-    words.join(", ")
+
+    /// Where each of these types stands in another profile, whose order may be another; none where the types differ.
+    fn order_in(&self, other: &Types) -> Option<Vec<usize>> {
+        let same = self.samples.len() == other.samples.len() && self.period == other.period;
+        if self.samples == other.samples {
+            return same.then(|| (0..self.samples.len()).collect());
+        }
+        let place = |word: &String| other.samples.iter().position(|another| another == word);
+        let order: Vec<usize> = self.samples.iter().map(place).collect::<Option<_>>()?;
+        // One type twice and another not at all is no order.
+        let distinct = order.iter().collect::<HashSet<_>>().len() == order.len();
+        (same && distinct).then_some(order)
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.samples.join(", "))?;
+        match &self.period {
+            Some(period) => write!(formatter, ", period {period}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a profile says of itself, without its rows and comments.

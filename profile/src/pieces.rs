@@ -122,7 +122,7 @@ mod tests {
                 ..FrameRef::default()
             });
             for pod in ["web-1", "web-2"] {
-                builder.add(&frames, &[1, 10, 3], &[Label::Str("pod", pod)]);
+                builder.add(&frames, &[1, 3, 10], &[Label::Str("pod", pod)]);
             }
         }
         builder.finish()

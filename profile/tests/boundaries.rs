@@ -2,8 +2,8 @@
 
 use phpprof_profile::proto::{Label as RawLabel, Line, Profile, Sample};
 use phpprof_profile::{
-    Builder, FrameRef, Label, Limits, MappingInfo, Merger, Settings, decode, encode_gzip, merge,
-    top, total,
+    Builder, FrameRef, Label, Limits, MappingInfo, Merger, Settings, View, decode, diff,
+    encode_gzip, merge, top, total,
 };
 use prost::Message;
 
@@ -32,16 +32,16 @@ fn shop(pod: &str) -> Profile {
     let main = frame("{main}", 9);
     builder.add(
         &[frame("price", 3), frame("price", 4), main],
-        &[6, 60_000_000, 50_000_000],
+        &[6, 50_000_000, 60_000_000],
         &labels,
     );
     builder.add(
         &[frame("sort", 0), frame("rank", 8), main],
-        &[3, 25_000_000, 20_000_000],
+        &[3, 20_000_000, 25_000_000],
         &labels,
     );
-    builder.add(&[main], &[1, 15_000_000, 0], &labels);
-    builder.add(&[main], &[1, 5_000_000, 0], &labels);
+    builder.add(&[main], &[1, 0, 15_000_000], &labels);
+    builder.add(&[main], &[1, 0, 5_000_000], &labels);
     builder.comment(format!("{{\"pod\":\"{pod}\"}}"));
     builder.finish()
 }
@@ -271,10 +271,52 @@ fn merging_needs_the_same_sample_types() {
     let error = merge(&[shop("a"), other]).unwrap_err().to_string();
     assert_eq!(
         error,
-        "sample types differ: samples/count, wall/nanoseconds, cpu/nanoseconds, period wall/nanoseconds \
-         and samples/count, wall/nanoseconds, period wall/nanoseconds"
+        "sample types differ: samples/count, cpu/nanoseconds, wall/nanoseconds, period wall/nanoseconds \
+         and samples/count, cpu/nanoseconds, period wall/nanoseconds"
     );
     assert_eq!(merge(&[]).unwrap_err().to_string(), "nothing to merge");
+}
+
+/// As samplers wrote it until wall time became the default.
+fn older(profile: &Profile) -> Profile {
+    let mut older = profile.clone();
+    older.default_sample_type = older.sample_type[1].r#type;
+    older.sample_type.swap(1, 2);
+    for sample in &mut older.sample {
+        sample.value.swap(1, 2);
+    }
+    older
+}
+
+#[test]
+fn profiles_in_the_older_order_of_types_are_read_by_name() {
+    let (profile, older) = (shop("a"), older(&shop("b")));
+    let chosen = |profile: &Profile| View::default().index(profile).unwrap();
+    assert_eq!(chosen(&profile), profile.value_index("wall").unwrap());
+    assert_eq!(chosen(&older), older.value_index("cpu").unwrap());
+    for name in ["samples", "cpu", "wall"] {
+        assert_eq!(top(&older, name), top(&profile, name));
+        for merged in [
+            merge(&[profile.clone(), older.clone()]).unwrap(),
+            merge(&[older.clone(), profile.clone()]).unwrap(),
+        ] {
+            assert_eq!(total(&merged, name), 2 * total(&profile, name), "{name}");
+        }
+        let view = View {
+            sample_type: Some(name.to_owned()),
+            ..View::default()
+        };
+        let diff = diff(&older, &profile, &view).unwrap();
+        assert_eq!(diff.total_before, diff.total_after);
+    }
+}
+
+#[test]
+fn one_type_twice_is_no_other_order_of_two() {
+    let mut twice = shop("b");
+    twice.sample_type[1] = twice.sample_type[2];
+    assert!(merge(&[shop("a"), twice.clone()]).is_err());
+    assert!(merge(&[twice, shop("a")]).is_err());
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn build(entries: &[Entry]) -> Profile {
 }
 
 fn totals(profile: &Profile) -> [i64; 3] {
-    ["samples", "wall", "cpu"].map(|sample_type| total(profile, sample_type))
+    ["samples", "cpu", "wall"].map(|sample_type| total(profile, sample_type))
 }
 
 proptest! {

@@ -299,7 +299,7 @@ fn a_request_s_profile_is_shown_saved_and_compared() {
     assert!(
         run_on(&server, "diff web-abcde web-abcde")
             .out
-            .contains("cpu: 3.60 s before, 3.60 s after")
+            .contains("wall: 3.60 s before, 3.60 s after")
     );
 }
 

@@ -35,7 +35,7 @@ fn a_sample_type_that_the_profile_does_not_have_is_refused_with_those_that_it_ha
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the profile has no sample type heap; it has samples, wall, cpu"
+        "the profile has no sample type heap; it has samples, cpu, wall"
     );
 }
 

@@ -4,7 +4,7 @@
 
 use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Profile, Settings};
 
-pub const TYPES: [&str; 3] = ["samples", "wall", "cpu"];
+pub const TYPES: [&str; 3] = ["samples", "cpu", "wall"];
 
 fn builder() -> Builder {
     let mut builder = Builder::new(Settings {
@@ -45,7 +45,7 @@ pub fn shop(price_milliseconds: i64) -> Profile {
                 let wall = milliseconds * weight * 1_000_000;
                 builder.add(
                     stack,
-                    &[milliseconds * weight / 10, wall, wall * 9 / 10],
+                    &[milliseconds * weight / 10, wall * 9 / 10, wall],
                     &labels,
                 );
             };
@@ -153,7 +153,7 @@ pub fn large(stacks: usize) -> Profile {
         let value = 1 + 4_000 / (1 + (stack * 7919 % 1009) as i64);
         builder.add(
             &frames,
-            &[value, value * 10_000_000, value * 9_000_000],
+            &[value, value * 9_000_000, value * 10_000_000],
             &[Label::Str(
                 "pod",
                 if stack % 2 == 0 { "web-1" } else { "web-2" },

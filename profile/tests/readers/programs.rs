@@ -39,7 +39,7 @@ fn go_tool_pprof_reads_the_pprof_and_finds_the_totals() {
         let (_folder, path) = written(&profile, "shop.pb.gz");
         let raw = output("go", &["tool", "pprof", "-raw"], &path);
         let mut sums = [0; 3];
-        // Lines of samples are "  samples wall cpu: locations"; the other parts of the text have other shapes.
+        // Lines of samples are "  samples cpu wall: locations"; the other parts of the text have other shapes.
         for line in raw
             .lines()
             .skip_while(|line| *line != "Samples:")
@@ -52,8 +52,8 @@ fn go_tool_pprof_reads_the_pprof_and_finds_the_totals() {
                 .split_whitespace()
                 .filter_map(|value| value.parse().ok())
                 .collect();
-            if let [samples, wall, cpu] = values[..] {
-                sums = [sums[0] + samples, sums[1] + wall, sums[2] + cpu];
+            if let [samples, cpu, wall] = values[..] {
+                sums = [sums[0] + samples, sums[1] + cpu, sums[2] + wall];
             }
         }
         assert_eq!(sums, TYPES.map(|name| total(&profile, name)));
@@ -127,7 +127,7 @@ fn speedscope_imports_its_own_format_the_pprof_and_the_folded_stacks() {
     let profile = shop(400);
     let names = ["shop.speedscope.json", "shop.pb.gz", "shop.folded"];
     let origin = speedscope(&profile, &names);
-    let rows = top(&profile, "cpu");
+    let rows = top(&profile, "wall");
     let row = rows
         .iter()
         .find(|row| row.name == r"Shop\Product::price")
@@ -152,7 +152,7 @@ fn speedscope_imports_its_own_format_the_pprof_and_the_folded_stacks() {
         if !name.ends_with(".folded") {
             assert!(text.contains(&seconds), "{name}: no {seconds} in {text}");
         }
-        let percent = 100.0 * row.flat as f64 / total(&profile, "cpu") as f64;
+        let percent = 100.0 * row.flat as f64 / total(&profile, "wall") as f64;
         assert!(
             text.contains(&format!("({percent:.0}%)")),
             "{name}: no {percent:.0} % in {text}"

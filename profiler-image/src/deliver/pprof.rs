@@ -119,7 +119,7 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
         }
         builder.add(
             &frames,
-            &[sum.samples, sum.wall_nanoseconds, sum.cpu_nanoseconds],
+            &[sum.samples, sum.cpu_nanoseconds, sum.wall_nanoseconds],
             &all,
         );
         samples += sum.samples;

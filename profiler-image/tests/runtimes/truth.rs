@@ -307,7 +307,7 @@ fn made_up(stack: &[&str]) -> Profile {
     let frames: Vec<_> = stack.iter().map(|name| frame(*name)).collect();
     builder.add(
         &frames,
-        &[SAMPLES_PER_WORKER, 1_000_000, 0],
+        &[SAMPLES_PER_WORKER, 0, 1_000_000],
         &[Label::Num("pid", 1, "")],
     );
     builder.finish()

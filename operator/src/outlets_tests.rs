@@ -331,7 +331,7 @@ async fn a_receiver_of_pushes_finds_the_totals_of_each_pod_and_type() {
     let (reason, note) = &told[0];
     assert_eq!(reason, "Pushed", "{note}");
     for pod in PODS {
-        for (kind, each) in [(0, 3_000_000), (1, 10_000_000)] {
+        for (kind, each) in [(0, 10_000_000), (1, 3_000_000)] {
             let expected = each * STACKS;
             assert_eq!(scene.total(&url, kind, pod, expected).await, expected);
         }

@@ -110,7 +110,7 @@ fn a_run_creates_waits_and_shows_the_top() {
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(
         said.out
-            .starts_with("profilerequest.phpprof.dev/web-abcde created\ncpu in all: 3.60 s"),
+            .starts_with("profilerequest.phpprof.dev/web-abcde created\nwall in all: 3.60 s"),
         "{}",
         said.out
     );

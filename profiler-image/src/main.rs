@@ -5,13 +5,16 @@
 
 mod delivery;
 
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use nix::sys::signal::{SigSet, Signal};
 use phpprof::deliver::grants::UploadRoute;
+use phpprof::deliver::output_file::OutputFile;
 use phpprof::deliver::pprof::{Cost, Output, output};
 use phpprof::deliver::receipt::{self, base64url};
 use phpprof::deliver::{cancellation, upload};
@@ -86,17 +89,17 @@ fn main() -> ExitCode {
     let line = match &result {
         Ok(line) => line.clone(),
         Err(failure) => {
-            eprintln!("phpprof: {}: {failure}", failure_name(failure.reason));
+            say(&format!("{:?}: {failure}", failure.reason));
             receipt::failed(failure.reason, &failure.detail)
         }
     };
     if let Some(path) = &arguments.receipt
         && let Err(error) = std::fs::write(path, &line)
     {
-        eprintln!(
-            "phpprof: the receipt could not be written to {}: {error}",
-            path.display()
-        );
+        let path = path.display();
+        say(&format!(
+            "the receipt could not be written to {path}: {error}"
+        ));
     }
     ExitCode::from(result.err().map_or(0, |failure| failure.reason.exit_code()))
 }
@@ -107,7 +110,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         .not_after
         .is_some_and(|limit| upload::unix_seconds() > limit)
     {
-        eprintln!("phpprof: started after --not-after: nothing to do");
+        say("started after --not-after: nothing to do");
         return Ok(receipt::failed(Reason::NotAfterPassed, ""));
     }
     // What is needed at the end is looked at first: a run must not fail for a mistyped grant when it is over.
@@ -115,6 +118,9 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         Some(_) => None,
         None => Some(Delivery::from_environment()?),
     };
+    let file = arguments.output.as_deref().map(OutputFile::open);
+    let file = file.transpose()?;
+    // After that: what is not dumpable cannot open its own /dev/stdout.
     behave();
     let duration = upload::time_to_sample(
         arguments.duration_seconds,
@@ -130,27 +136,33 @@ fn run(arguments: &Record) -> Result<String, Failure> {
     if let Some(delivery) = &delivery {
         cancellation::listen(&options.stop, &delivery.grants, &delivery.agents);
     }
-    eprintln!(
-        "phpprof: sampling for {duration} s at {} samples a second",
-        arguments.samples_per_second
-    );
+    let rate = arguments.samples_per_second;
+    say(&format!(
+        "sampling for {duration} s at {rate} samples a second"
+    ));
     let recording = record(&options).map_err(|error| failure_of(&error, &options))?;
     if options.stop.is_drop() {
         return Err(upload::dropped());
     }
     let output = output(&recording.snapshot(), &arguments.label, cost());
-    summarize(&recording, &output);
     let bytes = phpprof_profile::encode_gzip(&output.profile);
     let mut route = UploadRoute::Direct;
-    if let Some(path) = &arguments.output {
-        write(path, &bytes)?;
+    if let Some(file) = file {
+        file.keep(&bytes)?;
     }
+    if let Some(path) = arguments.output.as_ref().filter(|path| path.is_file()) {
+        let path = path.display();
+        say(&format!(
+            "wrote {path}; look at it with: go tool pprof -top {path}"
+        ));
+    }
+    summarize(&recording, &output);
     if let Some(Delivery { grants, agents, .. }) = &delivery {
         let until = arguments
             .upload_until
             .unwrap_or_else(|| upload::unix_seconds() + 60);
         route = upload::upload(&grants.profile, agents, &bytes, until, &options.stop)?;
-        eprintln!("phpprof: uploaded {} bytes, {route:?}", bytes.len());
+        say(&format!("uploaded {} bytes, {route:?}", bytes.len()));
     }
     let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
     Ok(receipt::stored(route, output.samples, bytes.len(), &sha256))
@@ -186,8 +198,11 @@ fn scope(arguments: &Record) -> Scope {
 }
 
 /// A guest in somebody's pod: the first to go when memory is short, and closed to others of the same user, since the
-/// environment holds the grants.
+/// environment holds the grants. The end of a terminal ends the sampling, not what comes after: a shell says it twice.
 fn behave() {
+    let mut hangup = SigSet::empty();
+    hangup.add(Signal::SIGHUP);
+    let _ = hangup.thread_block();
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let _ = nix::sys::prctl::set_dumpable(false);
 }
@@ -202,6 +217,11 @@ fn cost() -> Cost {
     }
 }
 
+/// Says something to whoever is still there: a terminal that was closed is no reason to lose a profile.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "phpprof: {text}");
+}
+
 fn summarize(recording: &Recording, output: &Output) {
     let quality = recording.sampler.quality;
     let how = match recording.ended {
@@ -209,31 +229,15 @@ fn summarize(recording: &Recording, output: &Output) {
         Ended::Stopped => ", stopped early",
         Ended::WorkersGone => ", the target has ended",
     };
-    eprintln!(
-        "phpprof: PHP {} ({}), {} workers: {} samples, {} turns idle, {} late{how}",
+    say(&format!(
+        "PHP {} ({}), {} workers: {} samples, {} turns idle, {} late{how}",
         recording.engine.version,
         recording.engine.sapi,
         recording.busy_percents.len(),
         output.samples,
         quality.idle,
         quality.late
-    );
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| {
-        Failure::new(
-            Reason::Internal,
-            "output",
-            format!("{} could not be written: {error}", path.display()),
-        )
-    })?;
-    eprintln!(
-        "phpprof: wrote {}; look at it with: go tool pprof -top {}",
-        path.display(),
-        path.display()
-    );
-    Ok(())
+    ));
 }
 
 fn failure_of(error: &RecordError, options: &Options) -> Failure {
@@ -257,10 +261,6 @@ fn failure_of(error: &RecordError, options: &Options) -> Failure {
             format!("{error}: {cause}"),
         ),
     }
-}
-
-fn failure_name(reason: Reason) -> String {
-    format!("{reason:?}")
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -3,6 +3,7 @@
 pub mod cancellation;
 pub mod checkpoints;
 pub mod grants;
+pub mod output_file;
 pub mod pprof;
 pub mod receipt;
 pub mod relay_client;

@@ -70,7 +70,7 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Done,
-    /// SIGTERM, SIGINT, or a request that was cancelled: what was sampled is kept.
+    /// SIGTERM, SIGINT, SIGHUP, or a request that was cancelled: what was sampled is kept.
     Stopped,
     /// All workers went away before the time was over.
     WorkersGone,
@@ -424,12 +424,15 @@ fn sleep_until(at: u64) {
     );
 }
 
-/// SIGTERM and SIGINT are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without
-/// a handler a container would ignore SIGTERM.
+/// SIGTERM, SIGINT and SIGHUP are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without
+/// a handler a container would ignore SIGTERM. Whoever starts the sampler with `nohup` wants it to outlive its terminal.
 fn stop_signals() -> nix::Result<SignalFd> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
     set.add(Signal::SIGINT);
+    if !stop::is_hangup_ignored() {
+        set.add(Signal::SIGHUP);
+    }
     set.thread_block()?;
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }

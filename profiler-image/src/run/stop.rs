@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use nix::sys::signal::Signal;
+
 const GO_ON: u8 = 0;
 const KEEP: u8 = 1;
 const DROP: u8 = 2;
@@ -31,9 +33,30 @@ impl Stop {
     }
 }
 
+/// Whether this process was started with SIGHUP ignored. A blocked signal is queued even so.
+#[must_use]
+pub fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignores(&status, Signal::SIGHUP)
+}
+
+/// As `/proc/PID/status` says it: a mask in hexadecimal digits, whose lowest bit is signal 1.
+fn ignores(status: &str, signal: Signal) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_ignored_is_in_the_mask() {
+        let status = "SigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(ignores(status, Signal::SIGHUP) && ignores(status, Signal::SIGPIPE));
+        assert!(!ignores(status, Signal::SIGINT) && !ignores("", Signal::SIGHUP));
+    }
 
     #[test]
     fn what_is_dropped_is_not_kept_again() {

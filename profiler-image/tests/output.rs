@@ -1,0 +1,182 @@
+//! `-o FILE` of the built sampler: a bad path fails at once, a signal keeps what was sampled, and an older file is there until
+//! the new one is whole. Against this machine's PHP 8.2.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use phpprof_profile::{Limits, Profile, decode, total};
+use tempfile::TempDir;
+
+const PHP: &str = "/usr/bin/php8.2";
+const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Result<Self> {
+        let child = command.spawn();
+        Ok(Self(
+            child.with_context(|| format!("starting {command:?}"))?,
+        ))
+    }
+
+    fn php() -> Result<Self> {
+        Self::start(Command::new(PHP).args(["-r", SPIN]).stdout(Stdio::null()))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill(Pid::from_raw(i32::try_from(self.0.id())?), signal)?)
+    }
+
+    /// How it ended, within some seconds.
+    fn ended(&mut self) -> Result<ExitStatus> {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(20) {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("it has not ended")
+    }
+}
+
+/// The sampler; how it takes SIGHUP does not depend on how these tests were started.
+fn sampler(hangup: &str, target: &Running, seconds: u32, output: &Path) -> Command {
+    let mut command = Command::new("env");
+    command
+        .arg(format!("--{hangup}-signal=HUP"))
+        .arg(env!("CARGO_BIN_EXE_phpprof"))
+        .args(["record", "--pid", &target.pid(), "-d", &seconds.to_string()])
+        .arg("-o")
+        .arg(output)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Waits until it says that it samples, and then for some samples; nobody hears what it says later.
+fn sampling(command: &mut Command) -> Result<Running> {
+    let mut running = Running::start(command)?;
+    let said = running.0.stderr.take().context("it says nothing")?;
+    let line = BufReader::new(said)
+        .lines()
+        .next()
+        .context("it has ended")??;
+    ensure!(line.contains("sampling for"), "{line}");
+    std::thread::sleep(Duration::from_millis(700));
+    Ok(running)
+}
+
+fn profile(bytes: &[u8]) -> Result<Profile> {
+    let profile = decode(bytes, &Limits::default())?;
+    ensure!(total(&profile, "samples") > 10, "too few samples");
+    Ok(profile)
+}
+
+fn names(folder: &TempDir) -> Result<Vec<String>> {
+    let entries = fs::read_dir(folder.path())?;
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        Ok(entry?.file_name().to_string_lossy().into_owned())
+    };
+    entries.map(name).collect()
+}
+
+#[test]
+fn a_bad_path_fails_before_anything_is_sampled() -> Result<()> {
+    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let output = folder.path().join("no/out.pb.gz");
+    let mut running = Running::start(&mut sampler("default", &target, 60, &output))?;
+    ensure!(running.ended()?.code() == Some(2));
+    let mut said = String::new();
+    let stderr = running.0.stderr.take().context("it says nothing")?;
+    BufReader::new(stderr).read_to_string(&mut said)?;
+    ensure!(said.contains("create the folder"), "{said}");
+    ensure!(!said.contains("sampling"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_signal_keeps_what_was_sampled_though_nobody_listens_any_more() -> Result<()> {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let (folder, target) = (TempDir::new()?, Running::php()?);
+        let output = folder.path().join("out.pb.gz");
+        fs::write(&output, "older")?;
+        let mut running = sampling(&mut sampler("default", &target, 60, &output))?;
+        ensure!(fs::read(&output)? == b"older");
+        running.signal(signal)?;
+        let status = running.ended()?;
+        ensure!(status.success(), "{signal}: {status}");
+        profile(&fs::read(&output)?)?;
+        ensure!(names(&folder)? == ["out.pb.gz"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_run_that_shall_outlive_its_terminal_does() -> Result<()> {
+    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let output = folder.path().join("out.pb.gz");
+    let mut running = sampling(&mut sampler("ignore", &target, 2, &output))?;
+    running.signal(Signal::SIGHUP)?;
+    ensure!(running.ended()?.success());
+    let nanoseconds = profile(&fs::read(&output)?)?.duration_nanos;
+    ensure!(nanoseconds > 1_900_000_000, "{nanoseconds} ns");
+    Ok(())
+}
+
+#[test]
+fn a_run_that_is_killed_or_fails_leaves_an_older_file() -> Result<()> {
+    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let output = folder.path().join("out.pb.gz");
+    fs::write(&output, "older")?;
+    let mut running = sampling(&mut sampler("default", &target, 60, &output))?;
+    running.signal(Signal::SIGKILL)?;
+    ensure!(running.ended()?.signal() == Some(9));
+    ensure!(fs::read(&output)? == b"older");
+
+    let no_php = Running::start(Command::new("sleep").arg("60"))?;
+    let mut running = Running::start(&mut sampler("default", &no_php, 60, &output))?;
+    ensure!(running.ended()?.code() == Some(10));
+    ensure!(fs::read(&output)? == b"older");
+    Ok(())
+}
+
+#[test]
+fn a_pipe_is_written_to() -> Result<()> {
+    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let mut command = sampler("default", &target, 1, Path::new("/dev/stdout"));
+    let mut running = Running::start(command.stdout(Stdio::piped()))?;
+    let mut bytes = Vec::new();
+    let mut stdout = running.0.stdout.take().context("no output")?;
+    stdout.read_to_end(&mut bytes)?;
+    profile(&bytes)?;
+    ensure!(running.ended()?.success());
+
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU)?;
+    let mut running = Running::start(&mut sampler("default", &target, 1, &fifo))?;
+    profile(&fs::read(&fifo)?)?;
+    ensure!(running.ended()?.success());
+    ensure!(names(&folder)? == ["fifo"]);
+    Ok(())
+}

@@ -133,6 +133,10 @@ pub struct TargetStatus {
     /// Samples in the pod's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
+    /// How often a second a worker was sampled, on average. Less than spec.samplesPerSecond where the sampler ran into its CPU budget, or the node had
+    /// no CPU for it; absent where the sampler does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective_samples_per_second: Option<f64>,
     /// How good the samples are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<Quality>,
@@ -191,7 +195,7 @@ pub struct PhpRuntime {
     pub jit: String,
 }
 
-/// Counts of samples: due = taken + late.
+/// Counts of turns, idle ones too: due = taken + late. Busy samples are taken - idle.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Quality {
@@ -203,7 +207,7 @@ pub struct Quality {
     pub late: i64,
     /// Samples proven by a quiet read.
     pub quiet: i64,
-    /// Samples whose leaf is [unstable].
+    /// Samples whose leaf is [unstable]: a share of the busy ones.
     pub unstable: i64,
     /// Samples that the kernel refused.
     pub denied: i64,
@@ -211,4 +215,6 @@ pub struct Quality {
     pub idle: i64,
     /// Samples whose edges were still open at the end.
     pub open: i64,
+    /// CPU time of workers that no sample of theirs was seen running for, in milliseconds; it is in no sample.
+    pub cpu_unattributed_milliseconds: i64,
 }

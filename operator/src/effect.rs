@@ -243,6 +243,7 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.workers = Some(full.workers);
     target.busy_percents = full.busy_percents.clone();
     target.samples = Some(receipt.samples);
+    target.effective_samples_per_second = full.effective_samples_per_second;
     target.quality = Some(full.quality.clone());
     target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);
     target.sampler_peak_bytes = Some(full.sampler_peak_bytes);

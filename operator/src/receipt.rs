@@ -13,6 +13,8 @@ const SHORT: usize = 120;
 const FULL: usize = 4096;
 /// Workers whose busy share is kept.
 const MAX_BUSY_PERCENTS: usize = 64;
+/// No sampler is faster.
+const MAX_RATE: f64 = 10_000.0;
 /// A SHA-256 in base64url without padding.
 const SHA256: usize = 43;
 
@@ -85,7 +87,7 @@ fn is_sha256(text: &str) -> bool {
 }
 
 /// The first comment of a pod's profile.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FullReceipt {
     pub php: PhpRuntime,
@@ -94,6 +96,7 @@ pub struct FullReceipt {
     pub samples: i64,
     pub quality: Quality,
     pub duration_seconds: i64,
+    pub effective_samples_per_second: Option<f64>,
     #[serde(rename = "samplerCPUMilliseconds")]
     pub sampler_cpu_milliseconds: i64,
     pub sampler_peak_bytes: i64,
@@ -108,6 +111,9 @@ impl FullReceipt {
             .filter(|comment| comment.len() <= FULL)?;
         let mut receipt: FullReceipt = serde_json::from_str(comment).ok()?;
         receipt.busy_percents.truncate(MAX_BUSY_PERCENTS);
+        receipt.effective_samples_per_second = receipt
+            .effective_samples_per_second
+            .filter(|rate| (0.0..=MAX_RATE).contains(rate));
         let php = &mut receipt.php;
         for text in [&mut php.version, &mut php.sapi, &mut php.jit] {
             *text = printable(text, 64);
@@ -131,6 +137,7 @@ pub fn printable(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use phpprof_profile::{Builder, Settings};
 
     #[track_caller]
     fn check(message: &str, expected: Option<ShortReceipt>) {
@@ -187,6 +194,28 @@ mod tests {
                 detail: "[31m403".into(),
             }),
         );
+    }
+
+    fn full(comment: &str) -> FullReceipt {
+        let mut builder = Builder::new(Settings::default());
+        builder.comment(comment);
+        FullReceipt::of(&builder.finish()).unwrap()
+    }
+
+    #[test]
+    fn a_receipt_without_what_came_later_is_still_one() {
+        let receipt = full(r#"{"samples":3,"quality":{"unstable":1},"samplesPerSecond":99}"#);
+        assert_eq!((receipt.samples, receipt.quality.unstable), (3, 1));
+        assert_eq!(receipt.effective_samples_per_second, None);
+        assert_eq!(receipt.quality.cpu_unattributed_milliseconds, 0);
+    }
+
+    #[test]
+    fn a_rate_that_no_sampler_has_is_not_believed() {
+        for (said, believed) in [("98.7", Some(98.7)), ("-1", None), ("1e300", None)] {
+            let receipt = full(&format!(r#"{{"effectiveSamplesPerSecond":{said}}}"#));
+            assert_eq!(receipt.effective_samples_per_second, believed, "{said}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use nix::sys::signal::{SigSet, Signal};
 use phpprof::deliver::grants::UploadRoute;
 use phpprof::deliver::output_file::OutputFile;
-use phpprof::deliver::pprof::{Cost, Output, output};
+use phpprof::deliver::pprof::{Cost, Output, output, per_second};
 use phpprof::deliver::receipt::{self, base64url};
 use phpprof::deliver::{cancellation, upload};
 use phpprof::failure::{Failure, Reason};
@@ -238,6 +238,12 @@ fn summarize(recording: &Recording, output: &Output) {
         quality.idle,
         quality.late
     ));
+    let [asked, kept] = [recording.asked_period, recording.effective_period].map(per_second);
+    if kept < 0.98 * asked {
+        say(&format!(
+            "{kept:.1} samples a second instead of {asked:.0}: ask for less with -F, or allow more CPU with --cpu-budget-percent"
+        ));
+    }
 }
 
 fn failure_of(error: &RecordError, options: &Options) -> Failure {

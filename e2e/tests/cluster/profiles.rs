@@ -195,6 +195,11 @@ async fn check_target(scene: &Scene, target: &TargetStatus, sampler: &Sampler) -
         quality.denied == 0 && quality.due == quality.taken + quality.late,
         "{quality:?}"
     );
+    let (rate, asked) = (target.effective_samples_per_second, 99.0);
+    ensure!(
+        rate.is_some_and(|rate| rate > 0.0 && rate <= asked),
+        "{rate:?} samples a second"
+    );
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 //! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
 //! of busy turns that were taken.
 
+use std::time::Duration;
+
 use phpprof_profile::proto::Profile;
 use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Settings};
 use serde::Serialize;
@@ -37,7 +39,9 @@ struct Comment<'a> {
     samples: i64,
     quality: Counts,
     duration_seconds: u64,
+    /// As it was asked for, and as it was kept on average.
     samples_per_second: u64,
+    effective_samples_per_second: f64,
     #[serde(rename = "samplerCPUMilliseconds")]
     sampler_cpu_milliseconds: u64,
     sampler_peak_bytes: u64,
@@ -53,6 +57,7 @@ struct Php<'a> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Counts {
     due: u64,
     taken: u64,
@@ -62,13 +67,14 @@ struct Counts {
     denied: u64,
     idle: u64,
     open: u64,
+    cpu_unattributed_milliseconds: u64,
 }
 
 /// Builds the profile. `labels` are added to each sample.
 #[must_use]
 pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
     let mut builder = Builder::new(Settings {
-        period: i64::try_from(snapshot.period.as_nanos()).unwrap_or(i64::MAX),
+        period: i64::try_from(snapshot.effective_period.as_nanos()).unwrap_or(i64::MAX),
         time_nanos: snapshot.began_unix_nanoseconds,
         duration_nanos: i64::try_from(snapshot.took.as_nanos()).unwrap_or(i64::MAX),
         mapping: MappingInfo {
@@ -161,13 +167,29 @@ fn comment(snapshot: &Snapshot, samples: i64, unstable: i64, cost: Cost) -> Stri
             denied: quality.denied,
             idle: quality.idle,
             open: quality.open,
+            cpu_unattributed_milliseconds: milliseconds(snapshot.cpu_unattributed),
         },
         duration_seconds: snapshot.took.as_secs_f64().round() as u64,
-        samples_per_second: (1.0 / snapshot.period.as_secs_f64().max(1e-9)).round() as u64,
+        samples_per_second: per_second(snapshot.asked_period).round() as u64,
+        effective_samples_per_second: one_decimal(per_second(snapshot.effective_period)),
         sampler_cpu_milliseconds: cost.cpu_milliseconds,
         sampler_peak_bytes: cost.peak_bytes,
     };
     serde_json::to_string(&comment).unwrap_or_default()
+}
+
+/// How often something happens that happens once in this period.
+#[must_use]
+pub fn per_second(period: Duration) -> f64 {
+    1.0 / period.as_secs_f64().max(1e-9)
+}
+
+fn one_decimal(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -187,20 +209,22 @@ mod tests {
                 jit: "off",
             },
             workers: 4,
-            busy_percents: busiest(&[3, 97, 98, 97]),
+            busy_percents: busiest(&[8, 30, 61, 1]),
             samples: 2970,
             quality: Counts {
-                due: 2970,
-                taken: 2969,
-                late: 1,
+                due: 11880,
+                taken: 11873,
+                late: 7,
                 quiet: 12,
-                unstable: 3,
+                unstable: 27,
                 denied: 0,
-                idle: 0,
+                idle: 8903,
                 open: 0,
+                cpu_unattributed_milliseconds: milliseconds(Duration::from_micros(17_900)),
             },
             duration_seconds: 30,
             samples_per_second: 99,
+            effective_samples_per_second: one_decimal(per_second(Duration::from_micros(10_132))),
             sampler_cpu_milliseconds: 120,
             sampler_peak_bytes: 3_145_728,
         })

@@ -99,7 +99,11 @@ pub struct Recording {
     /// Unix time of the first turn, and how long the run took.
     pub began_unix_nanoseconds: i64,
     pub took: Duration,
-    pub period: Duration,
+    /// Between two samples of a worker: as it was asked for, and as it was kept.
+    pub asked_period: Duration,
+    pub effective_period: Duration,
+    /// CPU time of workers that no running sample could be given.
+    pub cpu_unattributed: Duration,
     /// Calls of the kernel that looked at targets, from the first turn to the last.
     pub calls: Calls,
     /// How late the turns were.
@@ -179,7 +183,7 @@ impl<'a> Run<'a> {
             sampler: Sampler::new(),
             aggregate: Aggregate::default(),
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
-            period: SECOND / u64::from(options.samples_per_second.max(1)),
+            period: asked_period(options),
             next_look: 0,
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
@@ -355,7 +359,9 @@ impl<'a> Run<'a> {
                 .collect(),
             began_unix_nanoseconds,
             took,
-            period: Duration::from_nanos(self.period),
+            asked_period: Duration::from_nanos(asked_period(self.options)),
+            effective_period: Duration::from_nanos(self.period),
+            cpu_unattributed: Duration::ZERO,
         });
     }
 
@@ -388,12 +394,18 @@ impl<'a> Run<'a> {
             ended,
             began_unix_nanoseconds,
             took,
-            period: Duration::from_nanos(self.period),
+            asked_period: Duration::from_nanos(asked_period(self.options)),
+            effective_period: Duration::from_nanos(self.period),
+            cpu_unattributed: Duration::ZERO,
             calls,
             lateness: self.lateness,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
         }
     }
+}
+
+fn asked_period(options: &Options) -> u64 {
+    SECOND / u64::from(options.samples_per_second.max(1))
 }
 
 /// Nanoseconds of the monotonic clock.

@@ -24,7 +24,12 @@ pub struct Snapshot {
     pub busy_percents: Vec<u8>,
     pub began_unix_nanoseconds: i64,
     pub took: Duration,
-    pub period: Duration,
+    /// Between two samples of a worker, as it was asked for.
+    pub asked_period: Duration,
+    /// The same as it was kept on average.
+    pub effective_period: Duration,
+    /// CPU time of workers that no running sample could be given.
+    pub cpu_unattributed: Duration,
 }
 
 /// The stacks, and what their lines are.
@@ -59,7 +64,9 @@ impl Recording {
             busy_percents: self.busy_percents.clone(),
             began_unix_nanoseconds: self.began_unix_nanoseconds,
             took: self.took,
-            period: self.period,
+            asked_period: self.asked_period,
+            effective_period: self.effective_period,
+            cpu_unattributed: self.cpu_unattributed,
         }
     }
 }

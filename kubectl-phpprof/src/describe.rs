@@ -39,6 +39,7 @@ pub fn text(request: &Request<'_>, width: Option<usize>, now: Timestamp) -> Stri
             &pods(&targets).text(width.map(|width| width.saturating_sub(2))),
         ));
     }
+    text.push_str(&rates(request, &targets, width));
     text.push_str(&remedies(request, &targets, width));
     text
 }
@@ -127,10 +128,39 @@ fn pods(targets: &[TargetView<'_>]) -> Table {
             number(target.number("/workers")),
             number(target.number("/samples")),
             number(target.number("/quality/late")),
-            number(target.number("/quality/unstable")),
+            unstable(target).unwrap_or_else(|| "-".to_owned()),
         ]);
     }
     table
+}
+
+/// As a share of the busy samples: a turn at which a worker was idle could not have been unstable.
+fn unstable(target: &TargetView<'_>) -> Option<String> {
+    let quality = |field: &str| target.number(&format!("/quality/{field}"));
+    let busy = quality("taken")?.saturating_sub(quality("idle")?);
+    let share = 100.0 * quality("unstable")? as f64 / busy as f64;
+    (busy > 0).then(|| format!("{share:.2} %"))
+}
+
+/// The pods whose sampler could not keep the rate that was asked for, to two in a hundred.
+fn rates(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
+    let asked = request.number("/spec/samplesPerSecond");
+    let slow = targets.iter().filter_map(|target| {
+        let kept = target.decimal("/effectiveSamplesPerSecond")?;
+        (kept < 0.98 * asked as f64).then(|| {
+            let pod = printable(target.pod());
+            let line = format!("  {pod}: {kept:.1} times a second instead of {asked}");
+            cut(&line, width.unwrap_or(usize::MAX)) + "\n"
+        })
+    });
+    let slow: String = slow.collect();
+    if slow.is_empty() {
+        return slow;
+    }
+    format!(
+        "\nSampled less often than asked for:\n{slow}    {}\n",
+        "The sampler ran into its CPU budget (limits.samplerCPUPercent in the chart), or its node had no CPU left: ask for less with --samples-per-second, or allow more."
+    )
 }
 
 /// Each reason once, with what it means here and what to do.

@@ -55,14 +55,20 @@ fn complete() -> DynamicObject {
             "targets": [
                 target("web-7d9f5c6b8-x2x4z", "Failed", json!({"reason": "UserUnknown", "message": "the namespace refuses SYS_PTRACE; set target.runAsUser"})),
                 target("web-7d9f5c6b8-q8k2m", "Uploaded", sampled()),
-                target("web-7d9f5c6b8-\u{1b}[31mevil", "Uploaded", sampled()),
+                target("web-7d9f5c6b8-\u{1b}[31mevil", "Uploaded", slow()),
             ],
         }),
     )
 }
 
 fn sampled() -> Value {
-    json!({"php": {"version": "8.2.29", "sapi": "fpm-fcgi"}, "workers": 4, "samples": 2970, "quality": {"late": 12, "unstable": 3}})
+    json!({"php": {"version": "8.2.29", "sapi": "fpm-fcgi"}, "workers": 4, "samples": 2970, "effectiveSamplesPerSecond": 98.7, "quality": {"taken": 11868, "idle": 8898, "late": 12, "unstable": 27}})
+}
+
+fn slow() -> Value {
+    let mut slow = sampled();
+    slow["effectiveSamplesPerSecond"] = json!(62.4);
+    slow
 }
 
 fn target(pod: &str, state: &str, more: Value) -> Value {

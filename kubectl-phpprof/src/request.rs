@@ -119,6 +119,10 @@ impl<'a> TargetView<'a> {
         self.0.pointer(pointer).and_then(Value::as_i64)
     }
 
+    pub fn decimal(&self, pointer: &str) -> Option<f64> {
+        self.0.pointer(pointer).and_then(Value::as_f64)
+    }
+
     pub fn pod(&self) -> &'a str {
         self.words("/podName")
     }

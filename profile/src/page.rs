@@ -31,7 +31,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-8RqNRvL1djzyWKHDJIINNi4YStHWKJL1EAwtbtXP5FU='; \
+    'sha256-40ehtggBckvEr1RMePUDY2NyxV/uA4obWoCm2bCVFD0='; \
     style-src 'sha256-IVQmB+1d+LYtkAB9Je3uiimDp7quvSou4j7Ud0/7W1w='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

@@ -82,8 +82,15 @@ const drawFacts = () => {
   if (data.durationNanos > 0) facts.push((data.durationNanos / 1e9).toFixed(0) + " s");
   const began = new Date(data.timeNanos / 1e6);
   if (data.timeNanos > 0 && !Number.isNaN(began.getTime())) facts.push(began.toISOString().slice(0, 16).replace("T", " ") + " UTC");
-  const taken = sum((receipt) => receipt.quality && receipt.quality.taken);
-  if (taken > 0) facts.push(percent(sum((receipt) => receipt.quality && receipt.quality.unstable) / taken) + " unstable");
+  // A turn at which a worker was idle could not have been unstable.
+  const busy = sum(({ quality }) => quality && quality.taken - quality.idle);
+  if (busy > 0) facts.push(percent(sum(({ quality }) => quality && quality.unstable) / busy) + " unstable");
+  const slow = receipts.filter((receipt) => receipt.effectiveSamplesPerSecond < 0.98 * receipt.samplesPerSecond)
+    .sort((one, other) => one.effectiveSamplesPerSecond - other.effectiveSamplesPerSecond);
+  if (slow.length > 0) {
+    const many = receipts.length > 1 ? " in " + slow.length + " of " + receipts.length + " profiles" : "";
+    facts.push(slow[0].effectiveSamplesPerSecond + " instead of " + slow[0].samplesPerSecond + " samples a second" + many);
+  }
   facts.push(compared ? "compared with an earlier profile: red takes more than before, blue less" : amount(drawn.after) + " " + data.types[state.type][0]);
   at("facts").textContent = facts.join(" · ");
 };

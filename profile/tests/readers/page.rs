@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use phpprof_profile::page::{CONTENT_SECURITY_POLICY, differential, page};
-use phpprof_profile::{Format, Profile, View, top, total};
+use phpprof_profile::{Format, Profile, View, merge, top, total};
 
 use crate::browser::Browser;
 use crate::profiles::{HOSTILE, hostile, large, shop};
@@ -72,12 +72,41 @@ fn a_saved_file_opens_without_an_error_or_a_request() {
         facts.contains("PHP 8.2.29 fpm-fcgi · 1 profile · 4 workers · 30 s"),
         "{facts}"
     );
-    assert!(facts.ends_with("9.16 s wall"), "{facts}");
+    assert!(
+        facts.ends_with("UTC · 0.91 % unstable · 9.16 s wall"),
+        "of the busy samples, and at the rate that was asked for: {facts}"
+    );
     assert!(page.browser.eval(FRAMES).as_i64().unwrap() >= 12);
     page.browser.hover(&frame("array_map"));
     assert!(page.browser.text("#tip").contains("array_map"));
     page.picture("light.png");
     page.check_quiet();
+}
+
+#[test]
+fn a_rate_that_was_not_kept_is_said() {
+    let slower = |profile: &mut Profile, rate: &str| {
+        for text in &mut profile.string_table {
+            *text = text.replace("Second\":98.7", &format!("Second\":{rate}"));
+        }
+    };
+    let facts = |profile: &Profile| {
+        let mut page = saved(&page(profile, &View::default(), "slow").unwrap());
+        page.check_quiet();
+        page.browser.text("#facts")
+    };
+    let mut slow = shop(400);
+    slower(&mut slow, "62.4");
+    let said = facts(&slow);
+    assert!(
+        said.contains(" · 62.4 instead of 99 samples a second · "),
+        "{said}"
+    );
+    let said = facts(&merge(&[shop(400), slow]).unwrap());
+    assert!(
+        said.contains(" · 62.4 instead of 99 samples a second in 1 of 2 profiles · "),
+        "{said}"
+    );
 }
 
 #[test]

@@ -150,6 +150,22 @@ fn settings_of_pyroscope_and_grafana_that_would_do_nothing_are_refused() -> Resu
 }
 
 #[test]
+fn the_samplers_budget_is_a_share_of_up_to_four_cores() -> Result<()> {
+    for percent in ["0", "401", "half"] {
+        let value = format!("limits.samplerCPUPercent={percent}");
+        check(&[&value], "/limits/samplerCPUPercent")?;
+    }
+    for (value, argument) in [
+        ("limits.pods=10", "--sampler-cpu-percent=25"),
+        ("limits.samplerCPUPercent=50", "--sampler-cpu-percent=50"),
+    ] {
+        let (accepted, text) = template(&[value])?;
+        ensure!(accepted && text.contains(argument), "{value}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_secret_reaches_the_operator_by_reference_only() -> Result<()> {
     let (accepted, text) = template(&[
         "pyroscope.url=http://pyroscope:4040",

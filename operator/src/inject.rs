@@ -21,11 +21,13 @@ use crate::mode::Mode;
 use crate::receipt::printable;
 use crate::store::Grant;
 
-/// Which image the sampler is, and which private CA it trusts.
+/// What all samplers have in common: their image, what CPU each may use, and which private CA they trust.
 #[derive(Clone, Debug, Default)]
 pub struct SamplerConfig {
     pub image: String,
     pub pull_policy: String,
+    /// Of one core.
+    pub cpu_budget_percent: u32,
     pub ca_bundle: Option<String>,
 }
 
@@ -59,7 +61,7 @@ fn container(injection: &Injection, config: &SamplerConfig, grants: &Grants) -> 
         name: injection.ephemeral_container_name.clone(),
         image: Some(config.image.clone()),
         image_pull_policy: Some(config.pull_policy.clone()),
-        args: Some(args(injection)),
+        args: Some(args(injection, config)),
         env: Some(env(config, grants)),
         target_container_name: Some(injection.container_name.clone()),
         termination_message_policy: Some("File".to_owned()),
@@ -69,7 +71,7 @@ fn container(injection: &Injection, config: &SamplerConfig, grants: &Grants) -> 
 }
 
 /// As in contract/args.json.
-fn args(injection: &Injection) -> Vec<String> {
+fn args(injection: &Injection, config: &SamplerConfig) -> Vec<String> {
     let id = injection
         .container_id
         .rsplit('/')
@@ -85,6 +87,7 @@ fn args(injection: &Injection) -> Vec<String> {
         format!("--container-id={id}"),
         format!("--duration-seconds={}", injection.duration_seconds),
         format!("--samples-per-second={}", injection.samples_per_second),
+        format!("--cpu-budget-percent={}", config.cpu_budget_percent),
         format!("--not-after={}", injection.not_after.as_second()),
         format!("--upload-until={}", injection.upload_until.as_second()),
         "--receipt=/dev/termination-log".to_owned(),

@@ -35,6 +35,7 @@ fn config() -> SamplerConfig {
     SamplerConfig {
         image: "example.org/phpprof:0.1.0".into(),
         pull_policy: "IfNotPresent".into(),
+        cpu_budget_percent: 25,
         ca_bundle: Some("-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n".into()),
     }
 }
@@ -101,7 +102,7 @@ const PTRACE: Mode = Mode::Ptrace { user_known: false };
 fn the_arguments_are_those_of_the_contract() {
     let expected: Vec<String> =
         serde_json::from_str(include_str!("../../contract/args.json")).unwrap();
-    assert_eq!(args(&injection(SAME_USER)), expected);
+    assert_eq!(args(&injection(SAME_USER), &config()), expected);
 }
 
 #[test]

@@ -48,6 +48,9 @@ struct Args {
     /// When nodes pull the sampler's image
     #[arg(long, default_value = "IfNotPresent")]
     sampler_pull_policy: String,
+    /// What a sampler may use of one core, in percent; beyond that it samples less often
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=400))]
+    sampler_cpu_percent: u32,
     /// Accept requests of every namespace, not only of those labelled phpprof.dev/profiling=enabled
     #[arg(long)]
     all_namespaces: bool,
@@ -145,6 +148,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let sampler = SamplerConfig {
         image: args.sampler_image,
         pull_policy: args.sampler_pull_policy,
+        cpu_budget_percent: args.sampler_cpu_percent,
         ca_bundle,
     };
     let client = kube::Client::try_default().await?;

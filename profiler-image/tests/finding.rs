@@ -158,8 +158,16 @@ fn a_run_ends_soon_after_its_target() -> Result<()> {
     });
     let began = Instant::now();
     let recording = sampled(scope, 60).map_err(|error| anyhow::anyhow!("{error:?}"))?;
-    ensure!(recording.ended == Ended::WorkersGone, "{:?}", recording.ended);
-    ensure!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    ensure!(
+        recording.ended == Ended::WorkersGone,
+        "{:?}",
+        recording.ended
+    );
+    ensure!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
     ensure!(end.join().is_ok());
     Ok(())
 }

@@ -22,6 +22,7 @@ use crate::target::process::calls::Calls;
 use crate::target::scanner::{Report, Scanner};
 
 pub mod aggregate;
+mod budget;
 pub mod lateness;
 mod member;
 mod quiescent;
@@ -31,6 +32,7 @@ pub mod stop;
 mod turn;
 
 use aggregate::Aggregate;
+use budget::Budget;
 use lateness::Lateness;
 use member::Member;
 use quiescent::ASK_AT_LEAST;
@@ -108,8 +110,6 @@ pub struct Recording {
     pub calls: Calls,
     /// How late the turns were.
     pub lateness: Lateness,
-    /// CPU time of the workers that met no sample in which they ran.
-    pub cpu_unattributed: Duration,
 }
 
 /// Why nothing could be recorded.
@@ -158,8 +158,7 @@ struct Run<'a> {
     next_look: u64,
     next_ask: u64,
     ask_interval: u64,
-    /// Own CPU time and the moment when it was looked at.
-    spent: (u64, u64),
+    budget: Budget,
     busy_percents: Vec<u8>,
     /// Nanoseconds of CPU that no sample could be given, of workers that have ended.
     cpu_unattributed: u64,
@@ -187,7 +186,7 @@ impl<'a> Run<'a> {
             next_look: 0,
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
-            spent: (own_cpu(), now()),
+            budget: Budget::new(None, asked_period(options), 0, now(), u64::MAX),
             busy_percents: Vec::new(),
             cpu_unattributed: 0,
             lateness: Lateness::default(),
@@ -223,41 +222,31 @@ impl<'a> Run<'a> {
             clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.num_nanoseconds());
         let (began, calls) = (now(), Calls::now());
         let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
+        let percent = self
+            .options
+            .cpu_budget_percent
+            .filter(|_| !self.options.unpaced);
+        self.budget = Budget::new(percent, self.period, own_cpu(), began, until);
         let mut schedule = Schedule::new(began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
-                sleep_until(schedule.due().min(until));
+                sleep_until(schedule.due().min(until).min(self.next_look));
             }
             let current = now();
-            if current >= until
-                || self
-                    .options
-                    .max_samples
-                    .is_some_and(|max| self.samples() >= max)
-            {
+            let max = self.options.max_samples;
+            if current >= until || max.is_some_and(|max| self.samples() >= max) {
                 break Ended::Done;
             }
-            if stopped(signals) || self.options.stop.is_requested() {
-                break Ended::Stopped;
-            }
-            let turn = self.turn(&mut schedule, current);
-            self.take(turn);
-            self.take_quiescent_answer();
-            while let Some(report) = self.scanner.poll() {
-                self.follow(report, current);
-                schedule.follow(self.period, self.members.len());
-            }
-            // The target may be between two workers; one that is gone takes the sampler with it.
-            if self.is_target_gone {
-                break Ended::WorkersGone;
+            if self.options.unpaced || current >= schedule.due() {
+                let turn = self.turn(&mut schedule, current);
+                self.take(turn);
+                self.take_quiescent_answer();
             }
             if current >= self.next_look {
                 self.next_look = current + LOOK_EVERY;
-                self.hold_budget(current);
-                self.keep_so_far(
-                    began_unix_nanoseconds,
-                    Duration::from_nanos(current - began),
-                );
+                if let Some(ended) = self.look(signals, began_unix_nanoseconds, current, began) {
+                    break ended;
+                }
                 schedule.follow(self.period, self.members.len());
             }
         };
@@ -266,6 +255,30 @@ impl<'a> Run<'a> {
         let calls = Calls::now().since(calls);
         self.ask_at_the_end();
         self.finish(ended, began_unix_nanoseconds, took, calls)
+    }
+
+    /// What is looked after ten times a second: whether the run shall end, which workers there are, the budget, the checkpoints.
+    fn look(
+        &mut self,
+        signals: &SignalFd,
+        began_unix_nanoseconds: i64,
+        current: u64,
+        began: u64,
+    ) -> Option<Ended> {
+        if stopped(signals) || self.options.stop.is_requested() {
+            return Some(Ended::Stopped);
+        }
+        while let Some(report) = self.scanner.poll() {
+            self.follow(report, current);
+        }
+        // The target may be between two workers; one that is gone takes the sampler with it.
+        if self.is_target_gone {
+            return Some(Ended::WorkersGone);
+        }
+        self.hold_budget(current);
+        let took = Duration::from_nanos(current - began);
+        self.keep_so_far(began_unix_nanoseconds, took);
+        None
     }
 
     fn turn(&mut self, schedule: &mut Schedule, current: u64) -> Turn {
@@ -300,6 +313,9 @@ impl<'a> Run<'a> {
                 self.count(&member);
             }
         }
+        for family in changes.families_gone {
+            self.sampler.forget_family(family);
+        }
         for process in changes.new {
             self.engine
                 .get_or_insert_with(|| Arc::clone(&process.engine));
@@ -319,25 +335,15 @@ impl<'a> Run<'a> {
         self.cpu_unattributed += member.cpu_unattributed();
     }
 
-    /// Halves the rate when the last second took more CPU than the budget.
+    /// Does what the budget allows.
     fn hold_budget(&mut self, current: u64) {
         let checkpoints = self.options.checkpoints.as_ref();
         if checkpoints.is_some_and(|checkpoints| checkpoints.have_worked()) {
-            // Once a minute; the rate would stay halved for it.
-            self.spent = (own_cpu(), current);
+            // Once a minute; the rate would be cut for it.
+            self.budget.leave_out(own_cpu(), current);
         }
-        let Some(percent) = self.options.cpu_budget_percent else {
-            return;
-        };
-        let (cpu, at) = self.spent;
-        if self.options.unpaced || current < at + SECOND {
-            return;
-        }
-        let used = own_cpu();
-        if (used - cpu) * 100 > (current - at) * u64::from(percent) {
-            self.period = (self.period * 2).min(SECOND);
-        }
-        self.spent = (used, current);
+        let allowed = self.budget.look(own_cpu(), current);
+        (self.period, self.sampler.may_read_on) = (allowed.period, allowed.proof);
     }
 
     fn keep_so_far(&self, began_unix_nanoseconds: i64, took: Duration) {
@@ -346,6 +352,7 @@ impl<'a> Run<'a> {
         };
         let has_jit_code = |member: &Member| member.worker.process.has_jit_code() == Some(true);
         let busy = self.members.iter().filter_map(Member::busy_percent);
+        let waiting: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
         checkpoints.keep(took, &mut || Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
             engine: Arc::clone(engine),
@@ -360,8 +367,8 @@ impl<'a> Run<'a> {
             began_unix_nanoseconds,
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
-            effective_period: Duration::from_nanos(self.period),
-            cpu_unattributed: Duration::ZERO,
+            effective_period: Duration::from_nanos(self.budget.effective_period(now())),
+            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + waiting),
         });
     }
 
@@ -377,6 +384,7 @@ impl<'a> Run<'a> {
         took: Duration,
         calls: Calls,
     ) -> Recording {
+        let effective_period = Duration::from_nanos(self.budget.effective_period(now()));
         for member in std::mem::take(&mut self.members) {
             self.count(&member);
         }
@@ -395,11 +403,10 @@ impl<'a> Run<'a> {
             began_unix_nanoseconds,
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
-            effective_period: Duration::from_nanos(self.period),
-            cpu_unattributed: Duration::ZERO,
+            effective_period,
+            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
             calls,
             lateness: self.lateness,
-            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
         }
     }
 }

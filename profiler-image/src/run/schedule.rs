@@ -4,7 +4,7 @@
 //! in one, up to [`TOGETHER`]; more are spread evenly over the period.
 
 /// Workers that one wake-up reads.
-pub const TOGETHER: usize = 8;
+pub const TOGETHER: usize = 32;
 
 /// The plan of the wake-ups. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Schedule {
     /// Wake-ups since `start`.
     tick: u64,
     groups: u64,
+    /// The group that waits longest. Whatever turns are missed, each group comes as often as the others.
+    next: u64,
 }
 
 /// What is to be done now.
@@ -35,6 +37,7 @@ impl Schedule {
             start: now,
             tick: 0,
             groups: groups(workers),
+            next: 0,
         }
     }
 
@@ -48,7 +51,8 @@ impl Schedule {
     pub fn take(&mut self, now: u64) -> Turn {
         let missed = now.saturating_sub(self.due()) / self.interval();
         self.tick += missed;
-        let group = self.tick % self.groups;
+        let group = self.next % self.groups;
+        self.next = (group + 1) % self.groups;
         self.tick += 1;
         let index = |number: u64| usize::try_from(number).unwrap_or(0);
         Turn {
@@ -85,7 +89,7 @@ mod tests {
 
     #[test]
     fn few_workers_are_read_in_one_wake_up() {
-        let mut schedule = Schedule::new(0, 100, 8);
+        let mut schedule = Schedule::new(0, 100, 32);
         assert_eq!(
             schedule.take(0),
             Turn {
@@ -99,7 +103,7 @@ mod tests {
 
     #[test]
     fn many_workers_are_spread_over_the_period() {
-        let mut schedule = Schedule::new(0, 100, 20);
+        let mut schedule = Schedule::new(0, 100, 80);
         let due: Vec<(u64, usize)> = (0..4)
             .map(|_| (schedule.due(), schedule.take(schedule.due()).group))
             .collect();
@@ -112,6 +116,16 @@ mod tests {
         schedule.take(0);
         assert_eq!(schedule.take(350).missed, 2);
         assert_eq!(schedule.due(), 400);
+    }
+
+    #[test]
+    fn turns_that_are_always_late_by_the_number_of_groups_starve_none() {
+        let mut schedule = Schedule::new(0, 100, 64);
+        let mut groups: Vec<usize> = (0..6)
+            .map(|_| schedule.take(schedule.due() + 50).group)
+            .collect();
+        groups.sort_unstable();
+        assert_eq!(groups, [0, 0, 0, 1, 1, 1]);
     }
 
     proptest! {

@@ -15,6 +15,7 @@ mod quiescent;
 
 use phpprof_zend::memory::Fault;
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
+use rustc_hash::FxHashMap;
 
 use crate::read::reader::{Globals, Reading};
 use crate::read::worker::Worker;
@@ -82,7 +83,7 @@ pub struct Sampler {
     /// Whether further reads may be taken to prove a sample: not while there is no room in the CPU budget.
     pub may_read_on: bool,
     /// Functions in the memory that the processes of a family share.
-    families: Vec<Map>,
+    families: FxHashMap<usize, Map>,
     /// The last trace, whose memory the next one uses.
     trace: Trace,
     climb: Climb,
@@ -100,6 +101,13 @@ impl Sampler {
         Self {
             may_read_on: true,
             ..Self::default()
+        }
+    }
+
+    /// Forgets what the processes of a family shared: all of them have ended.
+    pub fn forget_family(&mut self, family: usize) {
+        if let Some(mut map) = self.families.remove(&family) {
+            self.functions.forget(&mut map);
         }
     }
 
@@ -299,19 +307,15 @@ fn has_moved(leading: &Globals, trailing: &Globals) -> bool {
 
 fn place<'a>(
     worker: &'a mut Worker,
-    families: &'a mut Vec<Map>,
+    families: &'a mut FxHashMap<usize, Map>,
     now: u64,
 ) -> Place<'a, ProcessMemory> {
-    let family = worker.process.family;
-    while families.len() <= family {
-        families.push(Map::default());
-    }
     Place {
         memory: &worker.reader.memory,
         layout: worker.process.engine.layout,
         executor_globals: worker.process.engine.executor_globals,
         shared_ranges: &worker.process.shared_ranges,
-        shared: &mut families[family],
+        shared: families.entry(worker.process.family).or_default(),
         local: &mut worker.local,
         // On the command line no end of a request can be seen; elsewhere its time changes, once it is known.
         request_ends: worker.generation != 0 && worker.process.engine.sapi != "cli",

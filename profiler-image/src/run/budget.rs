@@ -1,0 +1,171 @@
+//! How much CPU the sampler may use, and what it gives up for that: pure.
+//!
+//! Under pressure proof is cut first (more of a profile is `[unstable]`), then the rate; both come back when the pressure is
+//! over. Start-up and the last second do not count. Invariant: the rate is never above the asked one.
+
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+/// The CPU time of so long is held against the budget at once,
+const WINDOW: u64 = SECOND / 2;
+/// but for so long after the begin, when most names are met for the first time.
+const START_UP: u64 = 3 * SECOND;
+/// A window that used less than this share of the budget, in percent, gives back what was cut.
+const RELAXED_PERCENT: u64 = 60;
+
+/// What the sampler may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowed {
+    /// Nanoseconds between the samples of a worker.
+    pub period: u64,
+    /// Further reads that prove a sample.
+    pub proof: bool,
+}
+
+/// The budget of a run.
+#[derive(Debug)]
+pub struct Budget {
+    /// Of one core; `None` allows all.
+    percent: Option<u64>,
+    asked: u64,
+    begin: u64,
+    end: u64,
+    allowed: Allowed,
+    /// CPU time used, and when that was looked at.
+    spent: (u64, u64),
+    /// Since when this period holds, and how many periods had passed by then, in thousandths.
+    since: (u64, u64),
+}
+
+impl Budget {
+    /// A budget from now on; the run ends at `end`, and asks for a sample of each worker every `period`.
+    #[must_use]
+    pub fn new(percent: Option<u32>, period: u64, cpu: u64, now: u64, end: u64) -> Self {
+        Self {
+            percent: percent.map(u64::from),
+            asked: period.max(1),
+            begin: now,
+            end,
+            allowed: Allowed {
+                period: period.max(1),
+                proof: true,
+            },
+            spent: (cpu, now),
+            since: (now, 0),
+        }
+    }
+
+    /// Leaves out the CPU time until now, which was no part of sampling.
+    pub fn leave_out(&mut self, cpu: u64, now: u64) {
+        self.spent = (cpu, now);
+    }
+
+    /// What is allowed from now on; `cpu` is what the sampler has used by now.
+    pub fn look(&mut self, cpu: u64, now: u64) -> Allowed {
+        let (spent, at) = self.spent;
+        let Some(percent) = self.percent.filter(|_| now >= at + WINDOW) else {
+            return self.allowed;
+        };
+        self.spent = (cpu, now);
+        if now < self.begin + START_UP || now + SECOND > self.end {
+            return self.allowed;
+        }
+        let used = cpu.saturating_sub(spent).saturating_mul(100);
+        let budget = (now - at).saturating_mul(percent);
+        let Allowed { period, proof } = self.allowed;
+        if used > budget {
+            match proof {
+                true => self.allowed.proof = false,
+                false => self.set_period((period + period / 2).min(SECOND.max(self.asked)), now),
+            }
+        } else if used < budget / 100 * RELAXED_PERCENT {
+            match period > self.asked {
+                true => self.set_period((period * 2 / 3).max(self.asked), now),
+                false => self.allowed.proof = true,
+            }
+        }
+        self.allowed
+    }
+
+    /// The period that was kept on average until now.
+    #[must_use]
+    pub fn effective_period(&self, now: u64) -> u64 {
+        let passed = self.passed(now);
+        let took = now.saturating_sub(self.begin);
+        match took.saturating_mul(1000).checked_div(passed) {
+            Some(period) if took > 0 => period.max(self.asked),
+            _ => self.asked,
+        }
+    }
+
+    fn passed(&self, now: u64) -> u64 {
+        let (since, passed) = self.since;
+        let in_this = now.saturating_sub(since).saturating_mul(1000) / self.allowed.period;
+        passed + in_this
+    }
+
+    fn set_period(&mut self, period: u64, now: u64) {
+        self.since = (now, self.passed(now));
+        self.allowed.period = period;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PERIOD: u64 = SECOND / 100;
+
+    /// What is allowed after windows that used these shares of a core, in percent, with a budget of 25.
+    fn after(shares: &[u64]) -> Allowed {
+        let mut budget = Budget::new(Some(25), PERIOD, 0, 0, 1000 * SECOND);
+        let (mut cpu, mut now) = (0, START_UP);
+        budget.leave_out(0, now);
+        for share in shares {
+            now += WINDOW;
+            cpu += WINDOW / 100 * share;
+            budget.look(cpu, now);
+        }
+        budget.allowed
+    }
+
+    #[test]
+    fn proof_is_cut_first_then_the_rate_and_both_come_back() {
+        let check = |shares: &[u64], period: u64, proof: bool| {
+            assert_eq!(after(shares), Allowed { period, proof }, "{shares:?}");
+        };
+        check(&[20], PERIOD, true);
+        check(&[30], PERIOD, false);
+        check(&[30, 30], PERIOD * 3 / 2, false);
+        check(&[30, 30, 20], PERIOD * 3 / 2, false);
+        check(&[30, 30, 10], PERIOD, false);
+        check(&[30, 30, 10, 10], PERIOD, true);
+    }
+
+    #[test]
+    fn start_up_and_the_last_second_do_not_count() {
+        let mut budget = Budget::new(Some(25), PERIOD, 0, 0, 10 * SECOND);
+        let whole = budget.allowed;
+        assert_eq!(budget.look(2 * SECOND, 2 * SECOND), whole);
+        budget.leave_out(0, 8 * SECOND);
+        assert_eq!(budget.look(2 * SECOND, 9 * SECOND + WINDOW), whole);
+    }
+
+    #[test]
+    fn the_effective_period_is_that_of_the_turns() {
+        let mut budget = Budget::new(None, PERIOD, 0, 0, 1000 * SECOND);
+        assert_eq!(budget.effective_period(10 * SECOND), PERIOD);
+        budget.set_period(2 * PERIOD, 10 * SECOND);
+        // 1,000 periods, then 500.
+        assert_eq!(budget.effective_period(20 * SECOND), PERIOD * 4 / 3);
+    }
+
+    proptest! {
+        #[test]
+        fn the_rate_is_never_above_the_asked_one_and_comes_back(shares in proptest::collection::vec(0_u64..200, 0..60)) {
+            prop_assert!(after(&shares).period >= PERIOD);
+            let quiet = vec![0; 40];
+            prop_assert_eq!(after(&[shares, quiet].concat()), Allowed { period: PERIOD, proof: true });
+        }
+    }
+}

@@ -37,7 +37,7 @@ use lateness::Lateness;
 use member::Member;
 use quiescent::ASK_AT_LEAST;
 use schedule::{Schedule, Turn};
-use snapshot::{Keep, Samples, Snapshot};
+use snapshot::{Counted, Keep, Samples, Snapshot};
 use stop::Stop;
 
 const SECOND: u64 = 1_000_000_000;
@@ -108,6 +108,8 @@ pub struct Recording {
     pub cpu_unattributed: Duration,
     /// Calls of the kernel that looked at targets, from the first turn to the last.
     pub calls: Calls,
+    /// Those of turns that found a worker between two requests.
+    pub idle_calls: Calls,
     /// How late the turns were.
     pub lateness: Lateness,
 }
@@ -162,6 +164,7 @@ struct Run<'a> {
     busy_percents: Vec<u8>,
     /// Nanoseconds of CPU that no sample could be given, of workers that have ended.
     cpu_unattributed: u64,
+    idle_calls: Calls,
     lateness: Lateness,
     engine: Option<Arc<Engine>>,
     /// The JIT has compiled code for a worker.
@@ -189,6 +192,7 @@ impl<'a> Run<'a> {
             budget: Budget::new(None, asked_period(options), 0, now(), u64::MAX),
             busy_percents: Vec::new(),
             cpu_unattributed: 0,
+            idle_calls: Calls::default(),
             lateness: Lateness::default(),
             engine: None,
             jit: false,
@@ -350,6 +354,11 @@ impl<'a> Run<'a> {
         let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, &self.engine) else {
             return;
         };
+        let counted = Counted {
+            quality: self.sampler.quality,
+            idle: self.idle_calls,
+        };
+        checkpoints.observe(took, &counted);
         let has_jit_code = |member: &Member| member.worker.process.has_jit_code() == Some(true);
         let busy = self.members.iter().filter_map(Member::busy_percent);
         let waiting: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
@@ -406,6 +415,7 @@ impl<'a> Run<'a> {
             effective_period,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
             calls,
+            idle_calls: self.idle_calls,
             lateness: self.lateness,
         }
     }

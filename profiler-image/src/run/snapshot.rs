@@ -13,6 +13,7 @@ use super::aggregate::{Aggregate, Settled};
 use super::{Recording, Seen};
 use crate::sample::{Quality, Sampler};
 use crate::stack::names::NameList;
+use crate::target::process::calls::Calls;
 
 /// What a profile is made of.
 #[derive(Debug)]
@@ -78,4 +79,15 @@ pub trait Keep: fmt::Debug + Send + Sync {
 
     /// Whether a profile was being made since this was asked last: work that is no part of sampling.
     fn have_worked(&self) -> bool;
+
+    /// Sees what was counted so far, about ten times a second: `make bench` tells the first seconds from the rest by it.
+    fn observe(&self, _sampled: Duration, _counted: &Counted) {}
+}
+
+/// What a run has counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counted {
+    pub quality: Quality,
+    /// Calls of turns that found a worker between two requests.
+    pub idle: Calls,
 }

@@ -9,6 +9,7 @@ use crate::read::clocks::{Look, NoLook};
 use crate::sample::Outcome;
 use crate::stack::names::Names;
 use crate::stack::trace::{Ending, Stack};
+use crate::target::process::calls::Calls;
 
 /// The workers of a turn that a quiescent read can help, by their index.
 #[derive(Debug, Default)]
@@ -26,7 +27,11 @@ impl Run<'_> {
         let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.members.len()).step_by(turn.groups) {
             self.sampler.quality.due += 1;
+            let (idle, calls) = (self.sampler.quality.idle, Calls::now());
             self.take_one(index, &mut wanted);
+            if self.sampler.quality.idle > idle {
+                self.idle_calls += Calls::now().since(calls);
+            }
         }
         self.ask_for(&wanted, self.sampler.edges.unsettled() > unsettled);
     }

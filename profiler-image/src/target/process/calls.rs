@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::AddAssign;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,6 +58,17 @@ impl Calls {
             opens: self.opens - earlier.opens,
             file_reads: self.file_reads - earlier.file_reads,
         }
+    }
+}
+
+impl AddAssign for Calls {
+    fn add_assign(&mut self, more: Self) {
+        self.gathers += more.gathers;
+        self.memory_reads += more.memory_reads;
+        self.vectors += more.vectors;
+        self.bytes += more.bytes;
+        self.opens += more.opens;
+        self.file_reads += more.file_reads;
     }
 }
 

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# bench.sh [WORDS]: builds the benchmark and its applications, and runs it: a table on the screen, target/bench/results.csv and
+# target/bench/cpu.svg. BENCH=smoke is a form of a minute that fails where a count is over its limit.
+#
+# Does: build the benchmark as the sampler in the image is built; as the tests are, for the smoke.
+# Does not: build peers; PEERS="phpspy=/path pfp=/path" names them.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=$(cargo metadata --format-version 1 --no-deps --locked | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+if [ "${BENCH:-}" = smoke ]; then
+  cargo build --quiet --release --locked -p phpprof-bench --bin bench
+  program=$target/release/bench
+else
+  triple=x86_64-unknown-linux-musl
+  cargo build --quiet --profile dist --target $triple --locked -p phpprof-bench --bin bench
+  program=$target/$triple/dist/bench
+  e2e/runtimes/build frankenphp-8.2
+fi
+profiler-image/bench/workloads/applications
+exec "$program" target/bench/results.csv target/bench/cpu.svg "$@"

@@ -1,0 +1,153 @@
+//! The matrix: which workload, with how many workers, at which rate, read in which mode. Pure.
+
+use std::time::Duration;
+
+use crate::workload::{
+    CHURN, DOKUWIKI, FRAMEWORK, FRANKENPHP, MEDIAWIKI, SYNTHETIC, WORDPRESS, Workload, deep, small,
+};
+
+/// One cell: all profilers are run on it in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    pub workload: Workload,
+    pub workers: usize,
+    pub busy: usize,
+    pub rate: u32,
+    /// By `/proc/PID/mem`.
+    pub mem: bool,
+}
+
+impl Cell {
+    /// Its name in the table.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let depth = self
+            .workload
+            .depth
+            .map_or(String::new(), |depth| format!("/{depth}"));
+        let workers = if self.workers == 1 {
+            String::new()
+        } else {
+            format!(" {} of {}", self.busy, self.workers)
+        };
+        let mode = if self.mem { " mem" } else { "" };
+        format!(
+            "{}{depth}{workers} {} Hz{mode}",
+            self.workload.name, self.rate
+        )
+    }
+}
+
+/// How long and how often each profiler runs on a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Length {
+    pub slice: Duration,
+    pub rounds: usize,
+    /// What is counted later in a slice is steady.
+    pub steady_after: Duration,
+}
+
+/// All cells; at most 45 minutes with one profiler.
+#[must_use]
+pub fn full() -> (Vec<Cell>, Length) {
+    let mut cells = Vec::new();
+    for rate in [99, 999] {
+        let mut add = |workload: Workload, busy: usize, workers: usize| {
+            cells.push(Cell {
+                workload,
+                workers,
+                busy,
+                rate,
+                mem: false,
+            });
+        };
+        for workload in [SYNTHETIC, FRAMEWORK, WORDPRESS] {
+            add(workload, 1, 1);
+        }
+        add(SYNTHETIC, 4, 4);
+        for depth in [10, 30, 100, 200] {
+            add(deep(depth), 1, 1);
+        }
+        for depth in [0, 30, 100] {
+            add(small(depth), 1, 1);
+        }
+        for workload in [DOKUWIKI, MEDIAWIKI] {
+            for (busy, workers) in [(1, 4), (4, 4), (4, 64), (64, 64)] {
+                add(workload, busy, workers);
+            }
+        }
+        for workers in [4, 64] {
+            add(DOKUWIKI, 0, workers);
+        }
+        add(FRANKENPHP, 8, 8);
+        add(CHURN, 4, 4);
+    }
+    for workload in [FRAMEWORK, deep(30), DOKUWIKI] {
+        let workers = if workload == DOKUWIKI { 4 } else { 1 };
+        for (rate, mem) in [(9_999, false), (99, true), (999, true)] {
+            cells.push(Cell {
+                workload,
+                workers,
+                busy: 1,
+                rate,
+                mem,
+            });
+        }
+    }
+    let length = Length {
+        slice: Duration::from_secs(15),
+        rounds: 2,
+        steady_after: Duration::from_secs(10),
+    };
+    (cells, length)
+}
+
+/// The cells that say whether a sample costs what it must, within a minute.
+#[must_use]
+pub fn smoke() -> (Vec<Cell>, Length) {
+    let cell = |workload, workers, rate| Cell {
+        workload,
+        workers,
+        busy: 1,
+        rate,
+        mem: false,
+    };
+    let cells = vec![
+        cell(DOKUWIKI, 4, 999),
+        cell(DOKUWIKI, 4, 99),
+        cell(small(0), 1, 999),
+    ];
+    let length = Length {
+        slice: Duration::from_secs(15),
+        rounds: 1,
+        steady_after: Duration::from_secs(10),
+    };
+    (cells, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds((cells, length): (Vec<Cell>, Length)) -> u64 {
+        (cells.len() * length.rounds) as u64 * length.slice.as_secs()
+    }
+
+    #[test]
+    fn the_full_form_leaves_time_to_start_the_targets_in_its_45_minutes() {
+        assert!(seconds(full()) <= 38 * 60, "{}", seconds(full()));
+    }
+
+    #[test]
+    fn the_smoke_leaves_time_to_start_the_targets_in_its_minute() {
+        assert!(seconds(smoke()) <= 50);
+    }
+
+    #[test]
+    fn no_cell_is_there_twice() {
+        let (cells, _) = full();
+        for (index, cell) in cells.iter().enumerate() {
+            assert!(!cells[..index].contains(cell), "{}", cell.label());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Stacks of programs whose calls are known, held against these: pure.
+//!
+//! Profilers name the same things differently: what a script begins with is `{main}` here, and closures have one name.
+
+/// The leaf of a stack of ours whose rest could not be proven.
+const UNSTABLE: &str = "[unstable]";
+
+/// A call that a program can make: caller and callee.
+pub type Edge = (&'static str, &'static str);
+
+/// What is wrong with the stacks of a run, in samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wrong {
+    /// Samples with a call that the program cannot make.
+    pub edges: u64,
+    /// Samples that do not begin where the script does.
+    pub truncated: u64,
+}
+
+/// Holds stacks, root first, against all calls that the program can make.
+pub fn wrong<'a>(known: &[Edge], stacks: impl Iterator<Item = (&'a [String], u64)>) -> Wrong {
+    let mut wrong = Wrong::default();
+    for (stack, samples) in stacks {
+        let names: Vec<&str> = stack.iter().map(|name| canonical(name)).collect();
+        let calls = match names.split_last() {
+            // What the engine does for a leaf is no call.
+            Some((leaf, callers)) if leaf.starts_with('[') || *leaf == UNSTABLE => callers,
+            _ => &names[..],
+        };
+        let is_cut = calls.first().is_some_and(|&root| root != "{main}");
+        wrong.truncated += u64::from(is_cut) * samples;
+        let is_wrong = calls
+            .windows(2)
+            .any(|pair| !known.contains(&(pair[0], pair[1])));
+        wrong.edges += u64::from(is_wrong) * samples;
+    }
+    wrong
+}
+
+impl std::ops::AddAssign for Wrong {
+    fn add_assign(&mut self, more: Self) {
+        self.edges += more.edges;
+        self.truncated += more.truncated;
+    }
+}
+
+fn canonical(name: &str) -> &str {
+    match name {
+        "<main>" | "main" => "{main}",
+        _ if name.contains("{closure") => "{closure}",
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[Edge] = &[("{main}", "a"), ("a", "{closure}")];
+
+    fn of(stack: &[&str]) -> Wrong {
+        let stack: Vec<String> = stack.iter().map(|&name| name.to_owned()).collect();
+        wrong(KNOWN, std::iter::once((&stack[..], 2)))
+    }
+
+    #[test]
+    fn a_call_that_the_program_cannot_make_is_wrong() {
+        assert_eq!(of(&["{main}", "{closure}"]).edges, 2);
+        assert_eq!(of(&["<main>", "a", "{closure:/x.php:3}"]), Wrong::default());
+        assert_eq!(of(&["{main}", "a", "[unstable]"]), Wrong::default());
+    }
+
+    #[test]
+    fn a_stack_without_its_root_is_truncated() {
+        assert_eq!(of(&["a", "{closure}"]).truncated, 2);
+    }
+}

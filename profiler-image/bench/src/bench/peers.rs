@@ -1,0 +1,118 @@
+//! How other profilers are started, and what they print.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use phpprof::target::Scope;
+use phpprof::target::discovery::Discovery;
+
+use crate::cells::Cell;
+use crate::target::Target;
+use crate::workload::Kind;
+
+/// `phpspy`: one process by its number, several by a pattern, each with a thread.
+pub fn phpspy(
+    program: &Path,
+    cell: &Cell,
+    target: &Target,
+    out: &Path,
+    seconds: u64,
+) -> Result<Command> {
+    let mut command = Command::new(program);
+    command
+        .args(["-V", "82", "-H", &cell.rate.to_string()])
+        .args(["-i", &(seconds * 1000).to_string(), "-o"])
+        .arg(out);
+    if cell.workers == 1 {
+        command.args(["-p", &only(target)?.to_string()]);
+        command.args(["-x", &format!("{:x}", executor_globals(target)?)]);
+    } else {
+        let threads = cell.workers.to_string();
+        // A pattern that its own command line does not match.
+        let pattern = target.mark.replacen("phpprof", "[p]hpprof", 1);
+        command.args(["-T", &threads, "-J", "m", "-b", "65536"]);
+        command.args(["-P", &format!("-f {pattern}")]);
+        if matches!(cell.workload.kind, Kind::Fpm(_)) {
+            command.args(["-x", &format!("{:x}", executor_globals(target)?)]);
+        }
+    }
+    Ok(command)
+}
+
+/// `pfp`: the same. It does not find the version and the globals of Debian's 8.2 by itself.
+pub fn pfp(
+    program: &Path,
+    cell: &Cell,
+    target: &Target,
+    out: &Path,
+    seconds: u64,
+) -> Result<Command> {
+    let mut command = Command::new(program);
+    command
+        .args(["-H", &cell.rate.to_string(), "-d", &seconds.to_string()])
+        .args(["-f", "stacks", "--php-version", "8.2", "-o"])
+        .arg(out);
+    if cell.workers == 1 {
+        command.args(["-p", &only(target)?.to_string()]);
+        command.args([
+            "--executor-globals",
+            &format!("0x{:x}", executor_globals(target)?),
+        ]);
+    } else {
+        command.args(["-P", "php", "--cmdline", &target.mark]);
+        if matches!(cell.workload.kind, Kind::Fpm(_)) {
+            command.args([
+                "--executor-globals",
+                &format!("0x{:x}", executor_globals(target)?),
+            ]);
+        }
+    }
+    Ok(command)
+}
+
+/// The stacks that a peer has printed, root first: a line for each frame, `NUMBER FUNCTION FILE:LINE`, leaf first, and an
+/// empty line after each stack.
+pub fn stacks(printed: &str) -> Vec<Vec<String>> {
+    let (mut stacks, mut stack) = (Vec::new(), Vec::new());
+    for line in printed.lines().chain([""]) {
+        let mut words = line.split(' ');
+        let number = words.next().unwrap_or("");
+        match words.next() {
+            Some(name) if number.parse::<u32>().is_ok() => stack.push(name.to_owned()),
+            _ if line.is_empty() && !stack.is_empty() => {
+                stack.reverse();
+                stacks.push(std::mem::take(&mut stack));
+            }
+            // A comment.
+            _ => {}
+        }
+    }
+    stacks
+}
+
+fn only(target: &Target) -> Result<i32> {
+    target.pids().first().copied().context("no target")
+}
+
+/// Where the target has its globals; the same in all workers that one process has forked.
+fn executor_globals(target: &Target) -> Result<u64> {
+    let mut discovery = Discovery::new(Scope::Pids(target.pids()));
+    let found = discovery.scan().new;
+    let process = found.first().context("no PHP was found")?;
+    Ok(process.engine.executor_globals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_both_peers_are_understood() {
+        let printed = "0 usleep <internal>:-1\n1 A::b /x.php:3\n2 <main> /x.php:9\n# comment\n\n0 f /x.php:1\n\n";
+        assert_eq!(
+            stacks(printed),
+            [vec!["<main>", "A::b", "usleep"], vec!["f"]]
+        );
+    }
+}

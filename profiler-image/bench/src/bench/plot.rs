@@ -1,0 +1,205 @@
+//! The plot: CPU a sample over depth, and over workers at work, for each profiler. Drawn from `results.csv`, so that a page can be
+//! drawn again.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Of the whole picture, and of the part of a panel that has the lines; in pixels.
+const SIZE: [f64; 2] = [960.0, 420.0];
+const PANEL: [f64; 2] = [370.0, 300.0];
+const COLOURS: [(&str, &str); 3] = [
+    ("phpprof", "#1f6feb"),
+    ("pfp", "#d1630c"),
+    ("phpspy", "#6e7781"),
+];
+
+/// One line of a panel: profiler and rate.
+type Line = (String, u32);
+
+/// Points by line.
+#[derive(Debug, Default, PartialEq)]
+struct Panel {
+    title: &'static str,
+    axis: &'static str,
+    lines: BTreeMap<Line, Vec<(f64, f64)>>,
+}
+
+/// Draws the results of a file into another.
+pub fn redraw(csv: &Path, svg: &Path) -> Result<()> {
+    let text = fs::read_to_string(csv).with_context(|| format!("reading {}", csv.display()))?;
+    fs::write(svg, draw(&panels(&text)?)).with_context(|| format!("writing {}", svg.display()))
+}
+
+fn panels(csv: &str) -> Result<[Panel; 2]> {
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().context("an empty file")?.split(',').collect();
+    let mut depth = Panel {
+        title: "deep: a chain of handlers",
+        axis: "handlers",
+        ..Panel::default()
+    };
+    let mut workers = Panel {
+        title: "DokuWiki under php-fpm",
+        axis: "workers at work",
+        ..Panel::default()
+    };
+    for line in lines {
+        let row: BTreeMap<&str, &str> = names.iter().copied().zip(line.split(',')).collect();
+        let get = |name: &str| row.get(name).copied().unwrap_or("");
+        let Ok(cpu) = get("cpu_us_per_sample").parse::<f64>() else {
+            continue;
+        };
+        let (panel, x) = match (get("workload"), get("mode")) {
+            ("deep", "vm_readv") => (&mut depth, get("depth")),
+            ("dokuwiki", "vm_readv") => (&mut workers, get("busy")),
+            _ => continue,
+        };
+        let key = (get("profiler").to_owned(), get("rate_hz").parse()?);
+        // 4 of 4 workers and 4 of 64 have one place: their points stand above each other.
+        panel.lines.entry(key).or_default().push((x.parse()?, cpu));
+    }
+    Ok([depth, workers])
+}
+
+fn draw(panels: &[Panel; 2]) -> String {
+    let [width, height] = SIZE;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+    );
+    for (panel, left) in panels.iter().zip([70.0, 540.0]) {
+        draw_panel(&mut svg, panel, left);
+    }
+    svg + "</svg>\n"
+}
+
+fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
+    let [width, height] = PANEL;
+    let top = 50.0;
+    let points = || panel.lines.values().flatten();
+    let greatest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
+    let x_end = greatest(|point| point.0) * 1.05;
+    let decades = greatest(|point| point.1).log10().ceil().max(1.0);
+    let x = |value: f64| left + width * value / x_end;
+    // From 1 µs on; a logarithm, since profilers are decades apart.
+    let y = |value: f64| top + height * (1.0 - value.max(1.0).log10() / decades);
+    text(svg, left, top - 25.0, "start", panel.title);
+    text(svg, left, top - 9.0, "start", "µs of CPU a sample");
+    text(svg, left + width, top + height + 34.0, "end", panel.axis);
+    let mut marks: Vec<f64> = points().map(|point| point.0).collect();
+    marks.sort_by(f64::total_cmp);
+    marks.dedup();
+    for mark in marks {
+        text(
+            svg,
+            x(mark),
+            top + height + 18.0,
+            "middle",
+            &format!("{mark}"),
+        );
+    }
+    for decade in 0..=decades as i32 {
+        let value = 10_f64.powi(decade);
+        text(svg, left - 6.0, y(value) + 4.0, "end", &format!("{value}"));
+    }
+    for (index, (profiler, rate)) in panel.lines.keys().enumerate() {
+        let at = top + 14.0 + 15.0 * index as f64;
+        let words = format!("{profiler}, {rate} Hz");
+        text(svg, left + width - 4.0, at, "end", &words);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{0:.1}\" y1=\"{2:.1}\" x2=\"{1:.1}\" y2=\"{2:.1}\" {3}/>",
+            left + width - 150.0,
+            left + width - 120.0,
+            at - 4.0,
+            stroke(profiler, *rate)
+        );
+    }
+    for decade in 0..=decades as i32 {
+        let at = y(10_f64.powi(decade));
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{left}\" y1=\"{at:.1}\" x2=\"{:.1}\" y2=\"{at:.1}\" stroke=\"#d0d7de\" stroke-width=\"0.7\"/>",
+            left + width
+        );
+    }
+    for ((profiler, rate), points) in &panel.lines {
+        let mut points = points.clone();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let path: Vec<String> = points
+            .iter()
+            .map(|&(at, value)| format!("{:.1},{:.1}", x(at), y(value)))
+            .collect();
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{}\" fill=\"none\" {}/>",
+            path.join(" "),
+            stroke(profiler, *rate)
+        );
+        for (at, value) in points {
+            let _ = writeln!(
+                svg,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{}\"/>",
+                x(at),
+                y(value),
+                colour(profiler)
+            );
+        }
+    }
+}
+
+fn text(svg: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"#1f2328\">{words}</text>"
+    );
+}
+
+/// A colour for each profiler; dashed at low rates, where starting and waking up weigh more.
+fn stroke(profiler: &str, rate: u32) -> String {
+    let dashes = match rate {
+        ..500 => "stroke-dasharray=\"5 4\"",
+        500..5000 => "",
+        5000.. => "stroke-dasharray=\"1 3\"",
+    };
+    format!(
+        "stroke=\"{}\" stroke-width=\"1.6\" {dashes}",
+        colour(profiler)
+    )
+}
+
+fn colour(profiler: &str) -> &'static str {
+    let known = COLOURS.iter().find(|(name, _)| *name == profiler);
+    known.map_or("#000000", |(_, colour)| colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CSV: &str = "workload,depth,busy,rate_hz,mode,profiler,cpu_us_per_sample\n\
+        deep,30,1,999,vm_readv,phpprof,20\n\
+        deep,100,1,999,vm_readv,phpprof,30\n\
+        deep,30,1,999,mem,phpprof,25\n\
+        dokuwiki,,4,99,vm_readv,pfp,200\n\
+        dokuwiki,,0,99,vm_readv,phpprof,\n";
+
+    #[test]
+    fn a_row_becomes_a_point_of_its_line() {
+        let [depth, workers] = panels(CSV).unwrap();
+        let line = &depth.lines[&("phpprof".to_owned(), 999)];
+        assert_eq!(line, &[(30.0, 20.0), (100.0, 30.0)]);
+        assert_eq!(workers.lines.len(), 1);
+    }
+
+    #[test]
+    fn every_line_is_drawn_and_named() {
+        let svg = draw(&panels(CSV).unwrap());
+        assert_eq!(svg.matches("<polyline").count(), 2);
+        assert!(svg.contains("pfp, 99 Hz") && svg.contains("phpprof, 999 Hz"));
+    }
+}

@@ -1,0 +1,256 @@
+//! One run of our own sampler, in a process of its own: what it was asked for by the command line, what it counted as JSON.
+//!
+//! Invariant: everything that is said was counted, by the sampler, its allocator or the kernel; nothing is estimated.
+
+use std::alloc::System;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use phpprof::run::snapshot::{Counted, Keep, Snapshot};
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, Recording, record};
+use phpprof::target::Scope;
+use phpprof::target::process::calls::Calls;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use serde::{Deserialize, Serialize};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What to record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub pids: Vec<i32>,
+    pub samples_per_second: u32,
+    pub seconds: u64,
+    /// What is counted after so many seconds is said apart.
+    pub steady_after_seconds: u64,
+    /// Reads `/proc/PID/mem`, as where seccomp refuses the call.
+    pub mem: bool,
+    /// Gives the stacks too.
+    pub stacks: bool,
+}
+
+/// Counts of a part of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    pub seconds: f64,
+    pub due: u64,
+    pub taken: u64,
+    pub idle: u64,
+    pub gathers: u64,
+    pub memory_reads: u64,
+    pub vectors: u64,
+    pub bytes: u64,
+    pub opens: u64,
+    pub file_reads: u64,
+    /// Gathers and other calls of idle turns, which are part of those above.
+    pub idle_gathers: u64,
+    pub idle_calls: u64,
+    pub idle_vectors: u64,
+    pub idle_bytes: u64,
+    pub allocations: u64,
+    /// Sleeps that the kernel saw end.
+    pub wake_ups: u64,
+    pub cpu_nanoseconds: u64,
+}
+
+/// What a run says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Said {
+    pub whole: Counts,
+    /// Absent where the run was over before.
+    pub steady: Option<Counts>,
+    /// All calls of the process, its start and end too: what strace sees.
+    pub process_memory_reads: u64,
+    pub process_opens: u64,
+    pub process_file_reads: u64,
+    pub lateness_p50_us: f64,
+    pub lateness_p99_us: f64,
+    pub unstable: u64,
+    /// Samples a second at the end: less than was asked for where the sampler held back.
+    pub effective_rate: f64,
+    /// Samples by stack, root first.
+    pub stacks: Vec<(Vec<String>, u64)>,
+}
+
+/// Records, and prints what was counted.
+pub fn run(asked: &str) -> Result<()> {
+    let asked: Asked = serde_json::from_str(asked).context("what to record is JSON")?;
+    if asked.mem {
+        refuse_process_vm_readv()?;
+    }
+    let watch = Arc::new(Watch::new(asked.steady_after_seconds));
+    let begin = Moment::now();
+    let recording = record(&options(&asked, &watch))?;
+    let whole = Moment::now().since(&begin, &counted(&recording), recording.took);
+    let said = said(&asked, &recording, whole, &watch);
+    println!("{}", serde_json::to_string(&said)?);
+    Ok(())
+}
+
+fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
+    // THE CPU BUDGET: `cpu_budget_percent: None` belongs here as soon as there is such an option; until then the effective rate
+    // shows where the sampler held back, and the table says so.
+    Options {
+        scope: Scope::Pids(asked.pids.clone()),
+        samples_per_second: asked.samples_per_second,
+        duration: Duration::from_secs(asked.seconds),
+        max_samples: None,
+        unpaced: false,
+        include_idle: false,
+        quiescent_cpus: None,
+        stop: Stop::default(),
+        checkpoints: Some(Arc::clone(watch) as Arc<dyn Keep>),
+    }
+}
+
+/// As the seccomp profile of a restricted pod does.
+fn refuse_process_vm_readv() -> Result<()> {
+    const PROCESS_VM_READV: i64 = if cfg!(target_arch = "x86_64") {
+        310
+    } else {
+        270
+    };
+    const EPERM: u32 = 1;
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(PROCESS_VM_READV, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(EPERM),
+        std::env::consts::ARCH.try_into()?,
+    )?;
+    let program: BpfProgram = filter.try_into()?;
+    Ok(seccompiler::apply_filter(&program)?)
+}
+
+/// What is counted outside of the run, at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    calls: Calls,
+    allocations: u64,
+    wake_ups: u64,
+    cpu_nanoseconds: u64,
+}
+
+impl Moment {
+    fn now() -> Self {
+        let usage = getrusage(UsageWho::RUSAGE_SELF);
+        Self {
+            calls: Calls::now(),
+            allocations: ALLOCATOR.stats().allocations as u64
+                + ALLOCATOR.stats().reallocations as u64,
+            wake_ups: usage.map_or(0, |usage| {
+                u64::try_from(usage.voluntary_context_switches()).unwrap_or(0)
+            }),
+            cpu_nanoseconds: phpprof::run::own_cpu(),
+        }
+    }
+
+    /// What was counted from an earlier moment to this one, with what the run itself counted meanwhile.
+    fn since(&self, begin: &Self, counted: &Counted, took: Duration) -> Counts {
+        let calls = self.calls.since(begin.calls);
+        let idle = counted.idle;
+        Counts {
+            seconds: took.as_secs_f64(),
+            due: counted.quality.due,
+            taken: counted.quality.taken,
+            idle: counted.quality.idle,
+            gathers: calls.gathers,
+            memory_reads: calls.memory_reads,
+            vectors: calls.vectors,
+            bytes: calls.bytes,
+            opens: calls.opens,
+            file_reads: calls.file_reads,
+            idle_gathers: idle.gathers,
+            idle_calls: idle.memory_reads + idle.opens + idle.file_reads,
+            idle_vectors: idle.vectors,
+            idle_bytes: idle.bytes,
+            allocations: self.allocations - begin.allocations,
+            wake_ups: self.wake_ups - begin.wake_ups,
+            cpu_nanoseconds: self.cpu_nanoseconds - begin.cpu_nanoseconds,
+        }
+    }
+}
+
+/// Keeps what was counted when the steady part began, and at the last look, which is the end of it: what the sampler does
+/// when the time is over is no part of it.
+#[derive(Debug)]
+struct Watch {
+    after: Duration,
+    steady: Mutex<Option<[(Moment, Counted, Duration); 2]>>,
+}
+
+impl Watch {
+    fn new(after_seconds: u64) -> Self {
+        Self {
+            after: Duration::from_secs(after_seconds),
+            steady: Mutex::new(None),
+        }
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        let steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let [(begin, before, began), (end, counted, ended)] = (*steady)?;
+        let mut between = counted;
+        between.quality.due -= before.quality.due;
+        between.quality.taken -= before.quality.taken;
+        between.quality.idle -= before.quality.idle;
+        between.idle = between.idle.since(before.idle);
+        (ended > began).then(|| end.since(&begin, &between, ended - began))
+    }
+}
+
+impl Keep for Watch {
+    fn keep(&self, _: Duration, _: &mut dyn FnMut() -> Snapshot) {}
+
+    fn have_worked(&self) -> bool {
+        false
+    }
+
+    fn observe(&self, sampled: Duration, counted: &Counted) {
+        if sampled < self.after {
+            return;
+        }
+        let now = (Moment::now(), *counted, sampled);
+        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = steady.map_or(now, |[begin, _]| begin);
+        *steady = Some([begin, now]);
+    }
+}
+
+fn counted(recording: &Recording) -> Counted {
+    Counted {
+        quality: recording.sampler.quality,
+        idle: recording.idle_calls,
+    }
+}
+
+fn said(asked: &Asked, recording: &Recording, whole: Counts, watch: &Watch) -> Said {
+    let snapshot = recording.snapshot();
+    let (sums, unstable) = snapshot.samples.settled.sum();
+    let name = |id| snapshot.samples.names.get(id).name.clone();
+    let stacks = sums.iter().filter(|_| asked.stacks);
+    let microseconds = |share| recording.lateness.percentile(share) as f64 / 1000.0;
+    let calls = Calls::now();
+    Said {
+        whole,
+        steady: watch.counts(),
+        process_memory_reads: calls.memory_reads,
+        process_opens: calls.opens,
+        process_file_reads: calls.file_reads,
+        lateness_p50_us: microseconds(0.5),
+        lateness_p99_us: microseconds(0.99),
+        unstable: u64::try_from(unstable).unwrap_or(0),
+        effective_rate: 1.0 / recording.period.as_secs_f64(),
+        stacks: stacks
+            .map(|((lines, _), sum)| {
+                let names = lines.iter().map(|&(id, _)| name(id)).collect();
+                (names, u64::try_from(sum.samples).unwrap_or(0))
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,224 @@
+//! A row of the results: what the runs of one profiler on one cell amount to. Pure.
+
+use std::fmt::Write as _;
+
+use crate::cells::Cell;
+use crate::edges::Wrong;
+use crate::profiler::Slice;
+use crate::record::Counts;
+
+/// The columns of `results.csv`.
+pub const COLUMNS: &str = "workload,opcache,depth,workers,busy,rate_hz,mode,profiler,due,taken,unstable,wrong_edges,truncated,\
+lateness_p50_us,lateness_p99_us,user_s,sys_s,gathers_per_sample,syscalls_per_sample,vectors_per_sample,bytes_per_sample,\
+opens_per_second,allocations_per_sample,cpu_us_per_sample,rss_kib,anon_kib,target_slowdown_pct,target_slowdown_half_width_pct";
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    pub cell: Cell,
+    pub profiler: &'static str,
+    pub due: u64,
+    pub taken: u64,
+    pub busy: u64,
+    pub unstable: Option<u64>,
+    pub wrong: Option<Wrong>,
+    /// p50 and p99, the mean of the runs, in microseconds.
+    pub lateness: Option<[f64; 2]>,
+    pub user_seconds: f64,
+    pub system_seconds: f64,
+    pub seconds: f64,
+    /// Counts of ours: the steady part where the runs have one.
+    pub counts: Option<Counts>,
+    pub traced_calls_per_sample: Option<f64>,
+    pub resident_kib: u64,
+    pub anonymous_kib: u64,
+    /// The lowest rate that a run ended with.
+    pub effective_rate: Option<f64>,
+}
+
+impl Row {
+    /// Sums the runs of a profiler, each of so many seconds.
+    #[must_use]
+    pub fn of(cell: &Cell, profiler: &'static str, slices: &[Slice], seconds: f64) -> Self {
+        let all = |value: fn(&Slice) -> u64| slices.iter().map(value).sum();
+        let said = || slices.iter().filter_map(|slice| slice.said.as_ref());
+        let mean = |value: fn(&Slice) -> Option<f64>| {
+            let values: Vec<f64> = slices.iter().filter_map(value).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let late = |value: fn(&Slice) -> Option<f64>| mean(value);
+        let p50 = late(|slice| Some(slice.said.as_ref()?.lateness_p50_us));
+        let p99 = late(|slice| Some(slice.said.as_ref()?.lateness_p99_us));
+        let mut wrong: Option<Wrong> = None;
+        for more in slices.iter().filter_map(|slice| slice.wrong) {
+            *wrong.get_or_insert_default() += more;
+        }
+        let mut counts: Option<Counts> = None;
+        for said in said() {
+            *counts.get_or_insert_default() += said.steady.unwrap_or(said.whole);
+        }
+        Self {
+            cell: *cell,
+            profiler,
+            due: all(|slice| slice.due),
+            taken: all(|slice| slice.taken),
+            busy: all(|slice| slice.busy),
+            unstable: slices.iter().map(|slice| slice.unstable).sum(),
+            wrong,
+            lateness: p50.zip(p99).map(|(p50, p99)| [p50, p99]),
+            user_seconds: slices.iter().map(|slice| slice.usage.user_seconds).sum(),
+            system_seconds: slices.iter().map(|slice| slice.usage.system_seconds).sum(),
+            seconds: seconds * slices.len() as f64,
+            counts,
+            traced_calls_per_sample: mean(|slice| slice.traced_calls_per_sample),
+            resident_kib: slices
+                .iter()
+                .map(|slice| slice.usage.resident_kib)
+                .max()
+                .unwrap_or(0),
+            anonymous_kib: slices
+                .iter()
+                .map(|slice| slice.usage.anonymous_kib)
+                .max()
+                .unwrap_or(0),
+            effective_rate: said().map(|said| said.effective_rate).reduce(f64::min),
+        }
+    }
+
+    /// CPU of the whole process, its start and end too, for each sample of a worker at work.
+    #[must_use]
+    pub fn cpu_us_per_sample(&self) -> Option<f64> {
+        per((self.user_seconds + self.system_seconds) * 1e6, self.busy)
+    }
+
+    /// The share of one core that the process used, in percent.
+    #[must_use]
+    pub fn core_percent(&self) -> f64 {
+        100.0 * (self.user_seconds + self.system_seconds) / self.seconds.max(0.001)
+    }
+
+    /// The line of `results.csv`; where there is no value the field is empty.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let Cell {
+            workload,
+            workers,
+            busy,
+            rate,
+            mem,
+        } = self.cell;
+        let mode = if mem { "mem" } else { "vm_readv" };
+        let count = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
+        let number =
+            |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.3}"));
+        let counts = self.counts.as_ref();
+        let of = |value: fn(&Counts) -> Option<f64>| number(counts.and_then(value));
+        let mut line = format!(
+            "{},on,{},{workers},{busy},{rate},{mode},{},{},{},{},{},{},",
+            workload.name,
+            count(workload.depth.map(u64::from)),
+            self.profiler,
+            self.due,
+            self.taken,
+            count(self.unstable),
+            count(self.wrong.map(|wrong| wrong.edges)),
+            count(self.wrong.map(|wrong| wrong.truncated)),
+        );
+        let calls = counts.map_or(self.traced_calls_per_sample, Counts::calls_per_sample);
+        let _ = write!(
+            line,
+            "{},{},{:.3},{:.3},{},{},{},{},{},{},{},{},{},,",
+            number(self.lateness.map(|[p50, _]| p50)),
+            number(self.lateness.map(|[_, p99]| p99)),
+            self.user_seconds,
+            self.system_seconds,
+            of(Counts::gathers_per_sample),
+            number(calls),
+            of(Counts::vectors_per_sample),
+            of(Counts::bytes_per_sample),
+            of(Counts::opens_per_second),
+            of(Counts::allocations_per_sample),
+            number(self.cpu_us_per_sample()),
+            self.resident_kib,
+            self.anonymous_kib,
+        );
+        line
+    }
+}
+
+impl Counts {
+    /// Samples of workers at work.
+    #[must_use]
+    pub fn busy(&self) -> u64 {
+        self.taken - self.idle
+    }
+
+    #[must_use]
+    pub fn gathers_per_sample(&self) -> Option<f64> {
+        per((self.gathers - self.idle_gathers) as f64, self.busy())
+    }
+
+    /// Reads of memory, opened and read files of `/proc`, and sleeps.
+    #[must_use]
+    pub fn calls_per_sample(&self) -> Option<f64> {
+        let calls = self.memory_reads + self.opens + self.file_reads + self.wake_ups;
+        per((calls - self.idle_calls) as f64, self.busy())
+    }
+
+    #[must_use]
+    pub fn vectors_per_sample(&self) -> Option<f64> {
+        per((self.vectors - self.idle_vectors) as f64, self.busy())
+    }
+
+    #[must_use]
+    pub fn bytes_per_sample(&self) -> Option<f64> {
+        per((self.bytes - self.idle_bytes) as f64, self.busy())
+    }
+
+    #[must_use]
+    pub fn opens_per_second(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.opens as f64 / self.seconds)
+    }
+
+    #[must_use]
+    pub fn allocations_per_sample(&self) -> Option<f64> {
+        per(self.allocations as f64, self.busy())
+    }
+
+    #[must_use]
+    pub fn cpu_us_per_sample(&self) -> Option<f64> {
+        per(self.cpu_nanoseconds as f64 / 1000.0, self.busy())
+    }
+
+    /// Gathers of a turn that finds a worker between two requests.
+    #[must_use]
+    pub fn gathers_per_idle_turn(&self) -> Option<f64> {
+        per(self.idle_gathers as f64, self.idle)
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.seconds += more.seconds;
+        self.due += more.due;
+        self.taken += more.taken;
+        self.idle += more.idle;
+        self.gathers += more.gathers;
+        self.memory_reads += more.memory_reads;
+        self.vectors += more.vectors;
+        self.bytes += more.bytes;
+        self.opens += more.opens;
+        self.file_reads += more.file_reads;
+        self.idle_gathers += more.idle_gathers;
+        self.idle_calls += more.idle_calls;
+        self.idle_vectors += more.idle_vectors;
+        self.idle_bytes += more.idle_bytes;
+        self.allocations += more.allocations;
+        self.wake_ups += more.wake_ups;
+        self.cpu_nanoseconds += more.cpu_nanoseconds;
+    }
+}
+
+fn per(sum: f64, count: u64) -> Option<f64> {
+    (count > 0).then(|| sum / count as f64)
+}

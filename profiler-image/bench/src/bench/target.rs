@@ -1,0 +1,230 @@
+//! Targets that run: PHP on the command line, php-fpm with an application under load, FrankenPHP.
+//!
+//! Invariant: what was started is ended when its [`Target`] is dropped.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::cells::Cell;
+use crate::load::{Load, Server};
+use crate::workload::{Application, Kind};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Compiling, the first requests and php-fpm's start are not what is measured.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// A target that runs under its load.
+pub struct Target {
+    children: Vec<Child>,
+    load: Option<Load>,
+    /// In the command line of each worker.
+    pub mark: String,
+    folder: TempDir,
+}
+
+impl Target {
+    /// Starts what a cell wants, and waits until it is at work.
+    pub fn start(cell: &Cell) -> Result<Self> {
+        let mut target = Self {
+            children: Vec::new(),
+            load: None,
+            mark: format!("phpprof-bench-{}", std::process::id()),
+            folder: folder()?,
+        };
+        let server = match cell.workload.kind {
+            Kind::Script(script) => {
+                for _ in 0..cell.workers {
+                    target.run(script, cell)?;
+                }
+                None
+            }
+            Kind::Parent(script) => {
+                target.run(script, cell)?;
+                None
+            }
+            Kind::Fpm(application) => Some(target.fpm(application, cell.workers)?),
+            Kind::FrankenPhp(script) => Some(target.frankenphp(script, cell.workers)?),
+        };
+        if let Some(server) = server {
+            for page in 0..server.pages() {
+                target.wait_for(|| server.ask(page))?;
+            }
+            target.load = (cell.busy > 0).then(|| Load::start(&server, cell.busy));
+        }
+        std::thread::sleep(SETTLE);
+        target.check()?;
+        Ok(target)
+    }
+
+    /// The processes that stand for all workers.
+    #[must_use]
+    pub fn pids(&self) -> Vec<i32> {
+        let id = |child: &Child| i32::try_from(child.id()).ok();
+        self.children.iter().filter_map(id).collect()
+    }
+
+    /// An error where the target or a client has ended.
+    pub fn check(&mut self) -> Result<()> {
+        for child in &mut self.children {
+            if let Some(status) = child.try_wait()? {
+                bail!("the target has ended with {status}");
+            }
+        }
+        let failed = self.load.take_if(|load| load.has_failed());
+        failed.map_or(Ok(()), Load::stop)
+    }
+
+    fn run(&mut self, script: &str, cell: &Cell) -> Result<()> {
+        let mut command = Command::new("php8.2");
+        command
+            .args(["-d", "opcache.enable_cli=1"])
+            // Scripts younger than two seconds are otherwise not cached.
+            .args(["-d", "opcache.file_update_protection=0"])
+            .arg(home().join(script))
+            .arg(cell.workload.depth.unwrap_or(0).to_string())
+            .arg(&self.mark);
+        self.spawn(&mut command)
+    }
+
+    fn spawn(&mut self, command: &mut Command) -> Result<()> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {:?}", command.get_program()))?;
+        self.children.push(child);
+        Ok(())
+    }
+
+    fn fpm(&mut self, application: &'static Application, workers: usize) -> Result<Server> {
+        let applications = cache().join("applications");
+        ensure!(
+            applications.join("installed").exists(),
+            "{} is not there: profiler-image/bench/workloads/applications makes it",
+            applications.display()
+        );
+        let folder = self.folder.path();
+        let (socket, configuration) = (folder.join("socket"), folder.join("fpm.conf"));
+        fs::write(
+            &configuration,
+            format!(
+                "[global]\nerror_log = {}\n[{}]\nuser = www-data\ngroup = www-data\nlisten = {}\nlisten.backlog = 511\n\
+                 pm = static\npm.max_children = {workers}\n",
+                folder.join("log").display(),
+                self.mark,
+                socket.display()
+            ),
+        )?;
+        let mut command = Command::new("php-fpm8.2");
+        command
+            .args(["--nodaemonize", "--fpm-config"])
+            .arg(&configuration)
+            .env(
+                "LD_LIBRARY_PATH",
+                applications.join("usr/lib/x86_64-linux-gnu"),
+            )
+            .env(
+                "PHP_INI_SCAN_DIR",
+                format!(":{}", applications.join("conf.d").display()),
+            );
+        self.spawn(&mut command)?;
+        Ok(Server::FastCgi {
+            socket,
+            root: applications.join(application.root),
+            application,
+        })
+    }
+
+    fn frankenphp(&mut self, script: &str, threads: usize) -> Result<Server> {
+        let runtimes = cache().join("runtimes");
+        let program = runtimes.join("frankenphp-8.2/usr/local/bin/frankenphp");
+        ensure!(
+            program.exists(),
+            "FrankenPHP is not built: e2e/runtimes/build frankenphp-8.2"
+        );
+        let extensions = runtimes.join("php-8.2-zts/usr/local/lib/php/extensions");
+        let inner = fs::read_dir(&extensions)?.flatten().next();
+        let opcache = inner
+            .context("PHP has no extensions")?
+            .path()
+            .join("opcache.so");
+        let folder = self.folder.path();
+        fs::write(
+            folder.join("php.ini"),
+            format!("zend_extension={}\n", opcache.display()),
+        )?;
+        let script = home().join(script);
+        let name = script.file_name().context("a script without a name")?;
+        // Free now, and nobody else on this machine asks for a port by number.
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let mut command = Command::new(program);
+        command
+            .env("PHPRC", folder)
+            .args(["-listen", &address.to_string()])
+            .args(["-threads", &threads.to_string(), "-root"])
+            .arg(script.parent().context("a script without a folder")?);
+        self.spawn(&mut command)?;
+        let path = format!("/{}", name.to_string_lossy());
+        Ok(Server::Http(address, path))
+    }
+
+    fn wait_for(&mut self, ask: impl Fn() -> Result<()>) -> Result<()> {
+        let until = Instant::now() + READY_WITHIN;
+        loop {
+            match ask() {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() > until => {
+                    return Err(error.context("the target was not ready in time"));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+            self.check()?;
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // Clients wait for answers: they end before what they ask.
+        if let Some(load) = self.load.take() {
+            let _ = load.stop();
+        }
+        for child in &mut self.children {
+            if let Ok(group) = i32::try_from(child.id()) {
+                let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            }
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Where scripts lie.
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn cache() -> PathBuf {
+    std::env::var_os("PHPPROF_CACHE").map_or_else(|| "/var/cache/phpprof".into(), PathBuf::from)
+}
+
+/// A folder that the workers' user may enter.
+fn folder() -> Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("phpprof-bench-")
+        .tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    Ok(folder)
+}

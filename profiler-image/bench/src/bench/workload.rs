@@ -1,0 +1,202 @@
+//! What is sampled: the programs, and for constructed ones every call that they can make.
+
+use crate::edges::Edge;
+
+/// A program to sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workload {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Frames of the stack, where the program was made for that.
+    pub depth: Option<u32>,
+    /// All calls of a constructed program.
+    pub edges: Option<&'static [Edge]>,
+}
+
+/// How a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// On the command line, as many processes as there are workers; below `bench/`.
+    Script(&'static str),
+    /// One process on the command line that makes its workers.
+    Parent(&'static str),
+    /// Pages of an application of `workloads/applications`, by php-fpm.
+    Fpm(&'static Application),
+    /// A page by FrankenPHP, a thread for each worker.
+    FrankenPhp(&'static str),
+}
+
+/// An application: its folder, and the pages that are asked for in turn, as script and query.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Application {
+    pub root: &'static str,
+    pub pages: &'static [(&'static str, &'static str)],
+}
+
+const fn constructed(name: &'static str, script: &'static str, edges: &'static [Edge]) -> Workload {
+    Workload {
+        name,
+        kind: Kind::Script(script),
+        depth: None,
+        edges: Some(edges),
+    }
+}
+
+pub const SYNTHETIC: Workload = constructed(
+    "synthetic",
+    "workloads/synthetic.php",
+    &[
+        ("{main}", "Ladder::climb"),
+        ("Ladder::climb", "Ladder::step1"),
+        ("Ladder::step1", "Ladder::step2"),
+        ("Ladder::step2", "Ladder::step3"),
+        ("Ladder::step3", "Ladder::step4"),
+        ("Ladder::step4", "Ladder::step5"),
+        ("Ladder::step5", "Ladder::step6"),
+        ("Ladder::step6", "Ladder::step7"),
+        ("Ladder::step7", "Ladder::step8"),
+        ("Ladder::step8", "usleep"),
+    ],
+);
+
+pub const FRAMEWORK: Workload = constructed(
+    "framework",
+    "workloads/framework.php",
+    &[
+        ("{main}", "Shop\\ListController::__invoke"),
+        ("Shop\\ListController::__invoke", "Shop\\Articles::byId"),
+        ("Shop\\ListController::__invoke", "json_encode"),
+    ],
+);
+
+pub const WORDPRESS: Workload = constructed(
+    "wordpress",
+    "workloads/wordpress.php",
+    &[
+        ("{main}", "Filters::apply"),
+        ("Filters::apply", "ksort"),
+        ("Filters::apply", "{closure}"),
+    ],
+);
+
+/// A chain of so many handlers.
+pub const fn deep(depth: u32) -> Workload {
+    Workload {
+        depth: Some(depth),
+        ..constructed(
+            "deep",
+            "workloads/deep.php",
+            &[
+                ("{main}", "Handler::handle"),
+                ("Handler::handle", "Handler::handle"),
+                ("Handler::handle", "Handler::seen"),
+                ("Handler::handle", "Handler::answer"),
+                ("Handler::seen", "md5"),
+                ("Handler::answer", "Handler::row"),
+                ("Handler::row", "crc32"),
+            ],
+        )
+    }
+}
+
+/// Nothing but small calls, below so many frames.
+pub const fn small(depth: u32) -> Workload {
+    Workload {
+        depth: Some(depth),
+        ..constructed(
+            "small",
+            "targets/small.php",
+            &[
+                ("{main}", "deep"),
+                ("deep", "deep"),
+                ("deep", "spin"),
+                ("spin", "small"),
+                ("small", "a"),
+                ("small", "Small::m"),
+                ("a", "b"),
+                ("b", "c"),
+                ("b", "d"),
+                ("d", "e"),
+                ("e", "f"),
+                ("e", "g"),
+                ("g", "strrev"),
+                ("Small::m", "Small::n"),
+                ("Small::n", "Small::s"),
+                ("Small::n", "Small::t"),
+            ],
+        )
+    }
+}
+
+pub const CHURN: Workload = Workload {
+    kind: Kind::Parent("workloads/churn.php"),
+    ..constructed(
+        "churn",
+        "",
+        &[
+            ("{main}", "pcntl_fork"),
+            ("{main}", "pcntl_wait"),
+            ("{main}", "work"),
+            ("work", "hrtime"),
+            ("work", "rows"),
+            ("rows", "row"),
+            ("row", "md5"),
+        ],
+    )
+};
+
+pub const DOKUWIKI: Workload = application(
+    "dokuwiki",
+    &Application {
+        root: "usr/share/dokuwiki",
+        pages: &[
+            ("doku.php", "id=wiki:syntax"),
+            ("doku.php", "id=wiki:syntax&purge=true"),
+            ("doku.php", "id=wiki:dokuwiki"),
+            ("doku.php", "id=wiki:welcome"),
+            ("doku.php", "do=index"),
+            ("doku.php", "do=search&q=wiki"),
+            ("doku.php", "do=recent"),
+            ("doku.php", "id=wiki:syntax&do=edit"),
+            ("doku.php", "id=wiki:syntax&do=export_xhtml"),
+            ("doku.php", "do=media&ns=wiki"),
+        ],
+    },
+);
+
+pub const MEDIAWIKI: Workload = application(
+    "mediawiki",
+    &Application {
+        root: "usr/share/mediawiki",
+        pages: &[
+            ("index.php", "title=Main_Page"),
+            ("index.php", "title=Special:Version"),
+            ("index.php", "title=Special:RecentChanges"),
+            ("index.php", "title=Special:SpecialPages"),
+            ("index.php", "title=Special:AllPages"),
+            ("index.php", "title=Main_Page&action=history"),
+            ("index.php", "title=Main_Page&action=edit"),
+            ("api.php", "action=query&meta=siteinfo&format=json"),
+            (
+                "api.php",
+                "action=parse&contentmodel=wikitext&format=json&text=%27%27%27bold%27%27%27%20%5B%5Blink%5D%5D%0A*%20list",
+            ),
+        ],
+    },
+);
+
+pub const FRANKENPHP: Workload = Workload {
+    name: "frankenphp",
+    kind: Kind::FrankenPhp("workloads/served.php"),
+    depth: None,
+    edges: None,
+};
+
+const fn application(name: &'static str, application: &'static Application) -> Workload {
+    Workload {
+        name,
+        kind: Kind::Fpm(application),
+        depth: None,
+        edges: None,
+    }
+}

@@ -1,8 +1,8 @@
 //! Which samples a worker's CPU time belongs to: pure.
 //!
 //! A worker's clock moves at the kernel's ticks and when the worker leaves its CPU. Its advance belongs to the samples since
-//! it last moved in which the worker ran: one that sleeps gets none. An advance that meets no such sample waits for the next
-//! one. Invariant: what was given and what still waits is the whole advance.
+//! it last moved in which the worker ran: one that sleeps gets none. The newest sample waits for the next advance, since the
+//! clock is older than it by up to a tick. An advance that meets no sample waits for the next one. Invariant: what was given and what still waits is the whole advance.
 
 /// Samples that may wait for the clock to move.
 const MAX_WAITING: usize = 4096;
@@ -33,20 +33,22 @@ impl<T: Copy> CpuShares<T> {
     pub fn add(&mut self, clock: u64, ran: Option<T>, mut give: impl FnMut(T, u64)) {
         let last = self.last.replace(clock).unwrap_or(clock);
         self.carried += clock.saturating_sub(last);
+        if self.carried > 0 && (!self.waiting.is_empty() || ran.is_some()) {
+            if self.waiting.is_empty() {
+                self.waiting.extend(ran);
+            }
+            let count = self.waiting.len() as u64;
+            let (each, rest) = (self.carried / count, self.carried % count);
+            for (index, sample) in (0_u64..).zip(self.waiting.drain(..)) {
+                give(sample, each + u64::from(index < rest));
+            }
+            self.carried = 0;
+        }
         if let Some(sample) = ran
             && self.waiting.len() < MAX_WAITING
         {
             self.waiting.push(sample);
         }
-        let count = self.waiting.len() as u64;
-        if self.carried == 0 || count == 0 {
-            return;
-        }
-        let (each, rest) = (self.carried / count, self.carried % count);
-        for (index, sample) in (0_u64..).zip(self.waiting.drain(..)) {
-            give(sample, each + u64::from(index < rest));
-        }
-        self.carried = 0;
     }
 
     /// Nanoseconds that no sample could be given.
@@ -77,7 +79,7 @@ mod tests {
     fn an_advance_is_shared_by_the_samples_that_ran_since_the_clock_moved() {
         check(
             &[(0, Some('a')), (0, Some('b')), (9, Some('c'))],
-            &[('a', 3), ('b', 3), ('c', 3)],
+            &[('a', 5), ('b', 4)],
             0,
         );
     }

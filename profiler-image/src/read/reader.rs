@@ -1,14 +1,11 @@
 //! The one call that reads a worker's stack.
 //!
-//! The call's pieces are read in their order: the globals, the VM stack around its top, what tells phases, the rest of the
-//! used stack, then the globals and the stack around its top again. Where the stack lies is known from the sample before;
-//! the first one takes a call more.
+//! The call's pieces are read in their order: the globals, the VM stack around its top, what tells phases, the globals
+//! again, the rest of the used stack. Where the stack lies is known from the sample before; the first one takes a call more.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use phpprof_zend::Layout;
-use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
 use phpprof_zend::phase::{Moment, Phase, PhaseGlobals};
 use phpprof_zend::unwind::Copy;
@@ -21,14 +18,12 @@ use crate::target::process::{Process, ProcessMemory};
 const MARGIN: u64 = 4096;
 /// What is read below the last top together with what is above it.
 const HOT: u64 = 1024;
-/// What is read a second time above the last top.
-const ABOVE: u64 = 1024;
 /// A page larger than this is read up to here only.
 const MAX_EXTENT: u64 = 1 << 20;
 /// Samples after which a top that was not reached again is forgotten: twice this.
 const HALF_WINDOW: u32 = 500;
 /// The pieces of one read, without a place on the heap.
-type Pieces<'a> = SmallVec<[Piece<'a>; 12]>;
+type Pieces<'a> = SmallVec<[Piece<'a>; 8]>;
 
 /// The words of `executor_globals` that a sample needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,15 +91,10 @@ pub struct Reader {
     /// `SG(global_request_time)` of the last read; 0 where it is not known.
     pub request_time: u64,
     phase_globals: PhaseGlobals,
-    jit: Option<JitBuffer>,
-    /// Whether the JIT has compiled code, by the last read; `None` where it cannot be told.
-    pub has_jit_code: Option<bool>,
     /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
     pub in_compilation: bool,
     pub gc_active: bool,
     pub copy: Copy,
-    /// How long the last read took, in nanoseconds.
-    pub took: u64,
     last: Option<Globals>,
     highest_now: u64,
     highest_before: u64,
@@ -122,12 +112,9 @@ impl Reader {
             request_time_at: process.engine.request_time,
             request_time: 0,
             phase_globals: process.engine.phase_globals,
-            jit: process.jit,
-            has_jit_code: Some(process.jit.is_none()),
             in_compilation: false,
             gc_active: false,
             copy: Copy::default(),
-            took: 0,
             last: None,
             highest_now: 0,
             highest_before: 0,
@@ -201,43 +188,40 @@ impl Reader {
         let at = self.executor_globals + offset;
         let (mut before, mut after, mut time) =
             ([0_u8; Globals::SIZE], [0_u8; Globals::SIZE], [0_u8; 8]);
-        let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);
-        let size = usize::try_from(extent).unwrap_or(0);
-        let top = self.last.map_or(0, |last| last.top.saturating_sub(page));
-        let hot = usize::try_from(top.saturating_sub(HOT).min(extent)).unwrap_or(0);
-        let end = usize::try_from((top + ABOVE).min(extent)).unwrap_or(0);
-        let copy = &mut self.copy;
-        copy.forget();
-        (copy.base, copy.again_at) = (page, page + hot as u64);
-        copy.bytes.resize(size, 0);
-        copy.again.resize(end.saturating_sub(hot), 0);
-        let (cold_bytes, hot_bytes) = copy.bytes.split_at_mut(hot);
-        // The frames around the top change fastest: they are read right after the word that says which is the top. What tells
-        // phases, and what lies below, comes between that and a second look at both: what agrees stood still meanwhile.
+        self.copy.forget();
+        self.copy.base = page;
+        self.copy
+            .bytes
+            .resize(usize::try_from(extent).unwrap_or(0), 0);
+        // The frames around the top change fastest, so they are read right after the word that says which is the top, and
+        // that word again right after them; what lies below comes last. What tells phases lies between, so that it belongs
+        // to a top that both words name.
+        let hot = self
+            .last
+            .map_or(0, |last| last.top.saturating_sub(page + HOT).min(extent));
+        let (cold_bytes, hot_bytes) = self
+            .copy
+            .bytes
+            .split_at_mut(usize::try_from(hot).unwrap_or(0));
+        let (mut in_compilation, mut gc) = ([0_u8; 1], [0_u8; 2]);
         let mut pieces = Pieces::new();
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
         };
         add(Some(at), &mut before[..length]);
-        add(Some(page + hot as u64), hot_bytes);
-        let phases = &self.phase_globals;
-        add(phases.in_compilation(self.layout), &mut in_compilation);
-        add(phases.gc_enabled(self.layout), &mut gc);
-        add(self.jit.map(|jit| jit.end.saturating_sub(16)), &mut jit);
-        add(self.request_time_at, &mut time);
-        add((hot > 0).then_some(page), cold_bytes);
+        add(Some(page + hot), hot_bytes);
+        add(
+            self.phase_globals.in_compilation(self.layout),
+            &mut in_compilation,
+        );
+        add(self.phase_globals.gc_enabled(self.layout), &mut gc);
         add(Some(at), &mut after[..length]);
-        add(Some(page + hot as u64), &mut copy.again);
-        let began = Instant::now();
+        add((hot > 0).then_some(page), cold_bytes);
+        add(self.request_time_at, &mut time);
         self.memory.gather(&mut pieces)?;
-        self.took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         drop(pieces);
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];
-        self.has_jit_code = match self.jit {
-            Some(buffer) => buffer.says_code(&jit),
-            None => Some(false),
-        };
         self.request_time = u64::from_le_bytes(time);
         let leading = Globals::parse(self.layout, &before);
         if leading.current_execute_data == 0 {

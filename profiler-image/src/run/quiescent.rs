@@ -50,7 +50,7 @@ impl Run<'_> {
             return;
         };
         let unsettled = self.sampler.edges.unsettled();
-        let confirmed = self.sampler.tree.confirmed();
+        let confirmed = self.sampler.call_tree.confirmed();
         if let Some(observation) = answer
             && let Some(member) = self
                 .members
@@ -59,8 +59,8 @@ impl Run<'_> {
         {
             self.sampler.believe(&mut member.worker, observation, now());
         }
-        let helped =
-            self.sampler.edges.unsettled() < unsettled || self.sampler.tree.confirmed() > confirmed;
+        let helped = self.sampler.edges.unsettled() < unsettled
+            || self.sampler.call_tree.confirmed() > confirmed;
         self.ask_interval = if helped {
             ASK_AT_LEAST
         } else {

@@ -2,14 +2,14 @@
 //!
 //! Invariant: a turn that failed keeps its time; it goes to the worker's next sample.
 
+use super::aggregate::StackId;
 use super::member::Asleep;
 use super::schedule::Turn;
 use super::{Run, now};
 use crate::read::clocks::{Look, NoLook};
-use crate::sample::Outcome;
+use crate::sample::{Outcome, Sampled};
 use crate::stack::names::Names;
-use crate::stack::trace::{Ending, Stack};
-use crate::target::process::calls::Calls;
+use crate::stack::trace::Stack;
 
 /// The workers of a turn that a quiescent read can help, by their index.
 #[derive(Debug, Default)]
@@ -27,11 +27,7 @@ impl Run<'_> {
         let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.members.len()).step_by(turn.groups) {
             self.sampler.quality.due += 1;
-            let (idle, calls) = (self.sampler.quality.idle, Calls::now());
             self.take_one(index, &mut wanted);
-            if self.sampler.quality.idle > idle {
-                self.idle_calls += Calls::now().since(calls);
-            }
         }
         self.ask_for(&wanted, self.sampler.edges.unsettled() > unsettled);
     }
@@ -53,33 +49,33 @@ impl Run<'_> {
             return;
         }
         member.asleep = None;
-        let (sampled, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
+        let (stack, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
             Outcome::Failed(_) => {
                 self.sampler.quality.denied += 1;
                 return;
             }
             Outcome::Idle => (None, true),
-            Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
+            Outcome::Sample(Sampled { stack, may_sleep }) => (Some(stack), may_sleep),
         };
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
         // Nothing ran from before the read to after it: the stack is true, and stands for as long as the sleep lasts.
         let slept = look
             .filter(|_| is_asleep)
             .filter(|look| member.worker.clocks.look() == Ok(*look));
-        let stack = sampled.map(|sampled| sampled.stack);
-        if let Some(sampled) = &sampled {
-            if slept.is_some() {
-                self.sampler.prove_asleep(&member.worker, sampled);
-            }
-            if sampled.is_open {
+        if let (Some(_), Some(stack)) = (slept, &stack) {
+            self.sampler.prove_asleep(&member.worker, stack);
+        }
+        let stack = stack.map(|stack| {
+            if !stack.open.is_empty() {
                 self.sampler.quality.open += 1;
                 wanted.open = Some(index);
             }
-            if sampled.stack.ending == Ending::Open {
+            if stack.unconfirmed.is_some() {
                 wanted.unconfirmed = Some(index);
             }
-        }
-        member.asleep = slept.map(|look| Asleep { look, stack });
+            self.sampler.aggregate.id(&stack)
+        });
+        self.members[index].asleep = slept.map(|look| Asleep { look, stack });
         self.add(index, current, look, stack, !is_asleep);
     }
 
@@ -89,16 +85,16 @@ impl Run<'_> {
         index: usize,
         current: u64,
         look: Option<Look>,
-        stack: Option<Stack>,
+        stack: Option<StackId>,
         ran: bool,
     ) {
         let member = &mut self.members[index];
-        let (quality, aggregate) = (&mut self.sampler.quality, &mut self.aggregate);
+        let (quality, aggregate) = (&mut self.sampler.quality, &mut self.sampler.aggregate);
         quality.taken += 1;
         // A sample's wall value is the time that it stands for.
         let wall = i64::try_from(current - member.sampled_at).unwrap_or(i64::MAX);
         member.sampled_at = current;
-        let counted = match stack {
+        let id = match stack {
             Some(_) => {
                 member.busy_samples += 1;
                 stack
@@ -106,14 +102,16 @@ impl Run<'_> {
             None => {
                 quality.idle += 1;
                 member.idle_samples += 1;
-                self.options
-                    .include_idle
-                    .then(|| Stack::of_phase(Names::IDLE))
+                let idle = || Stack {
+                    lines: vec![(Names::IDLE, 0)],
+                    ..Stack::default()
+                };
+                self.options.include_idle.then(|| aggregate.id(&idle()))
             }
         };
-        if let Some(stack) = counted {
-            aggregate.add(stack, member.worker.process.tid, wall);
+        if let Some(id) = id {
+            aggregate.add(id, member.worker.process.tid, wall);
         }
-        member.spend(look, counted.filter(|_| ran), aggregate);
+        member.spend(look, id.filter(|_| ran), aggregate);
     }
 }

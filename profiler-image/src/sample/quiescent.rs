@@ -2,72 +2,64 @@
 //!
 //! They come from the quiescent reader, or from a worker that sleeps. What this module does not do: count them as samples.
 
+use phpprof_zend::Layout;
 use phpprof_zend::site::Check;
 use phpprof_zend::unwind::MAX_FRAMES;
 
-use super::climb::{Climb, UNWINDING};
-use super::{Sampled, Sampler, place};
+use super::{Sampler, UNWINDING, place};
 use crate::read::quiescent::Observation;
 use crate::read::worker::Worker;
+use crate::stack::call_tree::CallTree;
 use crate::stack::edges::Edge;
 use crate::stack::names::NameId;
-use crate::stack::trace::{Ending, Trace};
+use crate::stack::trace::Stack;
 
 impl Sampler {
-    /// Proves the edges of the last sample, which was taken while the worker slept.
-    pub fn prove_asleep(&mut self, worker: &Worker, sampled: &Sampled) {
+    /// Proves the edges of a sample that was taken while the worker slept: its frames are those at hand.
+    pub fn prove_asleep(&mut self, worker: &Worker, stack: &Stack) {
         self.quality.quiet += 1;
-        let stack = sampled.stack;
-        if stack.ending != Ending::Open && !sampled.is_open {
+        self.edges.note_quiescent_read();
+        if stack.unstable || (stack.open.is_empty() && stack.unconfirmed.is_none()) {
             return;
         }
-        let trace = std::mem::take(&mut self.trace);
-        let root = trace.frames.last();
+        let root = self.frames.last();
         let on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
-        self.prove_all(worker, &trace, on_page, true);
-        self.trace = trace;
+        self.prove_all(worker.process.engine.layout, on_page, true);
     }
 
     /// Proves what the quiescent reader saw.
     pub fn believe(&mut self, worker: &mut Worker, observation: Observation, now: u64) {
         self.quality.quiet += 1;
-        let mut trace = Trace {
-            frames: observation.frames,
-            ..Trace::default()
-        };
+        self.edges.note_quiescent_read();
+        let layout = worker.process.engine.layout;
+        self.frames = observation.frames;
         for function in observation.functions {
             let mut place = place(worker, &mut self.families, now);
             self.functions.know(&mut place, function);
         }
         let mut place = place(worker, &mut self.families, now);
         self.functions
-            .identify_keys(&mut place, &trace.frames, &observation.keys, &mut trace.ids);
-        self.add_frameless(worker, &mut trace, now);
+            .identify_keys(&mut place, &self.frames, &observation.keys, &mut self.ids);
+        self.add_frameless(worker, now);
         let is_interpreted = worker.process.has_jit_code() == Some(false);
-        self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
+        self.prove_all(layout, observation.root_is_on_page, is_interpreted);
     }
 
     /// Proves every edge of the frames at hand: they come from a quiescent read. Their root is the engine's own call only on the
     /// VM stack's page: a generator that is being resumed has no caller yet. Between two instructions of the JIT's code
     /// frames of two calls can stand together (seen with tracing on 8.4 and 8.5): that is no witness of a way, and proves only
     /// what the call site leaves open.
-    fn prove_all(
-        &mut self,
-        worker: &Worker,
-        trace: &Trace,
-        root_is_on_page: bool,
-        can_confirm: bool,
-    ) {
-        let layout = worker.process.engine.layout;
-        let last = trace.frames.len().saturating_sub(1);
-        let is_cut = trace.frames.len() >= MAX_FRAMES;
+    fn prove_all(&mut self, layout: &Layout, root_is_on_page: bool, can_confirm: bool) {
+        let last = self.frames.len().saturating_sub(1);
+        let is_cut = self.frames.len() >= MAX_FRAMES;
         let mut site: Option<(NameId, u32)> = None;
         let mut via: Option<NameId> = None;
         let mut caller: Option<NameId> = None;
-        for index in (0..trace.frames.len()).rev() {
-            let Some(id) = trace.ids.get(index).copied().flatten() else {
+        let (mut way, mut lines) = (Some(CallTree::NONE), 0);
+        for index in (0..self.frames.len()).rev() {
+            let Some(id) = self.ids.get(index).copied().flatten() else {
                 // What is above an unknown frame has no known caller.
-                (site, via, caller) = (None, None, None);
+                (site, via, caller, way) = (None, None, None, None);
                 continue;
             };
             let name = self.functions.name(id, index == last);
@@ -88,20 +80,26 @@ impl Sampler {
                 return;
             };
             let key = code.function.key;
+            lines += usize::from(!code.function.name.is_empty());
+            way = way.map(|way| {
+                self.call_tree
+                    .child(way, site.map_or(0, |(_, op)| op), name, lines)
+            });
+            if let Some(way) = way.filter(|_| can_confirm) {
+                self.call_tree.confirm(way);
+            }
             if key.is_user() {
                 // Outside its code the opline is that of the exception that unwinds, or none.
-                let op = key.op_index(layout, trace.frames[index].opline);
-                site = Some((name, op.unwrap_or(UNWINDING)));
+                site = Some((
+                    name,
+                    key.op_index(layout, self.frames[index].opline)
+                        .unwrap_or(UNWINDING),
+                ));
                 via = None;
             } else {
                 via = Some(name);
             }
             caller = Some(name);
-        }
-        if can_confirm {
-            let mut climb = Climb::default();
-            self.climb(worker, trace, &mut climb);
-            self.tree.confirm(climb.path());
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use phpprof_zend::Layout;
 use phpprof_zend::engine::{Engine, Module};
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::layouts::{Machine, layout_of};
@@ -205,18 +204,15 @@ impl Scene {
     /// Takes one sample: the names of its stack, root first, and whether all of it is proven.
     fn sampled(&self) -> (Vec<String>, bool) {
         let mut sampler = Sampler::new();
-        let Outcome::Sample(Sampled { stack, is_open, .. }) = sampler.sample(&mut self.worker(), 1)
-        else {
+        let Outcome::Sample(Sampled { stack, .. }) = sampler.sample(&mut self.worker(), 1) else {
             panic!("no sample")
         };
-        let mut lines = Vec::new();
-        let paths = sampler.tree.settle(&sampler.edges);
-        paths.lines(stack.path, &mut lines);
-        let names = lines.iter().map(|&(id, _)| {
+        let names = stack.lines.iter().map(|&(id, _)| {
             let names = &sampler.functions.names;
             names.get(id).name.clone()
         });
-        let is_proven = stack.ending == Ending::Sure && !is_open;
+        let is_settled = |&(_, edge): &(u32, EdgeId)| sampler.edges.is_settled(edge);
+        let is_proven = !stack.unstable && stack.open.iter().all(is_settled);
         (names.collect(), is_proven)
     }
 

@@ -89,9 +89,6 @@ pub struct Copy {
     /// Address of the page, whose header (`zend_vm_stack`) is copied too.
     pub base: u64,
     pub bytes: Vec<u8>,
-    /// Address and bytes of a second copy of the part around the top, which the same call has read last.
-    pub again_at: u64,
-    pub again: Vec<u8>,
     /// Frames on the heap, then older VM stack pages, the oldest last.
     fetched: Vec<(u64, Vec<u8>)>,
     pages: usize,
@@ -147,74 +144,6 @@ impl Copy {
         Some((word_at(bytes, 0), bytes[8]))
     }
 
-    /// How many of the frames, leaf first, stood still from the first copy of the part around the top to the second, counted
-    /// from the root; `top` is `EG(current_execute_data)` just before the second. What was read between the two stood still
-    /// below a frame that did.
-    #[must_use]
-    pub fn agreed(&self, layout: &Layout, frames: &[Frame], top: u64) -> usize {
-        let mut agreed = 0;
-        for (index, frame) in frames.iter().enumerate().rev() {
-            match self.agrees(layout, frame, index == 0) {
-                Some(true) if self.is_live(frame.address, top) => agreed = frames.len() - index,
-                Some(_) => break,
-                None => {}
-            }
-        }
-        agreed
-    }
-
-    /// Whether the second copy has the same call at the same op, but for a leaf, which goes on; `None` where it does not
-    /// reach.
-    fn agrees(&self, layout: &Layout, frame: &Frame, is_leaf: bool) -> Option<bool> {
-        let again = parse_at(layout, self.again_at, &self.again, frame.address)?;
-        Some(if is_leaf {
-            again.is_same_call(frame)
-        } else {
-            again == *frame
-        })
-    }
-
-    /// How many of the frames of a later read, leaf first, are calls that were there in both copies, counted from the root. The
-    /// last of them may have gone on; what lay above it then is not among them.
-    #[must_use]
-    pub fn held(&self, layout: &Layout, frames: &[Frame]) -> usize {
-        let mut held = 0;
-        for (index, frame) in frames.iter().enumerate().rev() {
-            let first = self.inside(frame.address).then_some(&self.bytes);
-            let first = first.and_then(|bytes| parse_at(layout, self.base, bytes, frame.address));
-            let again = parse_at(layout, self.again_at, &self.again, frame.address);
-            let mut here = [first, again].into_iter().flatten().peekable();
-            // What lies elsewhere was not read twice: what lies above it tells.
-            if here.peek().is_none() {
-                continue;
-            }
-            let (mut is_call, mut is_op) = (true, true);
-            for copy in here {
-                is_call &= copy.is_same_call(frame);
-                is_op &= copy.opline == frame.opline;
-            }
-            if !is_call {
-                break;
-            }
-            held = frames.len() - index;
-            if !is_op {
-                break;
-            }
-        }
-        held
-    }
-
-    /// Takes the second copy for the first, and the first for the second.
-    pub fn swap(&mut self) {
-        let offset = self.again_at.checked_sub(self.base);
-        let part = offset
-            .and_then(|offset| usize::try_from(offset).ok())
-            .and_then(|offset| self.bytes.get_mut(offset..)?.get_mut(..self.again.len()));
-        if let Some(part) = part {
-            part.swap_with_slice(&mut self.again);
-        }
-    }
-
     /// Brings a frame outside the copy here; in one read the whole of an older page below it.
     fn fetch<M: Memory + ?Sized>(
         &mut self,
@@ -264,13 +193,6 @@ impl Copy {
             self.at(address)?.get(..size)?,
         ))
     }
-}
-
-/// The frame at an address in bytes that were read from `base` on.
-fn parse_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Option<Frame> {
-    let offset = usize::try_from(address.checked_sub(base)?).ok()?;
-    let end = offset.checked_add(layout.execute_data.sizeof)?;
-    Some(Frame::parse(layout, address, bytes.get(offset..end)?))
 }
 
 /// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be held up

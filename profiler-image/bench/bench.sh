@@ -14,7 +14,8 @@ else
   triple=x86_64-unknown-linux-musl
   cargo build --quiet --profile dist --target $triple --locked -p phpprof-bench --bin bench
   program=$target/$triple/dist/bench
-  e2e/runtimes/build frankenphp-8.2
+  # Without it the benchmark measures the rest, says so, and fails.
+  e2e/runtimes/build frankenphp-8.2 || true
 fi
 profiler-image/bench/workloads/applications
 exec "$program" target/bench/results.csv target/bench/cpu.svg "$@"

@@ -2,9 +2,6 @@
 //!
 //! Profilers name the same things differently: what a script begins with is `{main}` here, and closures have one name.
 
-/// The leaf of a stack of ours whose rest could not be proven.
-const UNSTABLE: &str = "[unstable]";
-
 /// A call that a program can make: caller and callee.
 pub type Edge = (&'static str, &'static str);
 
@@ -23,8 +20,8 @@ pub fn wrong<'a>(known: &[Edge], stacks: impl Iterator<Item = (&'a [String], u64
     for (stack, samples) in stacks {
         let names: Vec<&str> = stack.iter().map(|name| canonical(name)).collect();
         let calls = match names.split_last() {
-            // What the engine does for a leaf is no call.
-            Some((leaf, callers)) if leaf.starts_with('[') || *leaf == UNSTABLE => callers,
+            // `[unstable]`, or what the engine does: no call.
+            Some((leaf, callers)) if leaf.starts_with('[') => callers,
             _ => &names[..],
         };
         let is_cut = calls.first().is_some_and(|&root| root != "{main}");

@@ -3,10 +3,12 @@
 //! Usage: `bench RESULTS.csv PLOT.svg [WORDS]`: a line for each profiler and cell on the screen and in the file; with WORDS, as
 //! "dokuwiki 1 of 4", only cells that have them in their label. `BENCH=smoke`: a few cells, and limits on counts (never on
 //! time), which end it with a failure. `PEERS="phpspy=/path pfp=/path"`: other profilers. `bench record JSON` is one run
-//! of ours. `bench plot RESULTS.csv PLOT.svg` draws a file again.
+//! of ours. `bench plot RESULTS.csv PLOT.svg` draws a file again; `bench floor` is the end of a full run by itself: the counts held against
+//! strace, and what the kernel charges.
 
 mod cells;
 mod edges;
+mod floor;
 mod limits;
 mod load;
 mod peers;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["record", asked] => record::run(asked).map(|()| Vec::new()),
+        ["floor"] => kernel(),
         ["plot", csv, svg] => plot::redraw(Path::new(csv), Path::new(svg)).map(|()| Vec::new()),
         [csv, svg] => bench(Path::new(csv), Path::new(svg), ""),
         [csv, svg, only] => bench(Path::new(csv), Path::new(svg), only),
@@ -71,7 +74,7 @@ fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
         fs::write(csv, format!("{}\n{}\n", row::COLUMNS, lines.join("\n")))?;
     }
     if !is_smoke && only.is_empty() {
-        failures.extend(limits::against_strace(&length)?);
+        failures.extend(kernel()?);
     }
     plot::redraw(csv, svg)?;
     println!("{}\n{}", csv.display(), svg.display());
@@ -79,6 +82,13 @@ fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
         failures.extend(rows.iter().flat_map(limits::broken));
     }
     Ok(failures)
+}
+
+/// Holds the counts against strace, and measures what the kernel charges; what is wrong.
+fn kernel() -> Result<Vec<String>> {
+    let wrong = limits::against_strace()?;
+    floor::print()?;
+    Ok(wrong)
 }
 
 /// All profilers in turn on one running target: A B A B.

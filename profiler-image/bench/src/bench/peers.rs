@@ -96,7 +96,7 @@ fn only(target: &Target) -> Result<i32> {
 }
 
 /// Where the target has its globals; the same in all workers that one process has forked.
-fn executor_globals(target: &Target) -> Result<u64> {
+pub fn executor_globals(target: &Target) -> Result<u64> {
     let mut discovery = Discovery::new(Scope::Pids(target.pids()));
     let found = discovery.scan().new;
     let process = found.first().context("no PHP was found")?;

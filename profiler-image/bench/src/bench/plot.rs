@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// Of the whole picture, and of the part of a panel that has the lines; in pixels.
-const SIZE: [f64; 2] = [960.0, 420.0];
+const SIZE: [f64; 2] = [960.0, 450.0];
 const PANEL: [f64; 2] = [370.0, 300.0];
 const COLOURS: [(&str, &str); 3] = [
     ("phpprof", "#1f6feb"),
@@ -106,16 +106,20 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
         let value = 10_f64.powi(decade);
         text(svg, left - 6.0, y(value) + 4.0, "end", &format!("{value}"));
     }
+    // Below the panel, three in a row.
     for (index, (profiler, rate)) in panel.lines.keys().enumerate() {
-        let at = top + 14.0 + 15.0 * index as f64;
+        let (column, row) = ((index % 3) as f64, (index / 3) as f64);
+        let (at, y) = (
+            left + column * width / 3.0,
+            top + height + 58.0 + 16.0 * row,
+        );
         let words = format!("{profiler}, {rate} Hz");
-        text(svg, left + width - 4.0, at, "end", &words);
+        text(svg, at + 30.0, y, "start", &words);
         let _ = writeln!(
             svg,
-            "<line x1=\"{0:.1}\" y1=\"{2:.1}\" x2=\"{1:.1}\" y2=\"{2:.1}\" {3}/>",
-            left + width - 150.0,
-            left + width - 120.0,
-            at - 4.0,
+            "<line x1=\"{at:.1}\" y1=\"{1:.1}\" x2=\"{0:.1}\" y2=\"{1:.1}\" {2}/>",
+            at + 25.0,
+            y - 4.0,
             stroke(profiler, *rate)
         );
     }

@@ -54,6 +54,8 @@ pub struct Counts {
     pub idle_vectors: u64,
     pub idle_bytes: u64,
     pub allocations: u64,
+    /// Calls of `read` and `pread` that the kernel saw, whatever was read.
+    pub reads: u64,
     /// Sleeps that the kernel saw end.
     pub wake_ups: u64,
     pub cpu_nanoseconds: u64,
@@ -68,7 +70,7 @@ pub struct Said {
     /// All calls of the process, its start and end too: what strace sees.
     pub process_memory_reads: u64,
     pub process_opens: u64,
-    pub process_file_reads: u64,
+    pub process_reads: u64,
     pub lateness_p50_us: f64,
     pub lateness_p99_us: f64,
     pub unstable: u64,
@@ -94,8 +96,6 @@ pub fn run(asked: &str) -> Result<()> {
 }
 
 fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
-    // THE CPU BUDGET: `cpu_budget_percent: None` belongs here as soon as there is such an option; until then the effective rate
-    // shows where the sampler held back, and the table says so.
     Options {
         scope: Scope::Pids(asked.pids.clone()),
         samples_per_second: asked.samples_per_second,
@@ -103,6 +103,8 @@ fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        // What a sample costs shall be seen, not hidden by fewer of them.
+        cpu_budget_percent: None,
         quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: Some(Arc::clone(watch) as Arc<dyn Keep>),
@@ -132,6 +134,7 @@ fn refuse_process_vm_readv() -> Result<()> {
 struct Moment {
     calls: Calls,
     allocations: u64,
+    reads: u64,
     wake_ups: u64,
     cpu_nanoseconds: u64,
 }
@@ -143,6 +146,7 @@ impl Moment {
             calls: Calls::now(),
             allocations: ALLOCATOR.stats().allocations as u64
                 + ALLOCATOR.stats().reallocations as u64,
+            reads: reads(),
             wake_ups: usage.map_or(0, |usage| {
                 u64::try_from(usage.voluntary_context_switches()).unwrap_or(0)
             }),
@@ -170,10 +174,18 @@ impl Moment {
             idle_vectors: idle.vectors,
             idle_bytes: idle.bytes,
             allocations: self.allocations - begin.allocations,
+            reads: self.reads - begin.reads,
             wake_ups: self.wake_ups - begin.wake_ups,
             cpu_nanoseconds: self.cpu_nanoseconds - begin.cpu_nanoseconds,
         }
     }
+}
+
+/// What the kernel has counted of `read` and `pread`; `process_vm_readv` is none of them.
+fn reads() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("syscr: "));
+    line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Keeps what was counted when the steady part began, and at the last look, which is the end of it: what the sampler does
@@ -230,10 +242,14 @@ fn counted(recording: &Recording) -> Counted {
 }
 
 fn said(asked: &Asked, recording: &Recording, whole: Counts, watch: &Watch) -> Said {
-    let snapshot = recording.snapshot();
-    let (sums, unstable) = snapshot.samples.settled.sum();
-    let name = |id| snapshot.samples.names.get(id).name.clone();
-    let stacks = sums.iter().filter(|_| asked.stacks);
+    let samples = recording.snapshot().samples;
+    let (stacks, unstable) = samples.settled.sum();
+    let stacks = stacks.iter().filter(|_| asked.stacks);
+    let stacks = stacks.map(|((lines, _), sum)| {
+        let name = |id| samples.names.get(id).name.clone();
+        let names = lines.iter().map(|&(id, _)| name(id)).collect();
+        (names, u64::try_from(sum.samples).unwrap_or(0))
+    });
     let microseconds = |share| recording.lateness.percentile(share) as f64 / 1000.0;
     let calls = Calls::now();
     Said {
@@ -241,16 +257,11 @@ fn said(asked: &Asked, recording: &Recording, whole: Counts, watch: &Watch) -> S
         steady: watch.counts(),
         process_memory_reads: calls.memory_reads,
         process_opens: calls.opens,
-        process_file_reads: calls.file_reads,
+        process_reads: reads(),
         lateness_p50_us: microseconds(0.5),
         lateness_p99_us: microseconds(0.99),
         unstable: u64::try_from(unstable).unwrap_or(0),
-        effective_rate: 1.0 / recording.period.as_secs_f64(),
-        stacks: stacks
-            .map(|((lines, _), sum)| {
-                let names = lines.iter().map(|&(id, _)| name(id)).collect();
-                (names, u64::try_from(sum.samples).unwrap_or(0))
-            })
-            .collect(),
+        effective_rate: 1.0 / recording.effective_period.as_secs_f64(),
+        stacks: stacks.collect(),
     }
 }

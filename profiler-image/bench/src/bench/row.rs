@@ -91,6 +91,15 @@ impl Row {
         per((self.user_seconds + self.system_seconds) * 1e6, self.busy)
     }
 
+    /// Calls of the kernel for each sample of a worker at work.
+    #[must_use]
+    pub fn calls_per_sample(&self) -> Option<f64> {
+        let counts = self.counts.as_ref();
+        counts.map_or(self.traced_calls_per_sample, |counts| {
+            counts.calls_per_sample(self.cell.mem)
+        })
+    }
+
     /// The share of one core that the process used, in percent.
     #[must_use]
     pub fn core_percent(&self) -> f64 {
@@ -124,7 +133,7 @@ impl Row {
             count(self.wrong.map(|wrong| wrong.edges)),
             count(self.wrong.map(|wrong| wrong.truncated)),
         );
-        let calls = counts.map_or(self.traced_calls_per_sample, Counts::calls_per_sample);
+        let calls = self.calls_per_sample();
         let _ = write!(
             line,
             "{},{},{:.3},{:.3},{},{},{},{},{},{},{},{},{},,",
@@ -158,11 +167,13 @@ impl Counts {
         per((self.gathers - self.idle_gathers) as f64, self.busy())
     }
 
-    /// Reads of memory, opened and read files of `/proc`, and sleeps.
+    /// Reads of memory and of files, opened files, and sleeps.
     #[must_use]
-    pub fn calls_per_sample(&self) -> Option<f64> {
-        let calls = self.memory_reads + self.opens + self.file_reads + self.wake_ups;
-        per((calls - self.idle_calls) as f64, self.busy())
+    pub fn calls_per_sample(&self, mem: bool) -> Option<f64> {
+        // A `pread` of `/proc/PID/mem` is one of the reads.
+        let of_memory = if mem { 0 } else { self.memory_reads };
+        let calls = of_memory + self.reads + self.opens + self.wake_ups;
+        per(calls.saturating_sub(self.idle_calls) as f64, self.busy())
     }
 
     #[must_use]
@@ -214,6 +225,7 @@ impl std::ops::AddAssign for Counts {
         self.idle_vectors += more.idle_vectors;
         self.idle_bytes += more.idle_bytes;
         self.allocations += more.allocations;
+        self.reads += more.reads;
         self.wake_ups += more.wake_ups;
         self.cpu_nanoseconds += more.cpu_nanoseconds;
     }
@@ -221,4 +233,89 @@ impl std::ops::AddAssign for Counts {
 
 fn per(sum: f64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::profiler::Usage;
+    use crate::record::Said;
+    use crate::workload::{DOKUWIKI, FRAMEWORK, Workload};
+
+    /// Counts of ten seconds in which a worker in ten turns was at work, and each of these took two gathers.
+    pub const COUNTS: Counts = Counts {
+        seconds: 10.0,
+        due: 1000,
+        taken: 1000,
+        idle: 900,
+        gathers: 1100,
+        memory_reads: 1100,
+        vectors: 1300,
+        bytes: 100_000,
+        opens: 100,
+        file_reads: 50,
+        idle_gathers: 900,
+        idle_calls: 900,
+        idle_vectors: 900,
+        idle_bytes: 90_000,
+        allocations: 3,
+        reads: 50,
+        wake_ups: 1000,
+        cpu_nanoseconds: 5_000_000,
+    };
+
+    /// A row of ours with these counts.
+    pub fn row(workload: Workload, counts: Counts, wrong: Option<Wrong>) -> Row {
+        let cell = Cell {
+            workload,
+            workers: 4,
+            busy: 1,
+            rate: 99,
+            mem: false,
+        };
+        let slice = Slice {
+            due: counts.due,
+            taken: counts.taken,
+            busy: counts.taken - counts.idle,
+            unstable: Some(1),
+            wrong,
+            usage: Usage {
+                user_seconds: 0.004,
+                system_seconds: 0.006,
+                resident_kib: 2000,
+                anonymous_kib: 300,
+            },
+            said: Some(Said {
+                whole: counts,
+                ..Said::default()
+            }),
+            traced_calls_per_sample: None,
+        };
+        Row::of(&cell, "phpprof", &[slice.clone(), slice], 10.0)
+    }
+
+    #[test]
+    fn what_idle_turns_cost_is_no_cost_of_a_sample() {
+        let counts = row(DOKUWIKI, COUNTS, None).counts.unwrap();
+        assert_eq!(counts.gathers_per_sample(), Some(2.0));
+        assert_eq!(counts.vectors_per_sample(), Some(4.0));
+        assert_eq!(counts.gathers_per_idle_turn(), Some(1.0));
+        assert_eq!(counts.calls_per_sample(false), Some(13.5));
+        assert_eq!(counts.calls_per_sample(true), Some(2.5));
+        assert_eq!(counts.opens_per_second(), Some(10.0));
+    }
+
+    #[test]
+    fn the_rounds_are_summed_into_one_line_with_all_columns() {
+        let wrong = Wrong {
+            edges: 1,
+            truncated: 0,
+        };
+        let row = row(FRAMEWORK, COUNTS, Some(wrong));
+        assert_eq!((row.due, row.busy, row.resident_kib), (2000, 200, 2000));
+        assert_eq!(row.cpu_us_per_sample(), Some(100.0));
+        let line = row.csv();
+        assert_eq!(line.split(',').count(), COLUMNS.split(',').count());
+        assert!(line.starts_with("framework,on,,4,1,99,vm_readv,phpprof,2000,2000,2,2,0,"));
+    }
 }

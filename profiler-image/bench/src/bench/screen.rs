@@ -17,9 +17,6 @@ pub fn line(row: &Row) -> String {
         number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
     };
     let unstable = row.unstable.filter(|_| row.busy > 0);
-    let calls = counts.map_or(row.traced_calls_per_sample, |counts| {
-        counts.calls_per_sample()
-    });
     let mut line = format!(
         "{:<31} {:<8} {:>6.1}% {:>8} {:>5} {:>6} {:>6.1}% {:>8} {:>7} {:>8} {:>6} {:>8} {:>8} {:>6} {:>5.1} {:>7}",
         row.cell.label(),
@@ -31,7 +28,7 @@ pub fn line(row: &Row) -> String {
         row.core_percent(),
         number(counts.and_then(|counts| counts.gathers_per_sample()), 2),
         number(counts.and_then(|counts| counts.vectors_per_sample()), 1),
-        number(calls, 1),
+        number(row.calls_per_sample(), 1),
         number(counts.and_then(|counts| counts.opens_per_second()), 0),
         number(counts.and_then(|counts| counts.allocations_per_sample()), 2),
         unstable.map_or("-".to_owned(), |unstable| format!(

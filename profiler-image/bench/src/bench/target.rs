@@ -1,17 +1,17 @@
 //! Targets that run: PHP on the command line, php-fpm with an application under load, FrankenPHP.
 //!
-//! Invariant: what was started is ended when its [`Target`] is dropped.
+//! Invariant: what was started is ended when its [`Target`] is dropped, and when the benchmark itself is ended.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -20,6 +20,7 @@ use crate::load::{Load, Server};
 use crate::workload::{Application, Kind};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
 /// Compiling, the first requests and php-fpm's start are not what is measured.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -85,7 +86,7 @@ impl Target {
     }
 
     fn run(&mut self, script: &str, cell: &Cell) -> Result<()> {
-        let mut command = Command::new("php8.2");
+        let mut command = bound("php8.2");
         command
             .args(["-d", "opcache.enable_cli=1"])
             // Scripts younger than two seconds are otherwise not cached.
@@ -100,8 +101,7 @@ impl Target {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
+            .stderr(Stdio::null());
         let child = command
             .spawn()
             .with_context(|| format!("starting {:?}", command.get_program()))?;
@@ -128,7 +128,7 @@ impl Target {
                 socket.display()
             ),
         )?;
-        let mut command = Command::new("php-fpm8.2");
+        let mut command = bound("php-fpm8.2");
         command
             .args(["--nodaemonize", "--fpm-config"])
             .arg(&configuration)
@@ -170,7 +170,7 @@ impl Target {
         let name = script.file_name().context("a script without a name")?;
         // Free now, and nobody else on this machine asks for a port by number.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let mut command = Command::new(program);
+        let mut command = bound(program);
         command
             .env("PHPRC", folder)
             .args(["-listen", &address.to_string()])
@@ -203,12 +203,25 @@ impl Drop for Target {
             let _ = load.stop();
         }
         for child in &mut self.children {
-            if let Ok(group) = i32::try_from(child.id()) {
-                let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            // php-fpm ends its workers when it is asked to end.
+            if let Ok(pid) = i32::try_from(child.id()) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
             }
+            let until = Instant::now() + ENDED_WITHIN;
+            while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let _ = child.kill();
             let _ = child.wait();
         }
     }
+}
+
+/// A program that the kernel asks to end when the benchmark ends, however that comes.
+fn bound(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+    command
 }
 
 /// Where scripts lie.

@@ -7,6 +7,9 @@
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
 # FULL=1                    the long form of real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs
+# BENCH=smoke               the short form of bench, which holds counts to their limits
+# PEERS="NAME=PATH ..."     other profilers that bench runs in turn with ours: phpspy, pfp
+# SLOWDOWN_SECONDS=900      how long each row of slowdown runs at most
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -21,7 +24,7 @@ IMAGES := application kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE BENCH PEERS
 
 .PHONY: help
 help: ## this list
@@ -54,8 +57,16 @@ real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, mu
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 
 .PHONY: truth
-truth: setup ## stacks against programs whose calls are known; FULL=1 for a million samples a row
+truth: setup ## stacks, shares and CPU time against programs that know theirs; FULL=1 for a million samples a row
 	@$(STAGE) "truth" profiler-image/bench/truth.sh
+
+.PHONY: bench
+bench: setup ## what sampling costs, on constructed programs and real applications, PEERS="phpspy=/path pfp=/path" beside it; BENCH=smoke for a minute
+	@$(STAGE) "bench" profiler-image/bench/bench.sh
+
+.PHONY: slowdown
+slowdown: setup ## what profiling costs the target, beside Excimer, Xdebug and tideways_xhprof: up to two hours
+	@$(STAGE) "slowdown" profiler-image/bench/slowdown.sh
 
 .PHONY: fuzz
 fuzz: setup ## the readers of a target's memory on hostile bytes, for 60 seconds; FULL=1 for an hour

@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
-# truth.sh [WORDS]: builds the truth harness and runs it against this machine's PHP 8.2, or the command in PHP. With FULL=1 all
-# rows, a million samples each, then 7.4, 8.4 and 8.5, 8.2 with Xdebug, which replaces `zend_execute_ex`, and 8.4 with it, where it
-# observes calls. Results: target/truth/results.csv, and results-NAME.csv of the others.
+# truth.sh [WORDS]: builds the truth harness and runs it against this machine's PHP 8.2, or the command in PHP: its stacks. With FULL=1
+# all rows, a million stacks each, shares of time without favour, CPU time, also of FrankenPHP's threads, then the stacks of 7.4, 8.4
+# and 8.5, 8.2 with Xdebug, which replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
+# Results: target/truth/results.csv, favour.csv, cpu.csv, and results-NAME.csv of the others.
 #
 # Does not: install PHP; e2e/tools/packages and e2e/runtimes/build do.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo build --quiet --release --locked -p phpprof-bench
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+runtimes=${PHPPROF_CACHE:-/var/cache/phpprof}/runtimes
 failed=0
 
-truth() { # PHP RESULTS WORDS...
-  "$target/release/truth" "$1" "target/truth/$2.csv" "${@:3}" || failed=1
+truth() { # PART PHP RESULTS WORDS...
+  "$target/release/truth" "$1" "$2" "target/truth/$3.csv" "${@:4}" || failed=1
 }
 
-truth "${PHP:-php8.2}" results "$@"
+truth stacks "${PHP:-php8.2}" results "$@"
 if [ "${FULL:-}" = 1 ] && [ -z "${PHP:-}" ]; then
-  e2e/runtimes/build debian-bullseye debian-trixie debian-experimental xdebug-8.2
-  runtimes=${PHPPROF_CACHE:-/var/cache/phpprof}/runtimes
+  e2e/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
+  export FRANKENPHP=$runtimes/frankenphp-8.2/usr/local/bin/frankenphp FFI=$runtimes/ffi-8.2-zts/ffi.so
+  truth favour php8.2 favour "$@"
+  truth cpu php8.2 cpu "$@"
 
   others() { # NAME PHP WORDS...
     echo "$1"
-    truth "$2" "results-$1" "${@:3}"
+    truth stacks "$2" "results-$1" "${@:3}"
   }
   in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
   others 7.4 "$(in_root bullseye) php7.4" "$@"

@@ -3,7 +3,7 @@
 //! Invariant: a target is ended when its [`Running`] is dropped.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::targets::Target;
+use crate::stacks::targets::Target;
 
 /// How PHP runs the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,11 +55,14 @@ impl Php {
     fn command(&self) -> Result<Command> {
         let (program, arguments) = self.words.split_first().context("no PHP is named")?;
         let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("targets"));
+        command.args(arguments).current_dir(targets());
         Ok(command)
     }
+}
+
+/// The folder of the targets.
+pub fn targets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("targets")
 }
 
 /// A target that runs; it is ended when this is dropped.
@@ -68,31 +71,32 @@ pub struct Running(Child);
 impl Running {
     /// Starts a target on this CPU, and lets it get going.
     pub fn start(php: &Php, engine: Engine, target: &Target, cpu: usize) -> Result<Self> {
-        let on = |on: bool| if on { "1" } else { "0" };
         let mut command = php.command()?;
+        let on = if engine.opcache { "1" } else { "0" };
         // Scripts younger than two seconds are otherwise not cached.
-        command.args([
-            "-d",
-            &format!("opcache.enable_cli={}", on(engine.opcache)),
-            "-d",
-            "opcache.file_update_protection=0",
-        ]);
+        command.args(["-d", &format!("opcache.enable_cli={on}")]);
+        command.args(["-d", "opcache.file_update_protection=0"]);
         if engine.jit != "off" {
-            command.args([
-                "-d",
-                "opcache.jit_buffer_size=64M",
-                "-d",
-                &format!("opcache.jit={}", engine.jit),
-            ]);
+            command.args(["-d", "opcache.jit_buffer_size=64M"]);
+            command.args(["-d", &format!("opcache.jit={}", engine.jit)]);
         }
-        command
-            .arg(target.script)
-            .arg(target.depth.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+        command.arg(target.script).arg(target.depth.to_string());
+        Self::spawn(command, cpu).with_context(|| format!("target {}", target.script))
+    }
+
+    /// Starts a script with an argument, on this CPU, and lets it get going.
+    pub fn script(php: &Php, script: &str, argument: &str, cpu: usize) -> Result<Self> {
+        let mut command = php.command()?;
+        command.args([script, argument]);
+        Self::spawn(command, cpu).with_context(|| format!("target {script}"))
+    }
+
+    /// Starts a command, whose first thread is held to this CPU, and those that it starts from then on.
+    pub fn spawn(mut command: Command, cpu: usize) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command
             .spawn()
-            .with_context(|| format!("starting {:?} {}", php.words, target.script))?;
+            .with_context(|| format!("starting {command:?}"))?;
         let running = Self(child);
         pin(running.pid()?, cpu)?;
         // Compiling and the first loops are not what is measured.
@@ -108,16 +112,22 @@ impl Running {
     /// clock.
     pub fn stop(&mut self, states_shares: bool) -> Result<Option<Vec<[u64; 3]>>> {
         kill(self.pid()?, Signal::SIGTERM)?;
-        let mut said = String::new();
-        if let Some(mut output) = self.0.stdout.take() {
-            output.read_to_string(&mut said)?;
-        }
-        self.0.wait()?;
+        let said = self.finish()?;
         if !states_shares {
             return Ok(None);
         }
         let turns = serde_json::from_str(&said).context("the target has not stated its shares")?;
         Ok(Some(turns))
+    }
+
+    /// What a target that ends by itself has said.
+    pub fn finish(&mut self) -> Result<String> {
+        let mut said = String::new();
+        if let Some(mut output) = self.0.stdout.take() {
+            output.read_to_string(&mut said)?;
+        }
+        self.0.wait()?;
+        Ok(said)
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-use crate::targets::Target;
-
-/// The leaf of a stack whose rest could not be proven.
-pub const UNSTABLE: &str = "[unstable]";
+use super::targets::Target;
+use crate::sampled::UNSTABLE;
 
 /// Leaves that say what the engine does.
 const PHASES: [&str; 5] = [
@@ -90,7 +88,7 @@ impl Counts {
 
     /// Holds the names of eval()'d code, which have the line of the call, against the lines of its callers: pairs of name and line, root
     /// first. An edge by names alone does not show that another eval of the same function was named.
-    pub fn add_lines(&mut self, stack: &[(&str, u32)], count: u64) {
+    pub fn add_lines(&mut self, stack: &[(String, u32)], count: u64) {
         for pair in stack.windows(2) {
             let [(caller, line), (callee, _)] = pair else {
                 continue;
@@ -246,7 +244,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::targets::TARGETS;
+    use crate::stacks::targets::TARGETS;
 
     fn target(name: &str) -> &'static Target {
         TARGETS.iter().find(|target| target.name == name).unwrap()
@@ -296,7 +294,8 @@ mod tests {
         let wrong = |line| {
             let mut counts = Counts::default();
             let eval = "eval attack.php(33) : eval()'d code";
-            counts.add_lines(&[("{main}", 70), ("evals", line), (eval, 1)], 2);
+            let stack = [("{main}", 70), ("evals", line), (eval, 1)];
+            counts.add_lines(&stack.map(|(name, line)| (name.to_owned(), line)), 2);
             counts.wrong_edges
         };
         assert_eq!((wrong(33), wrong(34)), (0, 2));

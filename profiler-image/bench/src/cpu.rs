@@ -1,0 +1,247 @@
+//! CPU time against what programs that work and wait in turn say of themselves, in processes and in threads.
+//!
+//! Threads are those of FrankenPHP: `FRANKENPHP` names the program and `FFI` the extension that its PHP reads a thread's clock
+//! with; without them there are no such rows.
+
+mod account;
+mod partner;
+mod program;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use account::{Account, FUNCTIONS, MIN_SLICE_MILLISECONDS, Said, broken, sampled};
+use anyhow::{Context, Result};
+use nix::unistd::Pid;
+use partner::{Partner, Wait};
+use program::{Program, Server};
+
+use crate::Asked;
+use crate::running::Php;
+use crate::sampled::{options, record, stacks, time};
+
+const COLUMNS: &str = "workers,wait,slice_ms,rate_hz,samples,delay_percent,true_cpu_ms,sampled_cpu_ms,true_counting,counting,true_hashing,hashing,true_waiting,waiting";
+/// What a target runs before and after it is sampled.
+const AROUND: Duration = Duration::from_millis(1000);
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    threads: bool,
+    wait: Wait,
+    slice_milliseconds: u32,
+    rate_hz: u32,
+    seconds: f64,
+}
+
+/// One thread of a row.
+struct Outcome {
+    samples: i64,
+    /// How long it waited for a CPU, in percent of the time.
+    delay_percent: f64,
+    truth: Account,
+    sampled: Account,
+}
+
+/// The number of rows that break their limits.
+pub fn run(asked: &Asked) -> Result<usize> {
+    let server = Server::from_environment();
+    if server.is_none() {
+        println!("no threads: FRANKENPHP and FFI name no programs");
+    }
+    let mut csv = format!("{COLUMNS}\n");
+    println!(
+        "{:<34} {:>7} {:>6} {:>15} {:>8} {:>13} {:>13} {:>13}",
+        "CPU time of",
+        "samples",
+        "delay",
+        "ms: true",
+        "sampled",
+        "counting, %",
+        "hashing, %",
+        "waiting, %"
+    );
+    let mut failures = 0;
+    for row in rows(asked.full)
+        .iter()
+        .filter(|row| asked.wants(&label(row)))
+        .filter(|row| server.is_some() || !row.threads)
+    {
+        let outcomes = measure(&asked.php, server.as_ref(), row)?;
+        let mut broke = false;
+        for outcome in &outcomes {
+            let Outcome {
+                delay_percent,
+                truth,
+                sampled,
+                ..
+            } = outcome;
+            print(row, outcome, &mut csv)?;
+            for words in broken(row.slice_milliseconds, *delay_percent, truth, sampled) {
+                println!("    BROKEN: {words}");
+                broke = true;
+            }
+        }
+        failures += usize::from(broke);
+    }
+    asked.write(&csv)?;
+    Ok(failures)
+}
+
+/// All rows, or those of the short form: each wait once, threads that take turns, and the low rate.
+fn rows(full: bool) -> Vec<Row> {
+    let row = |threads, wait, slice_milliseconds, rate_hz, seconds| Row {
+        threads,
+        wait,
+        slice_milliseconds,
+        rate_hz,
+        seconds,
+    };
+    if !full {
+        return vec![
+            row(false, Wait::Usleep, 5, 999, 2.0),
+            row(false, Wait::Pipe, 20, 999, 2.0),
+            row(false, Wait::Socket, 5, 999, 2.0),
+            row(false, Wait::Flock, 20, 999, 2.0),
+            row(false, Wait::Usleep, 100, 99, 5.0),
+            row(true, Wait::Turns, 5, 999, 2.0),
+        ];
+    }
+    let mut rows = Vec::new();
+    for threads in [false, true] {
+        for wait in [
+            Wait::Usleep,
+            Wait::Pipe,
+            Wait::Socket,
+            Wait::Flock,
+            Wait::Turns,
+        ] {
+            // It takes two threads to take turns.
+            for slice in [1, 5, 20, 100]
+                .into_iter()
+                .filter(|_| threads || wait != Wait::Turns)
+            {
+                // What is only printed is short. The fewer samples, the longer.
+                let long = slice >= MIN_SLICE_MILLISECONDS;
+                rows.push(row(
+                    threads,
+                    wait,
+                    slice,
+                    999,
+                    if long { 15.0 } else { 5.0 },
+                ));
+                rows.push(row(
+                    threads,
+                    wait,
+                    slice,
+                    99,
+                    if long { 45.0 } else { 15.0 },
+                ));
+            }
+        }
+    }
+    rows
+}
+
+fn measure(php: &Php, server: Option<&Server>, row: &Row) -> Result<Vec<Outcome>> {
+    let partner = Partner::start(row.wait)?;
+    let sampling = Duration::from_secs_f64(row.seconds);
+    let asked = format!(
+        "wait={}&slice={}&seconds={}&path={}",
+        row.wait.name(),
+        row.slice_milliseconds,
+        (sampling + AROUND).as_secs_f64(),
+        partner.path
+    );
+    let program = match server.filter(|_| row.threads) {
+        None => Program::process(php, &asked)?,
+        Some(server) if row.wait == Wait::Turns => {
+            Program::threads(server, &[asked.clone(), asked + "&second=1"])?
+        }
+        Some(server) => Program::threads(server, &[asked])?,
+    };
+    let before = delays(program.pid()?)?;
+    let options = options(program.pid()?, row.rate_hz, sampling, false)?;
+    let recording = record(&options).with_context(|| label(row))?;
+    let after = delays(program.pid()?)?;
+    let (time, stacks) = (time(&recording)?, stacks(&recording));
+    let accounts = sampled(&stacks);
+    let outcome = |text: String| -> Result<Outcome> {
+        let said = Said::parse(&text)?;
+        let of_thread = stacks.iter().filter(|stack| stack.tid == said.tid);
+        let delay = after.get(&said.tid).unwrap_or(&0) - before.get(&said.tid).unwrap_or(&0);
+        Ok(Outcome {
+            samples: of_thread.map(|stack| stack.sum.samples).sum(),
+            delay_percent: 100.0 * delay as f64 / recording.took.as_nanos() as f64,
+            truth: said.account(&time),
+            sampled: accounts.get(&said.tid).copied().unwrap_or_default(),
+        })
+    };
+    program.said()?.into_iter().map(outcome).collect()
+}
+
+/// How long each thread of a process has waited for a CPU, in nanoseconds: the second field of `schedstat`. proc(5).
+fn delays(pid: Pid) -> Result<HashMap<i32, u64>> {
+    let mut delays = HashMap::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let task = task?;
+        let schedstat = std::fs::read_to_string(task.path().join("schedstat"))?;
+        let delay = schedstat
+            .split_ascii_whitespace()
+            .nth(1)
+            .context("a short schedstat")?;
+        let tid = task.file_name().to_string_lossy().parse()?;
+        delays.insert(tid, delay.parse()?);
+    }
+    Ok(delays)
+}
+
+fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
+    let Outcome {
+        samples,
+        delay_percent,
+        truth,
+        sampled,
+    } = outcome;
+    let milliseconds = [truth.all / 1e6, sampled.all / 1e6];
+    print!(
+        "{:<34} {samples:>7} {delay_percent:>5.1}% {:>15.0} {:>8.0}",
+        label(row),
+        milliseconds[0],
+        milliseconds[1]
+    );
+    write!(
+        csv,
+        "{},{},{},{},{samples},{delay_percent:.2},{:.1},{:.1}",
+        workers(row),
+        row.wait.name(),
+        row.slice_milliseconds,
+        row.rate_hz,
+        milliseconds[0],
+        milliseconds[1]
+    )?;
+    for function in 0..FUNCTIONS.len() {
+        let (truth, sampled) = (truth.percent(function), sampled.percent(function));
+        print!(" {truth:>6.1} {sampled:>6.1}");
+        write!(csv, ",{truth:.2},{sampled:.2}")?;
+    }
+    println!();
+    csv.push('\n');
+    Ok(())
+}
+
+/// A row's name in the table.
+fn label(row: &Row) -> String {
+    format!(
+        "{} {}, {} ms, {} Hz",
+        workers(row),
+        row.wait.name(),
+        row.slice_milliseconds,
+        row.rate_hz
+    )
+}
+
+fn workers(row: &Row) -> &'static str {
+    if row.threads { "thread" } else { "process" }
+}

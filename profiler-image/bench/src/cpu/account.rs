@@ -1,0 +1,195 @@
+//! CPU time by function: what a thread says itself, and what was sampled of it. Pure.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use anyhow::{Context, Result};
+
+use crate::sampled::Stack;
+
+/// The functions of `cpu.php`, as they are in its stacks.
+pub const FUNCTIONS: [&str; 3] = ["counting", "hashing", "waiting"];
+const WAITING: usize = 2;
+/// More CPU time of what waits, in percent of all, is too much.
+const WAITING_PERCENT: f64 = 2.0;
+/// In percentage points.
+const TOLERANCE: f64 = 3.0;
+/// In percent of a thread's CPU time.
+const TOTAL_TOLERANCE: f64 = 3.0;
+/// A thread that waited longer for a CPU, in percent of the time, was runnable while it waited for something else too.
+const MAX_DELAY: f64 = 5.0;
+/// In shorter slices waking up weighs too much.
+pub const MIN_SLICE_MILLISECONDS: u32 = 5;
+
+/// Nanoseconds of CPU time of a thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Account {
+    /// By [`FUNCTIONS`].
+    pub functions: [f64; 3],
+    pub all: f64,
+}
+
+impl Account {
+    /// Share of a function, in percent.
+    pub fn percent(&self, function: usize) -> f64 {
+        100.0 * self.functions[function] / self.all.max(1.0)
+    }
+
+    fn add(&mut self, function: Option<usize>, nanoseconds: f64) {
+        self.all += nanoseconds;
+        if let Some(function) = function {
+            self.functions[function] += nanoseconds;
+        }
+    }
+}
+
+/// What a thread has said: its number, and the moment (of the monotonic clock), the CPU time and the function when each of
+/// its functions began.
+#[derive(Debug)]
+pub struct Said {
+    pub tid: i32,
+    marks: Vec<(u64, u64, String)>,
+}
+
+impl Said {
+    pub fn parse(text: &str) -> Result<Self> {
+        let shown = || format!("this is no account of CPU time: {:.200}", text);
+        let (tid, marks) = serde_json::from_str(text).with_context(shown)?;
+        Ok(Self { tid, marks })
+    }
+
+    /// Its CPU time while it was sampled.
+    pub fn account(&self, sampled: &Range<u64>) -> Account {
+        let mut account = Account::default();
+        for pair in self.marks.windows(2) {
+            let ((begin, before, name), (end, after, _)) = (&pair[0], &pair[1]);
+            let inside = end
+                .min(&sampled.end)
+                .saturating_sub(*begin.max(&sampled.start));
+            let part = inside as f64 / (end.saturating_sub(*begin) as f64).max(1.0);
+            let function = FUNCTIONS.iter().position(|function| function == name);
+            account.add(function, part * after.saturating_sub(*before) as f64);
+        }
+        account
+    }
+}
+
+/// The CPU time that was sampled, by thread.
+pub fn sampled(stacks: &[Stack]) -> HashMap<i32, Account> {
+    let mut accounts: HashMap<i32, Account> = HashMap::new();
+    for stack in stacks {
+        let function = FUNCTIONS.iter().position(|name| stack.contains(name));
+        let account = accounts.entry(stack.tid).or_default();
+        account.add(function, stack.sum.cpu_nanoseconds as f64);
+    }
+    accounts
+}
+
+/// The limits that a thread's account breaks, in words; none if it holds. `delay_percent` is the share of the time that the
+/// thread waited for a CPU.
+pub fn broken(
+    slice_milliseconds: u32,
+    delay_percent: f64,
+    truth: &Account,
+    sampled: &Account,
+) -> Vec<String> {
+    if delay_percent > MAX_DELAY {
+        return vec![format!(
+            "the machine is busy: the thread waited for a CPU for {delay_percent:.1} % of the time, which says nothing of its waits"
+        )];
+    }
+    let mut broken = Vec::new();
+    let mut limit = |holds: bool, words: String| {
+        if !holds {
+            broken.push(words);
+        }
+    };
+    let off = 100.0 * (sampled.all - truth.all) / truth.all.max(1.0);
+    limit(
+        off.abs() <= TOTAL_TOLERANCE,
+        format!("{off:+.1} % of the thread's CPU time"),
+    );
+    if slice_milliseconds < MIN_SLICE_MILLISECONDS {
+        return broken;
+    }
+    let waiting = sampled.percent(WAITING);
+    limit(
+        waiting < WAITING_PERCENT,
+        format!("{waiting:.1} % of the CPU time in what waits, {WAITING_PERCENT} % allowed"),
+    );
+    for (function, name) in FUNCTIONS.iter().enumerate().take(WAITING) {
+        let (share, truth) = (sampled.percent(function), truth.percent(function));
+        limit(
+            (share - truth).abs() <= TOLERANCE,
+            format!("{name} {share:.1} % of the sampled CPU time, {truth:.1} % of the true"),
+        );
+    }
+    broken
+}
+
+#[cfg(test)]
+mod tests {
+    use phpprof::run::aggregate::Sum;
+
+    use super::*;
+
+    const TRUTH: Account = Account {
+        functions: [60.0, 39.0, 1.0],
+        all: 100.0,
+    };
+
+    #[test]
+    fn what_a_thread_says_counts_as_far_as_it_was_sampled() {
+        let said = Said::parse(
+            r#"[7, [[0, 0, "counting"], [100, 80, "waiting"], [200, 82, "hashing"], [300, 182, ""]]]"#,
+        )
+        .unwrap();
+        assert_eq!(said.tid, 7);
+        assert_eq!(
+            said.account(&(50..250)),
+            Account {
+                functions: [40.0, 50.0, 2.0],
+                all: 92.0
+            }
+        );
+        assert_eq!(said.account(&(400..500)), Account::default());
+        assert!(Said::parse("Warning: ").is_err());
+    }
+
+    #[test]
+    fn sampled_time_belongs_to_the_function_in_the_stack_also_where_its_rest_is_unproven() {
+        let stack = |names: &[&str], cpu_nanoseconds| Stack {
+            lines: names.iter().map(|&name| (name.to_owned(), 1)).collect(),
+            tid: 7,
+            sum: Sum {
+                cpu_nanoseconds,
+                ..Sum::default()
+            },
+        };
+        let stacks = [
+            stack(&["{main}", "waiting", "usleep"], 1),
+            stack(&["{main}", "hashing", "[unstable]"], 10),
+            stack(&["{main}"], 5),
+        ];
+        let expected = Account {
+            functions: [0.0, 10.0, 1.0],
+            all: 16.0,
+        };
+        assert_eq!(sampled(&stacks), HashMap::from([(7, expected)]));
+    }
+
+    #[test]
+    fn each_kind_of_fault_is_seen() {
+        let check = |slice, delay, functions, all, faults| {
+            let found = broken(slice, delay, &TRUTH, &Account { functions, all });
+            assert_eq!(found.len(), faults, "{found:?}");
+        };
+        check(5, 0.0, [60.0, 39.0, 1.0], 100.0, 0);
+        check(5, 0.0, [56.0, 39.0, 1.0], 100.0, 1);
+        check(5, 0.0, [58.5, 38.5, 3.0], 100.0, 1);
+        check(5, 0.0, [62.4, 40.6, 1.0], 104.0, 1);
+        check(5, 0.0, [40.0, 39.0, 21.0], 80.0, 4);
+        check(1, 0.0, [40.0, 39.0, 21.0], 100.0, 0);
+        check(5, 6.0, [60.0, 39.0, 1.0], 100.0, 1);
+    }
+}

@@ -1,0 +1,194 @@
+//! Shares without favour: no function's time is given to another because it is short, or its call is hard to prove.
+//!
+//! The truth is what snapshots of the stopped process show, of the same run. What is `[unstable]` counts for the functions that
+//! were proven below it.
+
+mod shares;
+mod stopped;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use shares::{How, Share, broken};
+use stopped::Stopper;
+
+use crate::running::Running;
+use crate::sampled::{Stack, UNSTABLE, options, record, stacks};
+use crate::{Asked, CPUS};
+
+const COLUMNS: &str = "target,mode,function,snapshots,samples,true_percent,sampled_percent";
+const RATE_HZ: u32 = 999;
+/// Broken limits of a row that are printed; the rest is in the results.
+const SHOWN: usize = 6;
+
+/// One row of the table.
+struct Row {
+    name: &'static str,
+    script: &'static str,
+    /// The functions whose shares are compared.
+    functions: Vec<String>,
+    /// The quiescent reader is kept off the target's CPU.
+    remote: bool,
+}
+
+struct Outcome {
+    how: How,
+    shares: Vec<Share>,
+    unstable_percent: f64,
+}
+
+/// The number of rows that break their limits.
+pub fn run(asked: &Asked) -> Result<usize> {
+    let mut csv = format!("{COLUMNS}\n");
+    println!(
+        "{:<28} {:>9} {:>8} {:>9}  {:<18} {:>6} {:>8}",
+        "shares of", "snapshots", "samples", "unstable", "farthest off", "true", "sampled"
+    );
+    let mut failures = 0;
+    for row in rows(asked.full)
+        .iter()
+        .filter(|row| asked.wants(&label(row)))
+    {
+        let outcome = measure(asked, row)?;
+        print(row, &outcome, &mut csv)?;
+        let broken = broken(outcome.how, &outcome.shares);
+        for words in broken.iter().take(SHOWN) {
+            println!("    BROKEN: {words}");
+        }
+        if broken.len() > SHOWN {
+            println!("    BROKEN: {} more", broken.len() - SHOWN);
+        }
+        failures += usize::from(!broken.is_empty());
+    }
+    asked.write(&csv)?;
+    Ok(failures)
+}
+
+fn rows(full: bool) -> Vec<Row> {
+    let leaves = || {
+        let ways =
+            |leaf| ["Call", "Callback", "Magic", "Closure"].map(|way| format!("{leaf}By{way}"));
+        ["tiny", "small", "long"]
+            .into_iter()
+            .flat_map(ways)
+            .collect()
+    };
+    let numbered = |letter: &'static str, count: u32| {
+        (0..count).map(move |number| format!("{letter}{number}"))
+    };
+    let paths = || {
+        numbered("a", 10)
+            .chain(numbered("b", 20))
+            .chain(numbered("c", 25))
+            .collect()
+    };
+    let mut rows = Vec::new();
+    for remote in [false, true] {
+        rows.push(Row {
+            name: "leaves",
+            script: "favour.php",
+            functions: leaves(),
+            remote,
+        });
+        if full || !remote {
+            rows.push(Row {
+                name: "5,000 paths",
+                script: "favour_paths.php",
+                functions: paths(),
+                remote,
+            });
+        }
+    }
+    rows
+}
+
+fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
+    let (snapshots, seconds) = if asked.full { (20_000, 60) } else { (4_000, 3) };
+    let target = Running::script(&asked.php, row.script, "", CPUS[1])?;
+    let pid = target.pid()?;
+    let mut stopper = Stopper::of(pid)?;
+    let mut seen = HashMap::<String, usize>::new();
+    for _ in 0..snapshots {
+        // No program keeps step with the clock's last digits.
+        let digits = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
+        std::thread::sleep(Duration::from_micros(100 + u64::from(digits % 400)));
+        for name in stopper.stack().with_context(|| label(row))? {
+            *seen.entry(name).or_default() += 1;
+        }
+    }
+    let options = options(pid, RATE_HZ, Duration::from_secs(seconds), row.remote)?;
+    let stacks = stacks(&record(&options).with_context(|| label(row))?);
+    let (sampled, unstable_percent) = sampled(&stacks);
+    let share = |name: &String| Share {
+        name: name.clone(),
+        true_percent: 100.0 * *seen.get(name).unwrap_or(&0) as f64 / snapshots as f64,
+        sampled_percent: sampled.get(name.as_str()).copied().unwrap_or(0.0),
+    };
+    Ok(Outcome {
+        how: How {
+            snapshots,
+            samples: stacks.iter().map(|stack| stack.sum.samples).sum(),
+            full: asked.full,
+        },
+        shares: row.functions.iter().map(share).collect(),
+        unstable_percent,
+    })
+}
+
+/// The share of each function's time, and of the samples whose rest could not be proven, in percent.
+fn sampled(stacks: &[Stack]) -> (HashMap<&str, f64>, f64) {
+    let all: i64 = stacks.iter().map(|stack| stack.sum.wall_nanoseconds).sum();
+    let mut percents = HashMap::new();
+    for stack in stacks {
+        let percent = 100.0 * stack.sum.wall_nanoseconds as f64 / (all as f64).max(1.0);
+        for name in stack.names() {
+            *percents.entry(name).or_default() += percent;
+        }
+    }
+    let unstable = percents.get(UNSTABLE).copied().unwrap_or(0.0);
+    (percents, unstable)
+}
+
+fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
+    let Outcome {
+        how,
+        shares,
+        unstable_percent,
+    } = outcome;
+    let label = label(row);
+    let farthest = shares
+        .iter()
+        .max_by(|one, other| one.off().total_cmp(&other.off()));
+    let farthest = farthest.context("nothing to compare")?;
+    println!(
+        "{label:<28} {:>9} {:>8} {unstable_percent:>8.3}%  {:<18} {:>5.2}% {:>7.2}%",
+        how.snapshots, how.samples, farthest.name, farthest.true_percent, farthest.sampled_percent
+    );
+    for Share {
+        name,
+        true_percent,
+        sampled_percent,
+    } in shares
+    {
+        writeln!(
+            csv,
+            "{},{},{name},{},{},{true_percent:.3},{sampled_percent:.3}",
+            row.script,
+            mode(row),
+            how.snapshots,
+            how.samples
+        )?;
+    }
+    Ok(())
+}
+
+/// A row's name in the table.
+fn label(row: &Row) -> String {
+    format!("{} {}", row.name, mode(row))
+}
+
+fn mode(row: &Row) -> &'static str {
+    if row.remote { "remote" } else { "auto" }
+}

@@ -1,0 +1,111 @@
+//! Shares of functions, true and sampled: pure.
+
+/// A sampled share may be off by this, in percentage points.
+const TOLERANCE: f64 = 1.0;
+/// What chance explains of a short run, in standard deviations.
+const CHANCE: f64 = 4.0;
+
+/// The share of one function's time, its callees' included.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Share {
+    pub name: String,
+    pub true_percent: f64,
+    pub sampled_percent: f64,
+}
+
+impl Share {
+    /// In percentage points.
+    pub fn off(&self) -> f64 {
+        (self.sampled_percent - self.true_percent).abs()
+    }
+}
+
+/// How a row was made, as far as the limits depend on it.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    pub snapshots: usize,
+    pub samples: i64,
+    /// There are enough of both for the tolerance alone.
+    pub full: bool,
+}
+
+/// The limits that shares break, in words; none if they hold.
+pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
+    let words = |share: &Share| {
+        let Share {
+            name,
+            true_percent,
+            sampled_percent,
+        } = share;
+        format!(
+            "{name} {sampled_percent:.2} % of the sampled time, {true_percent:.2} % of the true"
+        )
+    };
+    let mut broken: Vec<String> = shares
+        .iter()
+        .filter(|share| {
+            share.off()
+                > TOLERANCE
+                    + if how.full {
+                        0.0
+                    } else {
+                        CHANCE * deviation(how, share)
+                    }
+        })
+        .map(words)
+        .collect();
+    // A program that does not run what is asked for proves nothing.
+    if let Some(share) = shares.iter().find(|share| share.true_percent < 1.0) {
+        broken.push(format!("too little to be seen: {}", words(share)));
+    }
+    broken
+}
+
+/// The standard deviation of the difference, in percentage points.
+fn deviation(how: How, share: &Share) -> f64 {
+    let part = share.true_percent / 100.0;
+    let once = |count: f64| 1.0 / count.max(1.0);
+    100.0 * (part * (1.0 - part) * (once(how.snapshots as f64) + once(how.samples as f64))).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(full: bool, true_percent: f64, sampled_percent: f64) -> usize {
+        let how = How {
+            snapshots: 2500,
+            samples: 2500,
+            full,
+        };
+        let name = "f".to_owned();
+        broken(
+            how,
+            &[Share {
+                name,
+                true_percent,
+                sampled_percent,
+            }],
+        )
+        .len()
+    }
+
+    #[test]
+    fn a_share_that_is_off_is_seen() {
+        assert_eq!(faults(true, 10.0, 10.9), 0);
+        assert_eq!(faults(true, 10.0, 8.9), 1);
+        assert_eq!(faults(true, 10.0, 11.1), 1);
+    }
+
+    #[test]
+    fn a_short_run_may_be_off_by_chance_besides() {
+        // The deviation is 0.85 points.
+        assert_eq!(faults(false, 10.0, 14.3), 0);
+        assert_eq!(faults(false, 10.0, 14.5), 1);
+    }
+
+    #[test]
+    fn what_does_not_run_is_no_truth() {
+        assert_eq!(faults(true, 0.0, 0.0), 1);
+    }
+}

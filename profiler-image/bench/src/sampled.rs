@@ -1,0 +1,106 @@
+//! What the sampler says of a target.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sched::CpuSet;
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use phpprof::run::aggregate::Sum;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Ended, Options, Recording};
+use phpprof::target::Scope;
+
+use crate::CPUS;
+
+/// The leaf of a stack whose rest could not be proven.
+pub const UNSTABLE: &str = "[unstable]";
+
+/// One stack of one worker.
+pub struct Stack {
+    /// Names without the folders of scripts, and lines; root first.
+    pub lines: Vec<(String, u32)>,
+    /// The worker's thread.
+    pub tid: i32,
+    pub sum: Sum,
+}
+
+impl Stack {
+    pub fn names(&self) -> Vec<&str> {
+        self.lines.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.lines.iter().any(|(other, _)| other == name)
+    }
+}
+
+/// Samples a process at this rate for this long, without a budget. A `remote` quiescent reader is kept off the target's CPU.
+pub fn options(
+    pid: Pid,
+    samples_per_second: u32,
+    duration: Duration,
+    remote: bool,
+) -> Result<Options> {
+    let mut quiescent_cpus = CpuSet::new();
+    for &cpu in &CPUS[..if remote { 1 } else { 2 }] {
+        quiescent_cpus.set(cpu)?;
+    }
+    Ok(Options {
+        scope: Scope::Pids(vec![pid.as_raw()]),
+        samples_per_second,
+        duration,
+        max_samples: None,
+        unpaced: false,
+        include_idle: false,
+        cpu_budget_percent: None,
+        quiescent_cpus: Some(quiescent_cpus),
+        stop: Stop::default(),
+        checkpoints: None,
+    })
+}
+
+/// Samples a target, which must not end meanwhile.
+pub fn record(options: &Options) -> Result<Recording> {
+    let recording = phpprof::run::record(options).context("sampling the target")?;
+    ensure!(
+        recording.ended == Ended::Done,
+        "the target has ended before it was stopped: {:?}",
+        recording.ended
+    );
+    Ok(recording)
+}
+
+/// All stacks of a recording.
+pub fn stacks(recording: &Recording) -> Vec<Stack> {
+    let samples = recording.snapshot().samples;
+    let (stacks, _) = samples.settled.sum();
+    let name = |id| short(&samples.names.get(id).name);
+    stacks
+        .iter()
+        .map(|((lines, tid), sum)| Stack {
+            lines: lines.iter().map(|&(id, line)| (name(id), line)).collect(),
+            tid: *tid,
+            sum: *sum,
+        })
+        .collect()
+}
+
+/// When samples were taken, by the monotonic clock, which targets state their times in.
+pub fn time(recording: &Recording) -> Result<Range<u64>> {
+    let now = |clock: ClockId| -> Result<i64> {
+        Ok(i64::try_from(Duration::from(clock.now()?).as_nanos())?)
+    };
+    let apart = now(ClockId::CLOCK_REALTIME)? - now(ClockId::CLOCK_MONOTONIC)?;
+    let begin = u64::try_from(recording.began_unix_nanoseconds - apart)?;
+    Ok(begin..begin + u64::try_from(recording.took.as_nanos())?)
+}
+
+/// A name without the folder of its script.
+fn short(name: &str) -> String {
+    match (name.split_once('/'), name.rsplit_once('/')) {
+        (Some((head, _)), Some((_, tail))) => format!("{head}{tail}"),
+        _ => name.to_owned(),
+    }
+}

@@ -1,0 +1,313 @@
+//! `make slowdown`: what profiling costs the program that is profiled, by what it gets done with and without, every 0.3 s in turn.
+//!
+//! Usage: `slowdown PHP PHPPROF RESULTS.csv [WORDS]`; with WORDS only the rows that have them in their label. A row ends when the
+//! half width of its confidence interval is 1 %, or after 15 minutes, or `SLOWDOWN_SECONDS`: it is undecided then. `EXCIMER`,
+//! `XDEBUG` and `TIDEWAYS` name the extensions of these profilers; without one its rows are left out.
+//!
+//! The sampler is stopped and continued, the target never is. Excimer is switched by the target; what profiles each call is
+//! switched by the request.
+
+mod pairs;
+mod program;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::time::ClockId;
+use pairs::{Estimate, Log};
+use program::{Counting, Sampler, Serving, php};
+
+const USAGE: &str = "usage: slowdown PHP PHPPROF RESULTS.csv [WORDS]";
+const COLUMNS: &str = "profiler,rate_hz,cpus,seconds,pairs,slowdown_percent,half_width_percent,nanoseconds_per_call,decided";
+const TURN: Duration = Duration::from_millis(300);
+const ENOUGH_PERCENT: f64 = 1.0;
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// Who profiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Profiler {
+    /// Samples at this rate; on the same CPU as its target or not.
+    Phpprof {
+        rate_hz: u32,
+        one_cpu: bool,
+    },
+    Excimer {
+        rate_hz: u32,
+    },
+    Xdebug,
+    Tideways,
+}
+
+const ROWS: [Profiler; 8] = [
+    Profiler::Phpprof {
+        rate_hz: 99,
+        one_cpu: false,
+    },
+    Profiler::Phpprof {
+        rate_hz: 999,
+        one_cpu: false,
+    },
+    Profiler::Phpprof {
+        rate_hz: 99,
+        one_cpu: true,
+    },
+    Profiler::Phpprof {
+        rate_hz: 999,
+        one_cpu: true,
+    },
+    Profiler::Excimer { rate_hz: 99 },
+    Profiler::Excimer { rate_hz: 999 },
+    Profiler::Xdebug,
+    Profiler::Tideways,
+];
+
+const XDEBUG: [&str; 4] = [
+    "xdebug.mode=profile",
+    "xdebug.start_with_request=trigger",
+    "xdebug.profiler_output_name=profile",
+    "xdebug.use_compression=0",
+];
+
+/// What was asked for.
+struct Asked {
+    php: String,
+    phpprof: String,
+    limit: Duration,
+}
+
+/// A row that runs: each step is one turn.
+enum Run {
+    Sampled {
+        target: Counting,
+        sampler: Sampler,
+    },
+    Itself(Counting),
+    ByRequest {
+        server: Serving,
+        asked: &'static str,
+    },
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("slowdown: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let limit = match std::env::var("SLOWDOWN_SECONDS") {
+        Ok(seconds) => {
+            Duration::from_secs(seconds.parse().context("SLOWDOWN_SECONDS is a number")?)
+        }
+        Err(_) => LIMIT,
+    };
+    let asked = Asked {
+        php: arguments.next().context(USAGE)?,
+        phpprof: arguments.next().context(USAGE)?,
+        limit,
+    };
+    let results = std::path::PathBuf::from(arguments.next().context(USAGE)?);
+    let only = arguments.next().unwrap_or_default();
+    let mut csv = format!("{COLUMNS}\n");
+    println!(
+        "{:<32} {:>7} {:>6} {:>22} {:>14}",
+        "profiler", "seconds", "pairs", "slowdown of the target", "ns per call"
+    );
+    for row in ROWS.into_iter().filter(|row| row.label().contains(&only)) {
+        let Some(mut run) = row.start(&asked)? else {
+            println!("{:<32} is not here", row.label());
+            continue;
+        };
+        let began = Instant::now();
+        let estimate = measure(&mut run, asked.limit).with_context(|| row.label())?;
+        report(row, began.elapsed().as_secs(), estimate, &mut csv)?;
+    }
+    if let Some(folder) = results.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(&results, csv).with_context(|| format!("writing {}", results.display()))?;
+    println!("{}", results.display());
+    Ok(())
+}
+
+/// Turns until the interval is narrow enough, or the time is over; `None` if that was too short for any estimate.
+fn measure(run: &mut Run, limit: Duration) -> Result<Option<Estimate>> {
+    let began = Instant::now();
+    let mut log = Log::default();
+    for turn in 0_u32.. {
+        run.turn(turn % 2 == 1, &mut log)?;
+        // Pairs are whole at even turns; some are enough to look at again.
+        if turn % 10 == 9 || began.elapsed() >= limit {
+            let estimate = log.estimate();
+            if began.elapsed() >= limit || estimate.is_some_and(is_enough) {
+                return Ok(estimate);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_enough(estimate: Estimate) -> bool {
+    estimate.half_width_percent <= ENOUGH_PERCENT
+}
+
+impl Profiler {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Phpprof { .. } => "phpprof",
+            Self::Excimer { .. } => "excimer",
+            Self::Xdebug => "xdebug",
+            Self::Tideways => "tideways_xhprof",
+        }
+    }
+
+    fn rate_hz(self) -> Option<u32> {
+        match self {
+            Self::Phpprof { rate_hz, .. } | Self::Excimer { rate_hz } => Some(rate_hz),
+            Self::Xdebug | Self::Tideways => None,
+        }
+    }
+
+    /// Which CPUs the target and the sampler may use.
+    fn cpus(self) -> &'static str {
+        match self {
+            Self::Phpprof { one_cpu: true, .. } => "one",
+            _ => "all",
+        }
+    }
+
+    fn label(self) -> String {
+        let how = self
+            .rate_hz()
+            .map_or("each call".to_owned(), |rate| format!("{rate} Hz"));
+        let cpus = if self.cpus() == "one" {
+            ", on one CPU"
+        } else {
+            ""
+        };
+        format!("{}, {how}{cpus}", self.name())
+    }
+
+    /// The setting of PHP that it needs, to load its extension; `None` where that is not here.
+    fn setting(self) -> Option<String> {
+        let (variable, setting) = match self {
+            // Nothing: this is what the command line has anyway.
+            Self::Phpprof { .. } => return Some("max_execution_time=0".to_owned()),
+            Self::Excimer { .. } => ("EXCIMER", "extension"),
+            Self::Xdebug => ("XDEBUG", "zend_extension"),
+            Self::Tideways => ("TIDEWAYS", "extension"),
+        };
+        let path = std::env::var(variable).ok()?;
+        Some(format!("{setting}={path}"))
+    }
+
+    /// `None` where the profiler is not here.
+    fn start(self, asked: &Asked) -> Result<Option<Run>> {
+        let Some(setting) = self.setting() else {
+            return Ok(None);
+        };
+        let mut command = php(&asked.php, &setting, self.cpus() == "one")?;
+        Ok(Some(match self {
+            Self::Phpprof { rate_hz, one_cpu } => {
+                let target = Counting::start(command, "")?;
+                let sampler = Sampler::start(&asked.phpprof, &target, rate_hz, one_cpu)?;
+                Run::Sampled { target, sampler }
+            }
+            Self::Excimer { rate_hz } => {
+                Run::Itself(Counting::start(command, &format!("excimer={rate_hz}"))?)
+            }
+            Self::Xdebug => {
+                // One file, which each request writes anew.
+                command.args(XDEBUG.iter().flat_map(|setting| ["-d", setting]));
+                Run::ByRequest {
+                    server: Serving::start(command)?,
+                    asked: "XDEBUG_TRIGGER=1",
+                }
+            }
+            Self::Tideways => Run::ByRequest {
+                server: Serving::start(command)?,
+                asked: "tideways=1",
+            },
+        }))
+    }
+}
+
+impl Run {
+    /// One turn, with or without profiling.
+    fn turn(&mut self, on: bool, log: &mut Log) -> Result<()> {
+        let said = match self {
+            Self::Sampled { target, sampler } => {
+                sampler.switch(on)?;
+                log.switch(monotonic()?, on);
+                std::thread::sleep(TURN);
+                target.lines()?
+            }
+            Self::Itself(target) => {
+                std::thread::sleep(TURN);
+                target.lines()?
+            }
+            Self::ByRequest { server, asked } => {
+                log.request(on);
+                let seconds = TURN.as_secs_f64();
+                server.ask(&format!(
+                    "seconds={seconds}&{}",
+                    if on { *asked } else { "" }
+                ))?
+            }
+        };
+        said.iter().for_each(|line| log.line(line));
+        Ok(())
+    }
+}
+
+/// The clock of PHP's `hrtime`, in nanoseconds.
+fn monotonic() -> Result<u64> {
+    Ok(u64::try_from(
+        Duration::from(ClockId::CLOCK_MONOTONIC.now()?).as_nanos(),
+    )?)
+}
+
+fn report(row: Profiler, seconds: u64, estimate: Option<Estimate>, csv: &mut String) -> Result<()> {
+    let rate = row
+        .rate_hz()
+        .map(|rate| rate.to_string())
+        .unwrap_or_default();
+    write!(csv, "{},{rate},{},{seconds},", row.name(), row.cpus())?;
+    print!("{:<32} {seconds:>7} ", row.label());
+    let Some(estimate) = estimate else {
+        println!("{:>6} undecided", "few");
+        csv.push_str("0,,,,undecided\n");
+        return Ok(());
+    };
+    let Estimate {
+        pairs,
+        slowdown_percent,
+        half_width_percent,
+        nanoseconds_per_call,
+    } = estimate;
+    let decided = if is_enough(estimate) {
+        ""
+    } else {
+        " undecided"
+    };
+    println!(
+        "{pairs:>6} {slowdown_percent:>+11.2} ± {half_width_percent:>5.2} % {nanoseconds_per_call:>15.1}{decided}"
+    );
+    writeln!(
+        csv,
+        "{pairs},{slowdown_percent:.3},{half_width_percent:.3},{nanoseconds_per_call:.2},{}",
+        if is_enough(estimate) {
+            "decided"
+        } else {
+            "undecided"
+        }
+    )?;
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! What profiling costs a program, from what it got done with and without, in turn: pure.
+
+/// The program's own count is of so long, in nanoseconds.
+pub const COUNTED: u64 = 20_000_000;
+/// A turn with fewer counts says nothing.
+const MIN_COUNTS: usize = 5;
+/// For an interval of 95 % of a normal distribution.
+const QUANTILE: f64 = 1.96;
+/// Fewer pairs do not tell how much they differ.
+pub const MIN_PAIRS: usize = 20;
+
+/// What a program got done from one moment to another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Count {
+    begin: u64,
+    end: u64,
+    pages: u64,
+}
+
+/// What a program has said, and when profiling was switched.
+#[derive(Debug, Default)]
+pub struct Log {
+    counts: Vec<Count>,
+    /// Whether the program is profiled from then on.
+    switches: Vec<(u64, bool)>,
+    counted_at: Option<u64>,
+    /// Whether what a request says from now on is profiled.
+    begins: Option<bool>,
+    pub calls_per_page: u64,
+}
+
+/// What profiling costs, so far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    pub pairs: usize,
+    /// How much longer a page takes, in percent.
+    pub slowdown_percent: f64,
+    /// Of the confidence interval of 95 %, in percent.
+    pub half_width_percent: f64,
+    /// Nanoseconds more for each call of a function.
+    pub nanoseconds_per_call: f64,
+}
+
+impl Log {
+    /// Takes a line of the program: `calls NUMBER`, `TIME PAGES`, `TIME on` or `TIME off`; others say nothing.
+    pub fn line(&mut self, line: &str) {
+        let Some((time, word)) = line.trim().split_once(' ') else {
+            return;
+        };
+        if let ("calls", Ok(calls)) = (time, word.parse()) {
+            self.calls_per_page = calls;
+        }
+        let Ok(time) = time.parse() else { return };
+        match (word, word.parse()) {
+            (_, Ok(pages)) => self.count(time, pages),
+            ("on" | "off", _) => self.switch(time, word == "on"),
+            _ => {}
+        }
+    }
+
+    /// Profiling begins or ends.
+    pub fn switch(&mut self, time: u64, on: bool) {
+        self.switches.push((time, on));
+    }
+
+    /// What follows is of another request.
+    pub fn request(&mut self, on: bool) {
+        (self.counted_at, self.begins) = (None, Some(on));
+    }
+
+    fn count(&mut self, end: u64, pages: u64) {
+        if let Some(on) = self.begins.take() {
+            self.switch(end, on);
+        }
+        if let Some(begin) = self.counted_at.replace(end) {
+            self.counts.push(Count { begin, end, pages });
+        }
+    }
+
+    /// Nanoseconds a page in each turn that is over; the first count in it is left out, as it takes time to switch.
+    fn turns(&self) -> Vec<(bool, f64)> {
+        let mut turns = Vec::new();
+        for pair in self.switches.windows(2) {
+            let ((begin, on), (end, _)) = (pair[0], pair[1]);
+            let first = self
+                .counts
+                .partition_point(|count| count.begin < begin + COUNTED);
+            let inside: Vec<&Count> = self.counts[first..]
+                .iter()
+                .take_while(|count| count.end <= end)
+                .collect();
+            let pages: u64 = inside.iter().map(|count| count.pages).sum();
+            let time: u64 = inside.iter().map(|count| count.end - count.begin).sum();
+            if inside.len() >= MIN_COUNTS && pages > 0 {
+                turns.push((on, time as f64 / pages as f64));
+            }
+        }
+        turns
+    }
+
+    /// What profiling costs; `None` while there are too few pairs of turns.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let turns = self.turns();
+        let mut pairs = Vec::new();
+        for pair in turns.chunks_exact(2) {
+            match *pair {
+                [(false, off), (true, on)] | [(true, on), (false, off)] => pairs.push((off, on)),
+                _ => {}
+            }
+        }
+        let count = pairs.len() as f64;
+        let logarithms: Vec<f64> = pairs.iter().map(|(off, on)| (on / off).ln()).collect();
+        let mean = logarithms.iter().sum::<f64>() / count;
+        let variance = logarithms
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>()
+            / (count - 1.0);
+        let off = pairs.iter().map(|(off, _)| off).sum::<f64>() / count;
+        let slowdown = mean.exp() - 1.0;
+        (pairs.len() >= MIN_PAIRS).then(|| Estimate {
+            pairs: pairs.len(),
+            slowdown_percent: 100.0 * slowdown,
+            half_width_percent: 100.0 * QUANTILE * (variance / count).sqrt(),
+            nanoseconds_per_call: slowdown * off / (self.calls_per_page as f64).max(1.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Turns of 16 counts, each of so many pages.
+    fn log(turns: &[(bool, u64)]) -> Log {
+        let mut log = Log::default();
+        log.line("calls 10");
+        let mut now = 0;
+        for &(on, pages) in turns {
+            log.line(&format!("{now} {}", if on { "on" } else { "off" }));
+            for index in 0..16 {
+                now += COUNTED;
+                // What is counted while it is switched is neither.
+                log.line(&format!("{now} {}", if index == 0 { 1 } else { pages }));
+            }
+        }
+        log.line(&format!("{now} off"));
+        log
+    }
+
+    #[test]
+    fn a_program_that_gets_half_done_takes_twice_as_long() {
+        let estimate = log(&[(false, 200), (true, 100)].repeat(30))
+            .estimate()
+            .unwrap();
+        assert_eq!(estimate.pairs, 30);
+        assert!((estimate.slowdown_percent - 100.0).abs() < 1e-9);
+        assert!(estimate.half_width_percent < 1e-9);
+        // 100 µs a page, of 10 calls.
+        assert!((estimate.nanoseconds_per_call - 10_000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_interval_is_as_wide_as_pairs_differ() {
+        let turns = [(false, 1000), (true, 1000), (false, 1000), (true, 900)].repeat(50);
+        let estimate = log(&turns).estimate().unwrap();
+        // ln(10/9) / 2 either way, of 100 pairs.
+        assert!(
+            (estimate.half_width_percent - 1.96 * 5.268 / 10.0).abs() < 0.01,
+            "{estimate:?}"
+        );
+    }
+
+    #[test]
+    fn requests_are_turns_of_their_own() {
+        let mut log = Log::default();
+        let mut now = 0;
+        for index in 0..60 {
+            log.request(index % 2 == 1);
+            // Between requests nothing is counted.
+            now += 500_000_000;
+            for _ in 0..16 {
+                now += COUNTED;
+                log.line(&format!("{now} {}", 100 + index % 2));
+            }
+        }
+        let estimate = log.estimate().unwrap();
+        assert!(
+            (estimate.slowdown_percent + 100.0 / 101.0).abs() < 1e-6,
+            "{estimate:?}"
+        );
+    }
+
+    #[test]
+    fn few_pairs_say_nothing() {
+        assert_eq!(
+            log(&[(false, 200), (true, 100)].repeat(10)).estimate(),
+            None
+        );
+        assert_eq!(Log::default().estimate(), None);
+    }
+}

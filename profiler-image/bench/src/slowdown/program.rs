@@ -1,0 +1,164 @@
+//! The processes of a row: the program that counts, and who profiles it. They end when they are dropped.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+pub const SCRIPT: &str = "slowdown.php";
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A process that ends when this is dropped.
+struct Ending(Child);
+
+impl Ending {
+    fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::null());
+        let child = command.spawn();
+        Ok(Self(
+            child.with_context(|| format!("starting {command:?}"))?,
+        ))
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.0.id())?))
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A PHP command in the folder of the targets, with a setting, held to one CPU if so asked.
+pub fn php(words: &str, setting: &str, one_cpu: bool) -> Result<Command> {
+    let mut words = words.split_whitespace();
+    let mut command = on(one_cpu, words.next().context("no PHP is named")?);
+    command
+        .args(words)
+        .args(["-d", setting])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("targets"));
+    Ok(command)
+}
+
+fn on(one_cpu: bool, program: &str) -> Command {
+    if !one_cpu {
+        return Command::new(program);
+    }
+    let mut command = Command::new("taskset");
+    command.args(["-c", "1", program]);
+    command
+}
+
+/// A program that counts without end.
+pub struct Counting {
+    process: Ending,
+    lines: Receiver<String>,
+}
+
+impl Counting {
+    pub fn start(mut command: Command, asked: &str) -> Result<Self> {
+        command.args([SCRIPT, asked]).stdout(Stdio::piped());
+        let mut process = Ending::start(command)?;
+        let output = process.0.stdout.take().context("no output")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { process, lines })
+    }
+
+    /// What it has said since.
+    pub fn lines(&mut self) -> Result<Vec<String>> {
+        let status = self.process.0.try_wait()?;
+        ensure!(status.is_none(), "the target has ended: {status:?}");
+        Ok(self.lines.try_iter().collect())
+    }
+}
+
+/// The sampler, as its own process, which can be held.
+pub struct Sampler(Ending);
+
+impl Sampler {
+    pub fn start(phpprof: &str, target: &Counting, rate_hz: u32, one_cpu: bool) -> Result<Self> {
+        let mut command = on(one_cpu, phpprof);
+        command
+            .args(["record", "--pid", &target.process.pid()?.to_string()])
+            .args(["-F", &rate_hz.to_string(), "-d", "86400", "-o", "/dev/null"])
+            .stderr(Stdio::null());
+        let sampler = Self(Ending::start(command)?);
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(sampler)
+    }
+
+    /// Lets it run, or stops it.
+    pub fn switch(&mut self, on: bool) -> Result<()> {
+        let status = self.0.0.try_wait()?;
+        ensure!(status.is_none(), "the sampler has ended: {status:?}");
+        Ok(kill(
+            self.0.pid()?,
+            if on { Signal::SIGCONT } else { Signal::SIGSTOP },
+        )?)
+    }
+}
+
+/// A program that counts while a request lasts.
+pub struct Serving {
+    _process: Ending,
+    address: SocketAddr,
+    /// Where its profiler writes.
+    _folder: TempDir,
+}
+
+impl Serving {
+    pub fn start(mut command: Command) -> Result<Self> {
+        // Free now, and nobody else on this machine asks for a port by number.
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let folder = tempfile::Builder::new()
+            .prefix("phpprof-slowdown-")
+            .tempdir()?;
+        command
+            .arg("-d")
+            .arg(format!("xdebug.output_dir={}", folder.path().display()))
+            .args(["-S", &address.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let process = Ending::start(command)?;
+        let until = Instant::now() + START_LIMIT;
+        while TcpStream::connect(address).is_err() {
+            ensure!(Instant::now() < until, "the server was not ready in time");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Self {
+            _process: process,
+            address,
+            _folder: folder,
+        })
+    }
+
+    /// What it has said in one request.
+    pub fn ask(&self, asked: &str) -> Result<Vec<String>> {
+        let mut stream = TcpStream::connect(self.address)?;
+        let request = format!("GET /{SCRIPT}?{asked} HTTP/1.0\r\n\r\n");
+        // In one piece: the built-in server takes no others.
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+        ensure!(head.contains(" 200 "), "answered {head}: {body}");
+        Ok(body.lines().map(str::to_owned).collect())
+    }
+}

@@ -1,0 +1,222 @@
+//! Every stack of programs whose calls are known, held against them; a million samples a row with `FULL=1`, or `SAMPLES`, unpaced.
+
+mod check;
+pub mod targets;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use check::{Counts, How, broken, sampled_small_percent, small_percent};
+use phpprof::run::{Options, Recording, own_cpu};
+use targets::{TARGETS, Target};
+
+use crate::running::{Engine, Php, Running};
+use crate::sampled::{self, options, record, stacks};
+use crate::{Asked, CPUS};
+
+const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,quiet,reads_per_sample";
+
+const ENGINES: [Engine; 4] = [
+    Engine {
+        opcache: false,
+        jit: "off",
+    },
+    Engine {
+        opcache: true,
+        jit: "off",
+    },
+    Engine {
+        opcache: true,
+        jit: "function",
+    },
+    Engine {
+        opcache: true,
+        jit: "tracing",
+    },
+];
+
+/// One row of the table.
+struct Row {
+    engine: Engine,
+    remote: bool,
+    target: &'static Target,
+}
+
+/// The number of rows that break their limits.
+pub fn run(asked: &Asked) -> Result<usize> {
+    let &Asked { ref php, full, .. } = asked;
+    let samples = match std::env::var("SAMPLES") {
+        Ok(value) => value.parse().context("SAMPLES is a number")?,
+        Err(_) if full => 1_000_000,
+        Err(_) => 20_000,
+    };
+    let mut csv = format!("{COLUMNS}\n");
+    println!(
+        "{:<26} {:>9} {:>6} {:>9} {:>5} {:>5} {:>5} {:>9} {:>6} {:>5}",
+        "target, PHP, mode",
+        "samples",
+        "moved",
+        "edges",
+        "wrong",
+        "mixed",
+        "trunc",
+        "unstable",
+        "quiet",
+        "reads"
+    );
+    let mut failures = 0;
+    for row in rows(full)
+        .iter()
+        .filter(|row| php.has_jit || row.engine.jit == "off")
+        .filter(|row| php.version >= row.target.since)
+        .filter(|row| asked.wants(&label(row)))
+    {
+        let (counts, how, recording) = measure(php, row, samples, full)?;
+        let reads = recording.calls.gathers as f64 / counts.samples.max(1) as f64;
+        let quiet = recording.sampler.quality.quiet;
+        println!(
+            "{:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",
+            label(row),
+            counts.samples,
+            how.moved_percent,
+            counts.edges,
+            counts.wrong_edges,
+            counts.wrong_path,
+            counts.truncated,
+            counts.percent(counts.unstable),
+            quiet,
+            reads
+        );
+        writeln!(
+            csv,
+            "{},{},{},{},{},{},{},{:.4},{},{},{},{},{},{},{:.3}",
+            recording.engine.version,
+            if row.engine.opcache { "on" } else { "off" },
+            row.engine.jit,
+            mode(row),
+            row.target.name,
+            row.target.depth,
+            counts.samples,
+            how.moved_percent / 100.0,
+            counts.edges,
+            counts.wrong_edges,
+            counts.wrong_path,
+            counts.truncated,
+            counts.unstable,
+            quiet,
+            reads
+        )?;
+        if let Some(truth) = how.true_small_percent {
+            let share = sampled_small_percent(&counts);
+            println!("    small calls {share:.2} % of the sampled time, {truth:.2} % of the true");
+        }
+        let broken = broken(row.target, how, &counts);
+        for words in &broken {
+            println!("    BROKEN: {words}");
+        }
+        failures += usize::from(!broken.is_empty());
+    }
+    asked.write(&csv)?;
+    Ok(failures)
+}
+
+/// Targets whose like is in the short form: `attack` makes and frees closures too.
+const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
+
+/// All rows, or those of the short form, as a row takes twenty seconds: most targets once without opcache, small calls of another depth
+/// with it and with the tracing JIT, and callbacks, which have most to lose, without the quiescent reader.
+fn rows(full: bool) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for remote in [false, true] {
+        for engine in ENGINES {
+            for target in TARGETS {
+                // What 8.2 does not have is tried with the versions that do.
+                let is_old = target.since < 80_300;
+                let is_30_deep = target.name == "small" && target.depth == 30;
+                let is_short = is_old && !is_30_deep && !LEFT_TO_FULL.contains(&target.name);
+                let plain = !engine.opcache && !remote && is_short;
+                let jit = engine.opcache && !remote && is_30_deep && engine.jit != "function";
+                let judgeless = remote && !engine.opcache && target.name == "callbacks";
+                if full || plain || jit || judgeless {
+                    rows.push(Row {
+                        engine,
+                        remote,
+                        target,
+                    });
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, How, Recording)> {
+    let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
+    let spent = own_cpu();
+    let recording = record(&Options {
+        max_samples: Some(samples),
+        unpaced: full,
+        ..options(target.pid()?, 999, Duration::from_secs(120), row.remote)?
+    })
+    .with_context(|| format!("target {}", row.target.script))?;
+    let spent = own_cpu() - spent;
+    let turns = target.stop(row.target.states_shares)?;
+    let true_small_percent = match turns {
+        Some(turns) => {
+            let sampled = sampled::time(&recording)?;
+            Some(small_percent(&turns, &sampled).context("the target has not run")?)
+        }
+        None => None,
+    };
+    let mut counts = Counts {
+        is_7: php.version < 80_000,
+        ..Counts::default()
+    };
+    for stack in stacks(&recording) {
+        let samples = u64::try_from(stack.sum.samples)?;
+        let nanoseconds = u64::try_from(stack.sum.wall_nanoseconds)?;
+        counts.add(row.target, &stack.names(), samples, nanoseconds);
+        counts.add_lines(&stack.lines, samples);
+    }
+    let how = How {
+        jit: row.engine.jit != "off",
+        remote: row.remote,
+        moved_percent: counts.percent(recording.sampler.quality.moved),
+        true_small_percent,
+        own_cpu_percent: full
+            .then(|| 100.0 * spent as f64 / (recording.took.as_nanos() as f64).max(1.0)),
+    };
+    Ok((counts, how, recording))
+}
+
+/// A row's name in the table.
+fn label(row: &Row) -> String {
+    format!(
+        "{}{} {} {}",
+        row.target.name,
+        depth(row.target),
+        engine(row.engine),
+        mode(row)
+    )
+}
+
+fn depth(target: &Target) -> String {
+    if target.name == "small" {
+        format!("/{}", target.depth)
+    } else {
+        String::new()
+    }
+}
+
+fn engine(engine: Engine) -> &'static str {
+    match (engine.opcache, engine.jit) {
+        (false, _) => "plain",
+        (true, "off") => "opcache",
+        (true, jit) => jit,
+    }
+}
+
+fn mode(row: &Row) -> &'static str {
+    if row.remote { "remote" } else { "auto" }
+}

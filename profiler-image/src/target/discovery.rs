@@ -4,15 +4,15 @@
 //! descriptor that stays bound to it ([`ProcessMemory::bound_word`]). One without may `execve` at any time: its executable
 //! is looked at again, each 100 ms at first and each second in the end, and another one makes it new; until it is a second
 //! old it is looked at as a whole, for an engine may still be loaded or started. A forked worker shares its family's
-//! addresses ([`families`]), so attaching to it takes a few reads. In a thread-safe engine each of its threads is
-//! a worker ([`threads`]).
+//! addresses (`families.rs`), so attaching to it takes a few reads. In a thread-safe engine each of its threads is
+//! a worker (`threads.rs`).
 //!
 //! What this module does not do: look at files of the target, assume anything of PID 1, see an engine that a process loads
 //! later than a second after its start, or a PID that is used again within one scan by the same executable, where neither
 //! runs PHP.
 
 use std::collections::HashMap;
-use std::fs::{read_dir, read_link};
+use std::fs::read_dir;
 use std::sync::Arc;
 
 use nix::sys::time::TimeValLike;
@@ -25,48 +25,13 @@ use super::diagnosis::Refused;
 use super::families::Families;
 use super::process::relay::Relay;
 use super::process::{Process, ProcessMemory, calls, stat::Stat, text};
+use super::seen::{Other, Program, Seen, Verdict, executable, is_young, look_at};
 use super::threads::{Changes, Threads};
 
-/// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
-const YOUNG: u64 = 1000;
-/// Milliseconds between two looks at a process without PHP: a quarter of its age, within these.
-const LOOK_EVERY: (u64, u64) = (100, 1000);
 /// A target without a process is gone when it still has none after so many milliseconds.
 const GONE_AFTER: u64 = 1000;
 /// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all that Linux runs PHP on.
 const TICK: u64 = 10;
-
-/// What a process was found to be.
-#[derive(Debug)]
-enum Verdict {
-    Php(Program),
-    Other(Other),
-}
-
-/// A process with an engine.
-#[derive(Debug)]
-struct Program {
-    process: Arc<Process>,
-    threads: Threads,
-}
-
-/// A process without one, or none that is read.
-#[derive(Debug)]
-struct Other {
-    executable: Option<String>,
-    /// Its engine is being started.
-    is_starting: bool,
-    look_at: u64,
-}
-
-#[derive(Debug)]
-struct Seen {
-    start_time: u64,
-    in_scope: bool,
-    /// When it started, or was seen to have replaced itself; milliseconds since boot.
-    born: u64,
-    verdict: Verdict,
-}
 
 /// A process to be looked at as a whole.
 struct New {
@@ -187,7 +152,6 @@ impl Discovery {
 
     /// Looks at a process as a whole.
     fn look(&mut self, new: &New, now: u64) -> Seen {
-        let is_young = new.born.saturating_add(YOUNG) > now;
         let in_scope = new.in_scope || self.is_meant(new.pid, &new.stat);
         let mut other = Other {
             executable: executable(new.pid),
@@ -200,7 +164,7 @@ impl Discovery {
             match self.attach(new.pid, &new.stat) {
                 Ok(program) => Verdict::Php(program),
                 Err(refusal) => {
-                    other.is_starting = self.refuse(new, refusal, is_young);
+                    other.is_starting = self.refuse(new, refusal, is_young(new.born, now));
                     Verdict::Other(other)
                 }
             }
@@ -296,39 +260,6 @@ impl Discovery {
     }
 }
 
-impl Seen {
-    fn process(&self) -> Option<&Process> {
-        match &self.verdict {
-            Verdict::Php(program) => Some(&program.process),
-            Verdict::Other(_) => None,
-        }
-    }
-
-    /// Whether what is known of a process no longer holds, or was never final: then its time of birth.
-    fn look_again(&mut self, pid: i32, is_listed: bool, now: u64) -> Option<u64> {
-        let born = self.born;
-        match &mut self.verdict {
-            _ if !is_listed => Some(now),
-            Verdict::Php(program) => (!program.is_still_there()).then_some(now),
-            Verdict::Other(other) if now < other.look_at => None,
-            Verdict::Other(other) if executable(pid) != other.executable => Some(now),
-            Verdict::Other(other) => {
-                other.look_at = look_at(born, now);
-                let is_young = born.saturating_add(YOUNG) > now;
-                (is_young || other.is_starting).then_some(born)
-            }
-        }
-    }
-}
-
-impl Program {
-    /// Whether the process still is the one that was looked at: `execve` may start the same program anew.
-    fn is_still_there(&self) -> bool {
-        let process = &self.process;
-        process.memory.bound_word(process.engine.fingerprint_at) == Ok(process.fingerprint)
-    }
-}
-
 /// A chain of parents is as long as the list at most.
 fn put_parents_first(new: &mut [New]) {
     let parents: HashMap<i32, i32> = new.iter().map(|new| (new.pid, new.stat.parent)).collect();
@@ -337,19 +268,6 @@ fn put_parents_first(new: &mut [New]) {
         chain.take(parents.len()).count()
     };
     new.sort_by_cached_key(|new| (depth(new), new.pid));
-}
-
-/// When a process without PHP is looked at next.
-fn look_at(born: u64, now: u64) -> u64 {
-    let (least, most) = LOOK_EVERY;
-    now + (now.saturating_sub(born) / 4).clamp(least, most)
-}
-
-/// Which program a process runs; `None` where that may not be seen, and for what has ended. No file is opened for it.
-fn executable(pid: i32) -> Option<String> {
-    calls::count_file_read();
-    let link = read_link(format!("/proc/{pid}/exe")).ok()?;
-    Some(link.to_string_lossy().into_owned())
 }
 
 fn boot_milliseconds() -> u64 {
@@ -370,19 +288,4 @@ fn pids() -> Vec<i32> {
         .collect();
     pids.sort_unstable();
     pids
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_without_php_is_looked_at_less_often_with_its_age() {
-        let check = |age: u64, expected: u64| assert_eq!(look_at(5, 5 + age), 5 + age + expected);
-        check(0, 100);
-        check(400, 100);
-        check(1000, 250);
-        check(4000, 1000);
-        check(1 << 40, 1000);
-    }
 }

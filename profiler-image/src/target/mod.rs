@@ -5,6 +5,7 @@ pub mod discovery;
 mod families;
 pub mod process;
 pub mod scanner;
+mod seen;
 mod threads;
 
 /// Which processes are meant.

@@ -1,0 +1,114 @@
+//! What a process was found to be, and until when that holds.
+//!
+//! Invariant: who is asked opens no file.
+
+use std::fs::read_link;
+use std::sync::Arc;
+
+use super::process::{Process, calls};
+use super::threads::Threads;
+
+/// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
+const YOUNG: u64 = 1000;
+/// Milliseconds between two looks at a process without PHP: a quarter of its age, within these.
+const LOOK_EVERY: (u64, u64) = (100, 1000);
+
+/// What a process was found to be.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Php(Program),
+    Other(Other),
+}
+
+/// A process with an engine.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub process: Arc<Process>,
+    pub threads: Threads,
+}
+
+/// A process without one, or none that is read.
+#[derive(Debug)]
+pub(super) struct Other {
+    /// Seen before all else: what is replaced meanwhile is another one at the next look.
+    pub executable: Option<String>,
+    /// Its engine is being started.
+    pub is_starting: bool,
+    /// Milliseconds since boot.
+    pub look_at: u64,
+}
+
+/// A process that was looked at.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub start_time: u64,
+    pub in_scope: bool,
+    /// When it started, or was seen to have replaced itself; milliseconds since boot.
+    pub born: u64,
+    pub verdict: Verdict,
+}
+
+impl Seen {
+    pub fn process(&self) -> Option<&Process> {
+        match &self.verdict {
+            Verdict::Php(program) => Some(&program.process),
+            Verdict::Other(_) => None,
+        }
+    }
+
+    /// Whether what is known of a process no longer holds, or was never final: then its time of birth.
+    pub fn look_again(&mut self, pid: i32, is_listed: bool, now: u64) -> Option<u64> {
+        let born = self.born;
+        match &mut self.verdict {
+            _ if !is_listed => Some(now),
+            Verdict::Php(program) => (!program.is_still_there()).then_some(now),
+            Verdict::Other(other) if now < other.look_at => None,
+            Verdict::Other(other) if executable(pid) != other.executable => Some(now),
+            Verdict::Other(other) => {
+                other.look_at = look_at(born, now);
+                (is_young(born, now) || other.is_starting).then_some(born)
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Whether the process still is the one that was looked at: `execve` may start the same program anew.
+    fn is_still_there(&self) -> bool {
+        let process = &self.process;
+        process.memory.bound_word(process.engine.fingerprint_at) == Ok(process.fingerprint)
+    }
+}
+
+/// Whether an engine may still be loaded or started.
+pub(super) fn is_young(born: u64, now: u64) -> bool {
+    born.saturating_add(YOUNG) > now
+}
+
+/// When a process without PHP is looked at next.
+pub(super) fn look_at(born: u64, now: u64) -> u64 {
+    let (least, most) = LOOK_EVERY;
+    now + (now.saturating_sub(born) / 4).clamp(least, most)
+}
+
+/// Which program a process runs; `None` where that may not be seen, and for what has ended. No file is opened for it.
+pub(super) fn executable(pid: i32) -> Option<String> {
+    calls::count_file_read();
+    let link = read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_php_is_looked_at_less_often_with_its_age() {
+        let check = |age: u64, expected: u64| assert_eq!(look_at(5, 5 + age), 5 + age + expected);
+        check(0, 100);
+        check(400, 100);
+        check(1000, 250);
+        check(4000, 1000);
+        check(1 << 40, 1000);
+    }
+}

@@ -1,6 +1,7 @@
 //! Which processes are PHP workers of the target: looked for ten times a second, in `/proc` and their memory.
 //!
-//! The listing of `/proc` tells who is new, and only of those files are opened. A process with an engine is held by a
+//! The listing of `/proc` tells who is new, and only of those files are opened; it is read while processes start, and once a
+//! second ([`LastPid`]). A process with an engine is held by a
 //! descriptor that stays bound to it ([`ProcessMemory::bound_word`]). One without may `execve` at any time: its executable
 //! is looked at again, each 100 ms at first and each second in the end, and another one makes it new; until it is a second
 //! old it is looked at as a whole, for an engine may still be loaded or started. A forked worker shares its family's
@@ -23,11 +24,14 @@ use phpprof_zend::memory::Fault;
 use super::Scope;
 use super::diagnosis::Refused;
 use super::families::Families;
+use super::process::last_pid::LastPid;
 use super::process::relay::Relay;
 use super::process::{Process, ProcessMemory, calls, stat::Stat, text};
 use super::seen::{Other, Program, Seen, Verdict, executable, is_young, look_at};
 use super::threads::{Changes, Threads};
 
+/// The processes are listed again after so many milliseconds, though none seems to have started.
+const LIST_EVERY: u64 = 1000;
 /// A target without a process is gone when it still has none after so many milliseconds.
 const GONE_AFTER: u64 = 1000;
 /// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all that Linux runs PHP on.
@@ -42,6 +46,17 @@ struct New {
     in_scope: bool,
 }
 
+/// When the processes are to be listed.
+#[derive(Debug)]
+struct Listing {
+    last_pid: LastPid,
+    /// The number that was given last, as it was seen last.
+    last: Option<i32>,
+    /// It was the same twice: whoever had it then was listed.
+    is_settled: bool,
+    next_at: u64,
+}
+
 /// The processes seen so far.
 #[derive(Debug)]
 pub struct Discovery {
@@ -49,6 +64,7 @@ pub struct Discovery {
     own_pid: i32,
     seen: HashMap<i32, Seen>,
     families: Families,
+    listing: Listing,
     /// The most telling refusal so far.
     refused: Option<Refused>,
     /// The scope had no process when its processes were counted last; and when that is done again.
@@ -67,6 +83,12 @@ impl Discovery {
             own_pid,
             seen: HashMap::new(),
             families: Families::default(),
+            listing: Listing {
+                last_pid: LastPid::open(),
+                last: None,
+                is_settled: false,
+                next_at: 0,
+            },
             refused: None,
             is_empty: false,
             count_at: 0,
@@ -77,7 +99,12 @@ impl Discovery {
     /// Looks for processes that have come, gone, or replaced themselves.
     pub fn scan(&mut self) -> Changes {
         let now = boot_milliseconds();
-        let listed = pids();
+        let mut listed: Vec<i32> = if self.listing.is_due(now) {
+            pids().collect()
+        } else {
+            self.seen.keys().copied().collect()
+        };
+        listed.sort_unstable();
         let mut changes = Changes::default();
         let mut new = self.part(&listed, now, &mut changes);
         put_parents_first(&mut new);
@@ -260,6 +287,20 @@ impl Discovery {
     }
 }
 
+impl Listing {
+    /// Whether a process may have started that was not listed.
+    fn is_due(&mut self, now: u64) -> bool {
+        let last = self.last_pid.read();
+        let is_same = last.is_some() && last == self.last;
+        let is_due = !is_same || !self.is_settled || now >= self.next_at;
+        (self.last, self.is_settled) = (last, is_same);
+        if is_due {
+            self.next_at = now + LIST_EVERY;
+        }
+        is_due
+    }
+}
+
 /// A chain of parents is as long as the list at most.
 fn put_parents_first(new: &mut [New]) {
     let parents: HashMap<i32, i32> = new.iter().map(|new| (new.pid, new.stat.parent)).collect();
@@ -277,15 +318,12 @@ fn boot_milliseconds() -> u64 {
         .unwrap_or(0)
 }
 
-/// All processes, in the order of their numbers.
-fn pids() -> Vec<i32> {
+/// All processes.
+fn pids() -> impl Iterator<Item = i32> {
     calls::count_open();
-    let mut pids: Vec<i32> = read_dir("/proc")
+    read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    pids.sort_unstable();
-    pids
 }

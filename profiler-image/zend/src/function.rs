@@ -21,7 +21,7 @@ const MAX_EXTENSION: usize = 64;
 pub const HEAD: usize = 184;
 
 /// Identity of a function's code under its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Key {
     /// `op_array.opcodes`, or the handler of an internal function.
     pub code: u64,

@@ -19,6 +19,8 @@ pub mod op;
 pub mod phase;
 pub mod read_set;
 pub mod site;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod text;
 pub mod tsrm;
 pub mod unwind;

@@ -3,6 +3,7 @@
 //! Invariant: a read gives all the bytes that were asked for or a [`Fault`]; it never gives some of them.
 
 use std::fmt;
+use std::ops::Range;
 
 /// Why a read gave nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,20 +108,54 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Adds a region; a later one hides an earlier one at the same address.
+    /// Writes into the region that is there, or adds one, which hides what it overlaps.
     pub fn put(&mut self, address: u64, bytes: impl Into<Vec<u8>>) {
-        self.regions.push((address, bytes.into()));
+        let bytes = bytes.into();
+        match self.holder(address, bytes.len()) {
+            Some((index, range)) => self.regions[index].1[range].copy_from_slice(&bytes),
+            None => self.regions.push((address, bytes)),
+        }
     }
 
-    /// Writes one word into a region that is there, or adds one of eight bytes.
+    /// The newest region that has any of these bytes, if it has them all, and where it has them.
+    fn holder(&self, address: u64, length: usize) -> Option<(usize, Range<usize>)> {
+        let end = address.checked_add(length as u64)?;
+        let index = self.regions.iter().rposition(|(start, region)| {
+            *start < end && address < start.saturating_add(region.len() as u64)
+        })?;
+        let (start, region) = &self.regions[index];
+        let offset = usize::try_from(address.checked_sub(*start)?).ok()?;
+        (offset + length <= region.len()).then_some((index, offset..offset + length))
+    }
+
+    /// Writes one word.
     pub fn put_word(&mut self, address: u64, value: u64) {
-        self.put(address, value.to_le_bytes().to_vec());
+        self.put(address, value.to_le_bytes());
+    }
+
+    /// Maps zeros where nothing was put.
+    pub fn room(&mut self, address: u64, size: usize) {
+        let mut there = vec![0; size];
+        if self.read(address, &mut there).is_err() {
+            self.regions.insert(0, (address, vec![0; size]));
+        }
+    }
+
+    /// All bytes by their addresses; those of a region that hides another come later.
+    pub fn bytes(&self) -> impl Iterator<Item = (u64, u8)> {
+        self.regions
+            .iter()
+            .flat_map(|(start, region)| (*start..).zip(region.iter().copied()))
     }
 }
 
 impl Memory for Recorded {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        // A read may span regions that were put side by side, so it is answered byte by byte, the newest first.
+        if let Some((index, range)) = self.holder(address, bytes.len()) {
+            bytes.copy_from_slice(&self.regions[index].1[range]);
+            return Ok(());
+        }
+        // A read may span regions that were put side by side: then it is answered byte by byte, the newest first.
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = address.checked_add(index as u64).ok_or(Fault::Unmapped)?;
             *byte = self

@@ -1,0 +1,173 @@
+//! Functions: what the engine knows of them, and their ops.
+
+use super::{BLOCK, EngineImage, IS_STRING};
+use crate::function::{Function, HEAD, Key};
+use crate::memory::Memory;
+use crate::op::{NEW, Op};
+
+/// The file of [`EngineImage::user`]'s functions.
+pub const FILE: &str = "/srv/a.php";
+
+/// An op to be written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NewOp<'a> {
+    pub opcode: u8,
+    /// The texts of its literals.
+    pub op1: Option<&'a str>,
+    pub op2: Option<&'a str>,
+    pub result: u32,
+    pub extended_value: u32,
+    /// The number of its slot in the run-time cache.
+    pub cache_slot: Option<u32>,
+}
+
+impl From<u8> for NewOp<'_> {
+    fn from(opcode: u8) -> Self {
+        Self {
+            opcode,
+            ..Self::default()
+        }
+    }
+}
+
+/// A function of user code.
+#[derive(Debug, Clone, Copy)]
+pub struct UserFunction {
+    /// Address of the `zend_op_array`.
+    pub func: u64,
+    /// Address of the first op.
+    pub code: u64,
+    op_size: u64,
+}
+
+impl UserFunction {
+    /// The address of an op.
+    #[must_use]
+    pub fn op(&self, index: u64) -> u64 {
+        self.code + index * self.op_size
+    }
+}
+
+impl EngineImage {
+    /// A function of the engine or, with the address of its `zend_module_entry`, of an extension.
+    pub fn internal(&mut self, name: &str, module: u64) -> u64 {
+        let (at, name, code) = (self.block(), self.string(name), self.block());
+        let key = Key {
+            code,
+            kind: 1,
+            name,
+            module,
+            ..Key::default()
+        };
+        self.put_function(at, &key);
+        at
+    }
+
+    /// A function of [`FILE`], without a name its top level, and its code: the first op in line 2.
+    pub fn user(&mut self, name: Option<&str>, ops: &[NewOp<'_>]) -> UserFunction {
+        assert!(ops.len() <= 16, "the code does not fit into its block");
+        let function = UserFunction {
+            func: self.block(),
+            code: self.block(),
+            op_size: self.layout.zend_op.sizeof as u64,
+        };
+        let key = Key {
+            code: function.code,
+            last: ops.len() as u32,
+            kind: 2,
+            name: name.map_or(0, |name| self.string(name)),
+            filename: self.string(FILE),
+            line_start: 1,
+            ..Key::default()
+        };
+        self.put_function(function.func, &key);
+        let literals = self.block();
+        self.put_word(function.func, self.layout.function.literals, literals);
+        for (index, op) in (0..).zip(ops) {
+            let address = function.op(index);
+            self.put_new_op(address, literals, 2 + index as u32, op);
+        }
+        function
+    }
+
+    fn put_new_op(&mut self, address: u64, literals: u64, lineno: u32, op: &NewOp<'_>) {
+        let rules = &self.layout.rules;
+        let base = match rules.literals_in_op_array {
+            true => literals,
+            false => address,
+        };
+        let slot = op.cache_slot.filter(|_| !rules.cache_slots_in_literals);
+        let (op1, op1_type) = self.operand(op.op1, base, op.cache_slot);
+        let (op2, op2_type) = self.operand(op.op2, base, op.cache_slot);
+        let is_new = op.opcode == NEW;
+        self.put_op(&Op {
+            address,
+            op1,
+            op2: slot.filter(|_| is_new).unwrap_or(op2),
+            result: slot.filter(|_| !is_new).unwrap_or(op.result),
+            extended_value: op.extended_value,
+            lineno,
+            opcode: op.opcode,
+            op1_type,
+            op2_type,
+        });
+    }
+
+    /// The value and the type of an operand; a literal counts from `base`.
+    fn operand(&mut self, text: Option<&str>, base: u64, slot: Option<u32>) -> (u32, u8) {
+        let types = &self.layout.op_types;
+        let Some(text) = text else {
+            return (0, types.is_unused);
+        };
+        let (literal, string) = (self.block(), self.string(text));
+        self.put_zval(literal, string, IS_STRING);
+        self.put_half(literal, 12, slot.unwrap_or(u32::MAX));
+        ((literal - base) as u32, types.is_const)
+    }
+
+    /// Writes what [`Op::read`] reads.
+    pub fn put_op(&mut self, op: &Op) {
+        let (at, row) = (op.address, &self.layout.zend_op);
+        self.room(at, row.sizeof as u64);
+        for (offset, value) in [
+            (row.op1, op.op1),
+            (row.op2, op.op2),
+            (row.result, op.result),
+            (row.extended_value, op.extended_value),
+            (row.lineno, op.lineno),
+        ] {
+            self.put_half(at, offset, value);
+        }
+        self.put_byte(at, row.opcode, op.opcode);
+        self.put_byte(at, row.op1_type, op.op1_type);
+        self.put_byte(at, row.op2_type, op.op2_type);
+    }
+
+    /// Writes what [`Key::parse`] reads, in place of what was there.
+    pub fn put_function(&mut self, at: u64, key: &Key) {
+        let row = &self.layout.function;
+        self.room(at, BLOCK);
+        self.put(at, &[0; HEAD]);
+        self.put_half(at, row.fn_flags, u32::from(key.passing) * row.passing_flags);
+        self.put_byte(at, row.type_, key.kind);
+        self.put_word(at, row.function_name, key.name);
+        self.put_word(at, row.scope, key.scope);
+        if key.is_user() {
+            self.put_word(at, row.opcodes, key.code);
+            self.put_half(at, row.last, key.last);
+            self.put_word(at, row.filename, key.filename);
+            self.put_half(at, row.line_start, key.line_start);
+        } else {
+            self.put_word(at, row.handler, key.code);
+            self.put_word(at, row.module, key.module);
+        }
+    }
+
+    /// The function at an address, as readers find it.
+    #[must_use]
+    pub fn function_at(&self, func: u64) -> Option<Function> {
+        let mut head = [0; HEAD];
+        self.read(func, &mut head).ok()?;
+        Function::resolve(self, self.layout, Key::parse(self.layout, &head)?)
+    }
+}

@@ -3,18 +3,13 @@ mod generator;
 use super::*;
 use crate::function::Key;
 use crate::layouts::{Machine, ROWS, layout_of};
-use crate::memory::Recorded;
 use crate::op::{
     DO_FCALL, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME,
     INIT_METHOD_CALL, NEW, SEND_VAL, SEND_VAR, SEND_VAR_EX,
 };
-use crate::text::hash_of;
+use crate::testing::{BLOCK, EngineImage, FILE, NewOp, UserFunction};
 
-const CODE: u64 = 0x10_0000;
-const LITERALS: u64 = 0x11_0000;
-const STRINGS: u64 = 0x12_0000;
 const CACHE: u64 = 0x13_0000;
-const CALLER: u64 = 0x14_0000;
 const CALLEE: u64 = 0x15_0000;
 const CLASS: u64 = 0x16_0000;
 const STACK: u64 = 0x20_0000;
@@ -23,8 +18,8 @@ const SLOT: u32 = 16;
 
 /// A caller whose code is `INIT_*, DO_*` (or one op alone), and the callee above it.
 struct Scene {
-    layout: &'static Layout,
-    memory: Recorded,
+    image: EngineImage,
+    code: UserFunction,
     caller: Frame,
     callee: Frame,
     callee_function: Function,
@@ -33,46 +28,33 @@ struct Scene {
     copy: Copy,
 }
 
-fn string(text: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0_u8; 16];
-    bytes[4] = IS_STRING;
-    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(text);
-    bytes.resize(128, 0);
-    bytes
-}
-
-fn function(name: &str, class: &str, scope: u64) -> Function {
-    Function {
-        key: Key {
-            code: CODE,
-            last: 2,
-            kind: 2,
-            passing: false,
-            name: 8,
-            scope,
-            filename: 8,
-            line_start: 1,
-            module: 0,
-        },
-        name: format!("{class}{name}"),
-        file: String::new(),
-        function_name: name.as_bytes().to_vec(),
-        class: class.as_bytes().to_vec(),
-        fingerprints: [0, 0],
-    }
-}
-
 impl Scene {
     /// The site's one literal is `literal`, its cache slot is empty; `callee` runs.
     fn new(layout: &'static Layout, opcodes: &[u8], literal: &str, callee: &str) -> Self {
-        let mut scene = Self {
-            layout,
-            memory: Recorded::default(),
+        let mut image = EngineImage::new(layout);
+        let op = |&opcode: &u8| NewOp {
+            opcode,
+            op1: (opcode == NEW).then_some(literal),
+            op2: Some(literal),
+            cache_slot: Some(SLOT),
+            ..NewOp::default()
+        };
+        let code = image.user(Some("caller"), &opcodes.iter().map(op).collect::<Vec<_>>());
+        image.room(CACHE, 64);
+        let key = Key {
+            code: CALLEE + BLOCK,
+            last: 2,
+            kind: 2,
+            name: image.string(callee),
+            filename: image.string(FILE),
+            ..Key::default()
+        };
+        image.put_function(CALLEE, &key);
+        Self {
             caller: Frame {
                 address: STACK,
-                func: CALLER,
-                opline: CODE + 32 * (opcodes.len() as u64 - 1),
+                func: code.func,
+                opline: code.op(opcodes.len() as u64 - 1),
                 run_time_cache: CACHE,
                 ..Frame::default()
             },
@@ -82,64 +64,34 @@ impl Scene {
                 prev: STACK,
                 ..Frame::default()
             },
-            callee_function: function(callee, "", 0),
+            callee_function: image.function_at(CALLEE).unwrap(),
             frameless: None,
             copy: Copy::default(),
-        };
-        let types = &layout.op_types;
-        for (index, &opcode) in opcodes.iter().enumerate() {
-            let at = CODE + index as u64 * 32;
-            let mut op = vec![0_u8; 32];
-            // Where the literal counts from the op, and where from the op_array's literals.
-            let operand = if layout.rules.literals_in_op_array {
-                32
-            } else {
-                u32::try_from(LITERALS + 32 - at).unwrap()
-            };
-            let (row, slot) = (&layout.zend_op, SLOT.to_le_bytes());
-            op[row.op2..][..4].copy_from_slice(&operand.to_le_bytes());
-            op[row.op1..][..4].copy_from_slice(&operand.to_le_bytes());
-            if !layout.rules.cache_slots_in_literals {
-                op[row.result..][..4].copy_from_slice(&slot);
-            }
-            op[row.opcode] = opcode;
-            op[row.op1_type] = types.is_unused;
-            op[row.op2_type] = types.is_const;
-            if opcode == NEW {
-                op[row.op1_type] = types.is_const;
-                if !layout.rules.cache_slots_in_literals {
-                    op[row.op2..][..4].copy_from_slice(&slot);
-                }
-            }
-            scene.memory.put(at, op);
+            image,
+            code,
         }
-        let mut zval = vec![0_u8; 16];
-        zval[..8].copy_from_slice(&STRINGS.to_le_bytes());
-        zval[8] = IS_STRING;
-        zval[12..16].copy_from_slice(&SLOT.to_le_bytes());
-        scene.memory.put(LITERALS + 32, zval);
-        scene.memory.put(STRINGS, string(literal.as_bytes()));
-        scene.memory.put(CACHE, vec![0_u8; 64]);
-        let literals = CALLER + layout.function.literals as u64;
-        scene.memory.put_word(literals, LITERALS);
-        scene
     }
 
     /// Fills the site's cache slot, whose second word holds a method.
-    fn cached(mut self, offset: u64, value: u64) -> Self {
-        self.memory
-            .put_word(CACHE + u64::from(SLOT) + offset, value);
+    fn cached(mut self, offset: usize, value: u64) -> Self {
+        self.image.put_word(CACHE, SLOT as usize + offset, value);
         self
     }
 
     fn with_top(mut self) -> Self {
-        self.callee.call_info |= self.layout.call_info.top;
+        self.callee.call_info |= self.image.layout.call_info.top;
         self
     }
 
     fn method_of(mut self, class: &str) -> Self {
-        let name = String::from_utf8_lossy(&self.callee_function.function_name).into_owned();
-        self.callee_function = function(&name, class, CLASS);
+        self.image.room(CLASS, BLOCK);
+        let name = self.image.string(class);
+        let row = &self.image.layout.class_entry;
+        self.image.put_word(CLASS, row.name, name);
+        let mut key = self.callee_function.key;
+        key.scope = CLASS;
+        self.image.put_function(CALLEE, &key);
+        self.callee_function = self.image.function_at(CALLEE).unwrap();
         self.caller.this = OBJECT;
         self.callee.this = OBJECT;
         self.callee.this_type = IS_OBJECT;
@@ -147,12 +99,12 @@ impl Scene {
     }
 
     fn check(&self, expected: Evidence) {
-        let op = Op::read(&self.memory, self.layout, self.caller.opline).unwrap();
+        let op = Op::read(&self.image, self.image.layout, self.caller.opline).unwrap();
         self.check_at(Some(&op), expected);
     }
 
     fn check_at(&self, op: Option<&Op>, expected: Evidence) {
-        let Layout { major, minor, .. } = self.layout;
+        let Layout { major, minor, .. } = self.image.layout;
         self.with_site(|site| {
             assert_eq!(site.judge(op), expected, "{major}.{minor}");
             if let Evidence::Proven(_, words @ Words::And(_)) = expected {
@@ -161,13 +113,13 @@ impl Scene {
         });
     }
 
-    fn with_site(&self, look: impl FnOnce(&Site<'_, Recorded>)) {
-        let caller_function = function("caller", "", 0);
+    fn with_site(&self, look: impl FnOnce(&Site<'_, EngineImage>)) {
+        let caller_function = self.image.function_at(self.code.func).unwrap();
         look(&Site {
-            memory: &self.memory,
-            layout: self.layout,
+            memory: &self.image,
+            layout: self.image.layout,
             copy: &self.copy,
-            executor_globals: 0,
+            executor_globals: self.image.executor_globals,
             compiler_globals: None,
             frameless_functions: self.frameless,
             through: None,
@@ -219,17 +171,17 @@ fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
         let send = |opcode: u8, op2_type: u8| {
             let call = [INIT_FCALL_BY_NAME, opcode, SEND_VAL, DO_FCALL];
             let mut scene = Scene::new(layout, &call, "work", "work");
-            let (at, row) = (CODE + 32, &layout.zend_op);
-            for (offset, value) in [(row.op1, from), (row.result, to)] {
-                let bytes = value.to_le_bytes().to_vec();
-                scene.memory.put(at + offset as u64, bytes);
-            }
-            for (offset, value) in [
-                (row.op1_type, layout.op_types.is_cv),
-                (row.op2_type, op2_type),
-            ] {
-                scene.memory.put(at + offset as u64, vec![value]);
-            }
+            scene.image.put_op(&Op {
+                address: scene.code.op(1),
+                op1: from,
+                op2: 0,
+                result: to,
+                extended_value: 0,
+                lineno: 0,
+                opcode,
+                op1_type: layout.op_types.is_cv,
+                op2_type,
+            });
             scene
         };
         let unused = layout.op_types.is_unused;
@@ -240,13 +192,11 @@ fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
         send(FETCH_OBJ_R, unused).check(PROVEN);
 
         let holds = |value: u64, kind: u8| {
-            let mut bytes = vec![0_u8; 0x200];
-            for (at, object, kind) in [(from, OBJECT, IS_OBJECT), (0x100 + to, value, kind)] {
-                bytes[at as usize..][..8].copy_from_slice(&object.to_le_bytes());
-                bytes[at as usize + 8] = kind;
-            }
-            let mut copy = Copy::default();
-            (copy.base, copy.bytes) = (STACK, bytes);
+            let mut image = EngineImage::new(layout);
+            image.room(STACK, 0x200);
+            image.put_zval(STACK + u64::from(from), OBJECT, IS_OBJECT);
+            image.put_zval(STACK + 0x100 + u64::from(to), value, kind);
+            let copy = image.copy(STACK, 0x200);
             let frame = |address| Frame {
                 address,
                 ..Frame::default()
@@ -267,9 +217,9 @@ fn a_cache_that_is_not_the_callers_own_says_nothing() {
         let call = [INIT_FCALL_BY_NAME, DO_FCALL];
         let check = |own: u64, expected: Evidence| {
             let mut scene = Scene::new(layout, &call, "renamed", "work").cached(0, CALLEE);
-            let stored = CALLER + layout.function.run_time_cache as u64;
-            scene.memory.put_word(stored, OWN);
-            scene.memory.put_word(OWN, own);
+            let stored = layout.function.run_time_cache;
+            scene.image.put_word(scene.code.func, stored, OWN);
+            scene.image.put_word(OWN, 0, own);
             scene.check(expected);
         };
         check(CACHE, PROVEN);
@@ -303,24 +253,8 @@ fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
     for layout in ROWS {
         let mut scene =
             Scene::new(layout, &[INIT_METHOD_CALL, DO_FCALL], "Renamed", "orig").method_of("C");
-        // The class's function table: one slot, one bucket, `renamed` => the callee.
-        let row = &layout.zend_array;
         let table = CLASS + layout.class_entry.function_table as u64;
-        let mut header = vec![0_u8; row.sizeof];
-        header[row.n_table_mask..][..4].copy_from_slice(&(-1_i32).to_le_bytes());
-        header[row.ar_data..][..8].copy_from_slice(&(CLASS + 0x1000).to_le_bytes());
-        header[row.n_num_used] = 1;
-        header[row.n_table_size] = 1;
-        scene.memory.put(table, header);
-        scene.memory.put(CLASS + 0x1000 - 4, vec![0_u8; 4 + 32]);
-        scene.memory.put_word(CLASS + 0x1000, CALLEE);
-        scene
-            .memory
-            .put_word(CLASS + 0x1000 + row.bucket_h as u64, hash_of(b"renamed"));
-        scene
-            .memory
-            .put_word(CLASS + 0x1000 + row.bucket_key as u64, CLASS + 0x2000);
-        scene.memory.put(CLASS + 0x2000, string(b"renamed"));
+        scene.image.put_table(table, &[("renamed", CALLEE)]);
         scene.check(if layout.major == 7 {
             Evidence::Proven(Check::SameThis, Words::Frames)
         } else {
@@ -346,15 +280,21 @@ fn a_new_object_is_built_by_its_class() {
             let mut scene = Scene::new(layout, &[NEW, DO_FCALL], "C", "__construct")
                 .method_of("C")
                 .cached(0, CLASS);
-            let at = CLASS + layout.class_entry.constructor as u64;
-            scene.memory.put_word(at, constructor);
+            let row = &layout.class_entry;
+            scene.image.put_word(CLASS, row.constructor, constructor);
             scene
         };
         scene(CALLEE).check(Evidence::Proven(Check::Nothing, Words::Cache));
         scene(CALLEE + 0x100).check(Evidence::Refuted);
         // `zend_pass_function` stands for the constructor that a class does not have.
         let mut nameless = scene(0);
-        nameless.callee_function = function("", "", 0);
+        let key = Key {
+            code: CALLEE + BLOCK,
+            kind: 1,
+            ..Key::default()
+        };
+        nameless.image.put_function(CALLEE, &key);
+        nameless.callee_function = nameless.image.function_at(CALLEE).unwrap();
         nameless.check(Evidence::Proven(Check::Nothing, Words::Cache));
     }
 }
@@ -365,10 +305,10 @@ fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
     let check = |func: u64, address: u64, expected: Evidence| {
         let mut scene = Scene::new(layout, &[FRAMELESS_ICALL_0], "", "class_exists");
-        let number = CODE + layout.zend_op.extended_value as u64;
-        scene.memory.put(number, 3_u32.to_le_bytes().to_vec());
-        scene.memory.put_word(TABLE, TABLE + 8);
-        scene.memory.put_word(TABLE + 8 + 3 * 8, CALLEE);
+        let number = layout.zend_op.extended_value;
+        scene.image.put_half(scene.code.code, number, 3);
+        scene.image.put_word(TABLE, 0, TABLE + 8);
+        scene.image.put_word(TABLE + 8, 3 * 8, CALLEE);
         scene.frameless = Some(TABLE);
         scene.callee = Frame {
             address,

@@ -9,48 +9,25 @@ const ITERATOR: u64 = 0x33_0000;
 const DATA: u64 = ITERATOR + 56;
 const OPERAND: u32 = 112;
 
-/// The bytes of a frame, whose `return_value` is the generator.
-fn bytes(layout: &Layout, frame: &Frame, generator: u64) -> Vec<u8> {
-    let row = &layout.execute_data;
-    let mut bytes = vec![0_u8; 0x100];
-    for (offset, word) in [
-        (row.opline, frame.opline),
-        (row.func, frame.func),
-        (row.this, frame.this),
-        (row.prev_execute_data, frame.prev),
-        (row.run_time_cache, frame.run_time_cache),
-        (row.return_value, generator),
-    ] {
-        bytes[offset..][..8].copy_from_slice(&word.to_le_bytes());
-    }
-    let info = frame.call_info << layout.call_info.shift | u32::from(frame.this_type);
-    bytes[row.this_type_info..][..4].copy_from_slice(&info.to_le_bytes());
-    bytes
-}
-
 /// A caller at the last of these ops, with an object in a variable, and the body of [`GENERATOR`] that it resumes.
 fn scene(layout: &'static Layout, opcodes: &[u8], variable: u32, object: u64) -> Scene {
     let mut scene = Scene::new(layout, opcodes, "", "body").with_top();
     scene.callee.call_info |= layout.call_info.generator;
-    scene.callee.opline = CODE;
+    scene.callee.opline = scene.callee_function.key.code;
     scene.caller.call_info |= layout.call_info.generator;
-    let op1 = scene.caller.opline + layout.zend_op.op1 as u64;
-    scene.memory.put(op1, OPERAND.to_le_bytes().to_vec());
-    let mut stack = bytes(layout, &scene.caller, DELEGATING);
-    let at = variable as usize;
-    stack[at..][..8].copy_from_slice(&object.to_le_bytes());
-    stack[at + 8] = IS_OBJECT;
-    stack.extend(bytes(layout, &scene.callee, GENERATOR));
-    let current = layout.executor_globals.current_execute_data as u64;
-    scene.memory.put_word(current, scene.callee.address);
-    scene.memory.put(STACK, stack.clone());
-    (scene.copy.base, scene.copy.bytes) = (STACK, stack);
-    for (generator, frame) in [(GENERATOR, STACK + 0x100), (DELEGATING, STACK)] {
-        let (address, frame) = body(layout, generator, frame);
-        scene.memory.put_word(address, frame);
-        scene.memory.put_word(generator + 16, CLASS);
+    let image = &mut scene.image;
+    image.put_half(scene.caller.opline, layout.zend_op.op1, OPERAND);
+    for (frame, generator) in [(&scene.caller, DELEGATING), (&scene.callee, GENERATOR)] {
+        image.put_frame(frame);
+        image.put_word(frame.address, layout.execute_data.return_value, generator);
+        let (address, frame) = body(layout, generator, frame.address);
+        image.put_word(address, 0, frame);
+        image.put_word(generator, 16, CLASS);
     }
-    scene.memory.put_word(OBJECT + 16, CLASS + 0x100);
+    image.put_zval(STACK + u64::from(variable), object, IS_OBJECT);
+    image.put_top(scene.callee.address);
+    image.put_word(OBJECT, 16, CLASS + 0x100);
+    scene.copy = scene.image.copy(STACK, 0x200);
     scene
 }
 
@@ -76,7 +53,7 @@ fn a_foreach_resumes_the_generator_of_its_iterator() {
         for opcode in [FE_FETCH_R, FE_FETCH_RW] {
             let check = |data: u64, expected: Evidence| {
                 let mut scene = scene(layout, &[opcode], OPERAND, ITERATOR);
-                scene.memory.put_word(DATA, data);
+                scene.image.put_word(DATA, 0, data);
                 scene.check(expected);
             };
             let operand = (STACK + u64::from(OPERAND), ITERATOR);
@@ -110,13 +87,7 @@ fn a_generator_that_delegates_has_the_other_as_its_parent() {
         let parent = DELEGATING + layout.generator.node_parent as u64;
         let check = |before: u8, value: u64, expected: Evidence| {
             let mut scene = scene(layout, &[before, SEND_VAR], OPERAND, 0);
-            scene.caller.opline = CODE + layout.zend_op.sizeof as u64;
-            let stack = scene.copy.bytes.as_mut_slice();
-            let opline = scene.caller.opline.to_le_bytes();
-            stack[layout.execute_data.opline..][..8].copy_from_slice(&opline);
-            let stack = stack.to_vec();
-            scene.memory.put(STACK, stack);
-            scene.memory.put_word(parent, value);
+            scene.image.put_word(parent, 0, value);
             scene.check(expected);
         };
         let delegating = body(layout, DELEGATING, STACK);
@@ -141,10 +112,10 @@ fn an_internal_function_resumes_its_object_or_its_argument() {
         let method = |this: u64, expected: Evidence| {
             let mut scene = scene(layout, &[DO_FCALL], OPERAND, 0);
             (scene.caller.this, scene.caller.this_type) = (this, IS_OBJECT);
-            let header = bytes(layout, &scene.caller, 0);
+            scene.image.put_frame(&scene.caller);
             // From 7.4 on the call info has the type's bits too.
+            let header = scene.image.copy(STACK, 0x100).bytes;
             scene.caller = Frame::parse(layout, STACK, &header);
-            scene.memory.put(STACK, header);
             scene.check_at(None, expected);
         };
         method(GENERATOR, proven(layout, [(0, 0), (0, 0)]));
@@ -155,7 +126,7 @@ fn an_internal_function_resumes_its_object_or_its_argument() {
 /// A `foreach` that resumes its generator, and the words that prove it.
 fn iterating(layout: &'static Layout) -> (Scene, Words) {
     let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);
-    scene.memory.put_word(DATA, GENERATOR);
+    scene.image.put_word(DATA, 0, GENERATOR);
     let body = body(layout, GENERATOR, STACK + 0x100);
     let operand = (STACK + u64::from(OPERAND), ITERATOR);
     let words = Words::And([body, operand, (DATA, GENERATOR)]);
@@ -169,7 +140,7 @@ fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
     for layout in marked() {
         let (mut scene, words) = iterating(layout);
         let (address, frame) = body(layout, GENERATOR, STACK + 0x200);
-        scene.memory.put_word(address, frame);
+        scene.image.put_word(address, 0, frame);
         scene.check(Evidence::Refuted);
         // Between the look and the proof.
         scene.with_site(|site| assert!(!site.stands(words)));
@@ -181,8 +152,8 @@ fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
 fn a_frame_in_free_memory_does_not_stand() {
     for layout in marked() {
         let (mut scene, words) = iterating(layout);
-        let opline = scene.callee.address + layout.execute_data.opline as u64;
-        scene.memory.put_word(opline, STACK + 0x200);
+        let (body, opline) = (scene.callee.address, layout.execute_data.opline);
+        scene.image.put_word(body, opline, STACK + 0x200);
         scene.with_site(|site| assert!(!site.stands(words)));
     }
 }

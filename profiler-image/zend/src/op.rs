@@ -9,7 +9,7 @@ use crate::memory::{Memory, byte_at, half_at};
 // earlier version uses. A test holds them against each version's table.
 pub(crate) const INIT_FCALL_BY_NAME: u8 = 59;
 pub(crate) const DO_FCALL: u8 = 60;
-pub(crate) const INIT_FCALL: u8 = 61;
+pub const INIT_FCALL: u8 = 61;
 pub(crate) const SEND_VAL: u8 = 65;
 pub(crate) const SEND_VAR_EX: u8 = 66;
 pub(crate) const SEND_REF: u8 = 67;
@@ -21,15 +21,15 @@ pub(crate) const FE_FETCH_R: u8 = 78;
 pub(crate) const FETCH_OBJ_R: u8 = 82;
 pub(crate) const FETCH_OBJ_FUNC_ARG: u8 = 94;
 pub(crate) const INIT_METHOD_CALL: u8 = 112;
-pub(crate) const INIT_STATIC_METHOD_CALL: u8 = 113;
+pub const INIT_STATIC_METHOD_CALL: u8 = 113;
 pub(crate) const SEND_VAL_EX: u8 = 116;
 pub(crate) const SEND_VAR: u8 = 117;
 pub(crate) const INIT_USER_CALL: u8 = 118;
 pub(crate) const FE_RESET_RW: u8 = 125;
 pub(crate) const FE_FETCH_RW: u8 = 126;
-pub(crate) const INIT_DYNAMIC_CALL: u8 = 128;
-pub(crate) const DO_ICALL: u8 = 129;
-pub(crate) const DO_UCALL: u8 = 130;
+pub const INIT_DYNAMIC_CALL: u8 = 128;
+pub const DO_ICALL: u8 = 129;
+pub const DO_UCALL: u8 = 130;
 pub(crate) const DO_FCALL_BY_NAME: u8 = 131;
 /// Up to 7.3 the number of ASSIGN_DIM, which resumes no generator.
 pub(crate) const ADD_ARRAY_UNPACK: u8 = 147;

@@ -106,59 +106,36 @@ pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opt
 mod tests {
     use super::*;
     use crate::layouts::{Machine, layout_of};
-    use crate::memory::Recorded;
+    use crate::testing::EngineImage;
 
-    const TABLE: u64 = 0x1000;
-    const DATA: u64 = 0x2000;
-
-    /// A table of two slots and two entries in one chain: `one` => 11, `two` => 22.
-    fn recorded(next_of_first: u32) -> Recorded {
-        let mut memory = Recorded::default();
-        let mut header = vec![0_u8; 56];
-        header[12..16].copy_from_slice(&(-2_i32).to_le_bytes());
-        header[16..24].copy_from_slice(&DATA.to_le_bytes());
-        header[24..28].copy_from_slice(&2_u32.to_le_bytes());
-        header[32..36].copy_from_slice(&2_u32.to_le_bytes());
-        memory.put(TABLE, header);
-        let mut slots = vec![0_u8; 8];
-        slots.extend_from_slice(&[0; 64]);
-        memory.put(DATA - 8, slots);
-        for (index, (key, value, next)) in [("one", 11_u64, next_of_first), ("two", 22, u32::MAX)]
-            .into_iter()
-            .enumerate()
-        {
-            let at = DATA + index as u64 * 32;
-            memory.put_word(at, value);
-            memory.put(at + 8, [13, 0, 0, 0].to_vec());
-            memory.put(at + 12, next.to_le_bytes().to_vec());
-            memory.put_word(at + 16, hash_of(key.as_bytes()));
-            let string = 0x3000 + index as u64 * 0x100;
-            memory.put_word(at + 24, string);
-            let mut text = vec![0_u8; 16];
-            text[4] = 6;
-            text.extend_from_slice(&3_u64.to_le_bytes());
-            text.extend_from_slice(key.as_bytes());
-            text.resize(96, 0);
-            memory.put(string, text);
-        }
-        memory
+    /// A table of two slots and two entries, which are in one chain: `one` => 11, `two` => 22.
+    fn image() -> (EngineImage, u64) {
+        let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
+        let table = image.block();
+        image.put_table(table, &[("one", 11), ("two", 22)]);
+        (image, table)
     }
 
-    fn check(next_of_first: u32, key: &str, expected: Option<u64>) {
-        let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
-        let found = find(&recorded(next_of_first), layout, TABLE, key.as_bytes());
+    fn check((image, table): &(EngineImage, u64), key: &str, expected: Option<u64>) {
+        let found = find(image, image.layout, *table, key.as_bytes());
         assert_eq!(found, expected, "{key}");
     }
 
     #[test]
     fn a_key_is_found_along_its_chain_and_no_other() {
-        check(1, "one", Some(11));
-        check(1, "two", Some(22));
-        check(1, "three", None);
+        check(&image(), "one", Some(11));
+        check(&image(), "two", Some(22));
+        check(&image(), "three", None);
     }
 
     #[test]
     fn a_chain_that_leads_to_itself_ends() {
-        check(0, "two", None);
+        let (mut image, table) = image();
+        let row = &image.layout.zend_array;
+        let data = image.word(table + row.ar_data as u64).unwrap();
+        let two = data + row.bucket_sizeof as u64;
+        assert_eq!(image.half(two + row.bucket_next as u64), Ok(0));
+        image.put_half(two, row.bucket_next, 1);
+        check(&(image, table), "one", None);
     }
 }

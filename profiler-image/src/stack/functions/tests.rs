@@ -1,5 +1,5 @@
 use phpprof_zend::layouts::{Machine, layout_of};
-use phpprof_zend::memory::Recorded;
+use phpprof_zend::testing::EngineImage;
 
 use super::*;
 
@@ -8,71 +8,47 @@ const FUNCTIONS: u64 = 0x10_0000;
 const STRINGS: u64 = 0x20_0000;
 const CODE: u64 = 0x30_0000;
 const FILE: u64 = 0x2f_0000;
-const GLOBALS: u64 = 0x50_0000;
-const PAGE: u64 = 0x40_0000;
 /// Code from here on is in memory that the engine's processes share.
 const SHARED: Range<u64> = 0x31_0000..0x3f_0000;
 
-fn zend_string(text: &str) -> Vec<u8> {
-    let mut bytes = vec![0_u8; 24];
-    bytes[4] = 6;
-    bytes[16..24].copy_from_slice(&(text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
-    bytes.resize(128, 0);
-    bytes
+fn of_8_2() -> &'static Layout {
+    layout_of(Machine::X86_64, 8, 2).unwrap()
 }
 
 /// Puts a function into the memory; gives the frame of a call of it.
-fn put(memory: &mut Recorded, number: u64, name: &str, is_user: bool) -> Frame {
-    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
-    let row = &layout.function;
-    let mut head = vec![0_u8; HEAD];
-    let mut word =
-        |offset: usize, value: u64| head[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
-    word(row.function_name, STRINGS + number * 0x100);
-    word(
-        if is_user { row.opcodes } else { row.handler },
-        CODE + number * 0x1000,
-    );
-    if is_user {
-        word(row.filename, FILE);
-        head[row.last] = 4;
-    }
-    head[row.type_] = if is_user { 2 } else { 1 };
-    memory.put(FUNCTIONS + number * 0x100, head);
-    memory.put(STRINGS + number * 0x100, zend_string(name));
-    memory.put(FILE, zend_string("/a.php"));
-    let frame = PAGE + number * 0x100;
-    let func = FUNCTIONS + number * 0x100;
-    memory.put(frame, vec![0_u8; 128]);
-    memory.put_word(frame + layout.execute_data.func as u64, func);
-    put_top(memory, PAGE + 0xffff);
-    Frame {
-        address: frame,
-        func,
-        opline: CODE + number * 0x1000,
+fn put(memory: &mut EngineImage, number: u64, name: &str, is_user: bool) -> Frame {
+    let (name_at, code) = (STRINGS + number * 0x100, CODE + number * 0x1000);
+    let frame = Frame {
+        address: memory.page + number * 0x100,
+        func: FUNCTIONS + number * 0x100,
+        opline: code,
         ..Frame::default()
-    }
+    };
+    let key = Key {
+        code,
+        last: 4,
+        kind: if is_user { 2 } else { 1 },
+        name: name_at,
+        filename: FILE,
+        ..Key::default()
+    };
+    memory.put_string(FILE, "/a.php");
+    memory.put_string(name_at, name);
+    memory.put_function(frame.func, &key);
+    memory.put_frame(&Frame { opline: 0, ..frame });
+    memory.put_top(memory.page + 0x3fff);
+    frame
 }
 
-/// Says which frame is the top of the page.
-fn put_top(memory: &mut Recorded, top: u64) {
-    let row = &layout_of(Machine::X86_64, 8, 2).unwrap().executor_globals;
-    for (offset, value) in [
-        (row.vm_stack, PAGE),
-        (row.vm_stack_end, PAGE + 0x4_0000),
-        (row.current_execute_data, top),
-        (row.function_table, 0),
-    ] {
-        memory.put_word(GLOBALS + offset as u64, value);
-    }
-}
-
-fn place<'a>(memory: &'a Recorded, shared: &'a mut Map, local: &'a mut Map) -> Place<'a, Recorded> {
+fn place<'a>(
+    memory: &'a EngineImage,
+    shared: &'a mut Map,
+    local: &'a mut Map,
+) -> Place<'a, EngineImage> {
     Place {
         memory,
-        layout: layout_of(Machine::X86_64, 8, 2).unwrap(),
-        executor_globals: GLOBALS,
+        layout: memory.layout,
+        executor_globals: memory.executor_globals,
         shared_ranges: std::slice::from_ref(&SHARED),
         shared,
         local,
@@ -81,15 +57,16 @@ fn place<'a>(memory: &'a Recorded, shared: &'a mut Map, local: &'a mut Map) -> P
     }
 }
 
-/// Functions, an engine's and a worker's map, and memory without anything in it.
-fn nothing_known() -> (Functions, (Map, Map), Recorded) {
-    Default::default()
+/// Functions, an engine's and a worker's map, and an engine that runs nothing.
+fn nothing_known() -> (Functions, (Map, Map), EngineImage) {
+    let (functions, maps) = Default::default();
+    (functions, maps, EngineImage::new(of_8_2()))
 }
 
 /// The names of the frames, as one worker whose requests' ends are seen would give them.
 fn names(
     codes: &mut Functions,
-    memory: &Recorded,
+    memory: &EngineImage,
     maps: &mut (Map, Map),
     frames: &[Frame],
 ) -> Vec<String> {
@@ -156,17 +133,16 @@ fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
 fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 2, "", true);
-    let row = &layout_of(Machine::X86_64, 8, 2).unwrap().function;
     // No name, and ZEND_EVAL_CODE.
-    memory.put_word(frame.func + row.function_name as u64, 0);
-    let mut kind = memory.word(frame.func + row.type_ as u64).unwrap();
-    kind = (kind & !0xff) | 4;
-    memory.put_word(frame.func + row.type_ as u64, kind);
-    put_top(&mut memory, frame.address);
+    let row = &memory.layout.function;
+    memory.put_word(frame.func, row.function_name, 0);
+    memory.put_byte(frame.func, row.type_, 4);
+    memory.put_top(frame.address);
     // The engine computes no hash of them, and they are of one length.
     for line in ["33", "34", "33"] {
         let file = format!("/a.php({line}) : eval()'d code");
-        memory.put(FILE, zend_string(&file));
+        memory.put_string(FILE, &file);
+        memory.put_word(FILE, of_8_2().zend_string.h, 0);
         assert_eq!(
             names(&mut codes, &memory, &mut maps, &[frame]),
             [format!("eval {file}")]
@@ -215,30 +191,28 @@ fn what_is_no_function_has_no_name() {
 fn a_name_is_taken_only_while_a_live_frame_has_the_function() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "percent", true);
-    put_top(&mut memory, user.address - 0x80);
+    memory.put_top(user.address - 0x80);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), [""]);
-    put_top(&mut memory, 0);
+    memory.put_top(0);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), [""]);
-    put_top(&mut memory, user.address);
+    memory.put_top(user.address);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), ["percent"]);
 }
 
 #[test]
 fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
     let (mut shared, mut local) = (Map::default(), Map::default());
-    let memory = Recorded::default();
+    let memory = EngineImage::new(of_8_2());
     let place = place(&memory, &mut shared, &mut local);
     let check = |scope: u64, expected: bool| {
         let key = Key {
             code: SHARED.start,
             last: 4,
             kind: 2,
-            passing: false,
             name: STRINGS,
             scope,
             filename: FILE,
-            line_start: 1,
-            module: 0,
+            ..Key::default()
         };
         assert_eq!(outlives(&place, &key), expected, "{scope:x}");
     };

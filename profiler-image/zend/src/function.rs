@@ -250,12 +250,9 @@ mod tests {
             code: 0x1000,
             last: 4,
             kind,
-            passing: false,
-            name: 0,
-            scope: 0,
             filename: 8,
             line_start: 12,
-            module: 0,
+            ..Key::default()
         }
     }
 

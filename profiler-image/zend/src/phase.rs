@@ -268,6 +268,7 @@ mod tests {
     use super::*;
     use crate::layouts::layout_of;
     use crate::memory::Recorded;
+    use crate::testing::EngineImage;
 
     #[test]
     fn the_byte_that_a_function_returns_is_found_in_its_code() {
@@ -320,15 +321,11 @@ mod tests {
     fn an_include_counts_only_where_straight_code_leads_to_an_op_that_saves_its_opline() {
         let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
         let check = |opcodes: &[u8], kind: u32, expected: bool| {
-            let size = layout.zend_op.sizeof;
-            let mut bytes = vec![0; size * (1 + MAX_OPS_AHEAD)];
-            for (index, opcode) in opcodes.iter().enumerate() {
-                bytes[index * size + layout.zend_op.opcode] = *opcode;
-            }
-            bytes[layout.zend_op.extended_value] = u8::try_from(kind).unwrap();
-            let mut memory = Recorded::default();
-            memory.put(0x1000, bytes);
-            assert_eq!(is_inside_include(&memory, layout, 0x1000), expected);
+            let mut image = EngineImage::new(layout);
+            let ops: Vec<_> = opcodes.iter().map(|&opcode| opcode.into()).collect();
+            let code = image.user(None, &ops).code;
+            image.put_half(code, layout.zend_op.extended_value, kind);
+            assert_eq!(is_inside_include(&image, layout, code), expected);
         };
         const REQUIRE_ONCE: u32 = 16;
         const JMPZ: u8 = 43;

@@ -186,22 +186,15 @@ mod tests {
 
     #[test]
     fn what_was_freed_is_no_string() {
-        const AT: u64 = 0x7f5a_b3c0_0000;
-        let text = b"eval()'d code";
         let check = |word: u64, expected: bool| {
             for layout in crate::layouts::ROWS {
-                let mut memory = crate::memory::Recorded::default();
-                let mut bytes = vec![0; 96];
-                bytes[layout.zend_string.len] = text.len() as u8;
-                bytes[layout.zend_string.val..][..text.len()].copy_from_slice(text);
-                memory.put(AT, bytes);
-                memory.put_word(AT, word);
-                let read = ZendString::read(&memory, layout, AT);
-                assert_eq!(
-                    read.is_some_and(|read| read.bytes == text),
-                    expected,
-                    "{word:x}"
-                );
+                let mut image = crate::testing::EngineImage::new(layout);
+                let at = image.string("eval()'d code");
+                image.put_word(at, layout.zend_string.h, 0);
+                image.put_word(at, 0, word);
+                let read = ZendString::read(&image, layout, at);
+                let is_read = read.is_some_and(|read| read.bytes == b"eval()'d code");
+                assert_eq!(is_read, expected, "{word:x}");
             }
         };
         // One reference; then the flags of 7.3 and later, and an interned string of 7.2.

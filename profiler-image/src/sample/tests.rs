@@ -6,23 +6,14 @@ use phpprof_zend::engine::{Engine, Module};
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::phase::PhaseGlobals;
+use phpprof_zend::testing::{BLOCK, EngineImage, IS_NULL, IS_STRING, NewOp};
 
 use super::*;
 use crate::target::process::Process;
 
-const SIZE: usize = 0x1_0000;
-/// Offsets of what lies at a known place; after the page comes what is taken block by block.
-const GLOBALS: u64 = 0;
-const PAGE: u64 = 0x1000;
-const PAGE_SIZE: u64 = 0x4000;
-const BLOCKS: u64 = PAGE + PAGE_SIZE;
-const BLOCK: u64 = 0x200;
-/// Where a frame has the result of its op, and how far apart frames lie.
+/// Where a frame has the result of its op.
 const RESULT: u32 = 0x60;
-const FRAME: u64 = 0x80;
 
-const IS_NULL: u8 = 1;
-const IS_STRING: u8 = 6;
 // Zend/zend_vm_opcodes.h.
 const INIT_FCALL: u8 = 61;
 const DO_UCALL: u8 = 130;
@@ -32,13 +23,7 @@ const NUMBER: u32 = 3;
 
 /// The engine of PHP 8.4, in whose code `{main}` calls `found`.
 struct Scene {
-    layout: &'static Layout,
-    bytes: Vec<u8>,
-    base: u64,
-    free: u64,
-    /// The top frame, and the page's first free place.
-    top: u64,
-    next: u64,
+    image: EngineImage,
     /// Address of the pointer `zend_flf_functions`.
     table: u64,
     jit: Option<JitBuffer>,
@@ -46,154 +31,71 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let bytes = vec![0; SIZE + 16];
-        let mut scene = Self {
-            layout: layout_of(Machine::X86_64, 8, 4).unwrap(),
-            base: (bytes.as_ptr().addr() as u64).next_multiple_of(16),
-            bytes,
-            free: BLOCKS,
-            top: 0,
-            next: 0,
-            table: 0,
-            jit: None,
+        let mut image = EngineImage::in_own_memory(layout_of(Machine::X86_64, 8, 4).unwrap());
+        let table = image.block();
+        let init = NewOp {
+            opcode: INIT_FCALL,
+            op2: Some("found"),
+            ..NewOp::default()
         };
-        scene.next = scene.base + PAGE + scene.layout.vm_stack_header;
-        let row = &scene.layout.executor_globals;
-        let page = scene.base + PAGE;
-        scene.word(scene.globals(), row.vm_stack, page);
-        scene.word(scene.globals(), row.vm_stack_end, page + PAGE_SIZE);
-        scene.table = scene.block();
-        let main = scene.user(None, &[INIT_FCALL, DO_UCALL], "found");
-        scene.call(main, 1, scene.layout.call_info.top);
-        scene
+        let main = image.user(None, &[init, DO_UCALL.into()]);
+        image.call(main.func, main.op(1), image.layout.call_info.top);
+        Self {
+            image,
+            table,
+            jit: None,
+        }
     }
 
     /// `found` is the top frame, at an op that calls `function` without a frame and has this result by now.
     fn frameless(function: &str, result: u8) -> Self {
         let mut scene = Self::new();
-        let internal = scene.internal(function);
-        let functions = scene.block();
-        scene.word(scene.table, 0, functions);
-        scene.word(functions, NUMBER as usize * 8, internal);
-        let found = scene.user(Some("found"), &[FRAMELESS_ICALL_2], "");
-        scene.call(found, 0, 0);
-        scene.put(scene.top + u64::from(RESULT) + 8, &[result]);
+        let image = &mut scene.image;
+        let internal = image.internal(function, 0);
+        let functions = image.block();
+        image.put_word(scene.table, 0, functions);
+        image.put_word(functions, NUMBER as usize * 8, internal);
+        let call = NewOp {
+            opcode: FRAMELESS_ICALL_2,
+            result: RESULT,
+            extended_value: NUMBER,
+            ..NewOp::default()
+        };
+        let found = image.user(Some("found"), &[call]);
+        let frame = image.call(found.func, found.op(0), 0);
+        image.put_zval(frame + u64::from(RESULT), 0, result);
         scene
     }
 
     /// Sets a JIT buffer up, with so many bytes of compiled code in it.
     fn with_jit(mut self, code: u64) -> Self {
-        let start = self.block();
+        let start = self.image.block();
         let end = start + BLOCK;
-        self.word(end - 16, 0, start + 16 + code);
-        self.word(end - 8, 0, start + 16);
+        self.image.put_word(end - 16, 0, start + 16 + code);
+        self.image.put_word(end - 8, 0, start + 16);
         self.jit = Some(JitBuffer { start, end });
         self
     }
 
-    fn globals(&self) -> u64 {
-        self.base + GLOBALS
-    }
-
-    fn put(&mut self, address: u64, bytes: &[u8]) {
-        let start = self.bytes.as_ptr().addr() as u64;
-        let at = usize::try_from(address - start).unwrap();
-        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn word(&mut self, address: u64, offset: usize, value: u64) {
-        self.put(address + offset as u64, &value.to_le_bytes());
-    }
-
-    fn half(&mut self, address: u64, offset: usize, value: u32) {
-        self.put(address + offset as u64, &value.to_le_bytes());
-    }
-
-    fn block(&mut self) -> u64 {
-        self.free += BLOCK;
-        self.base + self.free - BLOCK
-    }
-
-    fn string(&mut self, text: &str) -> u64 {
-        let (at, row) = (self.block(), &self.layout.zend_string);
-        self.put(at + 4, &[IS_STRING]);
-        self.word(at, row.len, text.len() as u64);
-        self.put(at + row.val as u64, text.as_bytes());
-        at
-    }
-
-    fn internal(&mut self, name: &str) -> u64 {
-        let row = &self.layout.function;
-        let (at, name, handler) = (self.block(), self.string(name), self.block());
-        self.put(at + row.type_ as u64, &[1]);
-        self.word(at, row.function_name, name);
-        self.word(at, row.handler, handler);
-        at
-    }
-
-    /// A function and its code. The first op's literal is `literal`.
-    fn user(&mut self, name: Option<&str>, opcodes: &[u8], literal: &str) -> (u64, u64) {
-        let row = &self.layout.function;
-        let (at, code, zval) = (self.block(), self.block(), self.block());
-        let (name, file) = (
-            name.map_or(0, |name| self.string(name)),
-            self.string("/a.php"),
-        );
-        self.put(at + row.type_ as u64, &[2]);
-        self.word(at, row.function_name, name);
-        self.word(at, row.opcodes, code);
-        self.half(at, row.last, u32::try_from(opcodes.len()).unwrap());
-        self.word(at, row.filename, file);
-        self.half(at, row.line_start, 1);
-        let literal = self.string(literal);
-        self.word(zval, 0, literal);
-        self.put(zval + 8, &[IS_STRING]);
-        let (op, types) = (&self.layout.zend_op, &self.layout.op_types);
-        for (index, &opcode) in (0..).zip(opcodes) {
-            let at = code + index * op.sizeof as u64;
-            self.put(at + op.opcode as u64, &[opcode]);
-            self.half(at, op.lineno, 7);
-        }
-        self.half(code, op.op2, u32::try_from(zval - code).unwrap());
-        self.put(code + op.op2_type as u64, &[types.is_const]);
-        if opcodes == [FRAMELESS_ICALL_2] {
-            self.half(code, op.extended_value, NUMBER);
-            self.half(code, op.result, RESULT);
-        }
-        (at, code)
-    }
-
-    /// Puts the frame of a call on the stack.
-    fn call(&mut self, (function, code): (u64, u64), op: u64, call_info: u32) {
-        let (at, row) = (self.next, &self.layout.execute_data);
-        self.word(at, row.func, function);
-        self.word(
-            at,
-            row.opline,
-            code + op * self.layout.zend_op.sizeof as u64,
-        );
-        self.word(at, row.prev_execute_data, self.top);
-        let info = call_info << self.layout.call_info.shift;
-        self.half(at, row.this_type_info, info);
-        (self.top, self.next) = (at, at + FRAME);
-        let row = &self.layout.executor_globals;
-        self.word(self.globals(), row.current_execute_data, self.top);
-        self.word(self.globals(), row.vm_stack_top, self.next);
+    /// Calls another function, above all.
+    fn call(&mut self, name: &str, call_info: u32) {
+        let function = self.image.user(Some(name), &[DO_UCALL.into()]);
+        self.image.call(function.func, function.op(0), call_info);
     }
 
     fn worker(&self) -> Worker {
         let engine = Engine {
-            layout: self.layout,
+            layout: self.image.layout,
             version: "8.4.0".to_owned(),
             sapi: "fpm-fcgi".to_owned(),
-            executor_globals: self.globals(),
-            fingerprint_at: self.globals(),
+            executor_globals: self.image.executor_globals,
+            fingerprint_at: self.image.executor_globals,
             request_time: None,
             phase_globals: PhaseGlobals::default(),
             frameless_functions: Some(self.table),
             threads: None,
             module: Module {
-                base: self.base,
+                base: self.image.executor_globals,
                 path: "php".to_owned(),
             },
             build_id: String::new(),
@@ -247,8 +149,8 @@ fn under_the_jit_no_call_without_a_frame_is_a_leaf() {
 #[test]
 fn a_number_that_no_function_has_adds_no_leaf() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
-    let functions = scene.block();
-    scene.word(scene.table, 0, functions);
+    let functions = scene.image.block();
+    scene.image.put_word(scene.table, 0, functions);
     scene.check(&["{main}", "found"]);
 }
 
@@ -257,8 +159,7 @@ fn a_number_that_no_function_has_adds_no_leaf() {
 fn what_is_called_back_stands_above_the_function_without_a_frame() {
     for code in [0, 32] {
         let mut scene = Scene::frameless("implode", IS_NULL).with_jit(code);
-        let text = scene.user(Some("text"), &[DO_UCALL], "");
-        scene.call(text, 0, scene.layout.call_info.top);
+        scene.call("text", scene.image.layout.call_info.top);
         scene.check(&["{main}", "found", "implode", "text"]);
     }
 }
@@ -267,8 +168,7 @@ fn what_is_called_back_stands_above_the_function_without_a_frame() {
 #[test]
 fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
     let mut scene = Scene::frameless("implode", IS_NULL);
-    let text = scene.user(Some("text"), &[DO_UCALL], "");
-    scene.call(text, 0, 0);
+    scene.call("text", 0);
     let (names, is_proven) = scene.sampled();
     assert_eq!(
         (&names[..], is_proven),

@@ -163,7 +163,10 @@ mod tests {
 
     use super::*;
 
-    fn clocks_of(pid: i32, sleep: fn(&dyn Fn(&str) -> File) -> SleepFile) -> Clocks {
+    /// Makes one of the files out of what opens them.
+    type Choose = fn(&dyn Fn(&str) -> File) -> SleepFile;
+
+    fn clocks_of(pid: i32, sleep: Choose) -> Clocks {
         let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).unwrap();
         Clocks {
             schedstat: Some(open("schedstat")),
@@ -172,7 +175,7 @@ mod tests {
     }
 
     /// Waits until a child sleeps in `read`, then asks.
-    fn check_sleeper(sleep: fn(&dyn Fn(&str) -> File) -> SleepFile) {
+    fn check_sleeper(sleep: Choose) {
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -1,7 +1,7 @@
 //! Samples summed by stack and worker, in place: memory grows with distinct stacks, not with time.
 //!
 //! A stack whose edges are not all proven yet is kept with the edges that are open; [`Aggregate::settle`] decides at the
-//! end, and on the way for what is kept of a run that goes on. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
+//! end, and on the path for what is kept of a run that goes on. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
 
 use std::collections::HashMap;
 
@@ -92,7 +92,7 @@ impl Aggregate {
         self.sums.entry((id, tid)).or_default().add(sum);
     }
 
-    /// Decides the open stacks as they stand: all edges proven and the way confirmed, or cut below the first that is not. It takes as
+    /// Decides the open stacks as they stand: all edges proven and the path confirmed, or cut below the first that is not. It takes as
     /// long as there are stacks: what takes longer is [`Settled::sum`], which needs nothing of a run that goes on.
     #[must_use]
     pub fn settle(&self, edges: &Edges, call_tree: &CallTree) -> Settled {

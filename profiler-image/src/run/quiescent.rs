@@ -9,7 +9,7 @@ use super::{Run, SECOND, now, sleep_until};
 /// The quiescent reader is not asked more often than this, and ever more seldom while it does not help.
 pub(super) const ASK_AT_LEAST: u64 = SECOND / 1000;
 const ASK_AT_MOST: u64 = SECOND / 10;
-/// A program can have thousands of ways, each of which a quiescent read helps: they are worth less of the target's time.
+/// A program can have thousands of paths, each of which a quiescent read helps: they are worth less of the target's time.
 const ASK_FOR_CALL_PATHS_AT_LEAST: u64 = SECOND / 250;
 /// Quiescent reads at the end of a run, for what is still open then, and how long they may take.
 const LAST_ASKS: usize = 64;
@@ -34,7 +34,7 @@ impl Run<'_> {
         }
     }
 
-    /// Seeks a proof for a worker whose last stack was open, or its way not yet seen to stand; the next one after `pause`.
+    /// Seeks a proof for a worker whose last stack was open, or its path not yet seen to stand; the next one after `pause`.
     fn seek(&mut self, index: usize, pause: u64) {
         let current = now();
         if current < self.next_ask || self.quiescent.is_busy() {

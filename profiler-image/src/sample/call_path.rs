@@ -1,6 +1,6 @@
-//! Whether the way of a sample (its leaf with all callers) has been seen to stand: by further reads that agree on it.
+//! Whether the path of a sample (its leaf with all callers) has been seen to stand: by further reads that agree on it.
 //!
-//! What this module does not do: judge single calls, or decide what becomes of a way that nobody has seen to stand;
+//! What this module does not do: judge single calls, or decide what becomes of a path that nobody has seen to stand;
 //! [`crate::stack::call_tree`] does.
 
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::read::reader::Reading;
 use crate::read::worker::Worker;
 use crate::stack::trace::Stack;
 
-/// Further reads that must agree on a way before it is taken for confirmed. One is not enough: under the JIT a frame's
+/// Further reads that must agree on a path before it is taken for confirmed. One is not enough: under the JIT a frame's
 /// opline is not reset when the frame is pushed, so that for some nanoseconds what earlier calls left can look like a
-/// way.
+/// path.
 const AGREEING_READS: usize = 3;
 
 impl Sampler {
-    /// Sees whether the way of the stack at hand stands: it is known to, or several reads in a row have all of it again.
+    /// Sees whether the path of the stack at hand stands: it is known to, or several reads in a row have all of it again.
     /// Where only the leaf changes while its callers stay, the code is too slow for a mix: that sample counts, but the
-    /// way is not taken for confirmed.
+    /// path is not taken for confirmed.
     pub(super) fn confirmed(&mut self, worker: &mut Worker, stack: Stack) -> Stack {
-        let Some(&way) = self.ways.last() else {
+        let Some(&path) = self.paths.last() else {
             return stack;
         };
-        if self.call_tree.is_confirmed(way) {
-            self.call_tree.sight(way);
+        if self.call_tree.is_confirmed(path) {
+            self.call_tree.sight(path);
             return stack;
         }
-        if !self.call_tree.sight(way) {
+        if !self.call_tree.sight(path) || !self.may_read_on {
             return Stack {
-                unconfirmed: Some(way),
+                unconfirmed: Some(path),
                 ..stack
             };
         }
@@ -39,15 +39,15 @@ impl Sampler {
         for _ in 0..AGREEING_READS {
             stood = stood.min(self.standing(worker));
         }
-        // `ways` has the root first, and one way for each frame.
-        if let Some(&way) = stood.checked_sub(1).and_then(|index| self.ways.get(index)) {
-            self.call_tree.confirm(way);
+        // `paths` has the root first, and one path for each frame.
+        if let Some(&path) = stood.checked_sub(1).and_then(|index| self.paths.get(index)) {
+            self.call_tree.confirm(path);
         }
         if stood + 1 >= self.frames.len() {
             stack
         } else {
             Stack {
-                unconfirmed: Some(way),
+                unconfirmed: Some(path),
                 ..stack
             }
         }

@@ -94,8 +94,8 @@ pub struct Sampler {
     again: Vec<Frame>,
     /// State of the pauses between such reads.
     pauses: u64,
-    /// The way to each of `frames`, as far as the last climb came.
-    ways: Vec<CallPathId>,
+    /// The path to each of `frames`, as far as the last climb came.
+    paths: Vec<CallPathId>,
 }
 
 /// A stack as far as it was proven.
@@ -158,7 +158,9 @@ impl Sampler {
                 let was_open = candidate.whole && !candidate.open.is_empty();
                 if candidate.whole {
                     let phase = self.phase(worker, moved);
-                    self.prove_standing(worker, &candidate.open, now);
+                    if self.may_read_on {
+                        self.prove_standing(worker, &candidate.open, now);
+                    }
                     if candidate.contradicted.is_none() && !self.is_doubtful(&candidate, opened) {
                         return self.accepted(worker, candidate.stack, phase);
                     }
@@ -266,8 +268,8 @@ impl Sampler {
         let memory = &*worker.reader.memory;
         let last = self.frames.len().saturating_sub(1);
         let mut site: Option<(NameId, u32)> = None;
-        let mut way = CallTree::NONE;
-        self.ways.clear();
+        let mut path = CallTree::NONE;
+        self.paths.clear();
         for index in (0..self.frames.len()).rev() {
             let Some(id) = self.ids.get(index).copied().flatten() else {
                 return;
@@ -317,10 +319,10 @@ impl Sampler {
                     .push((name, if key.is_user() { line } else { 0 }));
             }
             let from = site.map_or(0, |(_, op)| op);
-            way = self
+            path = self
                 .call_tree
-                .child(way, from, name, candidate.stack.lines.len());
-            self.ways.push(way);
+                .child(path, from, name, candidate.stack.lines.len());
+            self.paths.push(path);
             if key.is_user() {
                 match op {
                     Some(op) => site = Some((name, op)),

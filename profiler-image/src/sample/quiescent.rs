@@ -1,4 +1,4 @@
-//! What quiescent reads prove: every edge of the stack that they show, and its way.
+//! What quiescent reads prove: every edge of the stack that they show, and its path.
 //!
 //! They come from the quiescent reader, or from a worker that sleeps. What this module does not do: count them as samples.
 
@@ -47,7 +47,7 @@ impl Sampler {
 
     /// Proves every edge of the frames at hand: they come from a quiescent read. Their root is the engine's own call only on the
     /// VM stack's page: a generator that is being resumed has no caller yet. Between two instructions of the JIT's code
-    /// frames of two calls can stand together (seen with tracing on 8.4 and 8.5): that is no witness of a way, and proves only
+    /// frames of two calls can stand together (seen with tracing on 8.4 and 8.5): that is no witness of a path, and proves only
     /// what the call site leaves open.
     fn prove_all(&mut self, layout: &Layout, root_is_on_page: bool, can_confirm: bool) {
         let last = self.frames.len().saturating_sub(1);
@@ -55,11 +55,11 @@ impl Sampler {
         let mut site: Option<(NameId, u32)> = None;
         let mut via: Option<NameId> = None;
         let mut caller: Option<NameId> = None;
-        let (mut way, mut lines) = (Some(CallTree::NONE), 0);
+        let (mut path, mut lines) = (Some(CallTree::NONE), 0);
         for index in (0..self.frames.len()).rev() {
             let Some(id) = self.ids.get(index).copied().flatten() else {
                 // What is above an unknown frame has no known caller.
-                (site, via, caller, way) = (None, None, None, None);
+                (site, via, caller, path) = (None, None, None, None);
                 continue;
             };
             let name = self.functions.name(id, index == last);
@@ -81,12 +81,12 @@ impl Sampler {
             };
             let key = code.function.key;
             lines += usize::from(!code.function.name.is_empty());
-            way = way.map(|way| {
+            path = path.map(|path| {
                 self.call_tree
-                    .child(way, site.map_or(0, |(_, op)| op), name, lines)
+                    .child(path, site.map_or(0, |(_, op)| op), name, lines)
             });
-            if let Some(way) = way.filter(|_| can_confirm) {
-                self.call_tree.confirm(way);
+            if let Some(path) = path.filter(|_| can_confirm) {
+                self.call_tree.confirm(path);
             }
             if key.is_user() {
                 // Outside its code the opline is that of the exception that unwinds, or none.

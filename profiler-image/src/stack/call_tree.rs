@@ -1,22 +1,22 @@
-//! Which ways through the program (a frame with all its callers and their call sites) have been seen to stand.
+//! Which paths through the program (a frame with all its callers and their call sites) have been seen to stand.
 //!
 //! Each edge of a stack may exist and the stack be wrong all the same: `h1 -> w` read a moment before `w -> right`, which
-//! only `h2` leads to. Such a mix never stands in memory, so it is hardly ever read again. A way is confirmed when several
-//! reads in a row agree on all of it, or by a quiescent read; from then on it costs nothing. A way that was never seen to
-//! stand is doubted only if it is a rare way to a call that is often sampled: a mix is a hundredth of
+//! only `h2` leads to. Such a mix never stands in memory, so it is hardly ever read again. A path is confirmed when several
+//! reads in a row agree on all of it, or by a quiescent read; from then on it costs nothing. A path that was never seen to
+//! stand is doubted only if it is a rare path to a call that is often sampled: a mix is a hundredth of
 //! the samples of its last call, and under the JIT, where a new frame keeps the opline of an earlier one, up to three. Invariant: what is confirmed has only confirmed callers.
 
 use rustc_hash::FxHashMap;
 
 use super::names::{NameId, Names};
 
-/// Ways beyond this many are taken for those of their callers.
+/// Paths beyond this many are taken for those of their callers.
 const MAX_CALL_PATHS: usize = 200_000;
 
-/// Sightings of a way that are all used to see whether it stands; then one in [`SELDOM`] is.
+/// Sightings of a path that are all used to see whether it stands; then one in [`SELDOM`] is.
 const EAGER_SIGHTINGS: u64 = 16;
 const SELDOM: u64 = 16;
-/// A way is rare if it is less than one in so many samples of its last call,
+/// A path is rare if it is less than one in so many samples of its last call,
 const RARE: u64 = 8;
 /// and that call was sampled at least so often.
 const COMMON: u64 = 100;
@@ -37,14 +37,14 @@ struct Node {
     samples: u64,
 }
 
-/// Which ways are doubted, at the end of a run.
+/// Which paths are doubted, at the end of a run.
 #[derive(Debug)]
 pub struct Doubt {
     /// Samples by last call: caller, index of its op, callee.
     calls: FxHashMap<(NameId, u32, NameId), u64>,
 }
 
-/// All ways of a run.
+/// All paths of a run.
 #[derive(Debug)]
 pub struct CallTree {
     nodes: Vec<Node>,
@@ -57,7 +57,7 @@ impl CallTree {
     /// What lies below each root.
     pub const NONE: CallPathId = CallPathId(0);
 
-    /// The way to `callee` from the op of a caller; `lines` is the length of the stack with it.
+    /// The path to `callee` from the op of a caller; `lines` is the length of the stack with it.
     pub fn child(
         &mut self,
         caller: CallPathId,
@@ -86,7 +86,7 @@ impl CallTree {
         CallPathId(index)
     }
 
-    /// Notes that a way stands, and with it those of all its callers.
+    /// Notes that a path stands, and with it those of all its callers.
     pub fn confirm(&mut self, id: CallPathId) {
         let mut id = id;
         while let Some(node) = self.nodes.get_mut(id.0 as usize) {
@@ -99,13 +99,13 @@ impl CallTree {
         }
     }
 
-    /// How many ways have been seen to stand.
+    /// How many paths have been seen to stand.
     #[must_use]
     pub fn confirmed(&self) -> usize {
         self.confirmed
     }
 
-    /// Counts a sample whose leaf this is, and tells whether to look if the way stands: not if it is known to, and ever
+    /// Counts a sample whose leaf this is, and tells whether to look if the path stands: not if it is known to, and ever
     /// more seldom.
     pub fn sight(&mut self, id: CallPathId) -> bool {
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
@@ -133,7 +133,7 @@ impl CallTree {
         (caller, node.call.0, node.call.1)
     }
 
-    /// Whether a way has been seen to stand.
+    /// Whether a path has been seen to stand.
     #[must_use]
     pub fn is_confirmed(&self, id: CallPathId) -> bool {
         self.nodes
@@ -141,7 +141,7 @@ impl CallTree {
             .is_some_and(|node| node.confirmed)
     }
 
-    /// How many lines of a stack can be trusted: all of a way that is not doubted, else its confirmed part.
+    /// How many lines of a stack can be trusted: all of a path that is not doubted, else its confirmed part.
     #[must_use]
     pub fn trusted_lines(&self, id: CallPathId, doubt: &Doubt) -> usize {
         let Some(node) = self.nodes.get(id.0 as usize) else {
@@ -182,11 +182,11 @@ impl Default for CallTree {
 mod tests {
     use super::*;
 
-    /// main calls two functions, each of which calls a third; `rare` samples came the second way, `common` the first.
+    /// main calls two functions, each of which calls a third; `rare` samples came the second path, `common` the first.
     fn check_trusted(common: u64, rare: u64, confirmed: bool, expected_lines: usize) {
         let mut call_tree = CallTree::default();
         let main = call_tree.child(CallTree::NONE, 0, Names::UNSTABLE, 1);
-        let mut way = |op: u32, samples: u64| {
+        let mut path = |op: u32, samples: u64| {
             let middle = call_tree.child(main, op, Names::TRUNCATED, 2);
             let leaf = call_tree.child(middle, 5, Names::OVERFLOW, 3);
             (0..samples).for_each(|_| {
@@ -194,8 +194,8 @@ mod tests {
             });
             (middle, leaf)
         };
-        way(1, common);
-        let (middle, leaf) = way(2, rare);
+        path(1, common);
+        let (middle, leaf) = path(2, rare);
         call_tree.confirm(if confirmed { leaf } else { middle });
         assert_eq!(
             call_tree.trusted_lines(leaf, &call_tree.doubt()),

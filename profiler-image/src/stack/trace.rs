@@ -13,7 +13,7 @@ pub struct Stack {
     pub lines: Vec<Line>,
     /// Open edges: the index in `lines` of the callee, and the edge that leads to it.
     pub open: Vec<(u32, EdgeId)>,
-    /// The way to the leaf, where it has not been seen to stand.
+    /// The path to the leaf, where it has not been seen to stand.
     pub unconfirmed: Option<CallPathId>,
     /// The part above `lines` could not be proven.
     pub unstable: bool,

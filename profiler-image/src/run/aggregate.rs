@@ -1,7 +1,7 @@
 //! Samples summed by stack and worker, in place: memory grows with distinct stacks, not with time.
 //!
 //! A stack whose edges are not all proven yet is kept with the edges that are open; [`Aggregate::settle`] decides at the
-//! end, and on the path for what is kept of a run that goes on. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
+//! end, and on the way for what is kept of a run that goes on. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
 
 use std::collections::HashMap;
 

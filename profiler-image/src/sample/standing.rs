@@ -1,4 +1,4 @@
-//! What stands: calls that one read after the other shows again, all the path down from the worker's top.
+//! What stands: calls that one read after the other shows again, all the way down from the worker's top.
 //!
 //! A pair of frames from different moments exists in no memory, so reads can agree on it only by chance, each time anew. A
 //! call that many reads in a row agree on, at uneven intervals, is real; it needs neither a site that names the callee

@@ -242,6 +242,11 @@ impl<'a> Run<'a> {
                 self.take(turn);
                 self.take_quiescent_answer();
             }
+            // New workers are noticed within 100 ms of their begin, the scan's own time: nothing may be added to that.
+            while let Some(report) = self.scanner.poll() {
+                self.follow(report, current);
+                schedule.follow(self.period, self.members.len());
+            }
             if current >= self.next_look {
                 self.next_look = current + LOOK_EVERY;
                 if let Some(ended) = self.look(signals, began_unix_nanoseconds, current, began) {
@@ -257,7 +262,7 @@ impl<'a> Run<'a> {
         self.finish(ended, began_unix_nanoseconds, took, calls)
     }
 
-    /// What is looked after ten times a second: whether the run shall end, which workers there are, the budget, the checkpoints.
+    /// What is looked after ten times a second: whether the run shall end, the budget, the checkpoints.
     fn look(
         &mut self,
         signals: &SignalFd,
@@ -267,9 +272,6 @@ impl<'a> Run<'a> {
     ) -> Option<Ended> {
         if stopped(signals) || self.options.stop.is_requested() {
             return Some(Ended::Stopped);
-        }
-        while let Some(report) = self.scanner.poll() {
-            self.follow(report, current);
         }
         // The target may be between two workers; one that is gone takes the sampler with it.
         if self.is_target_gone {

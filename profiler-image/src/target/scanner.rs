@@ -15,8 +15,8 @@ use super::diagnosis::Refused;
 use super::discovery::Discovery;
 use super::threads::Changes;
 
-/// New and ended workers are noticed within this.
-const SCAN_EVERY: Duration = Duration::from_millis(100);
+/// New and ended workers are noticed within 100 ms: this, a scan, and a turn.
+const SCAN_EVERY: Duration = Duration::from_millis(80);
 /// Scans that take much CPU time take no more of a core than one in so many; but there is one each second.
 const SHARE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

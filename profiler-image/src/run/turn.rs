@@ -57,6 +57,9 @@ impl Run<'_> {
             Outcome::Idle => (None, true),
             Outcome::Sample(Sampled { stack, may_sleep }) => (Some(stack), may_sleep),
         };
+        if stack.is_some() {
+            self.sampler.check_functions(&mut member.worker, current);
+        }
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
         // Nothing ran from before the read to after it: the stack is true, and stands for as long as the sleep lasts.
         let slept = look

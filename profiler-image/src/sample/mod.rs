@@ -126,6 +126,12 @@ impl Sampler {
         }
     }
 
+    /// Checks some of the functions that outlive requests, in the memory of a worker that has just been read.
+    pub fn check_functions(&mut self, worker: &mut Worker, now: u64) {
+        let mut place = place(worker, &mut self.families, now);
+        self.functions.check(&mut place);
+    }
+
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
         let mut best: Option<Candidate> = None;

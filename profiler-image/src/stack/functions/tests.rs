@@ -1,6 +1,7 @@
 use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::testing::EngineImage;
 
+use super::lifetime::outlives;
 use super::*;
 
 /// Where the test's functions, names and code lie; each function has its own hundred of bytes in each.
@@ -98,6 +99,41 @@ fn an_internal_function_keeps_its_name_when_a_request_ends() {
         names(&mut codes, &memory, &mut maps, &[later, internal]),
         ["second", "array_map"]
     );
+}
+
+/// A function is trusted by its address until its check finds another one there, as after a restart of opcache.
+#[test]
+fn a_check_finds_a_function_that_is_not_what_it_was() {
+    let check = |is_replaced: bool, expected: &str| {
+        let (mut codes, mut maps, mut memory) = nothing_known();
+        let frame = put(&mut memory, 1, "array_map", false);
+        let other = put(&mut memory, 2, "usort", false);
+        assert_eq!(
+            names(&mut codes, &memory, &mut maps, &[frame]),
+            ["array_map"]
+        );
+        if is_replaced {
+            memory.put_function(
+                frame.func,
+                &Key {
+                    code: other.opline,
+                    kind: 1,
+                    name: STRINGS + 0x200,
+                    ..Key::default()
+                },
+            );
+        }
+        assert_eq!(
+            names(&mut codes, &memory, &mut maps, &[frame]),
+            ["array_map"]
+        );
+        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        place.now = 2 + CHECKED_EVERY;
+        codes.check(&mut place);
+        assert_eq!(names(&mut codes, &memory, &mut maps, &[frame]), [expected]);
+    };
+    check(false, "array_map");
+    check(true, "usort");
 }
 
 #[test]

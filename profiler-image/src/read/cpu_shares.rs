@@ -2,7 +2,8 @@
 //!
 //! A worker's clock moves at the kernel's ticks and when the worker leaves its CPU. Its advance belongs to the samples since
 //! it last moved in which the worker ran: one that sleeps gets none. The newest sample waits for the next advance, since the
-//! clock is older than it by up to a tick. An advance that meets no sample waits for the next one. Invariant: what was given and what still waits is the whole advance.
+//! clock is older than it by up to a tick. An advance that meets no sample waits for the next one.
+//! Invariant: what was given and what still waits is the whole advance.
 
 /// Samples that may wait for the clock to move.
 const MAX_WAITING: usize = 4096;

@@ -44,7 +44,6 @@ impl Run<'_> {
             }
         };
         if let Some(asleep) = member.still_asleep(look) {
-            self.sampler.quality.asleep += 1;
             self.add(index, current, look, asleep.stack, false);
             return;
         }

@@ -51,8 +51,6 @@ pub struct Quality {
     pub denied: u64,
     /// Turns between requests.
     pub idle: u64,
-    /// Turns of workers that still slept as they did in the turn before; they were not read again.
-    pub asleep: u64,
     /// Samples with an edge that had no proof when they were taken.
     pub open: u64,
     /// First reads of busy workers during which the top moved.

@@ -61,7 +61,7 @@ truth: setup ## stacks against programs whose calls are known; FULL=1 for a mill
 	@$(STAGE) "truth" profiler-image/bench/truth.sh
 
 .PHONY: bench
-bench: setup ## what sampling costs, on constructed programs and real applications, PEERS="phpspy=/path pfp=/path" beside it; BENCH=smoke for a minute
+bench: setup ## what sampling costs, on constructed programs and real applications, PEERS="phpspy=/path pfp=/path" beside it; BENCH=smoke for a minute, as make test runs it
 	@$(STAGE) "bench" profiler-image/bench/bench.sh
 
 .PHONY: slowdown
@@ -125,7 +125,8 @@ generate: ## write what is generated: CRD YAML and chart from the API types, lay
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 	@cargo run --quiet -p phpprof-zend --example layouts
 
-# What the later stages need is built beside the first ones, on the other core. Truth comes last: it wants a quiet machine.
+# What the later stages need is built beside the first ones, on the other core. The benchmark's counts and truth come last: they want
+# a quiet machine.
 .PHONY: test
 test: setup ## all tests
 	@e2e/tools/ahead
@@ -135,6 +136,7 @@ test: setup ## all tests
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
 	@$(MAKE) real
 	@$(MAKE) browser
+	@$(MAKE) bench BENCH=smoke
 	@$(MAKE) truth
 
 # The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, and builds for what follows.

@@ -112,11 +112,7 @@ pub fn smoke() -> (Vec<Cell>, Length) {
         rate,
         mem: false,
     };
-    let cells = vec![
-        cell(DOKUWIKI, 4, 999),
-        cell(DOKUWIKI, 4, 99),
-        cell(small(0), 1, 999),
-    ];
+    let cells = vec![cell(DOKUWIKI, 4, 999), cell(small(0), 1, 999)];
     let length = Length {
         slice: Duration::from_secs(15),
         rounds: 1,

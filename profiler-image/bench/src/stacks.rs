@@ -15,6 +15,8 @@ use crate::running::{Engine, Php, Running};
 use crate::sampled::{self, options, record, stacks};
 use crate::{Asked, CPUS};
 
+/// Samples a second where time is kept: no multiple of what a program does.
+const RATE_HZ: u32 = 1999;
 const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,quiet,reads_per_sample";
 
 const ENGINES: [Engine; 4] = [
@@ -157,7 +159,7 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
     let recording = record(&Options {
         max_samples: Some(samples),
         unpaced: full,
-        ..options(target.pid()?, 999, Duration::from_secs(120), row.remote)?
+        ..options(target.pid()?, RATE_HZ, Duration::from_secs(120), row.remote)?
     })
     .with_context(|| format!("target {}", row.target.script))?;
     let spent = own_cpu() - spent;

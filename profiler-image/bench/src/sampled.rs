@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sched::CpuSet;
 use nix::time::ClockId;
 use nix::unistd::Pid;
-use phpprof::run::aggregate::Sum;
+use phpprof::run::aggregate::{Settlement, Sum};
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording};
 use phpprof::target::Scope;
@@ -77,14 +77,16 @@ pub fn stacks(recording: &Recording) -> Vec<Stack> {
     let samples = recording.snapshot().samples;
     let (stacks, _) = samples.settled.sum();
     let name = |id| short(&samples.names.get(id).name);
-    stacks
-        .iter()
-        .map(|((lines, tid), sum)| Stack {
+    let mut lines = Vec::new();
+    let stack = |settlement: &Settlement| {
+        samples.settled.lines(settlement, &mut lines);
+        Stack {
             lines: lines.iter().map(|&(id, line)| (name(id), line)).collect(),
-            tid: *tid,
-            sum: *sum,
-        })
-        .collect()
+            tid: settlement.tid,
+            sum: settlement.sum,
+        }
+    };
+    stacks.iter().map(stack).collect()
 }
 
 /// When samples were taken, by the monotonic clock, which targets state their times in.

@@ -2,6 +2,7 @@
 
 use phpprof_zend::engine::{Engine, Module, Refusal, find};
 use phpprof_zend::memory::Memory;
+use phpprof_zend::memory::Piece;
 
 use crate::image::{Image, WORDS};
 
@@ -41,7 +42,13 @@ pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Fou
     for engine in threads.iter().chain([&engine]) {
         engine.autoloads(memory);
         let globals = engine.executor_globals;
-        engine.phase_globals.moment(memory, engine.layout, globals);
+        let beside = Piece {
+            address: globals,
+            bytes: &mut [0; 8],
+        };
+        engine
+            .phase_globals
+            .moment(memory, engine.layout, globals, beside);
     }
     Ok(Found { engine, threads })
 }

@@ -78,10 +78,12 @@ pub fn read<M: Memory + ?Sized>(
             caller: Side {
                 frame: caller,
                 function: caller_function,
+                is_passing: !caller_function.key.is_named(),
             },
             callee: Side {
                 frame: callee,
                 function: callee_function,
+                is_passing: !callee_function.key.is_named(),
             },
         }),
         _ => false,

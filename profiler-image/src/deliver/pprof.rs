@@ -9,6 +9,7 @@ use phpprof_profile::proto::Profile;
 use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Settings};
 use serde::Serialize;
 
+use crate::run::aggregate::{Line, Settlement};
 use crate::run::snapshot::Snapshot;
 
 /// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
@@ -83,11 +84,19 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
         ..Settings::default()
     });
     // In a stable order, so that the same samples make the same file.
-    let (stacks, unstable) = snapshot.samples.settled.sum();
-    let mut stacks: Vec<_> = stacks.iter().collect();
-    stacks.sort_by(|one, other| one.0.cmp(other.0));
+    let settled = &snapshot.samples.settled;
+    let (stacks, unstable) = settled.sum();
+    let mut stacks: Vec<(Vec<Line>, &Settlement)> = stacks
+        .iter()
+        .map(|stack| {
+            let mut lines = Vec::new();
+            settled.lines(stack, &mut lines);
+            (lines, stack)
+        })
+        .collect();
+    stacks.sort_by(|one, other| (&one.0, one.1.tid).cmp(&(&other.0, other.1.tid)));
     let mut samples = 0;
-    for ((lines, tid), sum) in stacks {
+    for (lines, Settlement { tid, sum, .. }) in &stacks {
         let frames: Vec<FrameRef<'_>> = lines
             .iter()
             .rev()

@@ -19,7 +19,7 @@ use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::unwind::{End, Frame, unwind};
 
 use super::reader::{Reader, Reading};
-use crate::target::process::Process;
+use super::worker::Worker;
 use crate::target::process::stat::Watch;
 
 /// Closures and the like whose names are read inside the window: each costs the worker some microseconds.
@@ -38,7 +38,7 @@ pub struct Observation {
 }
 
 struct Request {
-    pid: i32,
+    watch: Arc<Watch>,
     tid: i32,
     reader: Reader,
     layout: &'static Layout,
@@ -95,20 +95,21 @@ impl QuiescentReader {
     }
 
     /// Asks for a quiescent read of a process, if none is under way.
-    pub fn ask(&mut self, process: &Process) {
+    pub fn ask(&mut self, worker: &mut Worker) {
         if self.busy {
             return;
         }
-        let Some((_, cpu)) = Watch::open(process.pid, process.tid).and_then(|watch| watch.state())
-        else {
+        let Some(watch) = worker.watch() else { return };
+        let Some((_, cpu)) = watch.state() else {
             return;
         };
+        let process = &worker.process;
         let mut set = CpuSet::new();
         // Where the worker's CPU is not ours to use, only a sleeping worker can be read quiescently.
         let reachable = self.allowed.is_set(cpu).unwrap_or(false) && set.set(cpu).is_ok();
         let _ = sched_setaffinity(self.thread, if reachable { &set } else { &self.allowed });
         let request = Request {
-            pid: process.pid,
+            watch,
             tid: process.tid,
             reader: Reader::new(process),
             layout: process.engine.layout,
@@ -136,7 +137,7 @@ impl QuiescentReader {
 }
 
 fn observe(request: &mut Request) -> Option<Observation> {
-    let watch = Watch::open(request.pid, request.tid)?;
+    let watch = Arc::clone(&request.watch);
     quiescently(&watch, || read(request))
 }
 
@@ -154,7 +155,7 @@ pub fn quiescently<T>(watch: &Watch, read: impl FnOnce() -> Option<T>) -> Option
 
 fn read(request: &mut Request) -> Option<Observation> {
     let layout = request.layout;
-    let Ok(Reading::Busy { leading, .. }) = request.reader.read() else {
+    let Ok(Reading::Busy { tops, .. }) = request.reader.read() else {
         return None;
     };
     let memory = Arc::clone(&request.reader.memory);
@@ -163,7 +164,7 @@ fn read(request: &mut Request) -> Option<Observation> {
         &*memory,
         layout,
         &mut request.reader.copy,
-        leading.current_execute_data,
+        tops[0].current_execute_data,
         &mut frames,
     );
     if end == End::Torn {

@@ -1,11 +1,14 @@
 //! The one call that reads a worker's stack.
 //!
-//! The call's pieces are read in their order: the globals, the VM stack around its top, what tells phases, the globals
-//! again, the rest of the used stack. Where the stack lies is known from the sample before; the first one takes a call more.
+//! The call's pieces are read in their order: the part around the stack's top several times, with the word that says which is
+//! the top in between, then what tells phases, what lies below that part, and that word again. Where the top lies is known
+//! from the sample before; where that was far off, the call is made again.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use phpprof_zend::Layout;
+use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
 use phpprof_zend::phase::{Moment, Phase, PhaseGlobals};
 use phpprof_zend::unwind::Copy;
@@ -14,16 +17,23 @@ use smallvec::SmallVec;
 
 use crate::target::process::{Process, ProcessMemory};
 
-/// What is read beyond the highest top that was seen lately.
-const MARGIN: u64 = 4096;
-/// What is read below the last top together with what is above it.
-const HOT: u64 = 1024;
+/// What is looked at several times below and above the last top. A program's top moves less between most samples.
+const BELOW: u64 = 3072;
+const ABOVE: u64 = 3072;
+/// The looks show the top's frame and its caller's where the top is so far above their begin.
+const SHOWN: u64 = 1024;
 /// A page larger than this is read up to here only.
 const MAX_EXTENT: u64 = 1 << 20;
-/// Samples after which a top that was not reached again is forgotten: twice this.
-const HALF_WINDOW: u32 = 500;
+/// Looks at the part around the top that one read takes: the more the more often none of them shows a whole stack.
+const LOOKS: RangeInclusive<usize> = 4..=10;
+/// Reads in a row that showed a whole stack, after which one look less is taken.
+const WHOLE_READS: usize = 128;
+/// Looks while the CPU budget has no room for more.
+const FEW_LOOKS: usize = 2;
+/// Reads for one sample while the page, or the top on it, is not where the one before was.
+const MAX_READS: usize = 3;
 /// The pieces of one read, without a place on the heap.
-type Pieces<'a> = SmallVec<[Piece<'a>; 8]>;
+type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
 
 /// The words of `executor_globals` that a sample needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,25 +69,24 @@ impl Globals {
         }
     }
 
-    /// How much of the page is worth reading, from its start.
-    fn extent(&self, highest_top: u64) -> u64 {
-        let size = self.end.saturating_sub(self.page).min(MAX_EXTENT);
-        highest_top
-            .max(self.top)
-            .saturating_sub(self.page)
-            .saturating_add(MARGIN)
-            .min(size)
+    /// Size of the page, as far as it is read.
+    fn extent(&self) -> u64 {
+        self.end.saturating_sub(self.page).min(MAX_EXTENT)
     }
 }
 
+/// What said which is the top, each between two looks at the part around it.
+pub type Tops = SmallVec<[Globals; 4]>;
+
 /// One read of a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
     /// `EG(current_execute_data)` is NULL.
     NoFrame(Phase),
     Busy {
-        leading: Globals,
-        trailing: Globals,
+        tops: Tops,
+        /// The same when all was read.
+        last: Globals,
     },
 }
 
@@ -91,14 +100,17 @@ pub struct Reader {
     /// `SG(global_request_time)` of the last read; 0 where it is not known.
     pub request_time: u64,
     phase_globals: PhaseGlobals,
+    jit: Option<JitBuffer>,
+    /// Whether the JIT has compiled code, by the last read; `None` where it cannot be told.
+    pub has_jit_code: Option<bool>,
     /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
     pub in_compilation: bool,
     pub gc_active: bool,
     pub copy: Copy,
+    /// Whether the CPU budget has room for as many looks as are needed.
+    pub has_room: bool,
+    pub looks: Looks,
     last: Option<Globals>,
-    highest_now: u64,
-    highest_before: u64,
-    reads_in_window: u32,
 }
 
 impl Reader {
@@ -112,13 +124,14 @@ impl Reader {
             request_time_at: process.engine.request_time,
             request_time: 0,
             phase_globals: process.engine.phase_globals,
+            jit: process.jit,
+            has_jit_code: Some(process.jit.is_none()),
             in_compilation: false,
             gc_active: false,
             copy: Copy::default(),
+            has_room: true,
+            looks: Looks::default(),
             last: None,
-            highest_now: 0,
-            highest_before: 0,
-            reads_in_window: 0,
         }
     }
 
@@ -126,132 +139,182 @@ impl Reader {
     ///
     /// # Errors
     /// [`Fault::Gone`] when the process has ended, [`Fault::Denied`] when the kernel refuses, [`Fault::Unmapped`] when
-    /// the stack could not be found in three tries.
+    /// the stack was not found.
     pub fn read(&mut self) -> Result<Reading, Fault> {
-        let mut fault = Fault::Unmapped;
-        for _ in 0..3 {
+        let mut found = Err(Fault::Unmapped);
+        for _ in 0..MAX_READS {
             let known = match self.last {
                 Some(known) => known,
-                None => self.globals()?,
+                None => {
+                    let (globals, phase) = self.globals()?;
+                    if globals.current_execute_data == 0 {
+                        self.request_time = 0;
+                        return Ok(Reading::NoFrame(phase));
+                    }
+                    globals
+                }
             };
-            self.last = Some(known);
-            if known.current_execute_data == 0 {
-                // An idle worker is asked for its globals only, until it is busy.
-                return Ok(self.without_frame());
-            }
-            let extent = known.extent(self.highest_now.max(self.highest_before));
-            match self.read_at(known.page, extent) {
-                Ok(Reading::Busy { leading, trailing }) => {
-                    self.last = Some(leading);
-                    if leading.page != known.page {
-                        // Another page: once more, with what is known now.
-                        self.reset();
+            match self.read_at(&known) {
+                Ok(Reading::Busy { tops, last }) => {
+                    let first = tops[0];
+                    self.last = Some(first);
+                    if first.page != known.page || !self.copy.inside(first.top) {
                         continue;
                     }
-                    self.note(leading.top);
-                    if leading.top.saturating_sub(leading.page) <= extent {
-                        return Ok(Reading::Busy { leading, trailing });
+                    let is_shown = first.top.saturating_sub(self.copy.hot) >= SHOWN
+                        || self.copy.hot == self.copy.base;
+                    found = Ok(Reading::Busy { tops, last });
+                    if is_shown {
+                        break;
                     }
                 }
-                Ok(Reading::NoFrame(_)) => return Ok(self.without_frame()),
-                Err(Fault::Unmapped) => {
-                    self.last = None;
-                    self.reset();
-                }
-                Err(other) => {
-                    fault = other;
-                    break;
-                }
+                // It had a frame a moment ago.
+                Ok(Reading::NoFrame(_)) | Err(Fault::Unmapped) => self.last = None,
+                Err(other) => return Err(other),
             }
         }
-        Err(fault)
+        found
     }
 
-    fn without_frame(&mut self) -> Reading {
-        (self.last, self.request_time) = (None, 0);
-        let moment = self
-            .phase_globals
-            .moment(&*self.memory, self.layout, self.executor_globals);
-        Reading::NoFrame(moment.map_or(Phase::Idle, Moment::phase))
-    }
-
-    fn globals(&self) -> Result<Globals, Fault> {
-        let (offset, length) = Globals::slice(self.layout);
-        let mut bytes = [0_u8; Globals::SIZE];
-        self.memory
-            .read(self.executor_globals + offset, &mut bytes[..length])?;
-        Ok(Globals::parse(self.layout, &bytes))
-    }
-
-    fn read_at(&mut self, page: u64, extent: u64) -> Result<Reading, Fault> {
+    /// Reads the globals, and what tells phases where there is no frame: all that an idle worker is asked for.
+    fn globals(&self) -> Result<(Globals, Phase), Fault> {
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
-        let (mut before, mut after, mut time) =
-            ([0_u8; Globals::SIZE], [0_u8; Globals::SIZE], [0_u8; 8]);
-        self.copy.forget();
-        self.copy.base = page;
-        self.copy
-            .bytes
-            .resize(usize::try_from(extent).unwrap_or(0), 0);
-        // The frames around the top change fastest, so they are read right after the word that says which is the top, and
-        // that word again right after them; what lies below comes last. What tells phases lies between, so that it belongs
-        // to a top that both words name.
-        let hot = self
-            .last
-            .map_or(0, |last| last.top.saturating_sub(page + HOT).min(extent));
-        let (cold_bytes, hot_bytes) = self
-            .copy
-            .bytes
-            .split_at_mut(usize::try_from(hot).unwrap_or(0));
-        let (mut in_compilation, mut gc) = ([0_u8; 1], [0_u8; 2]);
+        let mut bytes = [0_u8; Globals::SIZE];
+        let beside = Piece {
+            address: at,
+            bytes: &mut bytes[..length],
+        };
+        let moment =
+            self.phase_globals
+                .moment(&*self.memory, self.layout, self.executor_globals, beside);
+        if moment.is_none() {
+            self.memory.read(at, &mut bytes[..length])?;
+        }
+        let phase = moment.map_or(Phase::Idle, Moment::phase);
+        Ok((Globals::parse(self.layout, &bytes), phase))
+    }
+
+    /// Reads a stack whose page and top are about there.
+    fn read_at(&mut self, known: &Globals) -> Result<Reading, Fault> {
+        let (page, extent) = (known.page, known.extent());
+        let (offset, length) = Globals::slice(self.layout);
+        let at = self.executor_globals + offset;
+        let looks = if self.has_room {
+            self.looks.count()
+        } else {
+            FEW_LOOKS
+        };
+        let mut tops: SmallVec<[[u8; Globals::SIZE]; 4]> =
+            SmallVec::from_elem([0; Globals::SIZE], looks - 1);
+        let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
+        let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);
+        let top = known.top.saturating_sub(page);
+        let hot = usize::try_from(top.saturating_sub(BELOW).min(extent)).unwrap_or(0);
+        let end = usize::try_from(top.saturating_add(ABOVE).min(extent)).unwrap_or(0);
+        let copy = &mut self.copy;
+        copy.forget();
+        (copy.base, copy.hot) = (page, page + hot as u64);
+        copy.bytes.resize(end, 0);
+        copy.looks.resize_with(looks, Vec::new);
+        for look in &mut copy.looks {
+            look.resize(end - hot, 0);
+        }
+        // The frames around the top change fastest: they are looked at several times, right before and after the words that say
+        // which is the top. What lies below comes last.
         let mut pieces = Pieces::new();
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
         };
-        add(Some(at), &mut before[..length]);
-        add(Some(page + hot), hot_bytes);
-        add(
-            self.phase_globals.in_compilation(self.layout),
-            &mut in_compilation,
-        );
-        add(self.phase_globals.gc_enabled(self.layout), &mut gc);
-        add(Some(at), &mut after[..length]);
-        add((hot > 0).then_some(page), cold_bytes);
+        let mut between = tops.iter_mut();
+        for look in &mut copy.looks {
+            add(Some(page + hot as u64), look);
+            if let Some(top) = between.next() {
+                add(Some(at), &mut top[..length]);
+            }
+        }
+        let phases = &self.phase_globals;
+        add(phases.in_compilation(self.layout), &mut in_compilation);
+        add(phases.gc_enabled(self.layout), &mut gc);
+        add((hot > 0).then_some(page), &mut copy.bytes[..hot]);
+        add(Some(at), &mut last[..length]);
+        add(self.jit.map(|jit| jit.end.saturating_sub(16)), &mut jit);
         add(self.request_time_at, &mut time);
         self.memory.gather(&mut pieces)?;
         drop(pieces);
+        // The look after the first word.
+        copy.take_look(1);
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];
+        self.has_jit_code = match self.jit {
+            Some(buffer) => buffer.says_code(&jit),
+            None => Some(false),
+        };
         self.request_time = u64::from_le_bytes(time);
-        let leading = Globals::parse(self.layout, &before);
-        if leading.current_execute_data == 0 {
+        let tops: Tops = tops
+            .iter()
+            .map(|top| Globals::parse(self.layout, top))
+            .collect();
+        if tops[0].current_execute_data == 0 {
             return Ok(Reading::NoFrame(Phase::Idle));
         }
         Ok(Reading::Busy {
-            leading,
-            trailing: Globals::parse(self.layout, &after),
+            tops,
+            last: Globals::parse(self.layout, &last),
         })
     }
+}
 
-    /// Remembers the highest top of the last one to two half windows.
-    fn note(&mut self, top: u64) {
-        self.highest_now = self.highest_now.max(top);
-        self.reads_in_window += 1;
-        if self.reads_in_window >= HALF_WINDOW {
-            self.highest_before = self.highest_now;
-            self.highest_now = 0;
-            self.reads_in_window = 0;
-        }
+/// How many looks at the part around the top a read takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Looks {
+    count: usize,
+    /// Reads in a row that showed a whole stack.
+    whole: usize,
+}
+
+impl Looks {
+    fn count(self) -> usize {
+        self.count
     }
 
-    fn reset(&mut self) {
-        (self.highest_now, self.highest_before, self.reads_in_window) = (0, 0, 0);
+    /// Takes more where none showed a whole stack, and fewer again after many reads that did.
+    pub fn adapt(&mut self, is_whole: bool) {
+        self.whole = if is_whole { self.whole + 1 } else { 0 };
+        if !is_whole {
+            self.count = (self.count + 1).min(*LOOKS.end());
+        } else if self.whole.is_multiple_of(WHOLE_READS) {
+            self.count = (self.count - 1).max(*LOOKS.start());
+        }
+    }
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            count: *LOOKS.start(),
+            whole: 0,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_become_more_where_none_shows_a_whole_stack_and_fewer_after_many_that_did() {
+        let mut looks = Looks::default();
+        let least = looks.count();
+        (0..100).for_each(|_| looks.adapt(false));
+        assert_eq!(looks.count(), *LOOKS.end());
+        (1..WHOLE_READS).for_each(|_| looks.adapt(true));
+        assert_eq!(looks.count(), *LOOKS.end());
+        looks.adapt(true);
+        assert_eq!(looks.count(), LOOKS.end() - 1);
+        (0..100 * WHOLE_READS).for_each(|_| looks.adapt(true));
+        assert_eq!(looks.count(), least);
+    }
 
     #[test]
     fn what_is_read_of_a_page_is_bounded_by_the_page() {
@@ -261,17 +324,12 @@ mod tests {
             page: 0x10000,
             current_execute_data: 0x10020,
         };
-        assert_eq!(globals.extent(0), 0x2000);
-        assert_eq!(globals.extent(0x14000), 0x5000);
-        assert_eq!(globals.extent(u64::MAX), 0x40000);
-        assert_eq!(
-            Globals {
-                end: u64::MAX,
-                ..globals
-            }
-            .extent(u64::MAX),
-            MAX_EXTENT
-        );
-        assert_eq!(Globals { end: 0, ..globals }.extent(0), 0);
+        assert_eq!(globals.extent(), 0x40000);
+        let endless = Globals {
+            end: u64::MAX,
+            ..globals
+        };
+        assert_eq!(endless.extent(), MAX_EXTENT);
+        assert_eq!(Globals { end: 0, ..globals }.extent(), 0);
     }
 }

@@ -6,6 +6,7 @@ use super::clocks::Clocks;
 use super::reader::Reader;
 use crate::stack::functions::Map;
 use crate::target::process::Process;
+use crate::target::process::stat::Watch;
 
 /// A worker as the sampler reads it.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub struct Worker {
     pub clocks: Clocks,
     /// Functions in the worker's own memory.
     pub local: Map,
+    watch: Option<Arc<Watch>>,
     /// The request in which `local` was learned.
     pub generation: u64,
 }
@@ -29,6 +31,15 @@ impl Worker {
             process,
             local: Map::default(),
             generation: 0,
+            watch: None,
         }
+    }
+
+    /// What tells whether it runs: two files, which stay open from the first time that this is asked for.
+    pub fn watch(&mut self) -> Option<Arc<Watch>> {
+        if self.watch.is_none() {
+            self.watch = Watch::open(self.process.pid, self.process.tid).map(Arc::new);
+        }
+        self.watch.clone()
     }
 }

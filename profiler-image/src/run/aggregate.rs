@@ -1,19 +1,23 @@
 //! Samples summed by stack and worker, in place: memory grows with distinct stacks, not with time.
 //!
-//! A stack whose edges are not all proven yet is kept with the edges that are open; [`Aggregate::settle`] decides at the
-//! end, and on the way for what is kept of a run that goes on. Invariant: no time is lost. What cannot be kept or proven is summed under a frame that says so.
-
-use std::collections::HashMap;
+//! Invariant: no time is lost. Where there is no room for a worker of its own, samples are summed without it; what cannot be
+//! proven is summed under a frame that says so.
 
 use rustc_hash::FxHashMap;
 
-use crate::stack::call_tree::CallTree;
+use crate::stack::call_tree::{CallTree, PathId, Paths};
 use crate::stack::edges::Edges;
-use crate::stack::names::Names;
-use crate::stack::trace::{Line, Stack};
+use crate::stack::names::{NameId, Names};
+use crate::stack::trace::{Ending, Stack};
 
-/// What all stacks together may take; further new ones are summed as [`Names::OVERFLOW`].
-const MAX_BYTES: usize = 24 << 20;
+/// Sums beyond this many are not kept by worker any more. It is what a hash table of 2^16 holds, in three megabytes.
+const MAX_SUMS: usize = 57_344;
+
+/// The worker of samples that found no room by their own.
+pub const ANY_WORKER: i32 = 0;
+
+/// A frame of a sample: the function, and the line being executed in it.
+pub type Line = (NameId, u32);
 
 /// What samples of one stack amount to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,235 +35,196 @@ impl Sum {
     }
 }
 
-/// Index of a stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StackId(u32);
-
 /// All samples of a run.
 #[derive(Debug, Default)]
 pub struct Aggregate {
-    stacks: Vec<Stack>,
-    by_stack: FxHashMap<Stack, StackId>,
     /// By stack and worker (a thread id).
-    sums: FxHashMap<(StackId, i32), Sum>,
-    bytes: usize,
+    sums: FxHashMap<(Stack, i32), Sum>,
 }
 
-/// All samples as they stood at a moment.
+/// All samples as they stood at a moment: a copy of numbers.
 #[derive(Debug)]
 pub struct Settled {
-    /// By their index, root first, and whether a part was cut off.
-    stacks: Vec<(Vec<Line>, bool)>,
-    sums: FxHashMap<(StackId, i32), Sum>,
+    paths: Paths,
+    sums: Vec<((Stack, i32), Sum)>,
+}
+
+/// The samples of one stack and worker.
+#[derive(Debug, Clone, Copy)]
+pub struct Settlement {
+    path: PathId,
+    leaf: Option<NameId>,
+    pub tid: i32,
+    pub sum: Sum,
 }
 
 impl Settled {
-    /// The stacks, root first, by worker, and how many samples were cut.
+    /// The stacks by worker, each once, and how many samples were cut.
     #[must_use]
-    pub fn sum(&self) -> (HashMap<(Vec<Line>, i32), Sum>, i64) {
-        let mut summed: HashMap<(Vec<Line>, i32), Sum> = HashMap::new();
+    pub fn sum(&self) -> (Vec<Settlement>, i64) {
+        let mut summed: FxHashMap<(PathId, Option<NameId>, i32), Sum> = FxHashMap::default();
         let mut unstable = 0;
-        for (&(id, tid), &sum) in &self.sums {
-            let Some((lines, is_cut)) = self.stacks.get(id.0 as usize) else {
-                continue;
+        for &((stack, tid), sum) in &self.sums {
+            let path = self.paths.proven(stack.path);
+            let leaf = match stack.ending {
+                Ending::Full if path == stack.path => Some(Names::OVERFLOW),
+                Ending::Whole if path == stack.path => stack.phase,
+                _ => Some(Names::UNSTABLE),
             };
-            if *is_cut {
+            if leaf == Some(Names::UNSTABLE) {
                 unstable += sum.samples;
             }
-            summed.entry((lines.clone(), tid)).or_default().add(sum);
+            summed.entry((path, leaf, tid)).or_default().add(sum);
         }
-        (summed, unstable)
+        let settled = summed
+            .into_iter()
+            .map(|((path, leaf, tid), sum)| Settlement {
+                path,
+                leaf,
+                tid,
+                sum,
+            });
+        (settled.collect(), unstable)
+    }
+
+    /// Writes a stack's lines, root first.
+    pub fn lines(&self, settlement: &Settlement, lines: &mut Vec<Line>) {
+        self.paths.lines(settlement.path, lines);
+        lines.extend(settlement.leaf.map(|leaf| (leaf, 0)));
     }
 }
 
 impl Aggregate {
     /// Adds one sample of a worker; CPU time comes later, by [`Aggregate::add_cpu`].
-    pub fn add(&mut self, id: StackId, tid: i32, wall_nanoseconds: i64) {
+    pub fn add(&mut self, stack: Stack, tid: i32, wall_nanoseconds: i64) {
         let sum = Sum {
             samples: 1,
             wall_nanoseconds,
             cpu_nanoseconds: 0,
         };
-        self.sums.entry((id, tid)).or_default().add(sum);
+        self.entry(stack, tid).add(sum);
     }
 
     /// Adds CPU time to a stack that has been sampled.
-    pub fn add_cpu(&mut self, id: StackId, tid: i32, cpu_nanoseconds: i64) {
+    pub fn add_cpu(&mut self, stack: Stack, tid: i32, cpu_nanoseconds: i64) {
         let sum = Sum {
             cpu_nanoseconds,
             ..Sum::default()
         };
-        self.sums.entry((id, tid)).or_default().add(sum);
+        self.entry(stack, tid).add(sum);
     }
 
-    /// Decides the open stacks as they stand: all edges proven and the path confirmed, or cut below the first that is not. It takes as
-    /// long as there are stacks: what takes longer is [`Settled::sum`], which needs nothing of a run that goes on.
+    fn entry(&mut self, stack: Stack, tid: i32) -> &mut Sum {
+        let has_room = self.sums.len() < MAX_SUMS || self.sums.contains_key(&(stack, tid));
+        let tid = if has_room { tid } else { ANY_WORKER };
+        self.sums.entry((stack, tid)).or_default()
+    }
+
+    /// Decides the stacks as they stand: all edges proven, or cut below the first that is not.
     #[must_use]
-    pub fn settle(&self, edges: &Edges, call_tree: &CallTree) -> Settled {
-        let doubt = call_tree.doubt();
-        let decide = |stack: &Stack| {
-            let unproven = stack.open.iter().find(|(_, edge)| !edges.is_settled(*edge));
-            let proven = unproven.map_or(stack.lines.len(), |&(index, _)| index as usize);
-            let confirmed = stack.unconfirmed.map_or(stack.lines.len(), |context| {
-                call_tree.trusted_lines(context, &doubt)
-            });
-            let kept = proven.min(confirmed);
-            let mut lines = stack.lines.get(..kept).unwrap_or(&stack.lines).to_vec();
-            let is_cut = stack.unstable || lines.len() < stack.lines.len();
-            if is_cut {
-                lines.push((Names::UNSTABLE, 0));
-            } else {
-                lines.extend(stack.phase.map(|phase| (phase, 0)));
-            }
-            for &index in stack.autoloaders.iter().rev() {
-                if (index as usize) < kept {
-                    lines.insert(index as usize, (Names::AUTOLOAD, 0));
-                }
-            }
-            (lines, is_cut)
-        };
+    pub fn settle(&self, tree: &CallTree, edges: &Edges) -> Settled {
         Settled {
-            stacks: self.stacks.iter().map(decide).collect(),
-            sums: self.sums.clone(),
+            paths: tree.settle(edges),
+            sums: self.sums.iter().map(|(&key, &sum)| (key, sum)).collect(),
         }
-    }
-
-    /// The index of a stack, a new one at its first sight.
-    pub fn id(&mut self, stack: &Stack) -> StackId {
-        if let Some(&id) = self.by_stack.get(stack) {
-            return id;
-        }
-        // Each stack is kept twice, as a key and by its index.
-        let bytes = 2
-            * (size_of::<Stack>()
-                + size_of_val(&stack.lines[..])
-                + size_of_val(&stack.open[..])
-                + size_of_val(&stack.autoloaders[..]))
-            + 64;
-        if self.bytes + bytes > MAX_BYTES {
-            let overflow = Stack {
-                lines: vec![(Names::OVERFLOW, 0)],
-                ..Stack::default()
-            };
-            if let Some(&id) = self.by_stack.get(&overflow) {
-                return id;
-            }
-            return self.insert(overflow, 0);
-        }
-        self.insert(stack.clone(), bytes)
-    }
-
-    fn insert(&mut self, stack: Stack, bytes: usize) -> StackId {
-        let id = StackId(u32::try_from(self.stacks.len()).unwrap_or(u32::MAX));
-        self.bytes += bytes;
-        self.stacks.push(stack.clone());
-        self.by_stack.insert(stack, id);
-        id
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack::call_tree::Call;
     use crate::stack::edges::{Edge, Known};
-    use crate::stack::names::{Name, NameId};
     use phpprof_zend::site::Check;
 
-    fn names(count: u32) -> Vec<NameId> {
-        let mut names = Names::default();
-        (0..count)
-            .map(|index| {
-                names.intern(Name {
-                    name: index.to_string(),
-                    file: String::new(),
-                    start_line: 0,
-                })
-            })
-            .collect()
-    }
-
-    #[test]
-    fn an_open_stack_is_whole_when_its_edge_was_proven_and_cut_when_not() {
-        let (mut edges, mut aggregate) = (Edges::default(), Aggregate::default());
-        let ids = names(3);
+    /// The lines of all stacks with their sums, of a tree `[truncated] -> [idle]` whose second edge is open.
+    fn settled(stack: impl Fn(PathId) -> Stack, is_proven: bool) -> (Vec<(Vec<Line>, Sum)>, i64) {
+        let (mut edges, mut tree, mut aggregate) =
+            (Edges::default(), CallTree::default(), Aggregate::default());
         let edge = Edge {
-            site: (ids[0], 4),
+            site: (Names::TRUNCATED, 4),
             via: None,
-            callee: ids[1],
+            callee: Names::IDLE,
         };
         let Known::Open(id) = edges.open(edge) else {
             panic!("not open")
         };
-        let lines: Vec<Line> = ids.iter().map(|&id| (id, 7)).collect();
-        let stack = Stack {
-            lines: lines.clone(),
-            open: vec![(1, id)],
-            ..Stack::default()
+        let open = Call {
+            edge: Some(id),
+            ..Call::default()
         };
-        let at = aggregate.id(&stack);
-        aggregate.add(at, 42, 10);
-        aggregate.add(at, 42, 10);
-        aggregate.add_cpu(at, 42, 5);
-        let sum = Sum {
-            samples: 2,
-            wall_nanoseconds: 20,
-            cpu_nanoseconds: 5,
-        };
-
-        let (settled, unstable) = aggregate.settle(&edges, &CallTree::default()).sum();
-        assert_eq!(
-            settled,
-            HashMap::from([((vec![lines[0], (Names::UNSTABLE, 0)], 42), sum)])
-        );
-        assert_eq!(unstable, 2);
-
-        edges.prove(edge, Check::Nothing);
-        let (settled, unstable) = aggregate.settle(&edges, &CallTree::default()).sum();
-        assert_eq!(settled, HashMap::from([((lines, 42), sum)]));
-        assert_eq!(unstable, 0);
-    }
-
-    #[test]
-    fn a_phase_is_the_leaf_of_a_whole_stack_and_an_autoloader_stands_below_its_mark() {
-        let (edges, mut aggregate) = (Edges::default(), Aggregate::default());
-        let ids = names(2);
-        let lines: Vec<Line> = ids.iter().map(|&id| (id, 7)).collect();
-        let mut check = |unstable: bool, expected_leaf: NameId| {
-            let stack = Stack {
-                lines: lines.clone(),
-                autoloaders: vec![1],
-                phase: Some(Names::COMPILING),
-                unstable,
-                ..Stack::default()
-            };
-            let id = aggregate.id(&stack);
-            aggregate.add(id, 42, 10);
-            let (settled, _) = aggregate.settle(&edges, &CallTree::default()).sum();
-            let autoload = (Names::AUTOLOAD, 0);
-            let expected = vec![lines[0], autoload, lines[1], (expected_leaf, 0)];
-            assert!(settled.contains_key(&(expected, 42)), "{settled:?}");
-        };
-        check(false, Names::COMPILING);
-        check(true, Names::UNSTABLE);
-    }
-
-    #[test]
-    fn stacks_over_the_memory_cap_are_summed_together() {
-        let mut aggregate = Aggregate::default();
-        let ids = names(1);
-        for line in 0..2000 {
-            let stack = Stack {
-                lines: vec![(ids[0], line); 4096],
-                ..Stack::default()
-            };
-            let id = aggregate.id(&stack);
-            aggregate.add(id, 1, 1);
+        let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 7, Call::default());
+        let leaf = tree.add(main.unwrap(), Names::IDLE, 0, 8, open).unwrap();
+        aggregate.add(stack(leaf), 42, 10);
+        aggregate.add(stack(leaf), 42, 10);
+        aggregate.add_cpu(stack(leaf), 42, 5);
+        if is_proven {
+            edges.prove(edge, Check::Nothing);
         }
-        assert!(aggregate.bytes <= MAX_BYTES);
-        let (settled, _) = aggregate
-            .settle(&Edges::default(), &CallTree::default())
-            .sum();
-        assert_eq!(settled.values().map(|sum| sum.samples).sum::<i64>(), 2000);
-        assert!(settled.contains_key(&(vec![(Names::OVERFLOW, 0)], 1)));
+        let settled = aggregate.settle(&tree, &edges);
+        let (stacks, unstable) = settled.sum();
+        let lines = |stack: &Settlement| {
+            let mut lines = Vec::new();
+            settled.lines(stack, &mut lines);
+            (lines, stack.sum)
+        };
+        (stacks.iter().map(lines).collect(), unstable)
+    }
+
+    const SUM: Sum = Sum {
+        samples: 2,
+        wall_nanoseconds: 20,
+        cpu_nanoseconds: 5,
+    };
+
+    #[track_caller]
+    fn check(stack: Stack, is_proven: bool, leaves: &[Line], unstable: i64) {
+        let of = |path| Stack { path, ..stack };
+        let (stacks, cut) = settled(of, is_proven);
+        let lines = [&[(Names::TRUNCATED, 7)], leaves].concat();
+        assert_eq!((stacks, cut), (vec![(lines, SUM)], unstable));
+    }
+
+    #[test]
+    fn an_open_stack_is_whole_when_its_edge_was_proven_and_cut_when_not() {
+        let stack = Stack {
+            path: PathId::NONE,
+            ending: Ending::Whole,
+            phase: None,
+        };
+        check(stack, false, &[(Names::UNSTABLE, 0)], 2);
+        check(stack, true, &[(Names::IDLE, 8)], 0);
+    }
+
+    #[test]
+    fn a_phase_is_the_leaf_of_a_whole_stack() {
+        let stack = |ending| Stack {
+            path: PathId::NONE,
+            ending,
+            phase: Some(Names::COMPILING),
+        };
+        let whole = (Names::IDLE, 8);
+        check(
+            stack(Ending::Whole),
+            true,
+            &[whole, (Names::COMPILING, 0)],
+            0,
+        );
+        check(stack(Ending::Whole), false, &[(Names::UNSTABLE, 0)], 2);
+        check(stack(Ending::Cut), true, &[whole, (Names::UNSTABLE, 0)], 2);
+        check(stack(Ending::Full), true, &[whole, (Names::OVERFLOW, 0)], 0);
+    }
+
+    #[test]
+    fn workers_that_find_no_room_are_summed_together() {
+        let mut aggregate = Aggregate::default();
+        let stack = Stack::of_phase(Names::IDLE);
+        (1..100_000).for_each(|tid| aggregate.add(stack, tid, 1));
+        assert!(aggregate.sums.len() <= MAX_SUMS + 1);
+        let settled = aggregate.settle(&CallTree::default(), &Edges::default());
+        let (stacks, _) = settled.sum();
+        let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
+        assert_eq!(all, 99_999);
+        assert!(stacks.iter().any(|stack| stack.tid == ANY_WORKER));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::aggregate::{Aggregate, StackId};
+use super::aggregate::Aggregate;
 use crate::read::clocks::Look;
 use crate::read::cpu_shares::CpuShares;
 use crate::read::worker::Worker;
+use crate::stack::trace::Stack;
 use crate::target::process::Process;
 
 /// A worker in a run.
@@ -18,7 +19,7 @@ pub struct Member {
     pub asleep: Option<Asleep>,
     pub busy_samples: u64,
     pub idle_samples: u64,
-    cpu: CpuShares<StackId>,
+    cpu: CpuShares<Stack>,
 }
 
 /// A sleep that was seen.
@@ -27,7 +28,7 @@ pub struct Asleep {
     /// What the scheduler says for as long as it lasts.
     pub look: Look,
     /// `None` between requests.
-    pub stack: Option<StackId>,
+    pub stack: Option<Stack>,
 }
 
 impl Member {
@@ -61,7 +62,7 @@ impl Member {
     }
 
     /// Gives the CPU time that has become visible to the samples in which the worker ran; `ran` is the newest, if it did.
-    pub fn spend(&mut self, look: Option<Look>, ran: Option<StackId>, aggregate: &mut Aggregate) {
+    pub fn spend(&mut self, look: Option<Look>, ran: Option<Stack>, aggregate: &mut Aggregate) {
         let Some(look) = look else { return };
         let tid = self.worker.process.tid;
         self.cpu

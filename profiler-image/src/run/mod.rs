@@ -31,6 +31,7 @@ pub mod snapshot;
 pub mod stop;
 mod turn;
 
+use aggregate::Aggregate;
 use budget::Budget;
 use lateness::Lateness;
 use member::Member;
@@ -88,6 +89,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Recording {
     pub sampler: Sampler,
+    pub aggregate: Aggregate,
     pub engine: Arc<Engine>,
     /// The JIT had compiled code for a worker.
     pub jit: bool,
@@ -152,6 +154,7 @@ struct Run<'a> {
     is_target_gone: bool,
     members: Vec<Member>,
     sampler: Sampler,
+    aggregate: Aggregate,
     quiescent: QuiescentReader,
     period: u64,
     next_look: u64,
@@ -180,6 +183,7 @@ impl<'a> Run<'a> {
             is_target_gone: false,
             members: Vec::new(),
             sampler: Sampler::new(),
+            aggregate: Aggregate::default(),
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
             period: asked_period(options),
             next_look: 0,
@@ -345,7 +349,7 @@ impl<'a> Run<'a> {
             self.budget.leave_out(own_cpu(), current);
         }
         let allowed = self.budget.look(own_cpu(), current);
-        (self.period, self.sampler.may_read_on) = (allowed.period, allowed.proof);
+        (self.period, self.sampler.has_room) = (allowed.period, allowed.proof);
     }
 
     fn keep_so_far(&self, began_unix_nanoseconds: i64, took: Duration) {
@@ -361,7 +365,7 @@ impl<'a> Run<'a> {
         let busy = self.members.iter().filter_map(Member::busy_percent);
         let waiting: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
         checkpoints.keep(took, &mut || Snapshot {
-            samples: Samples::of(&self.sampler),
+            samples: Samples::of(&self.sampler, &self.aggregate),
             engine: Arc::clone(engine),
             jit: self.jit || self.members.iter().any(has_jit_code),
             seen: self.seen.clone(),
@@ -401,6 +405,7 @@ impl<'a> Run<'a> {
             .expect("a run begins with its first worker, which brings its engine");
         Recording {
             sampler: self.sampler,
+            aggregate: self.aggregate,
             engine,
             jit: self.jit,
             seen: self.seen,

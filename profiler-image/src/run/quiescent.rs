@@ -3,46 +3,36 @@
 //! What this module does not do: tell what a quiescent read proves; `sample/quiescent.rs` does. Invariant: nobody waits for an answer
 //! while the run goes on.
 
-use super::turn::Wanted;
 use super::{Run, SECOND, now, sleep_until};
 
 /// The quiescent reader is not asked more often than this, and ever more seldom while it does not help.
 pub(super) const ASK_AT_LEAST: u64 = SECOND / 1000;
-const ASK_AT_MOST: u64 = SECOND / 10;
-/// A program can have thousands of paths, each of which a quiescent read helps: they are worth less of the target's time.
-const ASK_FOR_CALL_PATHS_AT_LEAST: u64 = SECOND / 250;
+const ASK_AT_MOST: u64 = SECOND / 20;
 /// Quiescent reads at the end of a run, for what is still open then, and how long they may take.
 const LAST_ASKS: usize = 64;
 const LAST_ASKS_TAKE: u64 = SECOND / 2;
 
 impl Run<'_> {
-    /// Seeks what a turn has left unproven. What `is_new` is likely to stand still, and may be rare: now is the time to look.
-    pub(super) fn ask_for(&mut self, wanted: &Wanted, is_new: bool) {
-        if let Some(index) = wanted.open {
-            if is_new {
-                self.next_ask = 0;
-            }
-            if self.sampler.edges.unsettled() > 0 {
-                self.seek(index, self.ask_interval);
-            }
+    /// Seeks what a turn has left unproven, for a worker whose last stack has an open edge. What `is_new` is likely to stand still,
+    /// and may be rare: now is the time to look.
+    pub(super) fn ask_for(&mut self, wanted: Option<usize>, is_new: bool) {
+        let Some(index) = wanted.filter(|_| self.sampler.edges.unsettled() > 0) else {
+            return;
+        };
+        if is_new {
+            self.next_ask = 0;
         }
-        // Of compiled code a quiescent read confirms no call path.
-        if let Some(index) = wanted.unconfirmed
-            && self.members[index].worker.process.has_jit_code() == Some(false)
-        {
-            self.seek(index, self.ask_interval.max(ASK_FOR_CALL_PATHS_AT_LEAST));
-        }
+        self.seek(index, self.ask_interval);
     }
 
-    /// Seeks a proof for a worker whose last stack was open, or its path not yet seen to stand; the next one after `pause`.
+    /// Seeks a proof for a worker; the next one after `pause`.
     fn seek(&mut self, index: usize, pause: u64) {
         let current = now();
         if current < self.next_ask || self.quiescent.is_busy() {
             return;
         }
         self.next_ask = current + pause;
-        let worker = &self.members[index].worker;
-        self.quiescent.ask(&worker.process);
+        self.quiescent.ask(&mut self.members[index].worker);
     }
 
     pub(super) fn take_quiescent_answer(&mut self) {
@@ -50,7 +40,6 @@ impl Run<'_> {
             return;
         };
         let unsettled = self.sampler.edges.unsettled();
-        let confirmed = self.sampler.call_tree.confirmed();
         if let Some(observation) = answer
             && let Some(member) = self
                 .members
@@ -59,8 +48,7 @@ impl Run<'_> {
         {
             self.sampler.believe(&mut member.worker, observation, now());
         }
-        let helped = self.sampler.edges.unsettled() < unsettled
-            || self.sampler.call_tree.confirmed() > confirmed;
+        let helped = self.sampler.edges.unsettled() < unsettled;
         self.ask_interval = if helped {
             ASK_AT_LEAST
         } else {
@@ -76,8 +64,7 @@ impl Run<'_> {
                 return;
             }
             let index = turn % self.members.len();
-            let worker = &self.members[index].worker;
-            self.quiescent.ask(&worker.process);
+            self.quiescent.ask(&mut self.members[index].worker);
             while self.quiescent.is_busy() && now() < until {
                 sleep_until(now() + SECOND / 10_000);
                 self.take_quiescent_answer();

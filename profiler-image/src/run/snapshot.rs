@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use phpprof_zend::engine::Engine;
 
-use super::aggregate::Settled;
+use super::aggregate::{Aggregate, Settled};
 use super::{Recording, Seen};
 use crate::sample::{Quality, Sampler};
 use crate::stack::names::NameList;
@@ -44,9 +44,9 @@ pub struct Samples {
 impl Samples {
     /// What a sampler has summed until now.
     #[must_use]
-    pub fn of(sampler: &Sampler) -> Self {
+    pub fn of(sampler: &Sampler, aggregate: &Aggregate) -> Self {
         Self {
-            settled: sampler.aggregate.settle(&sampler.edges, &sampler.call_tree),
+            settled: aggregate.settle(&sampler.tree, &sampler.edges),
             names: sampler.functions.names.list(),
             quality: sampler.quality,
         }
@@ -58,7 +58,7 @@ impl Recording {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            samples: Samples::of(&self.sampler),
+            samples: Samples::of(&self.sampler, &self.aggregate),
             engine: Arc::clone(&self.engine),
             jit: self.jit,
             seen: self.seen.clone(),

@@ -2,37 +2,32 @@
 //!
 //! Invariant: a turn that failed keeps its time; it goes to the worker's next sample.
 
-use super::aggregate::StackId;
 use super::member::Asleep;
 use super::schedule::Turn;
 use super::{Run, now};
 use crate::read::clocks::{Look, NoLook};
-use crate::sample::{Outcome, Sampled};
+use crate::sample::Outcome;
 use crate::stack::names::Names;
 use crate::stack::trace::Stack;
-
-/// The workers of a turn that a quiescent read can help, by their index.
-#[derive(Debug, Default)]
-pub(super) struct Wanted {
-    /// Its stack has an open edge.
-    pub open: Option<usize>,
-    /// Its call path has not been confirmed.
-    pub unconfirmed: Option<usize>,
-}
+use crate::target::process::calls::Calls;
 
 impl Run<'_> {
     /// Reads the workers that are due.
     pub(super) fn take(&mut self, turn: Turn) {
-        let mut wanted = Wanted::default();
+        let mut wanted = None;
         let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.members.len()).step_by(turn.groups) {
             self.sampler.quality.due += 1;
+            let (idle, calls) = (self.sampler.quality.idle, Calls::now());
             self.take_one(index, &mut wanted);
+            if self.sampler.quality.idle > idle {
+                self.idle_calls += Calls::now().since(calls);
+            }
         }
-        self.ask_for(&wanted, self.sampler.edges.unsettled() > unsettled);
+        self.ask_for(wanted, self.sampler.edges.unsettled() > unsettled);
     }
 
-    fn take_one(&mut self, index: usize, wanted: &mut Wanted) {
+    fn take_one(&mut self, index: usize, wanted: &mut Option<usize>) {
         let current = now();
         let member = &mut self.members[index];
         let look = match member.worker.clocks.look() {
@@ -48,36 +43,30 @@ impl Run<'_> {
             return;
         }
         member.asleep = None;
-        let (stack, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
+        let (sampled, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
             Outcome::Failed(_) => {
                 self.sampler.quality.denied += 1;
                 return;
             }
             Outcome::Idle => (None, true),
-            Outcome::Sample(Sampled { stack, may_sleep }) => (Some(stack), may_sleep),
+            Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
         };
-        if stack.is_some() {
-            self.sampler.check_functions(&mut member.worker, current);
-        }
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
         // Nothing ran from before the read to after it: the stack is true, and stands for as long as the sleep lasts.
         let slept = look
             .filter(|_| is_asleep)
             .filter(|look| member.worker.clocks.look() == Ok(*look));
-        if let (Some(_), Some(stack)) = (slept, &stack) {
-            self.sampler.prove_asleep(&member.worker, stack);
-        }
-        let stack = stack.map(|stack| {
-            if !stack.open.is_empty() {
+        let stack = sampled.map(|sampled| sampled.stack);
+        if let Some(sampled) = &sampled {
+            if slept.is_some() {
+                self.sampler.prove_asleep(&member.worker, sampled);
+            }
+            if sampled.is_open {
                 self.sampler.quality.open += 1;
-                wanted.open = Some(index);
+                *wanted = Some(index);
             }
-            if stack.unconfirmed.is_some() {
-                wanted.unconfirmed = Some(index);
-            }
-            self.sampler.aggregate.id(&stack)
-        });
-        self.members[index].asleep = slept.map(|look| Asleep { look, stack });
+        }
+        member.asleep = slept.map(|look| Asleep { look, stack });
         self.add(index, current, look, stack, !is_asleep);
     }
 
@@ -87,16 +76,16 @@ impl Run<'_> {
         index: usize,
         current: u64,
         look: Option<Look>,
-        stack: Option<StackId>,
+        stack: Option<Stack>,
         ran: bool,
     ) {
         let member = &mut self.members[index];
-        let (quality, aggregate) = (&mut self.sampler.quality, &mut self.sampler.aggregate);
+        let (quality, aggregate) = (&mut self.sampler.quality, &mut self.aggregate);
         quality.taken += 1;
         // A sample's wall value is the time that it stands for.
         let wall = i64::try_from(current - member.sampled_at).unwrap_or(i64::MAX);
         member.sampled_at = current;
-        let id = match stack {
+        let counted = match stack {
             Some(_) => {
                 member.busy_samples += 1;
                 stack
@@ -104,16 +93,14 @@ impl Run<'_> {
             None => {
                 quality.idle += 1;
                 member.idle_samples += 1;
-                let idle = || Stack {
-                    lines: vec![(Names::IDLE, 0)],
-                    ..Stack::default()
-                };
-                self.options.include_idle.then(|| aggregate.id(&idle()))
+                self.options
+                    .include_idle
+                    .then(|| Stack::of_phase(Names::IDLE))
             }
         };
-        if let Some(id) = id {
-            aggregate.add(id, member.worker.process.tid, wall);
+        if let Some(stack) = counted {
+            aggregate.add(stack, member.worker.process.tid, wall);
         }
-        member.spend(look, id.filter(|_| ran), aggregate);
+        member.spend(look, counted.filter(|_| ran), aggregate);
     }
 }

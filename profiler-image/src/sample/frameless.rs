@@ -8,32 +8,33 @@ use phpprof_zend::unwind::Frame;
 use super::{Sampler, place};
 use crate::read::worker::Worker;
 use crate::stack::functions::FunctionId;
+use crate::stack::trace::Trace;
 
 impl Sampler {
     /// Adds them to the frames at hand, which have been identified.
-    pub(super) fn add_frameless(&mut self, worker: &mut Worker, now: u64) {
+    pub(super) fn add_frameless(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {
         let Some(table) = worker.process.engine.frameless_functions else {
             return;
         };
         let top = worker.process.engine.layout.call_info.top;
-        for index in (0..self.frames.len()).rev() {
+        for index in (0..trace.frames.len()).rev() {
             let has_called = match index
                 .checked_sub(1)
-                .and_then(|above| self.frames.get(above))
+                .and_then(|above| trace.frames.get(above))
             {
                 Some(above) => above.call_info & top != 0,
                 None => true,
             };
             let Some(op) = has_called
-                .then(|| self.frameless_op(worker, index))
+                .then(|| self.frameless_op(worker, trace, index))
                 .flatten()
             else {
                 continue;
             };
             // The opline of the top frame stays when its call has ended; under the JIT it may be of an earlier frame.
-            let frame_at = self.frames[index];
+            let frame_at = trace.frames[index];
             let may_be_over = || !is_inside(&worker.reader.copy, &frame_at, &op);
-            if index == 0 && (may_be_over() || worker.process.has_jit_code() != Some(false)) {
+            if index == 0 && (may_be_over() || worker.reader.has_jit_code != Some(false)) {
                 continue;
             }
             let Some(function) = function_of(&*worker.reader.memory, table, &op) else {
@@ -41,17 +42,17 @@ impl Sampler {
             };
             let absent = frame(&frame_at, function);
             let id = self.identify_one(worker, absent, now);
-            self.frames.insert(index, absent);
-            self.ids.insert(index, id);
+            trace.frames.insert(index, absent);
+            trace.ids.insert(index, id);
         }
     }
 
     /// The op at a frame's opline, if it calls without a frame.
-    fn frameless_op(&mut self, worker: &Worker, index: usize) -> Option<Op> {
+    fn frameless_op(&mut self, worker: &Worker, trace: &Trace, index: usize) -> Option<Op> {
         let layout = worker.process.engine.layout;
         let memory = &*worker.reader.memory;
-        let id = self.ids.get(index).copied().flatten()?;
-        let opline = self.frames.get(index)?.opline;
+        let id = trace.ids.get(index).copied().flatten()?;
+        let opline = trace.frames.get(index)?.opline;
         let op = self
             .functions
             .get(id)?

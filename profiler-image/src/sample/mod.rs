@@ -1,40 +1,45 @@
-//! One sample of one worker: read, unwind, name, prove.
+//! One sample of one worker: read, unwind, identify, prove.
 //!
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
-//! most reads of call-heavy code. An edge that its call site leaves open is proven where it stands over many reads, or by a
-//! quiescent read later. In this order: the leading `current_execute_data`; the trailing one over the same bytes;
-//! some more reads; then the proven part from `{main}` upwards with a leaf `[unstable]`. Invariant: a frame is named only
-//! below proven or open edges, so no caller is wronged.
+//! most reads of call-heavy code. So one read looks at the part around the top several times, a microsecond apart, and at
+//! the word that says which is the top in between. The sample is the first of these moments that shows a whole stack
+//! ([`climb`]). None is taken from a later read, which would favour calls that last: where no moment is whole, the callers
+//! that stood are kept, and the stack ends in `[unstable]`. Edges that no call site names wait for a proof ([`standing`]).
+//! Invariant: a frame is named only below proven or open edges, so no caller is wronged.
 
-mod call_path;
+mod climb;
 mod frameless;
 mod phase;
 mod quiescent;
 mod standing;
 
-use phpprof_zend::Layout;
+use std::ops::Range;
+use std::sync::Arc;
+
 use phpprof_zend::memory::Fault;
-use phpprof_zend::op::Op;
-use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::site::{Check, Evidence, Side, Site};
 use phpprof_zend::unwind::{End, Frame, unwind};
 use rustc_hash::FxHashMap;
 
 use crate::read::reader::{Globals, Reading};
 use crate::read::worker::Worker;
-use crate::run::aggregate::Aggregate;
-use crate::stack::call_tree::{CallPathId, CallTree};
-use crate::stack::edges::{Edge, EdgeId, Edges, Known};
-use crate::stack::functions::{FunctionId, Functions, Map, Place, stands};
-use crate::stack::names::{NameId, Names};
-use crate::stack::trace::Stack;
+use crate::stack::call_tree::{CallTree, PathId};
+use crate::stack::edges::Edges;
+use crate::stack::functions::{Functions, Map, Place};
+use crate::stack::names::Names;
+use crate::stack::trace::{Ending, Stack, Trace};
+use crate::target::process::ProcessMemory;
 
-/// Reads of one sample, the first included.
-const READS: usize = 12;
-/// Reads of a sample that meets an edge for the first time and finds no proof.
-const NEW_EDGE_READS: usize = 4;
-/// The op index that stands for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
-const UNWINDING: u32 = u32::MAX;
+use climb::Climb;
+
+/// Reads for a sample of whose stack nothing could be told, or of which a part lies where a call of its own reads it.
+const READS: usize = 4;
+
+/// How far a stack could be followed.
+enum Followed {
+    Whole,
+    /// The callers that stood, if any did.
+    Part(PathId),
+}
 
 /// What happened to the samples of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,9 +72,11 @@ pub enum Outcome {
 }
 
 /// The stack of a worker that serves a request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampled {
     pub stack: Stack,
+    /// An edge of it is not proven yet.
+    pub is_open: bool,
     /// The leaf is no user code that runs: the worker may sleep in it.
     pub may_sleep: bool,
 }
@@ -79,32 +86,19 @@ pub struct Sampled {
 pub struct Sampler {
     pub functions: Functions,
     pub edges: Edges,
-    pub call_tree: CallTree,
-    pub aggregate: Aggregate,
+    pub tree: CallTree,
     pub quality: Quality,
-    /// Whether further reads may be taken to prove a sample: not while there is no room in the CPU budget.
-    pub may_read_on: bool,
+    /// Whether a sample that is hard to prove may cost more: not while there is no room in the CPU budget.
+    pub has_room: bool,
     /// Functions in the memory that the processes of a family share.
     families: FxHashMap<usize, Map>,
-    frames: Vec<Frame>,
-    ids: Vec<Option<FunctionId>>,
-    /// The frames of a read that is held against `frames`.
+    /// The last trace, whose memory the next one uses.
+    trace: Trace,
+    climb: Climb,
+    /// The frames of a read that is held against those of a trace.
     again: Vec<Frame>,
-    /// State of the pauses between such reads.
+    /// State of the pauses between reads that must agree.
     pauses: u64,
-    /// The path to each of `frames`, as far as the last climb came.
-    paths: Vec<CallPathId>,
-}
-
-/// A stack as far as it was proven.
-struct Candidate {
-    stack: Stack,
-    /// All frames are in it.
-    whole: bool,
-    /// The edge whose frames were read at different moments, if not a variable was assigned since the call.
-    contradicted: Option<Edge>,
-    /// The open edges, each with the index of its callee's frame.
-    open: Vec<(usize, EdgeId)>,
 }
 
 impl Sampler {
@@ -112,7 +106,7 @@ impl Sampler {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            may_read_on: true,
+            has_room: true,
             ..Self::default()
         }
     }
@@ -124,110 +118,136 @@ impl Sampler {
         }
     }
 
-    /// Checks some of the functions that outlive requests, in the memory of a worker that has just been read.
-    pub fn check_functions(&mut self, worker: &mut Worker, now: u64) {
-        let mut place = place(worker, &mut self.families, now);
-        self.functions.check(&mut place);
-    }
-
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
-        let mut best: Option<Candidate> = None;
-        let mut contradictions: Vec<Option<Edge>> = Vec::new();
-        let opened = self.edges.opened();
-        let reads = if self.may_read_on { READS } else { 1 };
-        for attempt in 0..reads {
-            // An edge at its first sight took so long to look at that its words may have gone: the next reads are faster.
-            let opened = if attempt < NEW_EDGE_READS {
-                opened
-            } else {
-                usize::MAX
+        worker.reader.has_room = self.has_room;
+        let (mut trace, mut climb) = (
+            std::mem::take(&mut self.trace),
+            std::mem::take(&mut self.climb),
+        );
+        let mut outcome = self.read(worker, (&mut trace, &mut climb), now);
+        for _ in 1..READS {
+            let is_elsewhere = worker.reader.copy.fetches() > 0;
+            let is_doubtful = |sampled: &Sampled| {
+                let Stack { path, ending, .. } = sampled.stack;
+                let is_cut = ending == Ending::Cut;
+                (is_cut && path == PathId::NONE) || (is_elsewhere && (is_cut || sampled.is_open))
             };
-            let (leading, trailing) = match worker.reader.read() {
-                Ok(Reading::Busy { leading, trailing }) => (leading, trailing),
-                Ok(Reading::NoFrame(phase)) if attempt == 0 => {
-                    self.functions.forget(&mut worker.local);
-                    return phase::without_frame(phase);
-                }
-                Err(fault) if attempt == 0 => return Outcome::Failed(fault),
-                // It was busy a moment ago, and between two fibers it has no frame for another moment. If it stays so, what could
-                // be proven then is what is known.
-                Ok(Reading::NoFrame(_)) | Err(_) => continue,
+            let may_read_on = self.has_room;
+            if !matches!(&outcome, Outcome::Sample(sampled) if may_read_on && is_doubtful(sampled))
+            {
+                break;
+            }
+            let Outcome::Sample(later) = self.read(worker, (&mut trace, &mut climb), now) else {
+                // It was busy a moment ago, and between two fibers it has no frame for another moment.
+                continue;
             };
-            let moved = (leading.current_execute_data, leading.top)
-                != (trailing.current_execute_data, trailing.top);
-            self.quality.moved += u64::from(moved && attempt == 0);
-            for start in starts(&leading, &trailing) {
-                let candidate = self.candidate(worker, start, now);
-                let was_open = candidate.whole && !candidate.open.is_empty();
-                if candidate.whole {
-                    let phase = self.phase(worker, moved);
-                    if self.may_read_on {
-                        self.prove_standing(worker, &candidate.open, now);
-                    }
-                    if candidate.contradicted.is_none() && !self.is_doubtful(&candidate, opened) {
-                        return self.accepted(worker, candidate.stack, phase);
-                    }
-                    contradictions.push(candidate.contradicted);
-                }
-                if best
-                    .as_ref()
-                    .is_none_or(|best| value(best) < value(&candidate))
-                {
-                    best = Some(candidate);
-                }
-                if was_open {
-                    // The read at hand is a later one now.
-                    break;
-                }
+            outcome = Outcome::Sample(later);
+        }
+        (self.trace, self.climb) = (trace, climb);
+        if !matches!(outcome, Outcome::Idle | Outcome::Failed(_)) {
+            self.functions
+                .check(&mut place(worker, &mut self.families, now));
+        }
+        outcome
+    }
+
+    /// Reads a worker once.
+    fn read(
+        &mut self,
+        worker: &mut Worker,
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) -> Outcome {
+        let (tops, last) = match worker.reader.read() {
+            Ok(Reading::Busy { tops, last }) => (tops, last),
+            Ok(Reading::NoFrame(phase)) => {
+                self.functions.forget(&mut worker.local);
+                return phase::without_frame(phase);
+            }
+            Err(fault) => return Outcome::Failed(fault),
+        };
+        let has_moved = tops.iter().chain([&last]).any(|top| {
+            (top.current_execute_data, top.top) != (tops[0].current_execute_data, tops[0].top)
+        });
+        self.quality.moved += u64::from(has_moved);
+        let followed = self.follow(worker, &tops, &last, (trace, climb), now);
+        worker
+            .reader
+            .looks
+            .adapt(matches!(followed, Followed::Whole) || climb.is_full);
+        match followed {
+            Followed::Whole => self.accepted(worker, trace, climb, has_moved, now),
+            Followed::Part(path) => cut(path, climb.is_full),
+        }
+    }
+
+    /// Follows the stack through the moments of the read at hand, to the first in which it is whole.
+    fn follow(
+        &mut self,
+        worker: &mut Worker,
+        tops: &[Globals],
+        last: &Globals,
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) -> Followed {
+        let layout = worker.process.engine.layout;
+        // What lies below the part around the top was read last: it is of later calls where its own had returned by then.
+        let last = last.current_execute_data;
+        let below_stood = last >= worker.reader.copy.hot || !worker.reader.copy.inside(last);
+        let (mut path, mut known) = (PathId::NONE, 0);
+        for (top, look) in moments(tops.len()) {
+            worker.reader.copy.take_look(look);
+            let address = tops[top].current_execute_data;
+            // The looks around the moment.
+            let around = top.saturating_sub(1)..(top + 3).min(tops.len() + 1);
+            let around = if below_stood { around } else { 0..0 };
+            self.follow_one(worker, address, around, (trace, climb), now);
+            if climb.is_whole {
+                return Followed::Whole;
+            }
+            if climb.is_full {
+                return Followed::Part(climb.path());
+            }
+            let copy = &worker.reader.copy;
+            let stood = copy.stood(layout, &trace.frames, &copy.looks[..2]);
+            let stood = stood.min(climb.proven());
+            if top == 0 && stood > known {
+                (path, known) = (climb.path_of(stood), stood);
             }
         }
-        if let Some(&Some(edge)) = contradictions.first()
-            && contradictions.len() >= READS
-            && contradictions.iter().all(|other| *other == Some(edge))
-        {
-            // No mix lasts for so many reads: the variable was assigned.
-            self.edges.uncheck(edge);
+        Followed::Part(path)
+    }
+
+    /// Unwinds from a top, identifies the frames, and climbs.
+    fn follow_one(
+        &mut self,
+        worker: &mut Worker,
+        top: u64,
+        around: Range<usize>,
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) {
+        let layout = worker.process.engine.layout;
+        let memory = Arc::clone(&worker.reader.memory);
+        let copy = &mut worker.reader.copy;
+        trace.end = unwind(&*memory, layout, copy, top, &mut trace.frames);
+        trace.stood = 0;
+        climb.begin();
+        if trace.end == End::Torn {
+            // Without a root nothing tells which part of the chain is true.
+            return;
         }
-        let (whole, stack) =
-            best.map_or((false, Stack::default()), |best| (best.whole, best.stack));
-        let stack = Stack {
-            unstable: !whole || stack.lines.is_empty(),
-            ..stack
-        };
-        // Its leaf is not known.
-        Outcome::Sample(Sampled {
-            stack,
-            may_sleep: true,
-        })
-    }
-
-    fn accepted(&mut self, worker: &mut Worker, stack: Stack, phase: Option<NameId>) -> Outcome {
-        if phase == Some(Names::IDLE) {
-            return Outcome::Idle;
+        self.identify(worker, trace, now);
+        self.add_frameless(worker, trace, now);
+        let copy = &worker.reader.copy;
+        if let Some(looks) = copy.looks.get(around).filter(|looks| !looks.is_empty()) {
+            trace.stood = copy.stood(layout, &trace.frames, looks);
         }
-        let may_sleep = phase.is_some() || self.may_sleep(worker);
-        let stack = self.confirmed(worker, stack);
-        let stack = Stack {
-            phase,
-            autoloaders: self.autoloaders(worker),
-            ..stack
-        };
-        Outcome::Sample(Sampled { stack, may_sleep })
+        self.climb(worker, trace, climb);
     }
 
-    /// Whether another read is likely to tell more: of an edge that quiescent reads do not have, one that is open only since
-    /// there were `opened`, or an unproven root.
-    fn is_doubtful(&self, candidate: &Candidate, opened: usize) -> bool {
-        let mut open = candidate.open.iter();
-        open.any(|&(index, edge)| {
-            let is_root = index + 1 == self.frames.len();
-            let is_unsettled = is_root || self.edges.is_new(edge, opened);
-            self.edges.is_doubtful(edge) || (is_unsettled && !self.edges.is_settled(edge))
-        })
-    }
-
-    fn identify(&mut self, worker: &mut Worker, now: u64) {
+    fn identify(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {
         let generation = worker.reader.request_time;
         if generation != worker.generation {
             self.functions.forget(&mut worker.local);
@@ -235,248 +255,68 @@ impl Sampler {
         }
         let mut place = place(worker, &mut self.families, now);
         self.functions
-            .identify(&mut place, &self.frames, &mut self.ids);
+            .identify(&mut place, &trace.frames, &mut trace.ids);
     }
 
-    fn candidate(&mut self, worker: &mut Worker, start: u64, now: u64) -> Candidate {
-        let layout = worker.process.engine.layout;
-        let memory = std::sync::Arc::clone(&worker.reader.memory);
-        let end = unwind(
-            &*memory,
-            layout,
-            &mut worker.reader.copy,
-            start,
-            &mut self.frames,
-        );
-        let mut candidate = Candidate {
-            stack: Stack::default(),
-            whole: false,
-            contradicted: None,
-            open: Vec::new(),
-        };
-        if end == End::Torn {
-            // Without a root nothing tells which part of the chain is true.
-            return candidate;
-        }
-        self.identify(worker, now);
-        self.add_frameless(worker, now);
-        if end == End::TooDeep {
-            candidate.stack.lines.push((Names::TRUNCATED, 0));
-        }
-        self.climb(worker, layout, &mut candidate);
-        candidate
-    }
-
-    /// Follows the chain from the root towards the leaf for as long as its edges are not refuted.
-    fn climb(&mut self, worker: &Worker, layout: &Layout, candidate: &mut Candidate) {
-        let memory = &*worker.reader.memory;
-        let last = self.frames.len().saturating_sub(1);
-        let mut site: Option<(NameId, u32)> = None;
-        let mut path = CallTree::NONE;
-        self.paths.clear();
-        for index in (0..self.frames.len()).rev() {
-            let Some(id) = self.ids.get(index).copied().flatten() else {
-                return;
-            };
-            let name = self.functions.name(id, index == last);
-            let edge = self.edge_at(index, site, name);
-            let known = match edge {
-                Some(edge) => self.edge(worker, layout, index, edge),
-                None if index < last => None,
-                None => self.root(worker, id, name, &candidate.stack),
-            };
-            match known {
-                None | Some(Known::Refuted) => return,
-                Some(Known::Open(edge)) => {
-                    let position = u32::try_from(candidate.stack.lines.len()).unwrap_or(u32::MAX);
-                    candidate.stack.open.push((position, edge));
-                    candidate.open.push((index, edge));
-                }
-                Some(Known::Proven(check)) => {
-                    let callee = &self.frames[index];
-                    let contradicted = self.frames.get(index + 1).is_some_and(|caller| {
-                        check.contradicted(&worker.reader.copy, caller, callee)
-                    });
-                    candidate.contradicted =
-                        candidate.contradicted.or(edge.filter(|_| contradicted));
-                }
-            }
-            let Some(code) = self.functions.get(id) else {
-                return;
-            };
-            let key = code.function.key;
-            let (visible, start_line) = (!code.function.name.is_empty(), key.line_start);
-            let op = op_index(
-                layout,
-                worker.process.engine.executor_globals,
-                &key,
-                self.frames[index].opline,
-            );
-            let line = op
-                .filter(|&op| op != UNWINDING)
-                .and_then(|op| self.functions.op(memory, layout, id, op))
-                .map_or(start_line, |(_, line)| line);
-            if visible {
-                candidate
-                    .stack
-                    .lines
-                    .push((name, if key.is_user() { line } else { 0 }));
-            }
-            let from = site.map_or(0, |(_, op)| op);
-            path = self
-                .call_tree
-                .child(path, from, name, candidate.stack.lines.len());
-            self.paths.push(path);
-            if key.is_user() {
-                match op {
-                    Some(op) => site = Some((name, op)),
-                    // The leaf's own opline proves nothing, and nothing is built on it.
-                    None if index == 0 => {}
-                    None => return,
-                }
-            }
-            // The function at an address that is reused was read after the frame: its code is that of the frame's opline,
-            // or the frame must still be there. The nameless frames of the engine itself are the same for every fiber.
-            if op.is_none()
-                && visible
-                && !key.is_named()
-                && !stands(
-                    memory,
-                    layout,
-                    worker.process.engine.current_execute_data(),
-                    &self.frames[index],
-                )
-            {
-                return;
-            }
-        }
-        candidate.whole = true;
-    }
-
-    /// What is known of a stack's root. The engine begins with a script; what else it calls by itself, as a shutdown function
-    /// or an output callback, a quiescent read must have seen: to a torn chain any frame can look like its end. A generator's
-    /// frame, which lies on the heap, has no caller for a moment while it is resumed, and is never one.
-    fn root(
+    /// What becomes of a stack whose edges are all proven or open.
+    fn accepted(
         &mut self,
-        worker: &Worker,
-        id: FunctionId,
-        name: NameId,
-        stack: &Stack,
-    ) -> Option<Known> {
-        let is_cut = !stack.lines.is_empty();
-        if is_cut || self.functions.get(id)?.function.key.is_top_level() {
-            return Some(Known::Proven(Check::Nothing));
+        worker: &mut Worker,
+        trace: &Trace,
+        climb: &Climb,
+        has_moved: bool,
+        now: u64,
+    ) -> Outcome {
+        let phase = self.phase(worker, trace, has_moved);
+        if phase == Some(Names::IDLE) {
+            return Outcome::Idle;
         }
-        if !worker.reader.copy.inside(self.frames.last()?.address) {
-            return None;
-        }
-        let edge = Edge::of_root(name);
-        let known = self.edges.known(&edge);
-        Some(known.unwrap_or_else(|| self.edges.open(edge)))
-    }
-
-    /// The edge to frame `index` from the one that called it.
-    fn edge_at(&self, index: usize, site: Option<(NameId, u32)>, callee: NameId) -> Option<Edge> {
-        let caller = self
-            .functions
-            .get(self.ids.get(index + 1).copied().flatten()?)?;
-        Some(Edge {
-            // Without user code above, as in a shutdown function that is internal, the internal caller is the site.
-            site: site.unwrap_or((caller.name, 0)),
-            via: (!caller.function.key.is_user()).then_some(caller.name),
-            callee,
-        })
-    }
-
-    /// What is known of that edge.
-    fn edge(
-        &mut self,
-        worker: &Worker,
-        layout: &Layout,
-        index: usize,
-        edge: Edge,
-    ) -> Option<Known> {
-        let caller = self
-            .functions
-            .get(self.ids.get(index + 1).copied().flatten()?)?;
-        let callee_id = self.ids.get(index).copied().flatten()?;
-        if let Some(known) = self.edges.known(&edge) {
-            return Some(known);
-        }
-        let memory = &*worker.reader.memory;
-        // A function without a frame calls on behalf of its caller's.
-        let through = is_absent(&self.frames[index + 1]).then_some(caller.function.name.as_str());
-        let site_at = index + 1 + usize::from(through.is_some());
-        let at_site = self
-            .functions
-            .get(self.ids.get(site_at).copied().flatten()?)?;
-        let op = match edge.via {
-            Some(_) if through.is_none() => None,
-            None if edge.site.1 == UNWINDING => None,
-            _ => Some(Op::read(memory, layout, self.frames[site_at].opline)?),
-        };
-        let site = Site {
-            memory,
-            layout,
-            copy: &worker.reader.copy,
-            executor_globals: worker.process.engine.executor_globals,
-            compiler_globals: worker.process.engine.phase_globals.compiler_globals,
-            frameless_functions: worker.process.engine.frameless_functions,
-            through,
-            caller: Side {
-                frame: &self.frames[site_at],
-                function: &at_site.function,
+        let may_sleep = phase.is_some() || self.may_sleep(worker, trace);
+        self.prove_standing(worker, trace, climb, now);
+        let mut open = climb.open.iter();
+        Outcome::Sample(Sampled {
+            stack: Stack {
+                path: climb.path(),
+                ending: Ending::Whole,
+                phase,
             },
-            callee: Side {
-                frame: &self.frames[index],
-                function: &self.functions.get(callee_id)?.function,
-            },
-        };
-        let evidence = site.judge(op.as_ref());
-        Some(match evidence {
-            Evidence::Proven(check, words)
-                if site.stands(words) && site.is_steady(op.as_ref(), evidence) =>
-            {
-                self.edges.prove(edge, check)
-            }
-            Evidence::Proven(..) | Evidence::Open => self.edges.open(edge),
-            Evidence::Refuted => self.edges.refute(edge),
+            is_open: open.any(|&(_, edge)| !self.edges.is_settled(edge)),
+            may_sleep,
         })
     }
 }
 
-/// Where unwinding one read begins: the trailing word only if it says something else.
-fn starts(leading: &Globals, trailing: &Globals) -> impl Iterator<Item = u64> {
-    let second = trailing.current_execute_data;
-    let differs = second != 0 && second != leading.current_execute_data;
-    std::iter::once(leading.current_execute_data).chain(differs.then_some(second))
+/// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The first word
+/// comes first, each with the looks that are nearest to it.
+fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..tops).flat_map(move |top| {
+        [Some(top + 1), Some(top), Some(top + 2), top.checked_sub(1)]
+            .into_iter()
+            .flatten()
+            .filter(move |&look| look <= tops)
+            .map(move |look| (top, look))
+    })
 }
 
-fn value(candidate: &Candidate) -> (bool, usize) {
-    (candidate.whole, candidate.stack.lines.len())
-}
-
-/// Index of an opline in a function's code. While an exception unwinds, a caller's opline is that of the engine's own
-/// op in `EG(exception_op)`.
-fn op_index(
-    layout: &Layout,
-    executor_globals: u64,
-    key: &phpprof_zend::function::Key,
-    opline: u64,
-) -> Option<u32> {
-    let row = &layout.executor_globals;
-    let offset = opline.wrapping_sub(executor_globals + row.exception_op as u64);
-    if offset < row.exception_op_size as u64 {
-        return Some(UNWINDING);
-    }
-    key.op_index(layout, opline)
+/// What becomes of a stack of which only a part is known.
+fn cut(path: PathId, is_full: bool) -> Outcome {
+    Outcome::Sample(Sampled {
+        stack: Stack {
+            path,
+            ending: if is_full { Ending::Full } else { Ending::Cut },
+            phase: None,
+        },
+        is_open: false,
+        // Its leaf is not known.
+        may_sleep: true,
+    })
 }
 
 fn place<'a>(
     worker: &'a mut Worker,
     families: &'a mut FxHashMap<usize, Map>,
     now: u64,
-) -> Place<'a, crate::target::process::ProcessMemory> {
+) -> Place<'a, ProcessMemory> {
     Place {
         memory: &worker.reader.memory,
         layout: worker.process.engine.layout,

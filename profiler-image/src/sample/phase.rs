@@ -7,10 +7,11 @@
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
 
-use super::{Outcome, Sampled, Sampler, UNWINDING, op_index};
+use super::climb::{UNWINDING, op_index};
+use super::{Outcome, Sampled, Sampler};
 use crate::read::worker::Worker;
 use crate::stack::names::{NameId, Names};
-use crate::stack::trace::Stack;
+use crate::stack::trace::{Stack, Trace};
 use crate::target::process::relay::Relay;
 
 /// Internal functions in which a worker that serves one request after the other waits for the next.
@@ -36,22 +37,18 @@ pub(super) fn without_frame(phase: Phase) -> Outcome {
         Phase::Compiling => Names::COMPILING,
         Phase::Shutdown => Names::SHUTDOWN,
     };
-    let stack = Stack {
-        lines: vec![(name, 0)],
-        ..Stack::default()
-    };
     Outcome::Sample(Sampled {
-        stack,
+        stack: Stack::of_phase(name),
+        is_open: false,
         may_sleep: true,
     })
 }
 
 impl Sampler {
     /// What the engine does on behalf of the leaf of the frames at hand; `moved` says that the top was another after the read.
-    pub(super) fn phase(&mut self, worker: &Worker, moved: bool) -> Option<NameId> {
+    pub(super) fn phase(&mut self, worker: &Worker, trace: &Trace, moved: bool) -> Option<NameId> {
         let reader = &worker.reader;
-        let leaf = self.frames.first()?;
-        let id = self.ids.first().copied().flatten()?;
+        let (leaf, id) = trace.leaf()?;
         let function = &self.functions.get(id)?.function;
         let key = function.key;
         let name = function.name.as_str();
@@ -77,16 +74,17 @@ impl Sampler {
         }
         // Code of the JIT saves a leaf's opline for calls only.
         let is_inside = || {
-            worker.process.has_jit_code() == Some(false)
+            reader.has_jit_code == Some(false)
                 && is_inside_include(&*reader.memory, layout, leaf.opline)
         };
         (includes && is_inside()).then_some(Names::LOADING)
     }
 
     /// Whether the leaf of the frames at hand is one in which a worker can sleep: an internal function, or an include.
-    pub(super) fn may_sleep(&mut self, worker: &Worker) -> bool {
-        let code = self.ids.first().copied().flatten().zip(self.frames.first());
-        let Some((id, leaf)) = code else { return true };
+    pub(super) fn may_sleep(&mut self, worker: &Worker, trace: &Trace) -> bool {
+        let Some((leaf, id)) = trace.leaf() else {
+            return true;
+        };
         let Some(key) = self.functions.get(id).map(|code| code.function.key) else {
             return true;
         };
@@ -98,31 +96,28 @@ impl Sampler {
                 .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL)
     }
 
-    /// The lines of the frames at hand that are autoloaders, each called by code that looks up a class; none where the
-    /// engine counts others.
-    pub(super) fn autoloaders(&mut self, worker: &Worker) -> Vec<u32> {
+    /// The indexes of the frames that are autoloaders, each called by code that looks up a class; none where the engine counts
+    /// others.
+    pub(super) fn autoloaders(&mut self, worker: &Worker, trace: &Trace) -> Vec<usize> {
         let engine = &worker.process.engine;
-        let memory = &*worker.reader.memory;
-        let (mut found, mut line) = (Vec::new(), 0);
-        for index in (0..self.frames.len()).rev() {
-            let callee = &self.frames[index];
+        let mut found = Vec::new();
+        for (index, callee) in trace.frames.iter().enumerate() {
             if callee.call_info & engine.layout.call_info.top != 0
-                && self.looks_up_class(worker, index + 1)
+                && self.looks_up_class(worker, trace, index + 1)
             {
-                found.push(line);
+                found.push(index);
             }
-            let code = self.ids[index].and_then(|id| self.functions.get(id));
-            line += u32::from(code.is_some_and(|code| !code.function.name.is_empty()));
         }
-        if found.is_empty() || engine.autoloads(memory) != Some(found.len()) {
-            return Vec::new();
+        let count = found.len();
+        if count == 0 || engine.autoloads(&*worker.reader.memory) != Some(count) {
+            found.clear();
         }
         found
     }
 
-    fn looks_up_class(&mut self, worker: &Worker, index: usize) -> bool {
+    fn looks_up_class(&mut self, worker: &Worker, trace: &Trace, index: usize) -> bool {
         let engine = &worker.process.engine;
-        let Some(id) = self.ids.get(index).copied().flatten() else {
+        let Some(id) = trace.ids.get(index).copied().flatten() else {
             return false;
         };
         let Some(code) = self.functions.get(id) else {
@@ -136,7 +131,7 @@ impl Sampler {
             engine.layout,
             engine.executor_globals,
             &key,
-            self.frames[index].opline,
+            trace.frames[index].opline,
         )
         .filter(|&op| op != UNWINDING)
         .and_then(|op| {

@@ -1,9 +1,9 @@
-//! What stands: calls that one read after the other shows again, all the way down from the worker's top.
+//! Whether the calls that no site names stand: open edges are proven by further reads that show them again.
 //!
-//! A pair of frames from different moments exists in no memory, so reads can agree on it only by chance, each time anew. A
-//! call that many reads in a row agree on, at uneven intervals, is real; it needs neither a site that names the callee
-//! nor a CPU where the quiescent reader may run. What two reads agree on ([`common`]) and what a row of them proves ([`Row`]) is
-//! pure. What this module does not do: prove calls that are shorter than that.
+//! A pair of frames from different moments exists in no memory, so reads can show it only by chance, each time anew. The looks of
+//! one read can be in step with a loop of the program, and all show the same mix. What several reads in a row show, at uneven
+//! intervals, is real; it needs neither a site that names the callee nor a CPU where the quiescent reader may run.
+//! What this module does not do: prove calls that are shorter than that.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -12,71 +12,89 @@ use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::unwind::{End, Frame, unwind};
 
 use super::Sampler;
+use super::climb::Climb;
 use crate::read::reader::Reading;
 use crate::read::worker::Worker;
-use crate::stack::edges::EdgeId;
+use crate::stack::trace::Trace;
 
-/// Reads in a row that must agree. In call-heavy code one read in four mixes moments, and not all of these agree with the
-/// one before: this many are less likely than one in a million.
-const AGREEING: usize = 12;
-/// Reads that may be torn in between, and say nothing.
-const TORN: usize = 12;
+/// Further reads in a row that must show an open edge. In call-heavy code one in thirty shows a mix: so many are less likely than
+/// one in ten million.
+const READS: usize = 5;
 /// Longest pause between two reads, in turns of a loop (about two microseconds): reads in step with the program's own loop
 /// would see the same mix each time.
 const MAX_TURNS: u64 = 64;
 
-/// Reads in a row, and what all of them have shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
-    /// Frames, from the root, that stood in each read so far.
-    stood: usize,
-    /// Fewer than this hold no open edge.
-    needed: usize,
-    agreeing: usize,
-    torn: usize,
-}
-
-/// What a row of reads asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Read,
-    /// First a look at whether the frames still have their functions.
-    Identify,
-    /// What stood is real.
-    Believe,
-    GiveUp,
-}
-
-impl Row {
-    fn new(frames: usize, needed: usize) -> Self {
-        Self {
-            stood: frames,
-            needed,
-            agreeing: 0,
-            torn: 0,
+impl Sampler {
+    /// Proves those open edges of a stack that stand: at first each time that one is met, then seldom.
+    pub(super) fn prove_standing(
+        &mut self,
+        worker: &mut Worker,
+        trace: &Trace,
+        climb: &Climb,
+        now: u64,
+    ) {
+        let length = trace.frames.len();
+        let edges = &mut self.edges;
+        let lowest = climb
+            .open
+            .iter()
+            .filter(|&&(_, edge)| edges.may_be_tried(edge))
+            .map(|&(index, _)| length - index)
+            .min();
+        let Some(lowest) = lowest.filter(|_| self.has_room) else {
+            return;
+        };
+        let layout = worker.process.engine.layout;
+        let copy = &worker.reader.copy;
+        let mut stood = copy.stood_or_elsewhere(layout, &trace.frames);
+        for _ in 0..READS {
+            if stood < lowest {
+                return;
+            }
+            self.pause();
+            stood = stood.min(self.standing(worker, &trace.frames));
+        }
+        if stood < lowest || !self.are_still_the_same(worker, trace, now) {
+            return;
+        }
+        for &(index, edge) in &climb.open {
+            if length - index <= stood {
+                self.edges.prove_open(edge);
+            }
         }
     }
 
-    /// Adds a read, by how many frames from the root stood in it; `None` where it was torn.
-    fn add(&mut self, stood: Option<usize>) -> Next {
-        let Some(stood) = stood else {
-            self.torn += 1;
-            return if self.torn > TORN {
-                Next::GiveUp
-            } else {
-                Next::Read
-            };
+    /// Whether the frames' functions are those that they were taken for: a closure's address may have come to hold another
+    /// one before its code was looked at.
+    fn are_still_the_same(&mut self, worker: &mut Worker, trace: &Trace, now: u64) -> bool {
+        let mut ids = Vec::new();
+        let mut place = super::place(worker, &mut self.families, now);
+        self.functions.identify(&mut place, &trace.frames, &mut ids);
+        ids == trace.ids
+    }
+
+    /// How many of the frames, from the root, another read has again, in all of its looks. 0 where the read is torn.
+    fn standing(&mut self, worker: &mut Worker, frames: &[Frame]) -> usize {
+        let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+            return 0;
         };
-        self.stood = self.stood.min(stood);
-        if self.stood < self.needed {
-            return Next::GiveUp;
+        let layout = worker.process.engine.layout;
+        let memory = Arc::clone(&worker.reader.memory);
+        let copy = &mut worker.reader.copy;
+        let top = tops[0].current_execute_data;
+        if unwind(&*memory, layout, copy, top, &mut self.again) == End::Torn {
+            return 0;
         }
-        self.agreeing += 1;
-        match self.agreeing {
-            AGREEING => Next::Believe,
-            agreeing if agreeing == AGREEING / 2 => Next::Identify,
-            _ => Next::Read,
-        }
+        let stood = copy.stood_or_elsewhere(layout, &self.again);
+        let absent = frames.iter().filter(|frame| is_absent(frame)).count();
+        let is_live = |frame: &Frame| copy.is_live(frame.address, last.current_execute_data);
+        common(frames, &self.again, is_live).min(stood + absent)
+    }
+
+    /// Waits for an uneven while.
+    fn pause(&mut self) {
+        self.pauses = uneven(self.pauses);
+        (0..self.pauses % MAX_TURNS).for_each(|_| spin_loop());
     }
 }
 
@@ -108,74 +126,6 @@ fn uneven(state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;
     state ^ (state << 17)
-}
-
-impl Sampler {
-    /// Proves those of the open edges that stand; `open` has the index of each callee in the frames at hand.
-    pub(super) fn prove_standing(
-        &mut self,
-        worker: &mut Worker,
-        open: &[(usize, EdgeId)],
-        now: u64,
-    ) {
-        let length = self.frames.len();
-        let Some(needed) = open.iter().map(|&(index, _)| length - index).min() else {
-            return;
-        };
-        let mut row = Row::new(length, needed);
-        loop {
-            self.pause();
-            match row.add(self.standing_calls(worker)) {
-                Next::Read => {}
-                Next::Identify if self.are_still_the_same(worker, now) => {}
-                Next::Identify | Next::GiveUp => return,
-                Next::Believe => break,
-            }
-        }
-        for &(index, edge) in open {
-            if length - index <= row.stood {
-                self.edges.prove_open(edge);
-            }
-        }
-    }
-
-    /// Whether the frames' functions are those that they were taken for: a closure's address may have come to hold another
-    /// one before its code was looked at.
-    fn are_still_the_same(&mut self, worker: &mut Worker, now: u64) -> bool {
-        let ids = std::mem::take(&mut self.ids);
-        self.identify(worker, now);
-        std::mem::replace(&mut self.ids, ids) == self.ids
-    }
-
-    /// How many of the frames at hand, from the root, another read finds below the top that it began with and also the one
-    /// that it ended with: what a call left in memory looks like a frame to a read that began before. `None` where the
-    /// read is torn.
-    fn standing_calls(&mut self, worker: &mut Worker) -> Option<usize> {
-        let Ok(Reading::Busy { leading, trailing }) = worker.reader.read() else {
-            return Some(0);
-        };
-        let memory = Arc::clone(&worker.reader.memory);
-        let end = unwind(
-            &*memory,
-            worker.process.engine.layout,
-            &mut worker.reader.copy,
-            leading.current_execute_data,
-            &mut self.again,
-        );
-        if end == End::Torn {
-            return None;
-        }
-        let copy = &worker.reader.copy;
-        let top = trailing.current_execute_data;
-        let is_live = |frame: &Frame| copy.is_live(frame.address, top);
-        Some(common(&self.frames, &self.again, is_live))
-    }
-
-    /// Waits for an uneven while.
-    fn pause(&mut self) {
-        self.pauses = uneven(self.pauses);
-        (0..self.pauses % MAX_TURNS).for_each(|_| spin_loop());
-    }
 }
 
 #[cfg(test)]

@@ -106,15 +106,18 @@ impl Scene {
     /// Takes one sample: the names of its stack, root first, and whether all of it is proven.
     fn sampled(&self) -> (Vec<String>, bool) {
         let mut sampler = Sampler::new();
-        let Outcome::Sample(Sampled { stack, .. }) = sampler.sample(&mut self.worker(), 1) else {
+        let Outcome::Sample(Sampled { stack, is_open, .. }) = sampler.sample(&mut self.worker(), 1)
+        else {
             panic!("no sample")
         };
-        let names = stack.lines.iter().map(|&(id, _)| {
+        let mut lines = Vec::new();
+        let paths = sampler.tree.settle(&sampler.edges);
+        paths.lines(stack.path, &mut lines);
+        let names = lines.iter().map(|&(id, _)| {
             let names = &sampler.functions.names;
             names.get(id).name.clone()
         });
-        let is_settled = |&(_, edge): &(u32, EdgeId)| sampler.edges.is_settled(edge);
-        let is_proven = !stack.unstable && stack.open.iter().all(is_settled);
+        let is_proven = stack.ending == Ending::Whole && !is_open;
         (names.collect(), is_proven)
     }
 
@@ -174,4 +177,11 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
         (&names[..], is_proven),
         (&["{main}".to_owned(), "found".to_owned()][..], false)
     );
+}
+
+#[test]
+fn a_moment_is_a_top_and_a_look_next_to_it() {
+    let shown: Vec<(usize, usize)> = moments(2).collect();
+    assert_eq!(shown, [(0, 1), (0, 0), (0, 2), (1, 2), (1, 1), (1, 0)]);
+    assert!(moments(9).all(|(top, look)| look <= 9 && top.abs_diff(look) <= 2));
 }

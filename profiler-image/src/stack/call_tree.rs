@@ -1,164 +1,145 @@
-//! Which paths through the program (a frame with all its callers and their call sites) have been seen to stand.
+//! The call paths of a run as one tree: a node is a function with all its callers, at one of its ops.
 //!
-//! Each edge of a stack may exist and the stack be wrong all the same: `h1 -> w` read a moment before `w -> right`, which
-//! only `h2` leads to. Such a mix never stands in memory, so it is hardly ever read again. A path is confirmed when several
-//! reads in a row agree on all of it, or by a quiescent read; from then on it costs nothing. A path that was never seen to
-//! stand is doubted only if it is a rare path to a call that is often sampled: a mix is a hundredth of
-//! the samples of its last call, and under the JIT, where a new frame keeps the opline of an earlier one, up to three. Invariant: what is confirmed has only confirmed callers.
+//! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is kept apart, in [`Edges`]: a
+//! new path proves no known edge again. Invariant: a path leads over proven and open edges only.
 
+use phpprof_zend::site::Check;
 use rustc_hash::FxHashMap;
 
+use super::edges::{EdgeId, Edges};
 use super::names::{NameId, Names};
 
-/// Paths beyond this many are taken for those of their callers.
-const MAX_CALL_PATHS: usize = 200_000;
+/// Nodes beyond this many find no room: with their calls some four megabytes. It is what a hash table of 2^16 holds.
+pub const MAX_PATHS: usize = 57_344;
 
-/// Sightings of a path that are all used to see whether it stands; then one in [`SELDOM`] is.
-const EAGER_SIGHTINGS: u64 = 16;
-const SELDOM: u64 = 16;
-/// A path is rare if it is less than one in so many samples of its last call,
-const RARE: u64 = 8;
-/// and that call was sampled at least so often.
-const COMMON: u64 = 100;
+/// A function with all its callers, at one of its ops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PathId(u32);
 
-/// A frame with all its callers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CallPathId(u32);
+impl PathId {
+    /// What lies below each root.
+    pub const NONE: Self = Self(0);
+}
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Node {
-    parent: CallPathId,
-    /// Lines of the stack down to this frame.
-    lines: u32,
-    confirmed: bool,
-    /// Index of the caller's op, and this function.
-    call: (u32, NameId),
-    /// Samples whose leaf this is.
-    samples: u64,
+    parent: PathId,
+    name: NameId,
+    line: u32,
+    /// Index of its [`Call`].
+    call: u32,
 }
 
-/// Which paths are doubted, at the end of a run.
-#[derive(Debug)]
-pub struct Doubt {
-    /// Samples by last call: caller, index of its op, callee.
-    calls: FxHashMap<(NameId, u32, NameId), u64>,
+/// A function with all its callers, wherever in its code it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Call {
+    /// The edge to it, where that was open when it was first met.
+    pub edge: Option<EdgeId>,
+    /// What must hold between the caller's frame and this one's.
+    pub check: Check,
+    /// Not shown to people: the engine's own nameless frames.
+    pub is_hidden: bool,
 }
 
-/// All paths of a run.
+/// All call paths of a run.
 #[derive(Debug)]
 pub struct CallTree {
     nodes: Vec<Node>,
-    confirmed: usize,
-    /// By caller, index of the caller's op, and callee.
-    children: FxHashMap<(CallPathId, u32, NameId), CallPathId>,
+    calls: Vec<Call>,
+    /// By parent, function, and the index of its op.
+    children: FxHashMap<(PathId, NameId, u32), PathId>,
+    by_function: FxHashMap<(PathId, NameId), u32>,
 }
 
 impl CallTree {
-    /// What lies below each root.
-    pub const NONE: CallPathId = CallPathId(0);
+    /// The node of a function at one of its ops, if it is known.
+    #[must_use]
+    pub fn child(&self, parent: PathId, name: NameId, op: u32) -> Option<PathId> {
+        self.children.get(&(parent, name, op)).copied()
+    }
 
-    /// The path to `callee` from the op of a caller; `lines` is the length of the stack with it.
-    pub fn child(
+    /// The call of a function by a path, if it is known.
+    #[must_use]
+    pub fn call_of(&self, parent: PathId, name: NameId) -> Option<&Call> {
+        let index = *self.by_function.get(&(parent, name))?;
+        self.calls.get(index as usize)
+    }
+
+    /// Adds a node; `call` is what is known of the function's call, at its first sight. `None` where there is no room.
+    pub fn add(
         &mut self,
-        caller: CallPathId,
+        parent: PathId,
+        name: NameId,
         op: u32,
-        callee: NameId,
-        lines: usize,
-    ) -> CallPathId {
-        if let Some(&known) = self.children.get(&(caller, op, callee)) {
-            return known;
+        line: u32,
+        call: Call,
+    ) -> Option<PathId> {
+        if self.nodes.len() >= MAX_PATHS {
+            return None;
         }
-        let (Ok(index), Ok(lines)) = (u32::try_from(self.nodes.len()), u32::try_from(lines)) else {
-            return caller;
-        };
-        if self.nodes.len() >= MAX_CALL_PATHS {
-            return caller;
+        let next = u32::try_from(self.calls.len()).ok()?;
+        let index = *self.by_function.entry((parent, name)).or_insert(next);
+        if index == next {
+            self.calls.push(call);
         }
+        let path = PathId(u32::try_from(self.nodes.len()).ok()?);
         self.nodes.push(Node {
-            parent: caller,
-            lines,
-            confirmed: false,
-            call: (op, callee),
-            samples: 0,
+            parent,
+            name,
+            line,
+            call: index,
         });
-        self.children
-            .insert((caller, op, callee), CallPathId(index));
-        CallPathId(index)
+        self.children.insert((parent, name, op), path);
+        Some(path)
     }
 
-    /// Notes that a path stands, and with it those of all its callers.
-    pub fn confirm(&mut self, id: CallPathId) {
-        let mut id = id;
-        while let Some(node) = self.nodes.get_mut(id.0 as usize) {
-            if node.confirmed {
-                return;
-            }
-            node.confirmed = true;
-            self.confirmed += 1;
-            id = node.parent;
+    /// The call that a path ends in.
+    #[must_use]
+    pub fn call(&self, path: PathId) -> Call {
+        let node = self.nodes.get(path.0 as usize);
+        node.and_then(|node| self.calls.get(node.call as usize))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn call_mut(&mut self, path: PathId) -> Option<&mut Call> {
+        let call = self.nodes.get(path.0 as usize)?.call;
+        self.calls.get_mut(call as usize)
+    }
+
+    /// Notes that the edge to a path is proven, or what its frames must agree in.
+    pub fn prove(&mut self, path: PathId, check: Check) {
+        if let Some(call) = self.call_mut(path) {
+            (call.edge, call.check) = (None, check);
         }
     }
 
-    /// How many paths have been seen to stand.
+    /// The nodes as they stand: what a profile's stacks are made of.
     #[must_use]
-    pub fn confirmed(&self) -> usize {
-        self.confirmed
-    }
-
-    /// Counts a sample whose leaf this is, and tells whether to look if the path stands: not if it is known to, and ever
-    /// more seldom.
-    pub fn sight(&mut self, id: CallPathId) -> bool {
-        let Some(node) = self.nodes.get_mut(id.0 as usize) else {
-            return false;
-        };
-        node.samples += 1;
-        !node.confirmed && (node.samples <= EAGER_SIGHTINGS || node.samples.is_multiple_of(SELDOM))
-    }
-
-    /// Sums the samples by their last call, for [`CallTree::trusted_lines`].
-    #[must_use]
-    pub fn doubt(&self) -> Doubt {
-        let mut calls = FxHashMap::default();
-        for node in &self.nodes {
-            *calls.entry(self.call(node)).or_default() += node.samples;
+    pub fn settle(&self, edges: &Edges) -> Paths {
+        let mut lines = Vec::with_capacity(self.nodes.len());
+        for (index, node) in self.nodes.iter().enumerate() {
+            let call = self
+                .calls
+                .get(node.call as usize)
+                .copied()
+                .unwrap_or_default();
+            let above: Line = lines
+                .get(node.parent.0 as usize)
+                .copied()
+                .unwrap_or_default();
+            let own = u32::try_from(index).unwrap_or(0);
+            let is_proven = above.is_proven && call.edge.is_none_or(|edge| edges.is_settled(edge));
+            lines.push(Line {
+                parent: node.parent.0,
+                name: node.name,
+                line: node.line,
+                is_hidden: call.is_hidden,
+                is_proven,
+                proven: if is_proven { own } else { above.proven },
+            });
         }
-        Doubt { calls }
-    }
-
-    fn call(&self, node: &Node) -> (NameId, u32, NameId) {
-        let caller = self
-            .nodes
-            .get(node.parent.0 as usize)
-            .map_or(Names::UNSTABLE, |caller| caller.call.1);
-        (caller, node.call.0, node.call.1)
-    }
-
-    /// Whether a path has been seen to stand.
-    #[must_use]
-    pub fn is_confirmed(&self, id: CallPathId) -> bool {
-        self.nodes
-            .get(id.0 as usize)
-            .is_some_and(|node| node.confirmed)
-    }
-
-    /// How many lines of a stack can be trusted: all of a path that is not doubted, else its confirmed part.
-    #[must_use]
-    pub fn trusted_lines(&self, id: CallPathId, doubt: &Doubt) -> usize {
-        let Some(node) = self.nodes.get(id.0 as usize) else {
-            return 0;
-        };
-        let all = doubt.calls.get(&self.call(node)).copied().unwrap_or(0);
-        if all < COMMON || node.samples.saturating_mul(RARE) >= all {
-            return node.lines as usize;
-        }
-        let mut id = id;
-        while let Some(node) = self.nodes.get(id.0 as usize) {
-            if node.confirmed {
-                return node.lines as usize;
-            }
-            id = node.parent;
-        }
-        0
+        Paths(lines)
     }
 }
 
@@ -166,50 +147,100 @@ impl Default for CallTree {
     fn default() -> Self {
         Self {
             nodes: vec![Node {
-                parent: Self::NONE,
-                lines: 0,
-                confirmed: true,
-                call: (0, Names::UNSTABLE),
-                samples: 0,
+                parent: PathId::NONE,
+                name: Names::UNSTABLE,
+                line: 0,
+                call: 0,
             }],
-            confirmed: 0,
+            calls: vec![Call::default()],
             children: FxHashMap::default(),
+            by_function: FxHashMap::default(),
         }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    parent: u32,
+    name: NameId,
+    line: u32,
+    is_hidden: bool,
+    is_proven: bool,
+    /// The nearest path, itself or a caller, whose edges are all proven.
+    proven: u32,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            parent: 0,
+            name: Names::UNSTABLE,
+            line: 0,
+            is_hidden: true,
+            is_proven: true,
+            proven: 0,
+        }
+    }
+}
+
+/// The call paths of a run at a moment.
+#[derive(Debug)]
+pub struct Paths(Vec<Line>);
+
+impl Paths {
+    /// The part of a path whose edges are all proven.
+    #[must_use]
+    pub fn proven(&self, path: PathId) -> PathId {
+        PathId(self.0.get(path.0 as usize).map_or(0, |line| line.proven))
+    }
+
+    /// Writes the lines of a path, root first: function and line.
+    pub fn lines(&self, path: PathId, lines: &mut Vec<(NameId, u32)>) {
+        lines.clear();
+        let mut at = path.0;
+        while at != 0 {
+            let Some(line) = self.0.get(at as usize) else {
+                break;
+            };
+            if !line.is_hidden {
+                lines.push((line.name, line.line));
+            }
+            at = line.parent;
+        }
+        lines.reverse();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack::edges::{Edge, Known};
 
-    /// main calls two functions, each of which calls a third; `rare` samples came the second path, `common` the first.
-    fn check_trusted(common: u64, rare: u64, confirmed: bool, expected_lines: usize) {
-        let mut call_tree = CallTree::default();
-        let main = call_tree.child(CallTree::NONE, 0, Names::UNSTABLE, 1);
-        let mut path = |op: u32, samples: u64| {
-            let middle = call_tree.child(main, op, Names::TRUNCATED, 2);
-            let leaf = call_tree.child(middle, 5, Names::OVERFLOW, 3);
-            (0..samples).for_each(|_| {
-                call_tree.sight(leaf);
-            });
-            (middle, leaf)
+    #[test]
+    fn a_path_is_proven_up_to_its_first_open_edge() {
+        let (mut edges, mut tree) = (Edges::default(), CallTree::default());
+        let edge = Edge::of_root(Names::IDLE);
+        let Known::Open(id) = edges.open(edge) else {
+            panic!("not open")
         };
-        path(1, common);
-        let (middle, leaf) = path(2, rare);
-        call_tree.confirm(if confirmed { leaf } else { middle });
-        assert_eq!(
-            call_tree.trusted_lines(leaf, &call_tree.doubt()),
-            expected_lines
-        );
-        assert!(call_tree.is_confirmed(main));
-        assert_eq!(call_tree.is_confirmed(leaf), confirmed);
+        let open = Call {
+            edge: Some(id),
+            ..Call::default()
+        };
+        let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 1, Call::default());
+        let middle = tree.add(main.unwrap(), Names::IDLE, 0, 2, open);
+        let leaf = tree.add(middle.unwrap(), Names::COLLECTING, 0, 3, Call::default());
+        let proven = |edges: &Edges| Some(tree.settle(edges).proven(leaf.unwrap()));
+        assert_eq!(proven(&edges), main);
+        edges.prove(edge, Check::Nothing);
+        assert_eq!(proven(&edges), leaf);
     }
 
     #[test]
-    fn a_rare_way_to_a_common_call_is_trusted_only_if_it_was_seen_to_stand() {
-        check_trusted(100_000, 10, false, 2);
-        check_trusted(100_000, 10, true, 3);
-        check_trusted(100_000, 20_000, false, 3);
-        check_trusted(50, 1, false, 3);
+    fn there_is_room_for_so_many_paths_and_no_more() {
+        let mut tree = CallTree::default();
+        let added = (0..70_000)
+            .filter_map(|op| tree.add(PathId::NONE, Names::IDLE, op, 0, Call::default()));
+        assert_eq!(added.count(), MAX_PATHS - 1);
     }
 }

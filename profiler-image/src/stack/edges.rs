@@ -8,14 +8,12 @@ use rustc_hash::FxHashMap;
 
 use super::names::{NameId, Names};
 
-/// Edges beyond this many are not told apart any more: they count as open and never as proven.
-const MAX_EDGES: usize = 500_000;
+/// Edges beyond this many are forgotten, and proven anew. It is what a hash table of 2^16 holds, in three megabytes.
+const MAX_EDGES: usize = 57_344;
 
 /// Sights of an edge without proof at which its call site is asked each time, and then at one in so many.
-const EAGER_SIGHTS: u32 = 2000;
-const SELDOM: u32 = 10;
-/// Quiescent reads that an open edge has to be missing from before it is doubted.
-const DOUBT_AFTER: u64 = 8;
+const EAGER_SIGHTS: u32 = 32;
+const SELDOM: u32 = 32;
 
 /// Where a call comes from, and whom it calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,9 +62,8 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Edges {
     entries: FxHashMap<Edge, Entry>,
-    /// Each with the number of quiescent reads before it.
-    opened: Vec<(Edge, u64)>,
-    quiet_reads: u64,
+    /// Each with how often further reads were taken for it.
+    opened: Vec<(Edge, u32)>,
     /// Those still open, so that the quiescent reader is asked only while it can help.
     unsettled: usize,
 }
@@ -98,23 +95,13 @@ impl Edges {
         Known::Proven(check)
     }
 
-    /// Believes a proven edge from now on also where its frames do not agree with each other.
-    pub fn uncheck(&mut self, edge: Edge) {
-        if let Some(Known::Proven(check)) =
-            self.entries.get_mut(&edge).map(|entry| &mut entry.known)
-        {
-            *check = Check::Nothing;
-        }
-    }
-
     /// Records that the call site does not name this callee.
     pub fn open(&mut self, edge: Edge) -> Known {
         let next = u32::try_from(self.opened.len()).unwrap_or(u32::MAX);
-        let quiet_reads = self.quiet_reads;
         let entry = self.entry(edge);
         if entry.known == Known::Refuted {
             entry.known = Known::Open(EdgeId(next));
-            self.opened.push((edge, quiet_reads));
+            self.opened.push((edge, 0));
             self.unsettled += 1;
             return Known::Open(EdgeId(next));
         }
@@ -136,6 +123,18 @@ impl Edges {
             .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
     }
 
+    /// Whether further reads may be taken to see whether an open edge stands: at first each time, then seldom.
+    pub fn may_be_tried(&mut self, id: EdgeId) -> bool {
+        if self.is_settled(id) {
+            return false;
+        }
+        let Some((_, tries)) = self.opened.get_mut(id.0 as usize) else {
+            return false;
+        };
+        *tries = tries.saturating_add(1);
+        *tries <= EAGER_SIGHTS || tries.is_multiple_of(SELDOM)
+    }
+
     /// Records that an edge that was open has been seen to stand.
     pub fn prove_open(&mut self, id: EdgeId) {
         if let Some(&(edge, _)) = self.opened.get(id.0 as usize) {
@@ -148,33 +147,6 @@ impl Edges {
         if let Some(Known::Open(id)) = self.entries.get(&edge).map(|entry| entry.known) {
             self.prove_open(id);
         }
-    }
-
-    /// How many edges were ever open; those that are opened later are not among them.
-    #[must_use]
-    pub fn opened(&self) -> usize {
-        self.opened.len()
-    }
-
-    /// Whether an edge was not among the first `opened`.
-    #[must_use]
-    pub fn is_new(&self, id: EdgeId, opened: usize) -> bool {
-        id.0 as usize >= opened
-    }
-
-    /// Counts a quiescent read.
-    pub fn note_quiescent_read(&mut self) {
-        self.quiet_reads += 1;
-    }
-
-    /// Whether an open edge has not been seen in many quiescent reads since it was opened: rather than a rare call it is a
-    /// pair of frames from different moments.
-    #[must_use]
-    pub fn is_doubtful(&self, id: EdgeId) -> bool {
-        self.opened
-            .get(id.0 as usize)
-            .is_some_and(|(_, before)| self.quiet_reads - before >= DOUBT_AFTER)
-            && !self.is_settled(id)
     }
 
     /// How many edges wait for a quiescent read.
@@ -227,17 +199,6 @@ mod tests {
         assert_eq!(edges.unsettled(), 0);
         assert_eq!(edges.refute(edge(1)), Known::Refuted);
         assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
-    }
-
-    #[test]
-    fn an_edge_whose_variable_is_assigned_stays_proven_without_its_check() {
-        let mut edges = Edges::default();
-        edges.prove(edge(1), Check::SameThis);
-        edges.uncheck(edge(1));
-        assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
-        edges.refute(edge(2));
-        edges.uncheck(edge(2));
-        assert_eq!(edges.known(&edge(2)), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use phpprof_zend::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece};
@@ -39,8 +40,12 @@ const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 6 << 20 };
 const AGREEING_READS: usize = 4;
 /// A function that outlives requests is checked about so often, beside the samples,
 const CHECKED_EVERY: u64 = 1_000_000_000;
-/// at most so many at once,
-const CHECKED_TOGETHER: usize = 32;
+/// for so long after it was met,
+const CHECKED_FOR: u64 = 30_000_000_000;
+/// at most so many at once, out of so many, and not sooner than so many nanoseconds after the last check,
+const CHECKED_TOGETHER: usize = 64;
+const SEARCHED_TOGETHER: usize = 256;
+const BETWEEN_CHECKS: u64 = 15_000_000;
 /// and looked at in the sample that meets it where it was not checked for so long.
 const TRUSTED_NANOSECONDS: u64 = 2_500_000_000;
 /// What is read of a string before its length is known.
@@ -67,6 +72,7 @@ pub struct Code {
 struct Entry {
     code: FunctionId,
     checked: u64,
+    met: u64,
 }
 
 /// What functions are known at which addresses: one for the memory that an engine's processes share, one for each
@@ -83,6 +89,7 @@ pub struct Map {
     /// The addresses in `by_func`, in the order in which they are checked, and the next of them.
     order: Vec<u64>,
     next: usize,
+    next_check: u64,
     /// Code blocks in shared memory: start to (end, code, whether two functions share the block, as of a trait).
     blocks: BTreeMap<u64, (u64, FunctionId, bool)>,
 }
@@ -208,15 +215,16 @@ impl Functions {
     /// Checks functions that outlive requests, those first that were not for longest: one gather for all of them. Where one is
     /// no longer what it was, opcache has restarted, and all are looked at anew.
     pub fn check<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
-        if place.shared.age != self.age {
+        if place.shared.age != self.age || place.now < place.shared.next_check {
             return;
         }
+        place.shared.next_check = place.now + BETWEEN_CHECKS;
         let due = self.due(place.shared, place.now);
         if due.is_empty() {
             return;
         }
-        let mut heads = vec![[0_u8; HEAD]; due.len()];
-        let mut pieces: Vec<Piece<'_>> = due
+        let mut heads = [[0_u8; HEAD]; CHECKED_TOGETHER];
+        let mut pieces: SmallVec<[Piece<'_>; CHECKED_TOGETHER]> = due
             .iter()
             .zip(&mut heads)
             .map(|(&(address, _), bytes)| Piece { address, bytes })
@@ -238,20 +246,18 @@ impl Functions {
     }
 
     /// The next functions whose check is due.
-    fn due(&self, map: &mut Map, now: u64) -> Vec<(u64, Key)> {
-        let mut due = Vec::new();
-        for _ in 0..map.order.len().min(CHECKED_TOGETHER) {
-            map.next = if map.next < map.order.len() {
-                map.next
-            } else {
-                0
-            };
-            let func = map.order[map.next];
-            let entry = map.by_func.get(&func);
-            if entry.is_some_and(|entry| now.saturating_sub(entry.checked) < CHECKED_EVERY) {
+    fn due(&self, map: &mut Map, now: u64) -> SmallVec<[(u64, Key); CHECKED_TOGETHER]> {
+        let mut due = SmallVec::new();
+        for _ in 0..map.order.len().min(SEARCHED_TOGETHER) {
+            if due.len() >= CHECKED_TOGETHER {
                 break;
             }
-            map.next += 1;
+            map.next = (map.next + 1) % map.order.len();
+            let func = map.order[map.next];
+            let entry = map.by_func.get(&func).filter(|entry| {
+                now.saturating_sub(entry.checked) >= CHECKED_EVERY
+                    && now.saturating_sub(entry.met) < CHECKED_FOR
+            });
             due.extend(entry.and_then(|entry| Some((func, self.get(entry.code)?.function.key))));
         }
         due
@@ -297,7 +303,8 @@ impl Functions {
         frame: &Frame,
         is_leaf: bool,
     ) -> Option<FunctionId> {
-        if let Some(entry) = place.shared.by_func.get(&frame.func) {
+        if let Some(entry) = place.shared.by_func.get_mut(&frame.func) {
+            entry.met = place.now;
             return (place.now.saturating_sub(entry.checked) < TRUSTED_NANOSECONDS)
                 .then_some(entry.code);
         }
@@ -309,11 +316,13 @@ impl Functions {
         {
             return Some(entry.code);
         }
-        // The top frame's own opline proves nothing; a caller's is saved before its callee is linked. In the frame of an
-        // internal function it is what an earlier call has left there, so only a closure's tells which code it runs.
+        // A script's frame is pushed with its opline. Of other frames the top one's own opline proves nothing; a caller's is saved
+        // before its callee is linked. In the frame of an internal function it is what an earlier call has left there, so
+        // only a script's and a closure's tell which code they run.
         let flags = &place.layout.call_info;
+        let is_script = frame.call_info & flags.code != 0;
         let is_closure = frame.call_info & (flags.closure | flags.fake_closure) == flags.closure;
-        if is_leaf || !is_closure {
+        if !is_script && (is_leaf || !is_closure) {
             return None;
         }
         let (_, &(end, code, ambiguous)) =

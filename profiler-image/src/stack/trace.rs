@@ -1,24 +1,70 @@
-//! A stack that has been unwound and named: the value that a sample gives and the sum takes.
+//! A stack that has been unwound and identified, as a value; and where a sample of it counts.
 
-use super::call_tree::CallPathId;
-use super::edges::EdgeId;
+use phpprof_zend::unwind::{End, Frame};
+
+use super::call_tree::PathId;
+use super::functions::FunctionId;
 use super::names::NameId;
 
-/// A frame of a sample: the function, and the line being executed in it.
-pub type Line = (NameId, u32);
+/// The frames of one read, leaf first, and what their functions are.
+#[derive(Debug)]
+pub struct Trace {
+    pub frames: Vec<Frame>,
+    /// By frame; `None` where a function does not hold together.
+    pub ids: Vec<Option<FunctionId>>,
+    pub end: End,
+    /// How many frames, from the root, all looks at the part around the top show.
+    pub stood: usize,
+}
 
-/// A stack, root first.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            frames: Vec::new(),
+            ids: Vec::new(),
+            end: End::Torn,
+            stood: 0,
+        }
+    }
+}
+
+impl Trace {
+    /// The leaf, and what its function is.
+    #[must_use]
+    pub fn leaf(&self) -> Option<(Frame, FunctionId)> {
+        let id = self.ids.first().copied().flatten()?;
+        Some((*self.frames.first()?, id))
+    }
+}
+
+/// How a sample's call path ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ending {
+    /// The whole stack is in it. It counts as far as its edges are proven at the end of the run.
+    Whole,
+    /// What was above could not be proven.
+    Cut,
+    /// What was above found no room.
+    Full,
+}
+
+/// Where a sample counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stack {
-    pub lines: Vec<Line>,
-    /// Open edges: the index in `lines` of the callee, and the edge that leads to it.
-    pub open: Vec<(u32, EdgeId)>,
-    /// The path to the leaf, where it has not been seen to stand.
-    pub unconfirmed: Option<CallPathId>,
-    /// The part above `lines` could not be proven.
-    pub unstable: bool,
-    /// Indexes in `lines` of functions that autoload a class.
-    pub autoloaders: Vec<u32>,
+    pub path: PathId,
+    pub ending: Ending,
     /// What the engine does on behalf of the leaf.
     pub phase: Option<NameId>,
+}
+
+impl Stack {
+    /// A stack that is one line without a function, as `[idle]`.
+    #[must_use]
+    pub fn of_phase(phase: NameId) -> Self {
+        Self {
+            path: PathId::NONE,
+            ending: Ending::Whole,
+            phase: Some(phase),
+        }
+    }
 }

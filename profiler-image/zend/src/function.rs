@@ -42,6 +42,18 @@ pub struct Key {
 }
 
 impl Key {
+    /// The identity of a script's code, by its `op_array` or what is left of it: a script that has ended leaves all but its first word,
+    /// which is the allocator's then. `None` where its code does not hold the opline of the script's frame.
+    #[must_use]
+    pub fn of_script(layout: &Layout, head: &[u8; HEAD], opline: u64) -> Option<Self> {
+        let mut head = *head;
+        let row = &layout.function;
+        head.get_mut(row.fn_flags..row.fn_flags + 4)?.fill(0);
+        *head.get_mut(row.type_)? = ZEND_USER_FUNCTION;
+        Self::parse(layout, &head)
+            .filter(|key| key.name == 0 && key.op_index(layout, opline).is_some())
+    }
+
     /// Reads the identity out of the first [`HEAD`] bytes of a `zend_function`; `None` where they are none.
     #[must_use]
     pub fn parse(layout: &Layout, head: &[u8]) -> Option<Self> {

@@ -21,7 +21,13 @@ impl JitBuffer {
             .read(self.end.checked_sub(16)?, &mut marks)
             .ok()
             .filter(|()| self.start < self.end)?;
-        let [next, first] = [word_at(&marks, 0), word_at(&marks, 8)];
+        self.says_code(&marks)
+    }
+
+    /// The same by the buffer's last 16 bytes.
+    #[must_use]
+    pub fn says_code(&self, marks: &[u8; 16]) -> Option<bool> {
+        let [next, first] = [word_at(marks, 0), word_at(marks, 8)];
         // What the compiled code calls lies before the first of it.
         (self.start < first && first <= next && next < self.end).then_some(first < next)
     }

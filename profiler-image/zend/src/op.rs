@@ -92,6 +92,20 @@ pub(crate) fn is_send(opcode: u8) -> bool {
     )
 }
 
+/// Whether an op of this code can have pushed the frame above its caller's, other than by `zend_call_function`, which marks
+/// what it calls (`ZEND_CALL_TOP`), or by resuming a generator.
+#[must_use]
+pub fn may_push_frame(opcode: u8) -> bool {
+    is_do(opcode)
+        || is_frameless(opcode)
+        || matches!(opcode, INCLUDE_OR_EVAL | FETCH_OBJ_R | FETCH_OBJ_FUNC_ARG)
+}
+
+/// Whether this calls what an earlier op has prepared.
+fn is_do(opcode: u8) -> bool {
+    matches!(opcode, DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME)
+}
+
 /// Whether this calls an internal function without a frame, from 8.4 on.
 #[must_use]
 pub fn is_frameless(opcode: u8) -> bool {
@@ -138,10 +152,7 @@ impl Op {
     }
 
     pub(crate) fn is_do(&self) -> bool {
-        matches!(
-            self.opcode,
-            DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME
-        )
+        is_do(self.opcode)
     }
 
     /// Whether this makes a callable of a pending call, which then has no DO_*.

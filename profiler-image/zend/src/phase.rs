@@ -50,18 +50,20 @@ impl PhaseGlobals {
         Some(self.gc_globals? + layout.gc_globals.gc_enabled as u64)
     }
 
-    /// Reads a moment without a frame; `None` where a word is not known or not readable.
+    /// Reads a moment without a frame, and what is asked for beside it; `None` where a word is not known or not readable.
     pub fn moment<M: Memory + ?Sized>(
         &self,
         memory: &M,
         layout: &Layout,
         executor_globals: u64,
+        beside: Piece<'_>,
     ) -> Option<Moment> {
         let (mut executor, mut core, mut compiler) = ([0; 2], [0; 1], [0; 1]);
         let active = layout.executor_globals.active as u64;
         let startup = layout.core_globals.during_request_startup as u64;
         memory
             .gather(&mut [
+                beside,
                 Piece {
                     address: executor_globals + active,
                     bytes: &mut executor,

@@ -11,7 +11,14 @@ use crate::memory::{Fault, Memory, Piece};
 /// Memory behind a few ranges that were fetched.
 pub struct ReadSet<'a, M: Memory + ?Sized> {
     memory: &'a M,
-    ranges: RefCell<Vec<(u64, Vec<u8>)>>,
+    fetched: RefCell<Fetched>,
+}
+
+#[derive(Default)]
+struct Fetched {
+    /// Address and length of each range, in the order of their bytes.
+    ranges: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
 }
 
 impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
@@ -19,38 +26,57 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
     pub fn new(memory: &'a M) -> Self {
         Self {
             memory,
-            ranges: RefCell::new(Vec::new()),
+            fetched: RefCell::default(),
         }
     }
 
     /// Fetches ranges, each an address and a length, in one gather; keeps none where one of them is not mapped.
     pub fn fetch(&self, wanted: impl IntoIterator<Item = (u64, usize)>) {
-        let mut fetched: Vec<(u64, Vec<u8>)> = wanted
+        let wanted: Vec<(u64, usize)> = wanted
             .into_iter()
             .filter(|&(address, length)| address != 0 && length != 0)
-            .map(|(address, length)| (address, vec![0; length]))
             .collect();
-        let mut pieces: Vec<Piece<'_>> = fetched
-            .iter_mut()
-            .map(|(address, bytes)| Piece {
-                address: *address,
-                bytes,
-            })
-            .collect();
-        if !pieces.is_empty() && self.memory.gather(&mut pieces).is_ok() {
-            self.ranges.borrow_mut().append(&mut fetched);
+        if wanted.is_empty() {
+            return;
+        }
+        let Fetched { ranges, bytes } = &mut *self.fetched.borrow_mut();
+        let known = bytes.len();
+        bytes.resize(
+            known + wanted.iter().map(|&(_, length)| length).sum::<usize>(),
+            0,
+        );
+        let mut rest = bytes.get_mut(known..).unwrap_or_default();
+        let mut pieces = Vec::with_capacity(wanted.len());
+        for &(address, length) in &wanted {
+            let (bytes, after) = rest.split_at_mut(length);
+            pieces.push(Piece { address, bytes });
+            rest = after;
+        }
+        let is_fetched = self.memory.gather(&mut pieces).is_ok();
+        drop(pieces);
+        match is_fetched {
+            true => ranges.extend(wanted),
+            false => bytes.truncate(known),
         }
     }
 
     /// Fills the bytes if they were fetched.
     fn have(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.ranges.borrow().iter().any(|(start, range)| {
+        let fetched = self.fetched.borrow();
+        let mut begin = 0;
+        for &(start, length) in &fetched.ranges {
             let part = address
-                .checked_sub(*start)
+                .checked_sub(start)
                 .and_then(|offset| usize::try_from(offset).ok())
-                .and_then(|offset| range.get(offset..)?.get(..bytes.len()));
-            part.map(|part| bytes.copy_from_slice(part)).is_some()
-        })
+                .filter(|offset| offset.saturating_add(bytes.len()) <= length)
+                .and_then(|offset| fetched.bytes.get(begin + offset..)?.get(..bytes.len()));
+            if let Some(part) = part {
+                bytes.copy_from_slice(part);
+                return true;
+            }
+            begin += length;
+        }
+        false
     }
 }
 

@@ -91,6 +91,8 @@ impl Check {
 pub struct Side<'a> {
     pub frame: &'a Frame,
     pub function: &'a Function,
+    /// Its code can give way to other code at the same addresses within a request, as eval()'d code does.
+    pub is_passing: bool,
 }
 
 /// Everything that a judgement looks at.
@@ -409,9 +411,21 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return Evidence::Refuted;
         }
         if is_const && self.literal_is(init, init.op1, 0, &callee.class) {
-            Evidence::Proven(Check::Nothing, Words::Code)
-        } else {
-            Evidence::Open
+            return Evidence::Proven(Check::Nothing, Words::Code);
+        }
+        // NEW puts the object into its result before it calls the constructor.
+        let result = self
+            .caller
+            .frame
+            .address
+            .wrapping_add(u64::from(init.result));
+        match self.copy.zval(result) {
+            Some((object, IS_OBJECT))
+                if self.is_object_call() && object == self.callee.frame.this =>
+            {
+                Evidence::Proven(Check::Nothing, Words::Operand(result))
+            }
+            _ => Evidence::Open,
         }
     }
 

@@ -89,6 +89,9 @@ pub struct Copy {
     /// Address of the page, whose header (`zend_vm_stack`) is copied too.
     pub base: u64,
     pub bytes: Vec<u8>,
+    /// Address of the part around the top, and what each look at it showed: the same call has read it several times.
+    pub hot: u64,
+    pub looks: Vec<Vec<u8>>,
     /// Frames on the heap, then older VM stack pages, the oldest last.
     fetched: Vec<(u64, Vec<u8>)>,
     pages: usize,
@@ -144,6 +147,64 @@ impl Copy {
         Some((word_at(bytes, 0), bytes[8]))
     }
 
+    /// Takes what a look at the part around the top showed for what it holds.
+    pub fn take_look(&mut self, look: usize) {
+        let at = self.hot.checked_sub(self.base).map(usize::try_from);
+        if let (Some(Ok(at)), Some(look)) = (at, self.looks.get(look))
+            && let Some(part) = self
+                .bytes
+                .get_mut(at..)
+                .and_then(|rest| rest.get_mut(..look.len()))
+        {
+            part.copy_from_slice(look);
+        }
+    }
+
+    /// How many of the frames, leaf first, these looks at the part around the top show, counted from the root: the same
+    /// calls, at the same ops but for the last of them, which may have gone on. What lies elsewhere was read once,
+    /// and stood if a frame above it did.
+    #[must_use]
+    pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: &[Vec<u8>]) -> usize {
+        let mut stood = 0;
+        for (index, frame) in frames.iter().enumerate().rev() {
+            let mut shown = looks
+                .iter()
+                .filter_map(|look| parse_at(layout, self.hot, look, frame.address))
+                .peekable();
+            if shown.peek().is_none() {
+                continue;
+            }
+            let (mut is_call, mut is_op) = (true, true);
+            for again in shown {
+                is_call &= again.is_same_call(frame);
+                is_op &= again.opline == frame.opline;
+            }
+            if !is_call {
+                break;
+            }
+            stood = frames.len() - index;
+            if !is_op {
+                break;
+            }
+        }
+        stood
+    }
+
+    /// The same, where the frames above those that stood lie elsewhere, as a generator's that runs does: of these the looks say
+    /// nothing, and they count.
+    #[must_use]
+    pub fn stood_or_elsewhere(&self, layout: &Layout, frames: &[Frame]) -> usize {
+        let stood = self.stood(layout, frames, &self.looks);
+        let is_shown = |frame: &Frame| {
+            let mut looks = self.looks.iter();
+            looks.any(|look| parse_at(layout, self.hot, look, frame.address).is_some())
+        };
+        match frames.iter().rev().skip(stood).any(is_shown) {
+            true => stood,
+            false => frames.len(),
+        }
+    }
+
     /// Brings a frame outside the copy here; in one read the whole of an older page below it.
     fn fetch<M: Memory + ?Sized>(
         &mut self,
@@ -193,6 +254,13 @@ impl Copy {
             self.at(address)?.get(..size)?,
         ))
     }
+}
+
+/// The frame at an address in bytes that were read from `base` on.
+fn parse_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Option<Frame> {
+    let offset = usize::try_from(address.checked_sub(base)?).ok()?;
+    let end = offset.checked_add(layout.execute_data.sizeof)?;
+    Some(Frame::parse(layout, address, bytes.get(offset..end)?))
 }
 
 /// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be held up

@@ -245,10 +245,12 @@ fn said(asked: &Asked, recording: &Recording, whole: Counts, watch: &Watch) -> S
     let samples = recording.snapshot().samples;
     let (stacks, unstable) = samples.settled.sum();
     let stacks = stacks.iter().filter(|_| asked.stacks);
-    let stacks = stacks.map(|((lines, _), sum)| {
+    let mut lines = Vec::new();
+    let stacks = stacks.map(|stack| {
+        samples.settled.lines(stack, &mut lines);
         let name = |id| samples.names.get(id).name.clone();
         let names = lines.iter().map(|&(id, _)| name(id)).collect();
-        (names, u64::try_from(sum.samples).unwrap_or(0))
+        (names, u64::try_from(stack.sum.samples).unwrap_or(0))
     });
     let microseconds = |share| recording.lateness.percentile(share) as f64 / 1000.0;
     let calls = Calls::now();

@@ -43,19 +43,19 @@ impl Functions {
         let together = place.memory.gather(&mut pieces).is_ok();
         drop(pieces);
         let set = ReadSet::new(place.memory);
-        self.fetch_unknown(place, &set, &heads);
+        self.fetch_texts(place, &set, looks, &heads);
         let mut resolved = 0;
         for ((look, head), hashes) in looks.iter_mut().zip(&mut heads).zip(hashes) {
             // One address that is gone must not lose the others of the stack.
             if !together && place.memory.read(look.func, head).is_err() {
                 continue;
             }
-            let Some(key) = Key::parse(place.layout, head) else {
+            let Some(key) = key_of(place, &look.frame, head) else {
                 continue;
             };
             let is_as_expected = together && look.anchors == key.anchors();
             let stored = is_as_expected.then(|| hashes.map(u64::from_le_bytes));
-            look.code = self.known(place, &key, stored);
+            look.code = self.known(place, &set, &key, stored);
             if look.code.is_none() && resolved < MAX_RESOLVED {
                 resolved += 1;
                 look.code = self.resolve(place, &set, &look.frame, key);
@@ -66,21 +66,31 @@ impl Functions {
         }
     }
 
-    /// Fetches what resolving the functions that are not known yet will read: their texts and ops first, then what the names of
-    /// their classes and extensions lead to.
-    fn fetch_unknown<M: Memory + ?Sized>(
+    /// Fetches what telling the functions apart will read: the texts of those that may be known at another address; of those that are not
+    /// known yet texts and ops first, then what the names of their classes and extensions lead to.
+    fn fetch_texts<M: Memory + ?Sized>(
         &self,
         place: &Place<'_, M>,
         set: &ReadSet<'_, M>,
+        looks: &[Look],
         heads: &[[u8; HEAD]],
     ) {
-        let keys: Vec<Key> = heads
+        let keys = looks
             .iter()
-            .filter_map(|head| Key::parse(place.layout, head))
-            .filter(|key| !place.shared.knows(key) && !place.local.knows(key))
+            .zip(heads)
+            .map(|(look, head)| key_of(place, &look.frame, head));
+        let (known, keys): (Vec<_>, Vec<_>) = looks
+            .iter()
+            .zip(keys)
+            .filter_map(|(look, key)| Some((look, key?)))
+            .filter(|(look, key)| look.anchors != key.anchors())
             .take(MAX_RESOLVED)
-            .collect();
+            .partition(|(_, key)| place.shared.knows(key) || place.local.knows(key));
+        let moved = known.iter().flat_map(|(_, key)| key.anchors());
+        let moved = moved.map(|anchor| (anchor, STRING_HEAD));
+        let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
         if keys.is_empty() {
+            set.fetch(moved);
             return;
         }
         let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
@@ -88,7 +98,7 @@ impl Functions {
             0 => 0,
             _ => base.saturating_add(offset as u64),
         };
-        set.fetch(keys.iter().flat_map(|key| {
+        set.fetch(moved.chain(keys.iter().flat_map(|key| {
             [
                 (key.name, STRING_HEAD),
                 (key.filename, STRING_HEAD),
@@ -97,7 +107,7 @@ impl Functions {
                 (at(key.scope, class.name), 8),
                 (at(key.scope, class.ce_flags), 4),
             ]
-        }));
+        })));
         let word = |address: u64| match address {
             0 => 0,
             _ => set.word(address).unwrap_or(0),
@@ -115,6 +125,7 @@ impl Functions {
     fn known<M: Memory + ?Sized>(
         &self,
         place: &Place<'_, M>,
+        texts: &ReadSet<'_, M>,
         key: &Key,
         stored: Option<[u64; 2]>,
     ) -> Option<FunctionId> {
@@ -130,7 +141,7 @@ impl Functions {
         for (address, fingerprint) in key.anchors().into_iter().zip(&mut fingerprints) {
             // The engine computes a hash when it first needs it.
             if address != 0 && *fingerprint == 0 {
-                let text = ZendString::read(place.memory, place.layout, address)?;
+                let text = ZendString::read(texts, place.layout, address)?;
                 *fingerprint = text.fingerprint();
             }
         }
@@ -173,7 +184,10 @@ impl Functions {
                     .is_some_and(|again| again.has_texts_of(&function))
         };
         let in_a_table = key.is_named() && (outlives(place, &key) || is_declared());
-        let is_its_name = if in_a_table {
+        let is_its_name = if is_lasting_script(place, &key) {
+            // Its code is where the frame's opline is, and nothing moves there.
+            key.op_index(place.layout, frame.opline).is_some()
+        } else if in_a_table {
             has_key(place, frame.func, &key)
         } else {
             is_live() && has_its_texts()
@@ -209,11 +223,9 @@ impl Functions {
         self.renew(place);
         for (frame, key) in frames.iter().zip(keys) {
             ids.push(key.and_then(|key| {
-                let known = self.known(place, &key, None);
-                known.or_else(|| {
-                    let set = ReadSet::new(place.memory);
-                    self.resolve(place, &set, frame, key)
-                })
+                let set = ReadSet::new(place.memory);
+                let known = self.known(place, &set, &key, None);
+                known.or_else(|| self.resolve(place, &set, frame, key))
             }));
         }
     }
@@ -300,11 +312,31 @@ impl Functions {
         let entry = Entry {
             code,
             checked: place.now,
+            met: place.now,
         };
         if map.by_func.insert(func, entry).is_none() && lasting {
             map.order.push(func);
         }
     }
+}
+
+/// What a frame's function is by its first bytes. An included file has often ended by the time that it is looked at.
+fn key_of<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    frame: &Frame,
+    head: &[u8; HEAD],
+) -> Option<Key> {
+    let left = || {
+        let is_script = frame.call_info & place.layout.call_info.code != 0;
+        let key = is_script.then(|| Key::of_script(place.layout, head, frame.opline));
+        key.flatten().filter(|key| is_lasting_script(place, key))
+    };
+    left().or_else(|| Key::parse(place.layout, head))
+}
+
+/// Whether a key is that of a file's code in the memory that opcache shares.
+fn is_lasting_script<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
+    key.is_user() && key.name == 0 && is_shared(place, key.code) && is_shared(place, key.filename)
 }
 
 /// Where the engine's tables have an internal function that was met at `func`.

@@ -25,7 +25,7 @@ use super::calls;
 const MAX_PIECES: usize = 1024;
 
 /// Pieces of a call that need no place on the heap: more than one sample reads.
-const IN_PLACE: usize = 16;
+const IN_PLACE: usize = 32;
 
 /// The memory of one process.
 #[derive(Debug)]

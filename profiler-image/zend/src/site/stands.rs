@@ -43,7 +43,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     pub fn is_steady(&self, op: Option<&Op>, evidence: Evidence) -> bool {
         let passing: Vec<&Side<'_>> = [&self.caller, &self.callee]
             .into_iter()
-            .filter(|side| side.function.key.is_user() && !side.function.key.is_named())
+            .filter(|side| side.is_passing)
             .collect();
         let again = || {
             let op = match op {

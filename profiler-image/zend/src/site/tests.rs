@@ -126,10 +126,12 @@ impl Scene {
             caller: Side {
                 frame: &self.caller,
                 function: &caller_function,
+                is_passing: !caller_function.key.is_named(),
             },
             callee: Side {
                 frame: &self.callee,
                 function: &self.callee_function,
+                is_passing: !self.callee_function.key.is_named(),
             },
         });
     }

@@ -226,3 +226,47 @@ proptest! {
         prop_assert!(frames.len() <= MAX_FRAMES);
     }
 }
+
+/// Three calls, the root first, as looks show them: each look has the oplines, and the functions, of the calls.
+fn stood(shown: &[[(u64, u64); 3]]) -> usize {
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+    let row = &layout.execute_data;
+    let look = |calls: &[(u64, u64); 3]| {
+        let mut bytes = vec![0; 3 * 0x60];
+        for (index, &(func, opline)) in calls.iter().enumerate() {
+            let mut put = |offset: usize, value: u64| {
+                let at = index * 0x60 + offset;
+                bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            };
+            put(row.func, func);
+            put(row.opline, opline);
+        }
+        bytes
+    };
+    let looks: Vec<Vec<u8>> = shown.iter().map(look).collect();
+    let mut copy = Copy {
+        base: 0x1000,
+        bytes: vec![0; 0x60 * 3],
+        hot: 0x1000,
+        looks: looks.clone(),
+        ..Copy::default()
+    };
+    copy.take_look(0);
+    assert_eq!(copy.bytes, looks[0]);
+    let frames: Vec<Frame> = (0..3)
+        .rev()
+        .map(|index| 0x1000 + index * 0x60)
+        .map(|address| Frame::parse(layout, address, copy.at(address).unwrap()))
+        .collect();
+    copy.stood(layout, &frames, &copy.looks)
+}
+
+#[test]
+fn what_all_looks_show_stood_up_to_the_first_caller_that_went_on() {
+    let calls = [(1, 10), (2, 20), (3, 30)];
+    assert_eq!(stood(&[calls, calls, calls]), 3);
+    assert_eq!(stood(&[calls, [(1, 10), (2, 20), (3, 31)]]), 3);
+    assert_eq!(stood(&[calls, [(1, 10), (2, 21), (3, 30)]]), 2);
+    assert_eq!(stood(&[calls, [(1, 10), (2, 20), (4, 30)]]), 2);
+    assert_eq!(stood(&[calls, calls, [(5, 10), (2, 20), (3, 30)]]), 0);
+}

@@ -213,13 +213,8 @@ impl Reader {
         let hot = usize::try_from(top.saturating_sub(BELOW).min(extent)).unwrap_or(0);
         let end = usize::try_from(top.saturating_add(ABOVE).min(extent)).unwrap_or(0);
         let copy = &mut self.copy;
-        copy.forget();
-        (copy.base, copy.hot) = (page, page + hot as u64);
-        copy.bytes.resize(end, 0);
-        copy.looks.resize_with(looks, Vec::new);
-        for look in &mut copy.looks {
-            look.resize(end - hot, 0);
-        }
+        copy.make_room(page, hot..end, looks);
+        let hot_at = copy.hot;
         // The frames around the top change fastest: they are looked at several times, right before and after the words that say
         // which is the top. What lies below comes last.
         let mut pieces = Pieces::new();
@@ -228,7 +223,7 @@ impl Reader {
         };
         let mut between = tops.iter_mut();
         for look in &mut copy.looks {
-            add(Some(page + hot as u64), look);
+            add(Some(hot_at), look);
             if let Some(top) = between.next() {
                 add(Some(at), &mut top[..length]);
             }

@@ -5,6 +5,8 @@
 //! frame which the engine itself starts (`ZEND_CALL_TOP`) is torn. That the chain holds together does not make it true:
 //! that is for [`crate::site`] and the quiescent read. Invariant: unwinding ends on any bytes.
 
+use std::ops::Range;
+
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
 
@@ -99,6 +101,17 @@ pub struct Copy {
 }
 
 impl Copy {
+    /// Makes room for a page up to the end of `hot`, the part around the top, as offsets, and for so many looks at that part.
+    pub fn make_room(&mut self, page: u64, hot: Range<usize>, looks: usize) {
+        self.forget();
+        (self.base, self.hot) = (page, page.saturating_add(hot.start as u64));
+        self.bytes.resize(hot.end, 0);
+        self.looks.resize_with(looks, Vec::new);
+        for look in &mut self.looks {
+            look.resize(hot.len(), 0);
+        }
+    }
+
     /// Forgets what was fetched for an earlier stack.
     pub fn forget(&mut self) {
         self.fetched.clear();

@@ -256,3 +256,63 @@ fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
     check(SHARED.start, true);
     check(STRINGS, false);
 }
+
+/// A class inherits an internal method as a copy in the request's memory, which the next request gives to another.
+#[test]
+fn an_inherited_internal_method_is_forgotten_with_its_request() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let frame = put(&mut memory, 1, "current", false);
+    let class = memory.class("ArrayIterator");
+    let home = FUNCTIONS + 0x5000;
+    memory.put_table(
+        class + memory.layout.class_entry.function_table as u64,
+        &[("current", home), ("rewind", home)],
+    );
+    let method = |number: u64| Key {
+        code: CODE + number * 0x1000,
+        kind: 1,
+        name: STRINGS + number * 0x100,
+        scope: class,
+        ..Key::default()
+    };
+    let mut named = |memory: &EngineImage| names(&mut codes, memory, &mut maps, &[frame]);
+    memory.put_function(home, &method(1));
+    memory.put_function(frame.func, &method(1));
+    assert_eq!(named(&memory), ["ArrayIterator::current"]);
+    memory.put_string(STRINGS + 0x200, "rewind");
+    memory.put_function(home, &method(2));
+    memory.put_function(frame.func, &method(2));
+    codes.forget(&mut maps.1);
+    assert_eq!(
+        names(&mut codes, &memory, &mut maps, &[frame]),
+        ["ArrayIterator::rewind"]
+    );
+}
+
+/// An included file has often ended by the time that its function is looked at: the allocator has its first word then.
+#[test]
+fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
+    let check = |opline: u64, expected: &str| {
+        let (mut codes, mut maps, mut memory) = nothing_known();
+        let file = SHARED.end - 0x1000;
+        let mut frame = put(&mut memory, 0x20, "", true);
+        memory.put_string(file, "/included.php");
+        let key = Key {
+            code: frame.opline,
+            last: 4,
+            kind: 2,
+            filename: file,
+            ..Key::default()
+        };
+        memory.put_function(frame.func, &key);
+        memory.put_word(frame.func, 0, 0x7f00_dead_beef);
+        frame.call_info = memory.layout.call_info.code;
+        frame.opline = opline;
+        let named = names(&mut codes, &memory, &mut maps, &[frame]);
+        assert_eq!(named, [expected], "{opline:x}");
+    };
+    let code = CODE + 0x20 * 0x1000;
+    check(code + 32, "include /included.php");
+    check(code + 4 * 32, "");
+    check(0, "");
+}

@@ -75,6 +75,17 @@ struct Entry {
     met: u64,
 }
 
+/// A code block in shared memory.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    end: u64,
+    code: FunctionId,
+    /// Two functions share it, as those of a trait do.
+    is_ambiguous: bool,
+    /// When its function was looked at last.
+    checked: u64,
+}
+
 /// What functions are known at which addresses: one for the memory that an engine's processes share, one for each
 /// worker's own.
 #[derive(Debug, Default)]
@@ -90,8 +101,10 @@ pub struct Map {
     order: Vec<u64>,
     next: usize,
     next_check: u64,
-    /// Code blocks in shared memory: start to (end, code, whether two functions share the block, as of a trait).
-    blocks: BTreeMap<u64, (u64, FunctionId, bool)>,
+    /// When functions of scripts were checked last, and all of them were what they had been: opcache has not restarted.
+    scripts_checked: u64,
+    /// Code blocks in shared memory, by their start.
+    blocks: BTreeMap<u64, Block>,
 }
 
 impl Map {
@@ -238,6 +251,9 @@ impl Functions {
             place.shared.forget_addresses();
             return;
         }
+        if due.iter().any(|(_, key)| key.is_user()) {
+            place.shared.scripts_checked = place.now;
+        }
         for (func, _) in due {
             if let Some(entry) = place.shared.by_func.get_mut(&func) {
                 entry.checked = place.now;
@@ -325,9 +341,12 @@ impl Functions {
         if !is_script && (is_leaf || !is_closure) {
             return None;
         }
-        let (_, &(end, code, ambiguous)) =
-            place.shared.blocks.range(..=frame.opline).next_back()?;
-        (frame.opline < end && !ambiguous).then_some(code)
+        let (_, block) = place.shared.blocks.range(..=frame.opline).next_back()?;
+        // A restart of opcache gives the block of a file to another one, and no function need tell.
+        let checked = block.checked.max(place.shared.scripts_checked);
+        let is_recent = place.now.saturating_sub(checked) < TRUSTED_NANOSECONDS;
+        (frame.opline < block.end && !block.is_ambiguous && (is_recent || !is_script))
+            .then_some(block.code)
     }
 }
 

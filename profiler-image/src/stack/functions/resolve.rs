@@ -14,8 +14,8 @@ use phpprof_zend::unwind::Frame;
 use super::lifetime::{has_key, is_live, is_shared, outlives};
 use super::ops::{Ops, ops_size};
 use super::{
-    AGREEING_READS, Code, EXTENSION_HEAD, Entry, FunctionId, Functions, Look, MAX_REMEMBERED,
-    MAX_RESOLVED, Place, STRING_HEAD,
+    AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FunctionId, Functions, Look,
+    MAX_REMEMBERED, MAX_RESOLVED, Place, STRING_HEAD,
 };
 use crate::stack::names::Name;
 
@@ -278,10 +278,16 @@ impl Functions {
             let end = key
                 .code
                 .saturating_add(u64::from(key.last) * place.layout.zend_op.sizeof as u64);
+            let block = Block {
+                end,
+                code: id,
+                is_ambiguous: false,
+                checked: place.now,
+            };
             map.blocks
                 .entry(key.code)
-                .and_modify(|block| block.2 = true)
-                .or_insert((end, id, false));
+                .and_modify(|block| block.is_ambiguous = true)
+                .or_insert(block);
         }
         id
     }
@@ -300,6 +306,9 @@ impl Functions {
         {
             // Another function at an address that does not move: opcache has restarted, and its blocks with it.
             place.shared.forget_addresses();
+        }
+        if let Some(block) = place.shared.blocks.get_mut(&key.code) {
+            block.checked = place.now;
         }
         let map = if lasting {
             &mut *place.shared

@@ -316,3 +316,37 @@ fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
     check(code + 4 * 32, "");
     check(0, "");
 }
+
+/// A file's code is trusted by its opline for a while; then its function is looked at, which may be another file's since a
+/// restart of opcache.
+#[test]
+fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let mut frame = put(&mut memory, 0x20, "", true);
+    let put_script = |memory: &mut EngineImage, file: u64, path: &str| {
+        memory.put_string(file, path);
+        let key = Key {
+            code: frame.opline,
+            last: 4,
+            kind: 2,
+            filename: file,
+            ..Key::default()
+        };
+        memory.put_function(frame.func, &key);
+    };
+    let files = [SHARED.end - 0x1000, SHARED.end - 0x2000];
+    put_script(&mut memory, files[0], "/old.php");
+    frame.call_info = memory.layout.call_info.code;
+    let mut named = |memory: &EngineImage, now: u64| {
+        let mut ids = Vec::new();
+        let mut place = place(memory, &mut maps.0, &mut maps.1);
+        place.now = now;
+        codes.identify(&mut place, &[frame], &mut ids);
+        let id = codes.name(ids[0].unwrap(), false);
+        codes.names.get(id).name.clone()
+    };
+    assert_eq!(named(&memory, 1), "include /old.php");
+    put_script(&mut memory, files[1], "/new.php");
+    assert_eq!(named(&memory, 2), "include /old.php");
+    assert_eq!(named(&memory, 2 + TRUSTED_NANOSECONDS), "include /new.php");
+}

@@ -289,6 +289,19 @@ fn an_inherited_internal_method_is_forgotten_with_its_request() {
     );
 }
 
+/// Makes the function of a frame that of a file.
+fn put_script(memory: &mut EngineImage, frame: &Frame, file: u64, path: &str) {
+    memory.put_string(file, path);
+    let key = Key {
+        code: frame.opline,
+        last: 4,
+        kind: 2,
+        filename: file,
+        ..Key::default()
+    };
+    memory.put_function(frame.func, &key);
+}
+
 /// An included file has often ended by the time that its function is looked at: the allocator has its first word then.
 #[test]
 fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
@@ -296,15 +309,7 @@ fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
         let (mut codes, mut maps, mut memory) = nothing_known();
         let file = SHARED.end - 0x1000;
         let mut frame = put(&mut memory, 0x20, "", true);
-        memory.put_string(file, "/included.php");
-        let key = Key {
-            code: frame.opline,
-            last: 4,
-            kind: 2,
-            filename: file,
-            ..Key::default()
-        };
-        memory.put_function(frame.func, &key);
+        put_script(&mut memory, &frame, file, "/included.php");
         memory.put_word(frame.func, 0, 0x7f00_dead_beef);
         frame.call_info = memory.layout.call_info.code;
         frame.opline = opline;
@@ -323,19 +328,8 @@ fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
 fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let mut frame = put(&mut memory, 0x20, "", true);
-    let put_script = |memory: &mut EngineImage, file: u64, path: &str| {
-        memory.put_string(file, path);
-        let key = Key {
-            code: frame.opline,
-            last: 4,
-            kind: 2,
-            filename: file,
-            ..Key::default()
-        };
-        memory.put_function(frame.func, &key);
-    };
     let files = [SHARED.end - 0x1000, SHARED.end - 0x2000];
-    put_script(&mut memory, files[0], "/old.php");
+    put_script(&mut memory, &frame, files[0], "/old.php");
     frame.call_info = memory.layout.call_info.code;
     let mut named = |memory: &EngineImage, now: u64| {
         let mut ids = Vec::new();
@@ -346,7 +340,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
         codes.names.get(id).name.clone()
     };
     assert_eq!(named(&memory, 1), "include /old.php");
-    put_script(&mut memory, files[1], "/new.php");
+    put_script(&mut memory, &frame, files[1], "/new.php");
     assert_eq!(named(&memory, 2), "include /old.php");
     assert_eq!(named(&memory, 2 + TRUSTED_NANOSECONDS), "include /new.php");
 }

@@ -323,3 +323,22 @@ fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
     // What has a frame was not called by this op.
     check(CALLEE, STACK + 0x100, Evidence::Refuted);
 }
+
+/// The site names another class than the constructor's, as `new $class` names none: the object in its result tells.
+#[test]
+fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
+    for layout in ROWS {
+        let check = |object: u64, kind: u8, expected: Evidence| {
+            let mut scene =
+                Scene::new(layout, &[NEW, DO_FCALL], "C", "__construct").method_of("Parent");
+            scene.image.room(STACK, 0x200);
+            scene.image.put_zval(STACK, object, kind);
+            scene.copy = scene.image.copy(STACK, 0x200);
+            scene.check(expected);
+        };
+        let proven = Evidence::Proven(Check::Nothing, Words::Operand(STACK));
+        check(OBJECT, IS_OBJECT, proven);
+        check(OBJECT + 8, IS_OBJECT, Evidence::Open);
+        check(OBJECT, IS_OBJECT + 1, Evidence::Open);
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use phpprof_zend::Layout;
 use phpprof_zend::jit::JitBuffer;
@@ -30,7 +31,10 @@ const LOOKS: RangeInclusive<usize> = 4..=10;
 const WHOLE_READS: usize = 128;
 /// Looks while the CPU budget has no room for more.
 const FEW_LOOKS: usize = 2;
-/// Reads for one sample while the page, or the top on it, is not where the one before was.
+/// A read takes 5 to 20 microseconds. One that took longer was held up, by another process or an interrupt: between two of its
+/// pieces the program went on for so long that a stack can have ended and another one stand in its place.
+const LONGEST: Duration = Duration::from_micros(50);
+/// Reads for one sample while the page, or the top on it, is not where the one before was, or the read was held up.
 const MAX_READS: usize = 3;
 /// The pieces of one read, without a place on the heap.
 type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
@@ -111,6 +115,8 @@ pub struct Reader {
     pub has_room: bool,
     pub looks: Looks,
     last: Option<Globals>,
+    /// The last read took too long to be of one moment.
+    was_held_up: bool,
 }
 
 impl Reader {
@@ -132,6 +138,7 @@ impl Reader {
             has_room: true,
             looks: Looks::default(),
             last: None,
+            was_held_up: false,
         }
     }
 
@@ -164,7 +171,7 @@ impl Reader {
                     let is_shown = first.top.saturating_sub(self.copy.hot) >= SHOWN
                         || self.copy.hot == self.copy.base;
                     found = Ok(Reading::Busy { tops, last });
-                    if is_shown {
+                    if is_shown && !self.was_held_up {
                         break;
                     }
                 }
@@ -174,6 +181,17 @@ impl Reader {
             }
         }
         found
+    }
+
+    #[must_use]
+    pub fn layout(&self) -> &'static Layout {
+        self.layout
+    }
+
+    /// Address of `EG(current_execute_data)`.
+    #[must_use]
+    pub fn top_at(&self) -> u64 {
+        self.executor_globals + self.layout.executor_globals.current_execute_data as u64
     }
 
     /// Reads the globals, and what tells phases where there is no frame: all that an idle worker is asked for.
@@ -235,7 +253,9 @@ impl Reader {
         add(Some(at), &mut last[..length]);
         add(self.jit.map(|jit| jit.end.saturating_sub(16)), &mut jit);
         add(self.request_time_at, &mut time);
+        let began = Instant::now();
         self.memory.gather(&mut pieces)?;
+        self.was_held_up = began.elapsed() > LONGEST;
         drop(pieces);
         // The look after the first word.
         copy.take_look(1);

@@ -1,18 +1,18 @@
 //! From the root of a stack towards its leaf, for as long as its edges are not refuted: each frame becomes a node of the
 //! call tree.
 //!
-//! A known node costs one look-up. The call site is asked at an edge's first sight, and seldom again while it has not
-//! proven it. Invariant: a path leads over proven and open edges only.
+//! A known node costs one look-up. A proof is sought at an edge's first sight, and seldom again while it was not found
+//! ([`super::proof`]). Invariant: a path leads over proven and open edges only.
+
+use std::sync::Arc;
 
 use phpprof_zend::Layout;
-use phpprof_zend::function::{Function, Key};
-use phpprof_zend::op::{Op, may_push_frame};
-use phpprof_zend::read_set::ReadSet;
-use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::site::{Check, Evidence, Side, Site, Words};
-use phpprof_zend::unwind::{End, Frame};
+use phpprof_zend::function::Key;
+use phpprof_zend::site::Check;
+use phpprof_zend::unwind::End;
 
 use super::Sampler;
+use super::phase::autoloads;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{Call, PathId};
 use crate::stack::edges::{Edge, EdgeId, Known};
@@ -34,8 +34,8 @@ pub(super) struct Climb {
     pub is_whole: bool,
     /// The tree had no room for the rest.
     pub is_full: bool,
-    /// The open edges, each with the index of its callee's frame.
-    pub open: Vec<(usize, EdgeId)>,
+    /// The open edges.
+    pub open: Vec<EdgeId>,
 }
 
 /// Where the climb is.
@@ -73,8 +73,15 @@ impl Climb {
 
 impl Sampler {
     /// Climbs the trace.
-    pub(super) fn climb(&mut self, worker: &Worker, trace: &Trace, climb: &mut Climb) {
+    pub(super) fn climb(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        climb: &mut Climb,
+        now: u64,
+    ) {
         let autoloaders = self.autoloaders(worker, trace);
+        let mut are_loading = None;
         let mut at = At {
             path: PathId::NONE,
             site: None,
@@ -87,15 +94,30 @@ impl Sampler {
             at.path = path;
         }
         for index in (0..trace.frames.len()).rev() {
-            if autoloaders.contains(&index) {
+            if autoloaders.contains(&index)
+                && (self.has_autoloaded(trace, index, at.path)
+                    || *are_loading.get_or_insert_with(|| autoloads(worker, autoloaders.len())))
+            {
                 at.path = self.mark(at.path, Names::AUTOLOAD).unwrap_or(at.path);
             }
-            if self.step(worker, trace, index, &mut at, climb).is_none() {
+            if self
+                .step(worker, trace, index, &mut at, (climb, now))
+                .is_none()
+            {
                 return;
             }
             climb.paths.push(at.path);
         }
         climb.is_whole = true;
+    }
+
+    /// Whether the call of this frame by that path was an autoloader's before.
+    fn has_autoloaded(&mut self, trace: &Trace, index: usize, path: PathId) -> bool {
+        let id = trace.ids.get(index).copied().flatten();
+        let name = id.map(|id| self.functions.name(id, false));
+        let mark = self.tree.child(path, Names::AUTOLOAD, NO_OP);
+        mark.zip(name)
+            .is_some_and(|(mark, name)| self.tree.call_of(mark, name).is_some())
     }
 
     /// A node that is no function.
@@ -107,14 +129,15 @@ impl Sampler {
     /// Takes one frame; `None` where the climb ends below it.
     fn step(
         &mut self,
-        worker: &Worker,
-        trace: &Trace,
+        worker: &mut Worker,
+        trace: &mut Trace,
         index: usize,
         at: &mut At,
-        climb: &mut Climb,
+        (climb, now): (&mut Climb, u64),
     ) -> Option<()> {
-        let engine = &worker.process.engine;
-        let frame = &trace.frames[index];
+        let process = Arc::clone(&worker.process);
+        let engine = &process.engine;
+        let frame = trace.frames[index];
         let is_root = index + 1 == trace.frames.len();
         let id = trace.ids.get(index).copied().flatten()?;
         let name = self.functions.name(id, is_root);
@@ -125,14 +148,14 @@ impl Sampler {
             // A caller's opline is inside its code; the leaf's own proves nothing, and nothing is built on it.
             return None;
         }
-        let mut call = self.call(worker, trace, index, at, (id, name), climb)?;
+        let mut call = self.call(worker, trace, index, at, (id, name), (climb, now))?;
         call.is_hidden = is_hidden;
         let caller = trace.frames.get(index + 1);
         let depth = trace.frames.len() - index;
         // What stood still needs no check: the caller's variable may have been assigned since the call.
         if depth > trace.stood
             && caller
-                .is_some_and(|caller| call.check.contradicted(&worker.reader.copy, caller, frame))
+                .is_some_and(|caller| call.check.contradicted(&worker.reader.copy, caller, &frame))
         {
             return None;
         }
@@ -157,7 +180,7 @@ impl Sampler {
                 &*worker.reader.memory,
                 engine.layout,
                 engine.current_execute_data(),
-                frame,
+                &frame,
             )
         {
             return None;
@@ -182,12 +205,12 @@ impl Sampler {
     /// What is known of the call of frame `index`; `None` where it is refuted.
     fn call(
         &mut self,
-        worker: &Worker,
-        trace: &Trace,
+        worker: &mut Worker,
+        trace: &mut Trace,
         index: usize,
         at: &At,
         (id, name): (FunctionId, NameId),
-        climb: &mut Climb,
+        (climb, now): (&mut Climb, u64),
     ) -> Option<Call> {
         let known = self.tree.call_of(at.path, name).copied();
         let open = known.and_then(|call| call.edge);
@@ -197,17 +220,17 @@ impl Sampler {
             return Some(call);
         }
         let found = if index + 1 == trace.frames.len() {
-            self.root(worker, trace, id, name)?
+            self.root(worker, trace, (id, name), now)?
         } else {
             let edge = self.edge_at(trace, index, at.site, name)?;
-            self.edge(worker, trace, index, edge)?
+            self.edge(worker, trace, index, edge, now)?
         };
         let mut call = known.unwrap_or_default();
         match found {
             Known::Refuted => return None,
             Known::Proven(check) => (call.edge, call.check) = (None, check),
             Known::Open(edge) => {
-                climb.open.push((index, edge));
+                climb.open.push(edge);
                 call.edge = Some(edge);
             }
         }
@@ -219,20 +242,27 @@ impl Sampler {
     /// generator's frame, which lies on the heap, has no caller for a moment while it is resumed, and is never one.
     fn root(
         &mut self,
-        worker: &Worker,
-        trace: &Trace,
-        id: FunctionId,
-        name: NameId,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        (id, name): (FunctionId, NameId),
+        now: u64,
     ) -> Option<Known> {
         if trace.end == End::TooDeep || self.functions.get(id)?.function.key.is_top_level() {
             return Some(Known::Proven(Check::Nothing));
         }
-        if !worker.reader.copy.inside(trace.frames.last()?.address) {
+        let root = trace.frames.len().checked_sub(1)?;
+        if !worker.reader.copy.inside(trace.frames[root].address) {
             return None;
         }
         let edge = Edge::of_root(name);
-        let known = self.edges.known(&edge);
-        Some(known.unwrap_or_else(|| self.edges.open(edge)))
+        if let Some(known) = self.edges.known(&edge) {
+            return Some(known);
+        }
+        Some(if self.stand(worker, trace, root, now) {
+            self.edges.prove(edge, Check::Nothing)
+        } else {
+            self.edges.open(edge)
+        })
     }
 
     /// The edge to frame `index` from the one that called it.
@@ -252,109 +282,7 @@ impl Sampler {
             callee,
         })
     }
-
-    /// Whether user code above the callee stands at an op that has not called it: the two frames are of different moments.
-    fn pushes_no_frame(
-        &mut self,
-        worker: &Worker,
-        trace: &Trace,
-        index: usize,
-        edge: Edge,
-    ) -> bool {
-        let layout = worker.process.engine.layout;
-        let by_itself = layout.call_info.top | layout.call_info.generator;
-        let Some(caller) = trace.ids.get(index + 1).copied().flatten() else {
-            return false;
-        };
-        edge.via.is_none()
-            && edge.site.1 != UNWINDING
-            && trace.frames[index].call_info & by_itself == 0
-            && self
-                .functions
-                .op(&*worker.reader.memory, layout, caller, edge.site.1)
-                .is_some_and(|(opcode, _)| !may_push_frame(opcode))
-    }
-
-    /// What is known of that edge.
-    fn edge(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> Option<Known> {
-        let id_at = |index: usize| trace.ids.get(index).copied().flatten();
-        if let Some(known) = self.edges.known(&edge) {
-            return Some(known);
-        }
-        let engine = &worker.process.engine;
-        let memory = &*worker.reader.memory;
-        if self.pushes_no_frame(worker, trace, index, edge) {
-            return Some(Known::Refuted);
-        }
-        let caller = self.functions.get(id_at(index + 1)?)?;
-        // A function without a frame calls on behalf of its caller's.
-        let through = is_absent(&trace.frames[index + 1]).then_some(caller.function.name.as_str());
-        let site_at = index + 1 + usize::from(through.is_some());
-        let at_site = self.functions.get(id_at(site_at)?)?;
-        let opline = trace.frames[site_at].opline;
-        let set = ReadSet::new(memory);
-        let key = &at_site.function.key;
-        if key.is_named() {
-            let size = engine.layout.zend_op.sizeof as u64;
-            let first = key.code.max(opline.saturating_sub(OPS_TOGETHER * size));
-            let length = opline.saturating_sub(first).saturating_add(size);
-            set.fetch([(first, usize::try_from(length).unwrap_or(0))]);
-        }
-        let op = match edge.via {
-            Some(_) if through.is_none() => None,
-            None if edge.site.1 == UNWINDING => None,
-            _ => Some(Op::read(&set, engine.layout, opline)?),
-        };
-        let side = |frame, function| side(worker, frame, function);
-        let site = Site {
-            memory: &set,
-            layout: engine.layout,
-            copy: &worker.reader.copy,
-            executor_globals: engine.executor_globals,
-            compiler_globals: engine.phase_globals.compiler_globals,
-            frameless_functions: engine.frameless_functions,
-            through,
-            caller: side(&trace.frames[site_at], &at_site.function),
-            callee: side(
-                &trace.frames[index],
-                &self.functions.get(id_at(index)?)?.function,
-            ),
-        };
-        let evidence = site.judge(op.as_ref());
-        // Frames that stood still were read as one; what lies elsewhere was not.
-        let have_stood = trace.stood >= trace.frames.len() - index;
-        let belong_together = |words: Words| match words {
-            Words::Cache | Words::Frames if have_stood => true,
-            words => site.stands(words),
-        };
-        Some(match evidence {
-            Evidence::Proven(check, words)
-                if belong_together(words) && site.is_steady(op.as_ref(), evidence) =>
-            {
-                self.edges.prove(edge, check)
-            }
-            Evidence::Proven(..) | Evidence::Open => self.edges.open(edge),
-            Evidence::Refuted => self.edges.refute(edge),
-        })
-    }
 }
-
-fn side<'a>(worker: &Worker, frame: &'a Frame, function: &'a Function) -> Side<'a> {
-    let key = &function.key;
-    let is_shared = worker
-        .process
-        .shared_ranges
-        .iter()
-        .any(|range| range.contains(&key.code));
-    Side {
-        frame,
-        function,
-        is_passing: key.is_user() && !key.is_named() && !is_shared,
-    }
-}
-
-/// Ops before a call that are read with it: most often the one that names the callee is among them.
-const OPS_TOGETHER: u64 = 32;
 
 /// Index of an opline in a function's code. While an exception unwinds, a caller's opline is that of the engine's own
 /// op in `EG(exception_op)`.

@@ -8,6 +8,7 @@ use phpprof_zend::unwind::Frame;
 use super::{Sampler, place};
 use crate::read::worker::Worker;
 use crate::stack::functions::FunctionId;
+use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
 impl Sampler {
@@ -42,8 +43,7 @@ impl Sampler {
             };
             let absent = frame(&frame_at, function);
             let id = self.identify_one(worker, absent, now);
-            trace.frames.insert(index, absent);
-            trace.ids.insert(index, id);
+            trace.insert(index, absent, id);
         }
     }
 
@@ -68,7 +68,8 @@ impl Sampler {
     fn identify_one(&mut self, worker: &mut Worker, frame: Frame, now: u64) -> Option<FunctionId> {
         let mut place = place(worker, &mut self.families, now);
         let mut ids = Vec::new();
-        self.functions.identify(&mut place, &[frame], &mut ids);
+        self.functions
+            .identify(&mut place, &[frame], &mut ids, |_| Stand::default());
         ids.first().copied().flatten()
     }
 }

@@ -10,6 +10,7 @@
 mod climb;
 mod frameless;
 mod phase;
+mod proof;
 mod quiescent;
 mod standing;
 
@@ -17,19 +18,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use phpprof_zend::memory::Fault;
-use phpprof_zend::unwind::{End, Frame, unwind};
+use phpprof_zend::unwind::{End, unwind};
 use rustc_hash::FxHashMap;
 
-use crate::read::reader::{Globals, Reading};
+use crate::read::reader::{Globals, Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;
-use crate::stack::functions::{Functions, Map, Place};
+use crate::stack::functions::{Functions, Map, Moment, Place};
 use crate::stack::names::Names;
 use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
+use standing::Standing;
 
 /// Reads for a sample of whose stack nothing could be told, or of which a part lies where a call of its own reads it.
 const READS: usize = 4;
@@ -95,10 +97,7 @@ pub struct Sampler {
     /// The last trace, whose memory the next one uses.
     trace: Trace,
     climb: Climb,
-    /// The frames of a read that is held against those of a trace.
-    again: Vec<Frame>,
-    /// State of the pauses between reads that must agree.
-    pauses: u64,
+    standing: Standing,
 }
 
 impl Sampler {
@@ -121,6 +120,7 @@ impl Sampler {
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
         worker.reader.has_room = self.has_room;
+        self.standing.begin(self.has_room);
         let (mut trace, mut climb) = (
             std::mem::take(&mut self.trace),
             std::mem::take(&mut self.climb),
@@ -177,7 +177,7 @@ impl Sampler {
             .looks
             .adapt(matches!(followed, Followed::Whole) || climb.is_full);
         match followed {
-            Followed::Whole => self.accepted(worker, trace, climb, has_moved, now),
+            Followed::Whole => self.accepted(worker, trace, climb, has_moved),
             Followed::Part(path) => cut(path, climb.is_full),
         }
     }
@@ -210,7 +210,7 @@ impl Sampler {
                 return Followed::Part(climb.path());
             }
             let copy = &worker.reader.copy;
-            let stood = copy.stood(layout, &trace.frames, &copy.looks[..2]);
+            let stood = copy.stood(layout, &trace.frames, 0..2);
             let stood = stood.min(climb.proven());
             if top == 0 && stood > known {
                 (path, known) = (climb.path_of(stood), stood);
@@ -232,7 +232,7 @@ impl Sampler {
         let memory = Arc::clone(&worker.reader.memory);
         let copy = &mut worker.reader.copy;
         trace.end = unwind(&*memory, layout, copy, top, &mut trace.frames);
-        trace.stood = 0;
+        (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
         climb.begin();
         if trace.end == End::Torn {
             // Without a root nothing tells which part of the chain is true.
@@ -240,11 +240,8 @@ impl Sampler {
         }
         self.identify(worker, trace, now);
         self.add_frameless(worker, trace, now);
-        let copy = &worker.reader.copy;
-        if let Some(looks) = copy.looks.get(around).filter(|looks| !looks.is_empty()) {
-            trace.stood = copy.stood(layout, &trace.frames, looks);
-        }
-        self.climb(worker, trace, climb);
+        trace.stood = worker.reader.copy.stood(layout, &trace.frames, around);
+        self.climb(worker, trace, climb, now);
     }
 
     fn identify(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {
@@ -253,9 +250,20 @@ impl Sampler {
             self.functions.forget(&mut worker.local);
             worker.generation = generation;
         }
-        let mut place = place(worker, &mut self.families, now);
+        let (mut place, reader) = place_and_reader(worker, &mut self.families, now);
+        let (frames, standing) = (&trace.frames, &mut self.standing);
+        let (stands, since) = (&mut trace.stands, &mut trace.stands_since);
+        // Most likely a new edge has called what is new: whether it stands is looked at first.
+        let look_again = |moment: Moment| {
+            let stand = standing.stand(reader, frames, u64::MAX);
+            match moment {
+                Moment::BeforeTexts => *stands = Some(stand),
+                Moment::AfterTexts => *since = Some(stand),
+            }
+            stand
+        };
         self.functions
-            .identify(&mut place, &trace.frames, &mut trace.ids);
+            .identify(&mut place, frames, &mut trace.ids, look_again);
     }
 
     /// What becomes of a stack whose edges are all proven or open.
@@ -265,14 +273,12 @@ impl Sampler {
         trace: &Trace,
         climb: &Climb,
         has_moved: bool,
-        now: u64,
     ) -> Outcome {
         let phase = self.phase(worker, trace, has_moved);
         if phase == Some(Names::IDLE) {
             return Outcome::Idle;
         }
         let may_sleep = phase.is_some() || self.may_sleep(worker, trace);
-        self.prove_standing(worker, trace, climb, now);
         let mut open = climb.open.iter();
         Outcome::Sample(Sampled {
             stack: Stack {
@@ -280,7 +286,7 @@ impl Sampler {
                 ending: Ending::Whole,
                 phase,
             },
-            is_open: open.any(|&(_, edge)| !self.edges.is_settled(edge)),
+            is_open: open.any(|&edge| !self.edges.is_settled(edge)),
             may_sleep,
         })
     }
@@ -317,7 +323,15 @@ fn place<'a>(
     families: &'a mut FxHashMap<usize, Map>,
     now: u64,
 ) -> Place<'a, ProcessMemory> {
-    Place {
+    place_and_reader(worker, families, now).0
+}
+
+fn place_and_reader<'a>(
+    worker: &'a mut Worker,
+    families: &'a mut FxHashMap<usize, Map>,
+    now: u64,
+) -> (Place<'a, ProcessMemory>, &'a Reader) {
+    let place: Place<'a, ProcessMemory> = Place {
         memory: &worker.reader.memory,
         layout: worker.process.engine.layout,
         executor_globals: worker.process.engine.executor_globals,
@@ -327,7 +341,8 @@ fn place<'a>(
         // On the command line no end of a request can be seen; elsewhere its time changes, once it is known.
         request_ends: worker.generation != 0 && worker.process.engine.sapi != "cli",
         now,
-    }
+    };
+    (place, &worker.reader)
 }
 
 #[cfg(test)]

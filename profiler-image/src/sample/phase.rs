@@ -7,6 +7,8 @@
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
 
+use smallvec::SmallVec;
+
 use super::climb::{UNWINDING, op_index};
 use super::{Outcome, Sampled, Sampler};
 use crate::read::worker::Worker;
@@ -28,6 +30,11 @@ const COMPILES: [&str; 5] = [
     "create_function",
     "assert",
 ];
+
+/// Whether the engine counts just so many classes that are being autoloaded.
+pub(super) fn autoloads(worker: &Worker, count: usize) -> bool {
+    worker.process.engine.autoloads(&*worker.reader.memory) == Some(count)
+}
 
 /// What a worker without a frame does.
 pub(super) fn without_frame(phase: Phase) -> Outcome {
@@ -96,23 +103,15 @@ impl Sampler {
                 .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL)
     }
 
-    /// The indexes of the frames that are autoloaders, each called by code that looks up a class; none where the engine counts
-    /// others.
-    pub(super) fn autoloaders(&mut self, worker: &Worker, trace: &Trace) -> Vec<usize> {
-        let engine = &worker.process.engine;
-        let mut found = Vec::new();
-        for (index, callee) in trace.frames.iter().enumerate() {
-            if callee.call_info & engine.layout.call_info.top != 0
-                && self.looks_up_class(worker, trace, index + 1)
-            {
-                found.push(index);
-            }
-        }
-        let count = found.len();
-        if count == 0 || engine.autoloads(&*worker.reader.memory) != Some(count) {
-            found.clear();
-        }
-        found
+    /// The indexes of the frames that may be autoloaders: each was called by code that looks up a class.
+    pub(super) fn autoloaders(&mut self, worker: &Worker, trace: &Trace) -> SmallVec<[usize; 4]> {
+        let top = worker.process.engine.layout.call_info.top;
+        let callees = trace.frames.iter().enumerate();
+        let callees = callees.filter(|(_, callee)| callee.call_info & top != 0);
+        callees
+            .filter(|&(index, _)| self.looks_up_class(worker, trace, index + 1))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     fn looks_up_class(&mut self, worker: &Worker, trace: &Trace, index: usize) -> bool {

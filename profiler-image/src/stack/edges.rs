@@ -11,7 +11,7 @@ use super::names::{NameId, Names};
 /// Edges beyond this many are forgotten, and proven anew. It is what a hash table of 2^16 holds, in three megabytes.
 const MAX_EDGES: usize = 57_344;
 
-/// Sights of an edge without proof at which its call site is asked each time, and then at one in so many.
+/// Sights of an open edge at which its proof is sought each time, and then at one in so many.
 const EAGER_SIGHTS: u32 = 32;
 const SELDOM: u32 = 32;
 
@@ -62,8 +62,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Edges {
     entries: FxHashMap<Edge, Entry>,
-    /// Each with how often further reads were taken for it.
-    opened: Vec<(Edge, u32)>,
+    opened: Vec<Edge>,
     /// Those still open, so that the quiescent reader is asked only while it can help.
     unsettled: usize,
 }
@@ -71,15 +70,19 @@ pub struct Edges {
 impl Edges {
     /// What is known, where nothing new can be learned by asking the call site again now.
     ///
-    /// A refusal or an open answer may have come from a torn pair of frames, so it is asked again, at first each time and
-    /// then seldom: real edges are found soon, and impossible ones cost little.
+    /// A refusal may have come from a torn pair of frames, so it is asked again, ever more seldom: impossible edges cost little. An open
+    /// edge's frames may stand the next time: it is asked at first each time.
     pub fn known(&mut self, edge: &Edge) -> Option<Known> {
         let entry = self.entries.get_mut(edge)?;
         if let Known::Proven(_) = entry.known {
             return Some(entry.known);
         }
         entry.asked = entry.asked.saturating_add(1);
-        (entry.asked > EAGER_SIGHTS && !entry.asked.is_multiple_of(SELDOM)).then_some(entry.known)
+        let is_eager = match entry.known {
+            Known::Refuted => entry.asked.is_power_of_two(),
+            _ => entry.asked <= EAGER_SIGHTS,
+        };
+        (!is_eager && !entry.asked.is_multiple_of(SELDOM)).then_some(entry.known)
     }
 
     /// Records the call site's proof.
@@ -101,7 +104,7 @@ impl Edges {
         let entry = self.entry(edge);
         if entry.known == Known::Refuted {
             entry.known = Known::Open(EdgeId(next));
-            self.opened.push((edge, 0));
+            self.opened.push(edge);
             self.unsettled += 1;
             return Known::Open(EdgeId(next));
         }
@@ -119,25 +122,13 @@ impl Edges {
     pub fn is_settled(&self, id: EdgeId) -> bool {
         self.opened
             .get(id.0 as usize)
-            .and_then(|(edge, _)| self.entries.get(edge))
+            .and_then(|edge| self.entries.get(edge))
             .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
-    }
-
-    /// Whether further reads may be taken to see whether an open edge stands: at first each time, then seldom.
-    pub fn may_be_tried(&mut self, id: EdgeId) -> bool {
-        if self.is_settled(id) {
-            return false;
-        }
-        let Some((_, tries)) = self.opened.get_mut(id.0 as usize) else {
-            return false;
-        };
-        *tries = tries.saturating_add(1);
-        *tries <= EAGER_SIGHTS || tries.is_multiple_of(SELDOM)
     }
 
     /// Records that an edge that was open has been seen to stand.
     pub fn prove_open(&mut self, id: EdgeId) {
-        if let Some(&(edge, _)) = self.opened.get(id.0 as usize) {
+        if let Some(&edge) = self.opened.get(id.0 as usize) {
             self.prove(edge, Check::Nothing);
         }
     }
@@ -202,15 +193,20 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_asked_again_at_first_each_time_and_then_seldom() {
+    fn an_open_edge_is_asked_again_at_first_each_time_and_a_refusal_ever_more_seldom() {
         let mut edges = Edges::default();
-        edges.refute(edge(1));
-        let asked = |edges: &mut Edges, sights: u32| {
-            (0..sights)
-                .filter(|_| edges.known(&edge(1)).is_none())
-                .count()
+        let asked = |edges: &mut Edges, edge: Edge, sights: u32| {
+            (0..sights).filter(|_| edges.known(&edge).is_none()).count()
         };
-        assert_eq!(asked(&mut edges, EAGER_SIGHTS), EAGER_SIGHTS as usize);
-        assert_eq!(asked(&mut edges, 10 * SELDOM), 10);
+        edges.open(edge(1));
+        assert_eq!(
+            asked(&mut edges, edge(1), EAGER_SIGHTS),
+            EAGER_SIGHTS as usize
+        );
+        assert_eq!(asked(&mut edges, edge(1), 10 * SELDOM), 10);
+        edges.refute(edge(2));
+        // 1, 2, 4, 8, 16, 32; then at one in so many.
+        assert_eq!(asked(&mut edges, edge(2), SELDOM), 6);
+        assert_eq!(asked(&mut edges, edge(2), SELDOM), 1);
     }
 }

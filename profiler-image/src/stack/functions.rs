@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | in shared memory (opcache's) with its class, or an internal function | its address; a caller by its opline inside a known block | checked each second, many together |
 //! | a named function elsewhere | its address | until the request ends; without a visible end, never |
+//! | code in shared memory of a class that each request links anew | its code block and its class's name | as the others elsewhere |
 //! | a closure, an include, eval()'d code | its code block, read in each sample | never |
 //!
 //! What has to be looked at in a sample is looked at in one gather for the whole stack.
@@ -28,6 +29,7 @@ pub use lifetime::stands;
 use ops::Ops;
 
 use super::names::{Name, NameId, Names};
+use super::stand::Stand;
 
 /// Names that are read in one sample; the rest waits for the next.
 const MAX_RESOLVED: usize = 64;
@@ -36,8 +38,6 @@ const MAX_REMEMBERED: usize = 65_536;
 /// What all functions together may take, in bytes, before all start anew. Without a visible end of a request, closures and
 /// eval()'d code gather.
 const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 6 << 20 };
-/// Reads after that of a name that must find its function unchanged.
-const AGREEING_READS: usize = 4;
 /// A function that outlives requests is checked about so often, beside the samples,
 const CHECKED_EVERY: u64 = 1_000_000_000;
 /// for so long after it was met,
@@ -49,7 +49,7 @@ const BETWEEN_CHECKS: u64 = 15_000_000;
 /// and looked at in the sample that meets it where it was not checked for so long.
 const TRUSTED_NANOSECONDS: u64 = 2_500_000_000;
 /// What is read of a string before its length is known.
-const STRING_HEAD: usize = 96;
+const STRING_HEAD: usize = 192;
 const EXTENSION_HEAD: usize = 16;
 
 /// Index of a known code.
@@ -95,7 +95,8 @@ pub struct Map {
     by_func: FxHashMap<u64, Entry>,
     /// Those in `by_key`, whatever their texts.
     known_keys: FxHashSet<Key>,
-    /// By identity and texts ([`Function::fingerprints`]).
+    /// By identity and texts ([`Function::fingerprints`]); a method of a class that each request links anew has the address of
+    /// the class's name for that of the class.
     by_key: FxHashMap<(Key, [u64; 2]), FunctionId>,
     /// The addresses in `by_func`, in the order in which they are checked, and the next of them.
     order: Vec<u64>,
@@ -144,19 +145,26 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Identifies the function of each frame, leaf first, into `ids`; `None` where it does not hold together.
+    /// Identifies the function of each frame, leaf first, into `ids`; `None` where it does not hold together. Where one was never met,
+    /// `look_again` tells which of the frames still stand: before its texts are read, which takes several reads, and after that,
+    /// where only a frame that stands keeps them.
     pub fn identify<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         frames: &[Frame],
         ids: &mut Vec<Option<FunctionId>>,
+        look_again: impl FnMut(Moment) -> Stand,
     ) {
         ids.clear();
         self.renew(place);
         let mut looks: Vec<Look> = Vec::new();
         for (index, frame) in frames.iter().enumerate() {
             let trusted = self.trusted(place, frame, index == 0);
-            if trusted.is_none() && !looks.iter().any(|look| look.func == frame.func) {
+            let depth = frames.len() - index;
+            let look = looks.iter_mut().find(|look| look.func == frame.func);
+            if let Some(look) = look {
+                look.depth = depth;
+            } else if trusted.is_none() {
                 let entry = place
                     .local
                     .by_func
@@ -168,7 +176,9 @@ impl Functions {
                 looks.push(Look {
                     func: frame.func,
                     frame: *frame,
+                    depth,
                     anchors,
+                    key: None,
                     code: None,
                 });
             }
@@ -177,7 +187,7 @@ impl Functions {
         if looks.is_empty() {
             return;
         }
-        self.look(place, &mut looks);
+        self.look(place, &mut looks, look_again);
         for (id, frame) in ids.iter_mut().zip(frames) {
             if id.is_none() {
                 *id = looks
@@ -362,12 +372,22 @@ impl Code {
     }
 }
 
+/// When the frames of a stack are looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    BeforeTexts,
+    AfterTexts,
+}
+
 /// One function that has to be looked at.
 struct Look {
     func: u64,
     frame: Frame,
+    /// The place of its lowest frame, from the root.
+    depth: usize,
     /// The name's strings as they were known, 0 where nothing was.
     anchors: [u64; 2],
+    key: Option<Key>,
     code: Option<FunctionId>,
 }
 

@@ -4,4 +4,5 @@ pub mod call_tree;
 pub mod edges;
 pub mod functions;
 pub mod names;
+pub mod stand;
 pub mod trace;

@@ -5,6 +5,7 @@ use phpprof_zend::unwind::{End, Frame};
 use super::call_tree::PathId;
 use super::functions::FunctionId;
 use super::names::NameId;
+use super::stand::Stand;
 
 /// The frames of one read, leaf first, and what their functions are.
 #[derive(Debug)]
@@ -15,6 +16,10 @@ pub struct Trace {
     pub end: End,
     /// How many frames, from the root, all looks at the part around the top show.
     pub stood: usize,
+    /// Which frames further looks at uneven intervals show; `None` where there were none yet.
+    pub stands: Option<Stand>,
+    /// The same, of looks since the functions were identified.
+    pub stands_since: Option<Stand>,
 }
 
 impl Default for Trace {
@@ -24,11 +29,23 @@ impl Default for Trace {
             ids: Vec::new(),
             end: End::Torn,
             stood: 0,
+            stands: None,
+            stands_since: None,
         }
     }
 }
 
 impl Trace {
+    /// Puts a frame that lies nowhere in memory above its caller: it stands where what it has called does.
+    pub fn insert(&mut self, index: usize, frame: Frame, id: Option<FunctionId>) {
+        let caller = self.frames.len() - index;
+        for stand in [&mut self.stands, &mut self.stands_since] {
+            *stand = stand.map(|stand| stand.with_absent(caller));
+        }
+        self.frames.insert(index, frame);
+        self.ids.insert(index, id);
+    }
+
     /// The leaf, and what its function is.
     #[must_use]
     pub fn leaf(&self) -> Option<(Frame, FunctionId)> {

@@ -168,6 +168,12 @@ impl Function {
             && self.class == other.class
     }
 
+    /// Whether each request has a class of its own for this code: its key has none.
+    #[must_use]
+    pub fn is_relinked(&self) -> bool {
+        self.key.scope == 0 && !self.class.is_empty()
+    }
+
     /// Reads the texts of `key`; `None` where they do not hold together.
     pub fn resolve<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: Key) -> Option<Self> {
         let string = |address: u64| ZendString::read(memory, layout, address);

@@ -53,6 +53,9 @@ pub trait Memory {
         Ok(())
     }
 
+    /// Says what will be read, each an address and a length, so that it can be read together.
+    fn prepare(&self, _: &[(u64, usize)]) {}
+
     /// Reads one 64-bit word.
     ///
     /// # Errors

@@ -97,6 +97,10 @@ impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
         }
         self.memory.gather(pieces)
     }
+
+    fn prepare(&self, wanted: &[(u64, usize)]) {
+        self.fetch(wanted.iter().copied());
+    }
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ mod generator;
 mod hook;
 mod operand;
 mod passed;
-mod stands;
+mod words;
 
-pub use stands::Words;
+pub use words::Words;
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
@@ -41,7 +41,7 @@ const MAX_PARENTS: usize = 64;
 /// What an edge's call site says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The program has this edge, if the words that say so belong together, which [`Site::stands`] tells. The [`Check`]
+    /// The program has this edge, if the words that say so are of one moment. The [`Check`]
     /// tells later, without a read, whether a pair of frames agrees with it.
     Proven(Check, Words),
     /// The site calls without naming the callee.
@@ -91,6 +91,8 @@ impl Check {
 pub struct Side<'a> {
     pub frame: &'a Frame,
     pub function: &'a Function,
+    /// Address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
+    pub scope: u64,
     /// Its code can give way to other code at the same addresses within a request, as eval()'d code does.
     pub is_passing: bool,
 }
@@ -211,6 +213,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     fn judge_init(&self, init: &Op) -> Evidence {
+        self.prepare(init);
         match init.opcode {
             INIT_FCALL | INIT_FCALL_BY_NAME | INIT_NS_FCALL_BY_NAME => self.judge_function(init),
             INIT_METHOD_CALL => self.judge_method(init),
@@ -292,13 +295,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// A callee with another name than the site's literal: a trait's method under its first name, or a magic one.
     fn judge_other_name(&self, init: &Op, check: Check) -> Evidence {
         let aliased = || {
-            let class = self.callee.function.key.scope;
+            let class = self.callee.scope;
             let name = self.literal(init, init.op2, 0)?.bytes.to_ascii_lowercase();
             let table = class.checked_add(self.layout.class_entry.function_table as u64)?;
             find(self.memory, self.layout, table, &name)
         };
         if self.layout.rules.trait_alias_keeps_name
-            && self.callee.function.key.scope != 0
+            && self.callee.scope != 0
             && aliased() == Some(self.callee.frame.func)
         {
             return Evidence::Proven(check, Words::Frames);
@@ -357,7 +360,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             self.called_class_is(init)
         } else if init.op1_type == op_types.is_unused {
             // self, parent and static: the callee's class is the caller's or one of its parents.
-            self.descends(self.caller.function.key.scope, callee.key.scope)
+            self.descends(self.caller.scope, self.callee.scope)
         } else {
             false
         };
@@ -374,7 +377,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let class = class
             .filter(|_| !self.has_only_method_slot(init))
             .unwrap_or(0);
-        class != 0 && self.descends(class, self.callee.function.key.scope)
+        class != 0 && self.descends(class, self.callee.scope)
     }
 
     fn judge_new(&self, init: &Op) -> Evidence {

@@ -132,12 +132,6 @@ impl Copy {
             .is_some_and(|offset| offset < self.bytes.len() as u64)
     }
 
-    /// Whether a frame can be on the stack whose top frame is `top`: in one page a frame above it is what a call left.
-    #[must_use]
-    pub fn is_live(&self, address: u64, top: u64) -> bool {
-        address <= top || !self.inside(address) || !self.inside(top)
-    }
-
     /// The bytes from `address` on, as far as they were copied.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&[u8]> {
@@ -173,49 +167,11 @@ impl Copy {
         }
     }
 
-    /// How many of the frames, leaf first, these looks at the part around the top show, counted from the root: the same
-    /// calls, at the same ops but for the last of them, which may have gone on. What lies elsewhere was read once,
-    /// and stood if a frame above it did.
+    /// How many of the frames these of the looks at the part around the top show, as [`stood`] counts them.
     #[must_use]
-    pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: &[Vec<u8>]) -> usize {
-        let mut stood = 0;
-        for (index, frame) in frames.iter().enumerate().rev() {
-            let mut shown = looks
-                .iter()
-                .filter_map(|look| parse_at(layout, self.hot, look, frame.address))
-                .peekable();
-            if shown.peek().is_none() {
-                continue;
-            }
-            let (mut is_call, mut is_op) = (true, true);
-            for again in shown {
-                is_call &= again.is_same_call(frame);
-                is_op &= again.opline == frame.opline;
-            }
-            if !is_call {
-                break;
-            }
-            stood = frames.len() - index;
-            if !is_op {
-                break;
-            }
-        }
-        stood
-    }
-
-    /// The same, where the frames above those that stood lie elsewhere, as a generator's that runs does: of these the looks say
-    /// nothing, and they count.
-    #[must_use]
-    pub fn stood_or_elsewhere(&self, layout: &Layout, frames: &[Frame]) -> usize {
-        let stood = self.stood(layout, frames, &self.looks);
-        let is_shown = |frame: &Frame| {
-            let mut looks = self.looks.iter();
-            looks.any(|look| parse_at(layout, self.hot, look, frame.address).is_some())
-        };
-        match frames.iter().rev().skip(stood).any(is_shown) {
-            true => stood,
-            false => frames.len(),
-        }
+    pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
+        let looks = self.looks.get(looks).unwrap_or_default();
+        stood(layout, self.hot, frames, looks)
     }
 
     /// Brings a frame outside the copy here; in one read the whole of an older page below it.
@@ -269,8 +225,39 @@ impl Copy {
     }
 }
 
+/// How many of the frames, leaf first, all looks at the memory from `at` on show, counted from the root: the same calls, at the
+/// same ops but for the last of them, which may have gone on. What lies elsewhere was read once, and stood if a frame above it
+/// did.
+#[must_use]
+pub fn stood(layout: &Layout, at: u64, frames: &[Frame], looks: &[Vec<u8>]) -> usize {
+    let mut stood = 0;
+    for (index, frame) in frames.iter().enumerate().rev() {
+        let mut shown = looks
+            .iter()
+            .filter_map(|look| frame_at(layout, at, look, frame.address))
+            .peekable();
+        if shown.peek().is_none() {
+            continue;
+        }
+        let (mut is_call, mut is_op) = (true, true);
+        for again in shown {
+            is_call &= again.is_same_call(frame);
+            is_op &= again.opline == frame.opline;
+        }
+        if !is_call {
+            break;
+        }
+        stood = frames.len() - index;
+        if !is_op {
+            break;
+        }
+    }
+    stood
+}
+
 /// The frame at an address in bytes that were read from `base` on.
-fn parse_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Option<Frame> {
+#[must_use]
+pub fn frame_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Option<Frame> {
     let offset = usize::try_from(address.checked_sub(base)?).ok()?;
     let end = offset.checked_add(layout.execute_data.sizeof)?;
     Some(Frame::parse(layout, address, bytes.get(offset..end)?))

@@ -1,13 +1,23 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use phpprof_zend::layouts::{Machine, layout_of};
+
 use super::*;
 
-const PAGE: u64 = 0x7f00_0000_0000;
+const HOT: u64 = 0x7f00_0000_0000;
+const HEAP: u64 = 0x5500_0000_0000;
+
+fn layout() -> &'static Layout {
+    layout_of(Machine::X86_64, 8, 2).unwrap()
+}
+
+fn address(index: usize) -> u64 {
+    HOT + 0x20 + index as u64 * 0x60
+}
 
 /// A frame for each (function, opline), the root first, as they lie on a VM stack; leaf first as unwinding has them.
 fn stack(calls: &[(u64, u64)]) -> Vec<Frame> {
-    let address = |index: usize| PAGE + 0x20 + index as u64 * 0x60;
     let mut frames: Vec<Frame> = calls
         .iter()
         .enumerate()
@@ -23,59 +33,148 @@ fn stack(calls: &[(u64, u64)]) -> Vec<Frame> {
     frames
 }
 
-/// Holds a stack against a later one, whose top is its leaf.
-fn check_common(frames: &[(u64, u64)], again: &[(u64, u64)], expected: usize) {
-    let (frames, again) = (stack(frames), stack(again));
-    let top = again.first().map_or(0, |leaf| leaf.address);
-    let is_live = |frame: &Frame| frame.address <= top;
-    assert_eq!(common(&frames, &again, is_live), expected);
+fn header(frame: &Frame) -> Header {
+    let row = &layout().execute_data;
+    let mut header = Header::default();
+    let mut put = |offset: usize, word: u64| {
+        header.0[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
+    };
+    put(row.opline, frame.opline);
+    put(row.func, frame.func);
+    put(row.prev_execute_data, frame.prev);
+    header
+}
+
+impl Shown {
+    /// How many of the frames stand, from the root.
+    fn standing(&mut self, frames: &[Frame]) -> usize {
+        self.frames = frames.len();
+        self.stand(layout(), frames).above
+    }
+}
+
+/// The looks at so many stacks, as they come in turn: what lies above a stack is what `left` left there.
+fn shown(left: &[(u64, u64)], stacks: &[&[(u64, u64)]]) -> Shown {
+    let mut shown = Shown {
+        hot: HOT,
+        ..Shown::default()
+    };
+    for look in 0..LOOKS {
+        let now = stack(stacks[look % stacks.len()]);
+        let mut bytes = vec![0_u8; 0x1000];
+        for frame in stack(left).iter().chain(&now) {
+            let at = usize::try_from(frame.address - HOT).unwrap();
+            let size = layout().execute_data.sizeof;
+            bytes[at..at + size].copy_from_slice(&header(frame).0[..size]);
+        }
+        shown.looks.push(bytes);
+        shown.tops[look] = now.first().map_or(0, |leaf| leaf.address).to_le_bytes();
+    }
+    shown
+}
+
+fn check(frames: &[(u64, u64)], stacks: &[&[(u64, u64)]], expected: usize) {
+    let stands = shown(&[], stacks).standing(&stack(frames));
+    assert_eq!(stands, expected);
 }
 
 #[test]
 fn what_has_not_moved_stands() {
     let whole = [(1, 10), (2, 20), (3, 30)];
-    check_common(&whole, &whole, 3);
+    check(&whole, &[&whole], 3);
     // The leaf has run on, and so has what it called.
-    check_common(&whole, &[(1, 10), (2, 20), (3, 31)], 3);
-    check_common(&whole, &[(1, 10), (2, 20), (3, 31), (4, 40)], 3);
+    check(&whole, &[&[(1, 10), (2, 20), (3, 31)]], 3);
+    let more = [(1, 10), (2, 20), (3, 31), (4, 40)];
+    check(&whole, &[&whole, &more], 3);
 }
 
 #[test]
 fn what_has_returned_does_not_stand() {
-    check_common(&[(1, 10), (2, 20), (3, 30)], &[(1, 10), (2, 21)], 2);
-    check_common(&[(1, 10)], &[], 0);
+    check(&[(1, 10), (2, 20), (3, 30)], &[&[(1, 10), (2, 21)]], 2);
+    check(&[(1, 10)], &[&[]], 0);
 }
 
 #[test]
 fn another_function_in_the_same_place_does_not_stand() {
-    check_common(
-        &[(1, 10), (2, 20), (3, 30)],
-        &[(1, 10), (2, 20), (4, 30)],
-        2,
-    );
+    let whole = [(1, 10), (2, 20), (3, 30)];
+    check(&whole, &[&[(1, 10), (2, 20), (4, 30)]], 2);
+    // Not even where one look alone shows it.
+    let other: &[(u64, u64)] = &[(1, 10), (2, 20), (4, 30)];
+    check(&whole, &[&whole, &whole, &whole, &whole, &whole, other], 2);
 }
 
 /// The caller has returned from the first call, and its next one has put the same function into the same place.
 #[test]
 fn the_same_function_called_from_another_line_does_not_stand() {
-    check_common(
-        &[(1, 10), (2, 20), (3, 30)],
-        &[(1, 10), (2, 21), (3, 30)],
-        2,
-    );
-    check_common(
-        &[(1, 10), (2, 20), (3, 30)],
-        &[(1, 11), (2, 20), (3, 30)],
-        1,
-    );
+    let whole = [(1, 10), (2, 20), (3, 30)];
+    check(&whole, &[&[(1, 10), (2, 21), (3, 30)]], 2);
+    check(&whole, &[&[(1, 11), (2, 20), (3, 30)]], 1);
 }
 
-/// A read that began before a return finds the frame in its copy, above the top that the read ends with.
 #[test]
 fn what_a_call_left_in_memory_does_not_stand() {
-    let frames = stack(&[(1, 10), (2, 20), (3, 30)]);
-    let below = frames[1].address;
-    assert_eq!(common(&frames, &frames, |frame| frame.address <= below), 2);
+    let whole = [(1, 10), (2, 20), (3, 30)];
+    let mut shown = shown(&whole, &[&[(1, 10), (2, 20)]]);
+    assert_eq!(shown.standing(&stack(&whole)), 2);
+}
+
+/// A caller has fewer variables than the one that is there now: what its callee left lies between that one's variables, below the
+/// top, and the caller stands at its call.
+#[test]
+fn what_a_call_left_below_the_top_does_not_stand() {
+    let calls = [(1, 10), (2, 20)];
+    let (left, now) = (address(2), address(2) + 0x20);
+    let callee = |address: u64, func: u64| Frame {
+        address,
+        func,
+        prev: self::address(1),
+        ..Frame::default()
+    };
+    let mut shown = shown(&[], &[&calls]);
+    for look in &mut shown.looks {
+        // The header of the one that was called later spares these words of the other.
+        for frame in [callee(now, 4), callee(left, 3)] {
+            let at = usize::try_from(frame.address - HOT).unwrap();
+            let row = &layout().execute_data;
+            for (offset, word) in [(row.func, frame.func), (row.prev_execute_data, frame.prev)] {
+                look[at + offset..at + offset + 8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+    shown.tops.fill(now.to_le_bytes());
+    let mut stand = |leaf: Frame| shown.standing(&[&[leaf][..], &stack(&calls)].concat());
+    assert_eq!(stand(callee(now, 4)), 3);
+    assert_eq!(stand(callee(left, 3)), 2);
+}
+
+/// The body of a generator lies on the heap, and its frame stays there while it does not run.
+#[test]
+fn the_body_of_a_generator_stands_while_it_is_the_top() {
+    let calls = [(1, 10), (2, 20)];
+    let body = Frame {
+        address: HEAP,
+        func: 5,
+        prev: address(1),
+        ..Frame::default()
+    };
+    let frames = [&[body][..], &stack(&calls)].concat();
+    let stands = |body: Frame, top: u64| {
+        let mut shown = shown(&[], &[&calls]);
+        shown.elsewhere.push(body.address);
+        shown
+            .headers
+            .iter_mut()
+            .for_each(|look| look[0] = header(&body));
+        shown.tops.fill(top.to_le_bytes());
+        shown.standing(&frames)
+    };
+    assert_eq!(stands(body, HEAP), 3);
+    assert!(stands(Frame { func: 6, ..body }, HEAP) < 3);
+    assert!(stands(Frame { prev: 0, ..body }, HEAP) < 3);
+    // It does not run: what resumed it is the top.
+    assert_eq!(stands(body, address(1)), 2);
+    // Another stack's top says nothing.
+    assert_eq!(stands(body, HEAP + 0x1000), 0);
 }
 
 #[test]
@@ -84,35 +183,36 @@ fn a_function_without_a_frame_stands_with_its_caller() {
         func: 9,
         ..Frame::default()
     };
-    let check = |again: &[(u64, u64)], expected: usize| {
+    let check = |now: &[(u64, u64)], expected: usize| {
         let mut frames = stack(&[(1, 10), (2, 20), (3, 30)]);
         frames.insert(1, absent);
-        let again = stack(again);
-        assert_eq!(common(&frames, &again, |_| true), expected);
+        let stands = shown(&[], &[now]).standing(&frames);
+        assert_eq!(stands, expected);
     };
     check(&[(1, 10), (2, 20), (3, 30)], 4);
     // Another function was called on its behalf, or nothing any more.
-    check(&[(1, 10), (2, 20), (4, 30)], 3);
-    check(&[(1, 10), (2, 20)], 3);
+    check(&[(1, 10), (2, 20), (4, 30)], 2);
+    check(&[(1, 10), (2, 20)], 2);
     // Its caller has gone on.
     check(&[(1, 10), (2, 21), (3, 30)], 2);
 }
 
 #[test]
-fn pauses_have_every_length_and_do_not_repeat() {
-    let mut state = 0;
-    let pauses: Vec<u64> = (0..4096)
-        .map(|_| {
-            state = uneven(state);
-            state % MAX_TURNS
-        })
-        .collect();
-    for length in 0..MAX_TURNS {
-        let times = pauses.iter().filter(|&&pause| pause == length).count();
-        assert!((16..=160).contains(&times), "{length}: {times} times");
+fn the_intervals_do_not_repeat() {
+    let mut standing = Standing::default();
+    let pauses: Vec<Vec<usize>> = (0..4096).map(|_| standing.pauses(3000).to_vec()).collect();
+    for count in 0..=MAX_PAUSES {
+        let times = pauses.iter().filter(|pauses| pauses.len() == count).count();
+        assert!((1000..=1800).contains(&times), "{count}: {times} times");
     }
-    let row = &pauses[..12];
-    let repeats = pauses[1..].windows(12).filter(|other| *other == row);
+    assert!(
+        pauses
+            .iter()
+            .flatten()
+            .all(|length| (8..=3000).contains(length))
+    );
+    let row = &pauses[..LOOKS];
+    let repeats = pauses[1..].windows(LOOKS).filter(|other| *other == row);
     assert_eq!(repeats.count(), 0);
 }
 
@@ -122,32 +222,35 @@ fn calls() -> impl Strategy<Value = Vec<(u64, u64)>> {
 }
 
 proptest! {
-    /// Each frame that stands is there again, in the same call of the same callers, and the next one is not.
+    /// Each frame that stands is there in each look, in the same call of the same callers, and the next one is not.
     #[test]
-    fn what_stands_is_the_common_part_and_all_of_it(frames in calls(), again in calls()) {
+    fn what_stands_is_the_common_part_and_all_of_it(frames in calls(), looks in vec(calls(), 1..=LOOKS)) {
         let of = |calls: &[(u64, u64)], index: usize| calls.get(index).map(|&(func, _)| (func, calls[..index].iter().map(|call| call.1).collect::<Vec<_>>()));
-        let stood = common(&stack(&frames), &stack(&again), |_| true);
-        prop_assert!(stood <= frames.len());
-        for index in 0..stood {
-            prop_assert_eq!(of(&frames, index), of(&again, index));
+        let stacks: Vec<&[(u64, u64)]> = looks.iter().map(Vec::as_slice).collect();
+        let stands = shown(&[], &stacks).standing(&stack(&frames));
+        prop_assert!(stands <= frames.len());
+        for look in &looks {
+            for index in 0..stands {
+                prop_assert_eq!(of(&frames, index), of(look, index));
+            }
         }
-        if stood < frames.len() {
-            prop_assert_ne!(of(&frames, stood), of(&again, stood));
+        if stands < frames.len() {
+            prop_assert!(looks.iter().any(|look| of(look, stands) != of(&frames, stands)));
         }
     }
 
     /// The lower part of one stack with the upper part of another, where a caller below the cut is at another call: the edge
-    /// across the cut stands in no read of either.
+    /// across the cut stands in no look at either.
     #[test]
-    fn a_pair_of_frames_from_different_moments_stands_in_neither(
+    fn a_pair_of_frames_from_different_moments_does_not_stand(
         lower in vec((1..3_u64, 0..2_u64), 1..4), moved in any::<prop::sample::Index>(), one in calls(), other in calls(),
     ) {
         let mut later = lower.clone();
         later[moved.index(lower.len())].1 += 2;
         let (left, right) = ([(3, 0)], [(4, 0)]);
         let mix = [&lower[..], &right, &other].concat();
-        for read in [[&lower[..], &left, &one].concat(), [&later[..], &right, &other].concat()] {
-            prop_assert!(common(&stack(&mix), &stack(&read), |_| true) <= lower.len());
+        for look in [[&lower[..], &left, &one].concat(), [&later[..], &right, &other].concat()] {
+            prop_assert!(shown(&[], &[&look]).standing(&stack(&mix)) <= lower.len());
         }
     }
 }

@@ -10,112 +10,84 @@ use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::text::ZendString;
 use phpprof_zend::unwind::Frame;
+use smallvec::SmallVec;
 
-use super::lifetime::{has_key, is_live, is_shared, outlives};
+use super::lifetime::{has_key, is_shared, outlives};
 use super::ops::{Ops, ops_size};
 use super::{
-    AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FunctionId, Functions, Look,
-    MAX_REMEMBERED, MAX_RESOLVED, Place, STRING_HEAD,
+    Block, Code, EXTENSION_HEAD, Entry, FunctionId, Functions, Look, MAX_REMEMBERED, MAX_RESOLVED,
+    Moment, Place, STRING_HEAD,
 };
 use crate::stack::names::Name;
+use crate::stack::stand::Stand;
 
 impl Functions {
     pub(super) fn look<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         looks: &mut [Look],
+        mut look_again: impl FnMut(Moment) -> Stand,
     ) {
-        let mut heads = vec![[0_u8; HEAD]; looks.len()];
-        let mut hashes = vec![[[0_u8; 8]; 2]; looks.len()];
-        let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(looks.len() * 2);
-        for ((look, head), hashes) in looks.iter().zip(&mut heads).zip(&mut hashes) {
-            pieces.push(Piece {
-                address: look.func,
-                bytes: head,
-            });
-            for (&anchor, hash) in look.anchors.iter().zip(hashes).filter(|(at, _)| **at != 0) {
-                pieces.push(Piece {
-                    address: anchor + place.layout.zend_string.h as u64,
-                    bytes: hash,
-                });
+        let stored = read_heads(place, looks);
+        let set = ReadSet::new(place.memory);
+        self.fetch_words(place, &set, looks);
+        for (look, stored) in looks.iter_mut().zip(stored) {
+            let Some(key) = look.key else { continue };
+            look.code = self.known(place, &set, &key, stored);
+            if look.code.is_none() {
+                let relinked = relinked(place, &set, &key);
+                look.code = relinked.and_then(|key| self.known(place, &set, &key, None));
             }
         }
-        let together = place.memory.gather(&mut pieces).is_ok();
-        drop(pieces);
-        let set = ReadSet::new(place.memory);
-        self.fetch_texts(place, &set, looks, &heads);
-        let mut resolved = 0;
-        for ((look, head), hashes) in looks.iter_mut().zip(&mut heads).zip(hashes) {
-            // One address that is gone must not lose the others of the stack.
-            if !together && place.memory.read(look.func, head).is_err() {
-                continue;
+        let mut new: SmallVec<[&mut Look; 4]> = looks
+            .iter_mut()
+            .filter(|look| look.key.is_some() && look.code.is_none())
+            .take(MAX_RESOLVED)
+            .collect();
+        let mut stand = Stand::default();
+        if !new.is_empty() {
+            look_again(Moment::BeforeTexts);
+            fetch_texts(place, &set, &new);
+            let lasts = |look: &&mut Look| look.key.is_none_or(|key| lasts(place, &key));
+            if !new.iter().all(lasts) {
+                stand = look_again(Moment::AfterTexts);
             }
-            let Some(key) = key_of(place, &look.frame, head) else {
-                continue;
-            };
-            let is_as_expected = together && look.anchors == key.anchors();
-            let stored = is_as_expected.then(|| hashes.map(u64::from_le_bytes));
-            look.code = self.known(place, &set, &key, stored);
-            if look.code.is_none() && resolved < MAX_RESOLVED {
-                resolved += 1;
-                look.code = self.resolve(place, &set, &look.frame, key);
-            }
+        }
+        for look in &mut new {
+            let stands = stand.reaches(look.depth);
+            look.code = look
+                .key
+                .and_then(|key| self.resolve(place, &set, &look.frame, (key, stands)));
+        }
+        drop(new);
+        for look in looks {
             if let Some(code) = look.code {
                 self.remember(place, look.func, code);
             }
         }
     }
 
-    /// Fetches what telling the functions apart will read: the texts of those that may be known at another address; of those that are not
-    /// known yet texts and ops first, then what the names of their classes and extensions lead to.
-    fn fetch_texts<M: Memory + ?Sized>(
+    /// Fetches what tells functions that are known at another address, or of a class that was linked anew, from new ones.
+    fn fetch_words<M: Memory + ?Sized>(
         &self,
         place: &Place<'_, M>,
         set: &ReadSet<'_, M>,
         looks: &[Look],
-        heads: &[[u8; HEAD]],
     ) {
-        let keys = looks
-            .iter()
-            .zip(heads)
-            .map(|(look, head)| key_of(place, &look.frame, head));
-        let (known, keys): (Vec<_>, Vec<_>) = looks
-            .iter()
-            .zip(keys)
-            .filter_map(|(look, key)| Some((look, key?)))
-            .filter(|(look, key)| look.anchors != key.anchors())
-            .take(MAX_RESOLVED)
-            .partition(|(_, key)| place.shared.knows(key) || place.local.knows(key));
-        let moved = known.iter().flat_map(|(_, key)| key.anchors());
-        let moved = moved.map(|anchor| (anchor, STRING_HEAD));
-        let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
-        if keys.is_empty() {
-            set.fetch(moved);
-            return;
-        }
         let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
-        let at = |base: u64, offset: usize| match base {
-            0 => 0,
-            _ => base.saturating_add(offset as u64),
-        };
-        set.fetch(moved.chain(keys.iter().flat_map(|key| {
+        let keys = looks.iter().filter_map(|look| Some((look, look.key?)));
+        let others = keys.filter(|(look, key)| look.anchors != key.anchors());
+        set.fetch(others.take(MAX_RESOLVED).flat_map(|(_, key)| {
+            let [name, file] = key.anchors();
+            let is_known = place.shared.knows(&key) || place.local.knows(&key);
+            let scope = if is_known { 0 } else { key.scope };
+            let module_at = if is_known { 0 } else { key.module };
             [
-                (key.name, STRING_HEAD),
-                (key.filename, STRING_HEAD),
-                (at(key.module, module.name), 8),
-                (key.code, ops_size(place.layout, key).unwrap_or(0)),
-                (at(key.scope, class.name), 8),
-                (at(key.scope, class.ce_flags), 4),
-            ]
-        })));
-        let word = |address: u64| match address {
-            0 => 0,
-            _ => set.word(address).unwrap_or(0),
-        };
-        set.fetch(keys.iter().flat_map(|key| {
-            [
-                (word(at(key.scope, class.name)), STRING_HEAD),
-                (word(at(key.module, module.name)), EXTENSION_HEAD),
+                (name, STRING_HEAD),
+                (file, STRING_HEAD),
+                (at(scope, class.name), 8),
+                (at(scope, class.ce_flags), 4),
+                (at(module_at, module.name), 8),
             ]
         }));
     }
@@ -148,15 +120,14 @@ impl Functions {
         map.by_key.get(&(*key, fingerprints)).copied()
     }
 
-    /// Reads a name for the first time. It is used only if what it was read from was the function's: memory that nothing
-    /// uses again, or a function that the engine's tables hold under this name, or one whose frame was live between two
-    /// readings of the same texts.
+    /// Reads a name for the first time. It is used only if what it was read from was the function's: its frame `stands` since, or it
+    /// lies in memory that nothing uses again, or the engine's tables hold a function under this name.
     fn resolve<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         set: &ReadSet<'_, M>,
         frame: &Frame,
-        key: Key,
+        (key, stands): (Key, bool),
     ) -> Option<FunctionId> {
         let function = if key.name == 0 && !key.is_user() {
             Function {
@@ -172,25 +143,18 @@ impl Functions {
         };
         let is_declared = || {
             let globals = place.executor_globals;
-            key.is_named()
-                && is_declared(place.memory, place.layout, globals, frame.func, &function)
+            is_declared(place.memory, place.layout, globals, frame.func, &function)
         };
-        // The engine may have been copying another closure to this address: what is half of each is seen now and then, but
-        // not so many times in a row.
-        let is_live = || (0..AGREEING_READS).all(|_| is_live(place, frame, &key));
-        let has_its_texts = || {
-            function.name.is_empty()
-                || Function::resolve(place.memory, place.layout, key)
-                    .is_some_and(|again| again.has_texts_of(&function))
-        };
-        let in_a_table = key.is_named() && (outlives(place, &key) || is_declared());
-        let is_its_name = if is_lasting_script(place, &key) {
-            // Its code is where the frame's opline is, and nothing moves there.
+        let is_its_name = if stands {
+            true
+        } else if key.is_named() {
+            (outlives(place, &key) || is_declared()) && has_key(place, frame.func, &key)
+        } else if lasts(place, &key) {
+            // Its code is where the frame's opline is. A closure's function is a copy, and may have been half of another's.
             key.op_index(place.layout, frame.opline).is_some()
-        } else if in_a_table {
-            has_key(place, frame.func, &key)
+                && (key.name == 0 || has_key(place, frame.func, &key))
         } else {
-            is_live() && has_its_texts()
+            function.name.is_empty()
         };
         is_its_name.then(|| self.add(place, set, frame.func, function))
     }
@@ -225,7 +189,7 @@ impl Functions {
             ids.push(key.and_then(|key| {
                 let set = ReadSet::new(place.memory);
                 let known = self.known(place, &set, &key, None);
-                known.or_else(|| self.resolve(place, &set, frame, key))
+                known.or_else(|| self.resolve(place, &set, frame, (key, false)))
             }));
         }
     }
@@ -235,9 +199,15 @@ impl Functions {
         place: &mut Place<'_, M>,
         set: &ReadSet<'_, M>,
         func: u64,
-        function: Function,
+        mut function: Function,
     ) -> FunctionId {
-        let (key, fingerprints) = (function.key, function.fingerprints);
+        let fingerprints = function.fingerprints;
+        let relinked = relinked(place, set, &function.key);
+        let key = relinked.unwrap_or(function.key);
+        if relinked.is_some() {
+            // Each request has a class of its own.
+            function.key.scope = 0;
+        }
         let name = self.names.intern(Name {
             name: function.name.clone(),
             file: function.file.clone(),
@@ -245,7 +215,7 @@ impl Functions {
         });
         let code = Code {
             home: home_of(place, func, &function),
-            ops: Ops::read(set, place.layout, &key),
+            ops: Ops::read(set, place.layout, &function.key),
             function,
             name,
             main: None,
@@ -329,6 +299,86 @@ impl Functions {
     }
 }
 
+/// Reads the functions' first bytes: their keys, and the hashes of their texts where these lie where they were known.
+fn read_heads<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    looks: &mut [Look],
+) -> SmallVec<[Option<[u64; 2]>; 4]> {
+    let mut heads: SmallVec<[[u8; HEAD]; 4]> = SmallVec::from_elem([0; HEAD], looks.len());
+    let mut hashes: SmallVec<[[[u8; 8]; 2]; 4]> = SmallVec::from_elem([[0; 8]; 2], looks.len());
+    let mut pieces: SmallVec<[Piece<'_>; 8]> = SmallVec::new();
+    for ((look, head), hashes) in looks.iter().zip(&mut heads).zip(&mut hashes) {
+        pieces.push(Piece {
+            address: look.func,
+            bytes: head,
+        });
+        for (&anchor, hash) in look.anchors.iter().zip(hashes).filter(|(at, _)| **at != 0) {
+            pieces.push(Piece {
+                address: anchor + place.layout.zend_string.h as u64,
+                bytes: hash,
+            });
+        }
+    }
+    let together = place.memory.gather(&mut pieces).is_ok();
+    drop(pieces);
+    let looks = looks.iter_mut().zip(&mut heads).zip(hashes);
+    let stored = looks.map(|((look, head), hashes)| {
+        // One address that is gone must not lose the others of the stack.
+        if together || place.memory.read(look.func, head).is_ok() {
+            look.key = key_of(place, &look.frame, head);
+        }
+        let anchors = look.key.map(|key| key.anchors());
+        let is_as_expected = together && anchors == Some(look.anchors);
+        is_as_expected.then(|| hashes.map(u64::from_le_bytes))
+    });
+    stored.collect()
+}
+
+/// Fetches the texts and ops of new functions, in one call.
+fn fetch_texts<M: Memory + ?Sized>(place: &Place<'_, M>, set: &ReadSet<'_, M>, new: &[&mut Look]) {
+    let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
+    let word = |address: u64| match address {
+        0 => 0,
+        _ => set.word(address).unwrap_or(0),
+    };
+    set.fetch(new.iter().filter_map(|look| look.key).flat_map(|key| {
+        [
+            (key.filename, STRING_HEAD),
+            (key.code, ops_size(place.layout, &key).unwrap_or(0)),
+            (word(at(key.scope, class.name)), STRING_HEAD),
+            (word(at(key.module, module.name)), EXTENSION_HEAD),
+        ]
+    }));
+}
+
+/// An address in a struct; 0 where there is none.
+fn at(base: u64, offset: usize) -> u64 {
+    match base {
+        0 => 0,
+        _ => base.saturating_add(offset as u64),
+    }
+}
+
+/// The key of code in shared memory of a class that each request links anew: with the address of the class's
+/// name, which is there too, for that of the class.
+fn relinked<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    set: &ReadSet<'_, M>,
+    key: &Key,
+) -> Option<Key> {
+    let is_linked_anew = key.scope != 0 && !is_shared(place, key.scope);
+    if !key.is_user() || key.name == 0 || !is_linked_anew || !lasts(place, key) {
+        return None;
+    }
+    let class = set.word(at(key.scope, place.layout.class_entry.name)).ok();
+    class
+        .filter(|&class| is_shared(place, class))
+        .map(|class| Key {
+            scope: class,
+            ..*key
+        })
+}
+
 /// What a frame's function is by its first bytes. An included file has often ended by the time that it is looked at.
 fn key_of<M: Memory + ?Sized>(
     place: &Place<'_, M>,
@@ -338,14 +388,19 @@ fn key_of<M: Memory + ?Sized>(
     let left = || {
         let is_script = frame.call_info & place.layout.call_info.code != 0;
         let key = is_script.then(|| Key::of_script(place.layout, head, frame.opline));
-        key.flatten().filter(|key| is_lasting_script(place, key))
+        key.flatten().filter(|key| lasts(place, key))
     };
     left().or_else(|| Key::parse(place.layout, head))
 }
 
-/// Whether a key is that of a file's code in the memory that opcache shares.
-fn is_lasting_script<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
-    key.is_user() && key.name == 0 && is_shared(place, key.code) && is_shared(place, key.filename)
+/// Whether a script's or a closure's code and texts lie in the memory that opcache shares, as those of internal functions lie in
+/// their extension's.
+fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
+    let is_shared = |address: u64| address == 0 || is_shared(place, address);
+    !key.is_user()
+        || [key.code, key.name, key.filename]
+            .into_iter()
+            .all(is_shared)
 }
 
 /// Where the engine's tables have an internal function that was met at `func`.

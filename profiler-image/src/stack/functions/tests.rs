@@ -64,6 +64,11 @@ fn nothing_known() -> (Functions, (Map, Map), EngineImage) {
     (functions, maps, EngineImage::new(of_8_2()))
 }
 
+/// So many frames, from the root, stand.
+fn stands(above: usize) -> Stand {
+    Stand { below: 0, above }
+}
+
 /// The names of the frames, as one worker whose requests' ends are seen would give them.
 fn names(
     codes: &mut Functions,
@@ -73,7 +78,7 @@ fn names(
 ) -> Vec<String> {
     let mut ids = Vec::new();
     let mut place = place(memory, &mut maps.0, &mut maps.1);
-    codes.identify(&mut place, frames, &mut ids);
+    codes.identify(&mut place, frames, &mut ids, |_| stands(frames.len()));
     ids.into_iter()
         .map(|id| {
             id.map_or_else(String::new, |id| {
@@ -200,7 +205,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
         place.request_ends = false;
         let mut ids = Vec::new();
-        codes.identify(&mut place, &[frame], &mut ids);
+        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
         assert_eq!(codes.names.get(id).name, name);
         assert!(codes.bytes <= MAX_BYTES + (4 << 10));
@@ -224,15 +229,24 @@ fn what_is_no_function_has_no_name() {
 }
 
 #[test]
-fn a_name_is_taken_only_while_a_live_frame_has_the_function() {
+fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "percent", true);
-    memory.put_top(user.address - 0x80);
-    assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), [""]);
-    memory.put_top(0);
-    assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), [""]);
-    memory.put_top(user.address);
-    assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), ["percent"]);
+    let other = put(&mut memory, 3, "discount", true);
+    let mut check = |stand: usize, expected: [bool; 2]| {
+        let (mut ids, mut moments) = (Vec::new(), Vec::new());
+        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        let look_again = |moment| {
+            moments.push(moment);
+            stands(stand)
+        };
+        codes.identify(&mut place, &[other, user], &mut ids, look_again);
+        assert_eq!([ids[0].is_some(), ids[1].is_some()], expected);
+        assert_eq!(moments, [Moment::BeforeTexts, Moment::AfterTexts]);
+    };
+    check(0, [false, false]);
+    check(1, [false, true]);
+    check(2, [true, true]);
 }
 
 #[test]
@@ -335,7 +349,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
         let mut ids = Vec::new();
         let mut place = place(memory, &mut maps.0, &mut maps.1);
         place.now = now;
-        codes.identify(&mut place, &[frame], &mut ids);
+        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
         codes.names.get(id).name.clone()
     };

@@ -4,7 +4,7 @@
 //! in the iterator that its op has made, an unpacking in its operand, `yield from` as the parent of the caller's own
 //! generator (`zend_generator_resume`, Zend/zend_generators.c), and a method as `Generator::next`, or a function as
 //! `iterator_to_array`, as its object or first argument. Invariant: the whole chain from the caller's frame to the body's
-//! is held against the target's memory at once. The frame of a generator that is gone stays in free memory, with its
+//! holds together, and counts only while both frames stand. The frame of a generator that is gone stays in free memory, with its
 //! last caller and the address of a `zend_generator` that may be another one's now: it proves nothing by itself.
 
 use super::{Check, Evidence, IS_OBJECT, Site, Words};
@@ -50,7 +50,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         };
         let words = [Some(body), others[0], others[1]].map(|word| word.unwrap_or(body));
         Some(if words.into_iter().all(holds) {
-            Evidence::Proven(Check::Nothing, Words::And(words))
+            Evidence::Proven(Check::Nothing, Words::Frames)
         } else {
             Evidence::Refuted
         })

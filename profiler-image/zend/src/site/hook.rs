@@ -30,10 +30,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// `parent::$p::get()` and `parent::$p::set($value)`.
     pub(super) fn judge_parent_property_hook(&self, init: &Op) -> Evidence {
         let kind: &[u8] = if init.op2 == 0 { b"get" } else { b"set" };
-        let caller = self.caller.function.key.scope;
+        let caller = self.caller.scope;
         let same = self.hook_is(self.literal(init, init.op1, 0), kind)
-            && self.callee.function.key.scope != caller
-            && self.descends(caller, self.callee.function.key.scope);
+            && self.callee.scope != caller
+            && self.descends(caller, self.callee.scope);
         if same {
             Evidence::Proven(Check::SameThis, Words::Frames)
         } else {

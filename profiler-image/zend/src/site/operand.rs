@@ -5,13 +5,76 @@
 use super::{IS_STRING, Site, Words};
 use crate::hash::find;
 use crate::memory::{Memory, word_at};
-use crate::op::{INIT_STATIC_METHOD_CALL, Op};
+use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::text::ZendString;
 
 /// Where the number of a cache slot stands in a literal (`Z_CACHE_SLOT`: `zval.u2`).
 const ZVAL_U2: u64 = 12;
 
+/// What is read of a literal's text with its header, of an operand's literals, and of a cache slot.
+const TEXT: usize = 96;
+const LITERALS: usize = 48;
+const SLOTS: usize = 24;
+
 impl<M: Memory + ?Sized> Site<'_, M> {
+    /// Reads together what a call's operands may be asked for: first where it is, then what that leads to.
+    pub(super) fn prepare(&self, init: &Op) {
+        let is_const = self.layout.op_types.is_const;
+        let literal = |kind: u8, operand: u32| {
+            let address = (kind == is_const).then(|| self.literal_address(init, operand, 0));
+            address.flatten().unwrap_or(0)
+        };
+        let literals = [
+            literal(init.op1_type, init.op1),
+            literal(init.op2_type, init.op2),
+        ];
+        let cache = self.caller.frame.run_time_cache;
+        let slots = match self.layout.rules.cache_slots_in_literals {
+            true => [0, 0],
+            false => [init.result, init.op2].map(|slot| cache.saturating_add(u64::from(slot))),
+        };
+        let own = self.own_cache_at();
+        let base = self.map_ptr_base_at().unwrap_or(0);
+        self.memory.prepare(&[
+            (literals[0], LITERALS),
+            (literals[1], LITERALS),
+            (slots[0], SLOTS),
+            (if init.opcode == NEW { slots[1] } else { 0 }, SLOTS),
+            (own, 8),
+            (base, 8),
+        ]);
+        let word = |address: u64| match address {
+            0 => 0,
+            _ => self.memory.word(address).unwrap_or(0),
+        };
+        let text = |literal: u64| {
+            let mut zval = [0; 16];
+            let is_read = literal != 0 && self.memory.read(literal, &mut zval).is_ok();
+            let is_string = is_read && zval[8] == IS_STRING;
+            (if is_string { word_at(&zval, 0) } else { 0 }, TEXT)
+        };
+        let stored = word(own);
+        let through = if stored & 1 == 1 {
+            word(base).wrapping_add(stored)
+        } else {
+            0
+        };
+        self.memory
+            .prepare(&[text(literals[0]), text(literals[1]), (through, 8)]);
+    }
+
+    /// Where the `op_array` has its run-time cache, or what leads to it.
+    fn own_cache_at(&self) -> u64 {
+        let offset = self.layout.function.run_time_cache as u64;
+        self.caller.frame.func.wrapping_add(offset)
+    }
+
+    /// Address of `CG(map_ptr_base)`.
+    fn map_ptr_base_at(&self) -> Option<u64> {
+        let offset = self.layout.compiler_globals.map_ptr_base as u64;
+        Some(self.compiler_globals? + offset)
+    }
+
     /// The method that the site has called last.
     pub(super) fn cached_method(&self, init: &Op) -> Option<u64> {
         let slot = self.slot(init, init.result, init.op2)?;
@@ -63,19 +126,16 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if !self.caller.function.key.is_named() {
             return None;
         }
-        let row = &self.layout.function;
         let cache = self.caller.frame.run_time_cache;
-        let at = self
-            .caller
-            .frame
-            .func
-            .wrapping_add(row.run_time_cache as u64);
-        let stored = self.memory.word(at).ok().filter(|&stored| stored != 0)?;
+        let stored = self
+            .memory
+            .word(self.own_cache_at())
+            .ok()
+            .filter(|&stored| stored != 0)?;
         // Up to 7.3 the pointer itself; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else
         // the address of the pointer, and in newer versions the pointer. Whichever leads to this cache.
         let slot = if stored & 1 == 1 {
-            let globals = self.compiler_globals?;
-            let base = globals + self.layout.compiler_globals.map_ptr_base as u64;
+            let base = self.map_ptr_base_at()?;
             self.memory.word(base).ok()?.wrapping_add(stored)
         } else {
             stored

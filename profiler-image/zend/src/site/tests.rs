@@ -107,9 +107,6 @@ impl Scene {
         let Layout { major, minor, .. } = self.image.layout;
         self.with_site(|site| {
             assert_eq!(site.judge(op), expected, "{major}.{minor}");
-            if let Evidence::Proven(_, words @ Words::And(_)) = expected {
-                assert!(site.stands(words), "{major}.{minor}");
-            }
         });
     }
 
@@ -126,11 +123,13 @@ impl Scene {
             caller: Side {
                 frame: &self.caller,
                 function: &caller_function,
+                scope: caller_function.key.scope,
                 is_passing: !caller_function.key.is_named(),
             },
             callee: Side {
                 frame: &self.callee,
                 function: &self.callee_function,
+                scope: self.callee_function.key.scope,
                 is_passing: !self.callee_function.key.is_named(),
             },
         });

@@ -258,7 +258,7 @@ fn stood(shown: &[[(u64, u64); 3]]) -> usize {
         .map(|index| 0x1000 + index * 0x60)
         .map(|address| Frame::parse(layout, address, copy.at(address).unwrap()))
         .collect();
-    copy.stood(layout, &frames, &copy.looks)
+    copy.stood(layout, &frames, 0..copy.looks.len())
 }
 
 #[test]

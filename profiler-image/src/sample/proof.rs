@@ -1,0 +1,284 @@
+//! Whether the program has an edge: its frames stand, or its call site names the callee.
+//!
+//! Frames that stand need one call of the kernel ([`super::standing`]), a call site some. Invariant: an edge is proven by words
+//! of one moment only; what neither proves nor refutes it leaves it open.
+use phpprof_zend::function::{Function, Key};
+use phpprof_zend::memory::Memory;
+use phpprof_zend::op::{Op, is_frameless, may_push_frame};
+use phpprof_zend::read_set::ReadSet;
+use phpprof_zend::site::frameless::is_absent;
+use phpprof_zend::site::{Check, Evidence, Side, Site, Words};
+use phpprof_zend::unwind::Frame;
+
+use super::Sampler;
+use super::climb::UNWINDING;
+use crate::read::worker::Worker;
+use crate::stack::edges::{Edge, Known};
+use crate::stack::functions::FunctionId;
+use crate::stack::stand::Stand;
+use crate::stack::trace::Trace;
+
+/// Ops before a call that are read with it: most often the one that names the callee is among them.
+const OPS_TOGETHER: u64 = 32;
+
+impl Sampler {
+    /// What is known of that edge.
+    pub(super) fn edge(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        index: usize,
+        edge: Edge,
+        now: u64,
+    ) -> Option<Known> {
+        if let Some(known) = self.edges.known(&edge) {
+            return Some(known);
+        }
+        if self.pushes_no_frame(worker, trace, index, edge) {
+            return Some(self.edges.refute(edge));
+        }
+        // In code of the JIT frames of two calls can stand together between two instructions: the site must not deny it.
+        let is_interpreted = worker.reader.has_jit_code == Some(false);
+        if is_interpreted && self.stand(worker, trace, index, now) {
+            return Some(self.edges.prove(edge, Check::Nothing));
+        }
+        let (evidence, is_steady) = self.ask(worker, trace, index, edge)?;
+        Some(match evidence {
+            Evidence::Refuted => self.edges.refute(edge),
+            Evidence::Proven(check, words)
+                if is_steady && self.is_one_moment(worker, trace, index, words) =>
+            {
+                self.edges.prove(edge, check)
+            }
+            _ if self.stand(worker, trace, index, now) => self.edges.prove(edge, Check::Nothing),
+            _ => self.edges.open(edge),
+        })
+    }
+
+    /// Whether user code above the callee stands at an op that has not called it: the two frames are of different moments.
+    fn pushes_no_frame(
+        &mut self,
+        worker: &Worker,
+        trace: &Trace,
+        index: usize,
+        edge: Edge,
+    ) -> bool {
+        let layout = worker.process.engine.layout;
+        let by_itself = layout.call_info.top | layout.call_info.generator;
+        let Some(caller) = trace.ids.get(index + 1).copied().flatten() else {
+            return false;
+        };
+        edge.via.is_none()
+            && edge.site.1 != UNWINDING
+            && trace.frames[index].call_info & by_itself == 0
+            && self
+                .functions
+                .op(&*worker.reader.memory, layout, caller, edge.site.1)
+                .is_some_and(|(opcode, _)| {
+                    // A call without a frame pushes one for what the engine starts.
+                    let pushes_none = is_frameless(opcode) && !is_absent(&trace.frames[index]);
+                    pushes_none || !may_push_frame(opcode)
+                })
+    }
+
+    /// Whether the words that say who is called are of one moment.
+    fn is_one_moment(
+        &mut self,
+        worker: &Worker,
+        trace: &mut Trace,
+        index: usize,
+        words: Words,
+    ) -> bool {
+        let callee = trace.frames.len() - index;
+        // What lies on the heap, as the body of a generator, was read after the looks of the sample's own read.
+        let ends = trace.frames.get(index..index + 2).unwrap_or_default();
+        let on_page = ends
+            .iter()
+            .all(|frame| worker.reader.copy.inside(frame.address));
+        let operand = match words {
+            Words::Code => return true,
+            Words::Cache if on_page && trace.stood + 1 >= callee => return true,
+            Words::Frames if on_page && trace.stood >= callee => return true,
+            Words::Cache | Words::Frames => None,
+            // The looks of the sample's own read say nothing of an operand.
+            Words::Operand(address) => Some(address),
+        };
+        let stand = self.look_again(worker, trace, index);
+        match words {
+            Words::Cache => stand.holds(callee - 1),
+            _ => {
+                stand.holds_call(callee - 1, callee)
+                    && operand.is_none_or(|at| self.standing.shows(&worker.reader.copy, at))
+            }
+        }
+    }
+
+    /// Whether the call of frame `index` stands, and its functions are those that they were taken for.
+    pub(super) fn stand(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        index: usize,
+        now: u64,
+    ) -> bool {
+        let callee = trace.frames.len() - index;
+        let site = self.site_of(trace, index);
+        let caller = trace.frames.len().saturating_sub(site).max(1);
+        if !self
+            .look_again(worker, trace, index)
+            .holds_call(caller, callee)
+        {
+            return false;
+        }
+        let layout = worker.process.engine.layout;
+        let is_sure = |(id, frame): (&Option<FunctionId>, &Frame)| {
+            let code = id.and_then(|id| self.functions.get(id));
+            let key = code.map(|code| code.function.key);
+            let has_opline = |key: &Key| key.op_index(layout, frame.opline).is_some();
+            key.is_some_and(|key| {
+                key.is_named() || (is_shared(worker, key.code) && has_opline(&key))
+            })
+        };
+        let ends = index..(site + 1).min(trace.ids.len());
+        let mut ends = trace.ids[ends.clone()].iter().zip(&trace.frames[ends]);
+        ends.all(is_sure)
+            || self
+                .look_since(worker, trace, now)
+                .holds_call(caller, callee)
+    }
+
+    /// The index of the innermost user function that called frame `index`, or of the root.
+    fn site_of(&self, trace: &Trace, index: usize) -> usize {
+        let is_user = |id: &Option<FunctionId>| {
+            let code = id.and_then(|id| self.functions.get(id));
+            code.is_some_and(|code| code.function.key.is_user())
+        };
+        let callers = trace.ids.get(index + 1..).unwrap_or_default();
+        let site = callers.iter().position(is_user);
+        site.map_or(trace.frames.len().saturating_sub(1), |site| {
+            index + 1 + site
+        })
+    }
+
+    /// Which frames stand since their functions were identified, which are still the same: to a closure's address another one may
+    /// have come before its code was looked at.
+    fn look_since(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) -> Stand {
+        if let Some(stand) = trace.stands_since {
+            return stand;
+        }
+        let stand = self.standing.stand(&worker.reader, &trace.frames, u64::MAX);
+        let is_same = stand != Stand::default() && self.are_still_the_same(worker, trace, now);
+        *trace
+            .stands_since
+            .insert(if is_same { stand } else { Stand::default() })
+    }
+
+    /// Which frames stand: they are looked at again, if that was not done yet for the call of frame `index`.
+    fn look_again(&mut self, worker: &Worker, trace: &mut Trace, index: usize) -> Stand {
+        let site = self.site_of(trace, index);
+        let lowest = trace
+            .frames
+            .get(site)
+            .map_or(u64::MAX, |frame| frame.address);
+        let depth = trace.frames.len().saturating_sub(site);
+        match trace.stands {
+            Some(stand) if stand.below < depth || stand == Stand::default() => stand,
+            _ => *trace
+                .stands
+                .insert(self.standing.stand(&worker.reader, &trace.frames, lowest)),
+        }
+    }
+
+    fn are_still_the_same(&mut self, worker: &mut Worker, trace: &Trace, now: u64) -> bool {
+        let mut ids = Vec::new();
+        let mut place = super::place(worker, &mut self.families, now);
+        self.functions
+            .identify(&mut place, &trace.frames, &mut ids, |_| Stand::default());
+        ids == trace.ids
+    }
+
+    /// What the call site says of an edge, and whether it says so each time that it is asked.
+    fn ask(
+        &mut self,
+        worker: &Worker,
+        trace: &Trace,
+        index: usize,
+        edge: Edge,
+    ) -> Option<(Evidence, bool)> {
+        let id_at = |index: usize| trace.ids.get(index).copied().flatten();
+        let engine = &worker.process.engine;
+        let memory = &*worker.reader.memory;
+        let caller = self.functions.get(id_at(index + 1)?)?;
+        // A function without a frame calls on behalf of its caller's.
+        let through = is_absent(&trace.frames[index + 1]).then_some(caller.function.name.as_str());
+        let site_at = index + 1 + usize::from(through.is_some());
+        let at_site = self.functions.get(id_at(site_at)?)?;
+        let opline = trace.frames[site_at].opline;
+        let set = ReadSet::new(memory);
+        let callee = self.functions.get(id_at(index)?)?;
+        let (frames, key) = (&trace.frames, &at_site.function.key);
+        if key.is_named() {
+            let size = engine.layout.zend_op.sizeof as u64;
+            let first = key.code.max(opline.saturating_sub(OPS_TOGETHER * size));
+            let length = opline.saturating_sub(first).saturating_add(size);
+            let ops = (first, usize::try_from(length).unwrap_or(0));
+            let functions = [(site_at, at_site), (index, callee)].map(|(index, code)| {
+                let is_relinked = code.function.is_relinked();
+                let at = |offset: usize| frames[index].func.saturating_add(offset as u64);
+                (
+                    if is_relinked {
+                        at(engine.layout.function.scope)
+                    } else {
+                        0
+                    },
+                    8,
+                )
+            });
+            set.fetch([ops].into_iter().chain(functions));
+        }
+        let op = match edge.via {
+            Some(_) if through.is_none() => None,
+            None if edge.site.1 == UNWINDING => None,
+            _ => Some(Op::read(&set, engine.layout, opline)?),
+        };
+        let side = |frame, function| side(worker, &set, frame, function);
+        let site = Site {
+            memory: &set,
+            layout: engine.layout,
+            copy: &worker.reader.copy,
+            executor_globals: engine.executor_globals,
+            compiler_globals: engine.phase_globals.compiler_globals,
+            frameless_functions: engine.frameless_functions,
+            through,
+            caller: side(&frames[site_at], &at_site.function),
+            callee: side(&frames[index], &callee.function),
+        };
+        let evidence = site.judge(op.as_ref());
+        Some((evidence, site.is_steady(op.as_ref(), evidence)))
+    }
+}
+
+fn is_shared(worker: &Worker, address: u64) -> bool {
+    let mut ranges = worker.process.shared_ranges.iter();
+    ranges.any(|range| range.contains(&address))
+}
+
+fn side<'a>(
+    worker: &Worker,
+    memory: &impl Memory,
+    frame: &'a Frame,
+    function: &'a Function,
+) -> Side<'a> {
+    let key = &function.key;
+    let scope = worker.process.engine.layout.function.scope as u64;
+    let scope = match function.is_relinked() {
+        true => memory.word(frame.func.saturating_add(scope)).unwrap_or(0),
+        false => key.scope,
+    };
+    Side {
+        frame,
+        function,
+        scope,
+        is_passing: key.is_user() && !key.is_named() && !is_shared(worker, key.code),
+    }
+}

@@ -1,0 +1,62 @@
+//! Which frames of a stack stood while they were looked at again.
+//!
+//! Frames are counted from the root, which is 1. Invariant: what was not looked at does not stand.
+
+/// The frames above `below`, up to `above`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stand {
+    pub below: usize,
+    pub above: usize,
+}
+
+impl Stand {
+    /// Whether a frame stands.
+    #[must_use]
+    pub fn holds(self, frame: usize) -> bool {
+        self.holds_call(frame, frame)
+    }
+
+    /// Whether a frame stands, or lies below one that does, whose caller it still is then.
+    #[must_use]
+    pub fn reaches(self, frame: usize) -> bool {
+        self.above > self.below && frame <= self.above
+    }
+
+    /// Whether a caller and its callee stand, and what lies between them.
+    #[must_use]
+    pub fn holds_call(self, caller: usize, callee: usize) -> bool {
+        caller > self.below && callee <= self.above
+    }
+
+    /// The same after a frame was put above that caller. What it has called keeps its own place.
+    #[must_use]
+    pub fn with_absent(self, caller: usize) -> Self {
+        let moved = |count: usize| count + usize::from(count > caller);
+        Self {
+            below: moved(self.below),
+            above: moved(self.above),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_stands_where_both_its_frames_were_looked_at_and_stood() {
+        let stand = Stand { below: 2, above: 4 };
+        assert!(stand.holds(3) && stand.holds(4) && stand.holds_call(3, 4));
+        assert!(!stand.holds(2) && !stand.holds(5));
+        assert!(!stand.holds_call(2, 3) && !stand.holds_call(4, 5));
+        assert!(stand.reaches(1) && stand.reaches(4) && !stand.reaches(5));
+        assert!(!Stand::default().holds(1) && !Stand { below: 2, above: 2 }.reaches(1));
+    }
+
+    #[test]
+    fn a_frame_that_is_put_in_stands_where_what_it_has_called_does() {
+        let stand = Stand { below: 1, above: 3 };
+        assert_eq!(stand.with_absent(2), Stand { below: 1, above: 4 });
+        assert_eq!(stand.with_absent(3), stand);
+    }
+}

@@ -1,0 +1,58 @@
+//! Which words a proof relies on, and whether code that gives way to other code still says the same.
+//!
+//! The words were read at different moments while the target ran. What this module does not do: judge what they say.
+
+use super::{Evidence, Side, Site};
+use crate::function::{Function, HEAD, Key};
+use crate::memory::Memory;
+use crate::op::Op;
+
+/// Reads that must agree on a proof by code that may be gone.
+const AGREEING_READS: usize = 3;
+
+/// Words of the frames that a proof relies on: they must be of one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// None: the caller's code alone names the callee, whenever they were read.
+    Code,
+    /// The caller's `func` and `run_time_cache`: what the site has called once, the program can call.
+    Cache,
+    /// Those of both frames.
+    Frames,
+    /// Those of both frames, and the zval at this address.
+    Operand(u64),
+}
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// Whether a proof holds each time that it is asked for, of functions that still are what they were taken for. Code of
+    /// one call, as eval()'d code, gives way to the next at the same addresses: a name read from one and a literal from
+    /// the other prove nothing.
+    #[must_use]
+    pub fn is_steady(&self, op: Option<&Op>, evidence: Evidence) -> bool {
+        let passing: Vec<&Side<'_>> = [&self.caller, &self.callee]
+            .into_iter()
+            .filter(|side| side.is_passing)
+            .collect();
+        let again = || {
+            let op = match op {
+                Some(op) => Some(Op::read(self.memory, self.layout, op.address)?),
+                None => None,
+            };
+            Some(self.judge(op.as_ref()))
+        };
+        passing.is_empty()
+            || (0..AGREEING_READS).all(|_| {
+                passing.iter().all(|side| self.is_still(side)) && again() == Some(evidence)
+            })
+    }
+
+    fn is_still(&self, side: &Side<'_>) -> bool {
+        let mut head = [0_u8; HEAD];
+        let key = match self.memory.read(side.frame.func, &mut head) {
+            Ok(()) => Key::parse(self.layout, &head),
+            Err(_) => None,
+        };
+        key.and_then(|key| Function::resolve(self.memory, self.layout, key))
+            .is_some_and(|now| now.has_texts_of(side.function))
+    }
+}

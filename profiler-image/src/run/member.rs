@@ -1,4 +1,4 @@
-//! A worker in a run: when it was sampled last, whether it sleeps since, and which of its samples wait for CPU time.
+//! A worker in a run: when it was sampled last, whether it sleeps since, and which of its samples wait for their CPU time.
 
 use std::sync::Arc;
 
@@ -61,20 +61,29 @@ impl Member {
         u8::try_from(percent).ok().filter(|_| self.busy_samples > 0)
     }
 
-    /// Gives the CPU time that has become visible to the samples in which the worker ran; `ran` is the newest, if it did.
+    /// Takes the CPU time that has become visible, which belongs to the samples in which the worker ran; `ran` is the newest, if
+    /// it did.
     pub fn spend(&mut self, look: Option<Look>, ran: Option<Stack>, aggregate: &mut Aggregate) {
         let Some(look) = look else { return };
-        let tid = self.worker.process.tid;
-        self.cpu
-            .add(look.run_nanoseconds, ran, |stack, nanoseconds| {
-                let nanoseconds = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
-                aggregate.add_cpu(stack, tid, nanoseconds);
-            });
+        let give = give_to(aggregate, self.worker.process.tid);
+        self.cpu.add(look.run_nanoseconds, ran, give);
     }
 
-    /// Nanoseconds of CPU that no sample could be given.
+    /// Gives the samples the CPU time that there is so far, before they are looked at.
+    pub fn settle(&mut self, aggregate: &mut Aggregate) {
+        self.cpu.settle(give_to(aggregate, self.worker.process.tid));
+    }
+
+    /// Nanoseconds of CPU that no sample was given.
     #[must_use]
     pub fn cpu_unattributed(&self) -> u64 {
-        self.cpu.carried()
+        self.cpu.waiting()
+    }
+}
+
+fn give_to(aggregate: &mut Aggregate, tid: i32) -> impl FnMut(Stack, u64) {
+    move |stack, nanoseconds| {
+        let nanoseconds = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        aggregate.add_cpu(stack, tid, nanoseconds);
     }
 }

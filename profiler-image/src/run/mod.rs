@@ -316,7 +316,7 @@ impl<'a> Run<'a> {
             {
                 let mut member = self.members.remove(index);
                 self.sampler.functions.forget(&mut member.worker.local);
-                self.count(&member);
+                self.count(member);
             }
         }
         for family in changes.families_gone {
@@ -335,7 +335,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn count(&mut self, member: &Member) {
+    /// Takes a worker that has ended into the account.
+    fn count(&mut self, mut member: Member) {
+        member.settle(&mut self.aggregate);
         self.jit |= member.worker.process.has_jit_code() == Some(true);
         self.busy_percents.extend(member.busy_percent());
         self.cpu_unattributed += member.cpu_unattributed();
@@ -352,8 +354,9 @@ impl<'a> Run<'a> {
         (self.period, self.sampler.has_room) = (allowed.period, allowed.proof);
     }
 
-    fn keep_so_far(&self, began_unix_nanoseconds: i64, took: Duration) {
-        let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, &self.engine) else {
+    fn keep_so_far(&mut self, began_unix_nanoseconds: i64, took: Duration) {
+        let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, self.engine.clone())
+        else {
             return;
         };
         let counted = Counted {
@@ -361,26 +364,35 @@ impl<'a> Run<'a> {
             idle: self.idle_calls,
         };
         checkpoints.observe(took, &counted);
+        checkpoints.keep(took, &mut || {
+            self.snapshot(&engine, began_unix_nanoseconds, took)
+        });
+    }
+
+    fn snapshot(
+        &mut self,
+        engine: &Arc<Engine>,
+        began_unix_nanoseconds: i64,
+        took: Duration,
+    ) -> Snapshot {
+        for member in &mut self.members {
+            member.settle(&mut self.aggregate);
+        }
         let has_jit_code = |member: &Member| member.worker.process.has_jit_code() == Some(true);
         let busy = self.members.iter().filter_map(Member::busy_percent);
-        let waiting: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
-        checkpoints.keep(took, &mut || Snapshot {
+        let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
+        Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
             engine: Arc::clone(engine),
             jit: self.jit || self.members.iter().any(has_jit_code),
             seen: self.seen.clone(),
-            busy_percents: self
-                .busy_percents
-                .iter()
-                .copied()
-                .chain(busy.clone())
-                .collect(),
+            busy_percents: self.busy_percents.iter().copied().chain(busy).collect(),
             began_unix_nanoseconds,
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
             effective_period: Duration::from_nanos(self.budget.effective_period(now())),
-            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + waiting),
-        });
+            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
+        }
     }
 
     fn samples(&self) -> u64 {
@@ -397,7 +409,7 @@ impl<'a> Run<'a> {
     ) -> Recording {
         let effective_period = Duration::from_nanos(self.budget.effective_period(now()));
         for member in std::mem::take(&mut self.members) {
-            self.count(&member);
+            self.count(member);
         }
         // `wait_for_workers` has found one.
         let engine = self

@@ -7,9 +7,10 @@
 //! | | else `wchan`: where in the kernel it sleeps, or 0; it says 0 as well where the kernel refuses | 1.5 µs |
 //! | | else `stat`: the state | 3.9 µs |
 //!
-//! Nothing tells a runnable worker from a running one. The files are kept open: they stay bound to the worker's own
-//! process, so a reused PID reads as gone. Invariant: two equal [`Look`]s around a sleep say that the worker did not run
-//! in between (proc(5); `sum_exec_runtime` moves when a thread leaves its CPU, kernel/sched/core.c).
+//! Nothing tells a runnable worker from a running one, until its wait for a CPU is over and counted in `schedstat`. The files
+//! are kept open: they stay bound to the worker's own process, so a reused PID reads as gone. Invariant: two equal [`Look`]s
+//! around a sleep say that the worker did not run in between (proc(5); `sum_exec_runtime` moves when a thread leaves its CPU,
+//! kernel/sched/core.c).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,6 +26,8 @@ use crate::target::process::stat::Stat;
 pub struct Look {
     /// Time on a CPU, in nanoseconds. It moves at the kernel's ticks, and when the thread leaves its CPU.
     pub run_nanoseconds: u64,
+    /// Time that it has waited for a CPU while it could run, in nanoseconds. It moves when a wait ends.
+    pub delay_nanoseconds: u64,
     /// How often the thread was put on a CPU; 0 where the kernel does not count.
     pub slices: u64,
 }
@@ -96,13 +99,15 @@ impl Clocks {
         let text = read(file, &mut bytes)?;
         let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
         let mut field = || fields.next()?.ok();
-        let (run, _wait, slices) = (field(), field(), field());
-        run.zip(slices)
-            .map(|(run_nanoseconds, slices)| Look {
-                run_nanoseconds,
-                slices,
-            })
-            .ok_or(NoLook::Unknown)
+        let look = |run_nanoseconds, delay_nanoseconds, slices| Look {
+            run_nanoseconds,
+            delay_nanoseconds,
+            slices,
+        };
+        match (field(), field(), field()) {
+            (Some(run), Some(delay), Some(slices)) => Ok(look(run, delay, slices)),
+            _ => Err(NoLook::Unknown),
+        }
     }
 
     /// Whether the worker sleeps now; `None` where nothing says so.

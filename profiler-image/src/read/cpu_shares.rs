@@ -1,22 +1,27 @@
 //! Which samples a worker's CPU time belongs to: pure.
 //!
 //! A sample stands for a period, whatever ran before and after it: of the CPU time of a while, all samples in which the worker
-//! ran get the same share, and one that sleeps gets none. An advance of the clock says how much ran between two samples, not
-//! what; given to a sample beside it, it belongs to a neighbour the more often the shorter the functions are.
-//! Invariant: what was given and what still waits is the whole advance.
+//! ran get the same share. How far the clock moved between two samples says how much ran, not what: given to the samples beside
+//! it, functions shorter than a period get their neighbours' time. One that sleeps gets none, nor one that waited for a CPU,
+//! which is known afterwards: a wait is counted when it ends.
+//! Invariant: what was given and what still waits is the whole advance of the clock.
+
+use super::clocks::Look;
 
 /// Samples that share the time in which they were taken. At 99 Hz each on its own puts functions of 5 ms 9 points off, 4 put them
 /// 1.2 off, 16 up to 0.4, and 64 by 0.1; and they are soon over, so that what the machine does meanwhile concerns few.
 const SHARERS: usize = 64;
+/// More only wait while the clock stands, longer than from one of the kernel's ticks to the next: the worker has no CPU.
+const MAX_SHARERS: usize = 256;
 
 /// The clock of one worker, and the samples that wait for their share.
 #[derive(Debug)]
 pub struct CpuShares<T> {
-    last: Option<u64>,
+    last: Option<Look>,
     /// Nanoseconds that nobody was given yet.
     waiting: u64,
-    /// Samples in which the worker ran.
-    sharers: Vec<T>,
+    /// Samples in which the worker ran, as far as is known, and when they were taken; the newest last.
+    sharers: Vec<(u64, T)>,
 }
 
 impl<T> Default for CpuShares<T> {
@@ -30,14 +35,25 @@ impl<T> Default for CpuShares<T> {
 }
 
 impl<T> CpuShares<T> {
-    /// Takes what the clock says, in nanoseconds, and the sample that was taken then, if the worker ran; once there are enough
-    /// of them, gives each its share.
-    pub fn add(&mut self, clock: u64, ran: Option<T>, give: impl FnMut(T, u64)) {
-        let last = self.last.replace(clock).unwrap_or(clock);
-        self.waiting += clock.saturating_sub(last);
-        self.sharers.extend(ran);
-        if self.sharers.len() >= SHARERS {
+    /// Takes what the scheduler says at a time, in nanoseconds, and the sample that was taken then, if the worker ran. Once
+    /// there are enough of them, gives each its share.
+    pub fn add(&mut self, now: u64, look: Look, ran: Option<T>, give: impl FnMut(T, u64)) {
+        let last = self.last.replace(look).unwrap_or(look);
+        let advance = look.run_nanoseconds.saturating_sub(last.run_nanoseconds);
+        self.waiting += advance;
+        // A wait that began so long ago, or longer, has ended since the last look.
+        let delay = look
+            .delay_nanoseconds
+            .saturating_sub(last.delay_nanoseconds);
+        let queued = |at: u64| delay > 0 && at >= now.saturating_sub(delay);
+        while self.sharers.pop_if(|(at, _)| queued(*at)).is_some() {}
+        if self.sharers.len() >= SHARERS && advance > 0 {
             self.settle(give);
+        }
+        if let Some(sample) = ran
+            && self.sharers.len() < MAX_SHARERS
+        {
+            self.sharers.push((now, sample));
         }
     }
 
@@ -48,7 +64,7 @@ impl<T> CpuShares<T> {
             return;
         };
         let rest = self.waiting % count;
-        for (index, sample) in (0_u64..).zip(self.sharers.drain(..)) {
+        for (index, (_, sample)) in (0_u64..).zip(self.sharers.drain(..)) {
             give(sample, each + u64::from(index < rest));
         }
         self.waiting = 0;
@@ -66,12 +82,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What each sample gets at the end, of pairs of what the clock says and which sample ran, and what is left.
+    fn look(run_nanoseconds: u64, delay_nanoseconds: u64) -> Look {
+        Look {
+            run_nanoseconds,
+            delay_nanoseconds,
+            slices: 1,
+        }
+    }
+
+    /// What each sample gets, and what is left, of steps of ten: how long the worker has run and waited, and which sample ran.
     #[track_caller]
-    fn check(steps: &[(u64, Option<char>)], expected: &[(char, u64)], left: u64) {
+    fn check(steps: &[(u64, u64, Option<char>)], expected: &[(char, u64)], left: u64) {
         let (mut shares, mut given) = (CpuShares::default(), Vec::new());
-        for &(clock, ran) in steps {
-            shares.add(clock, ran, |_, _| panic!("too few samples"));
+        for (now, &(run, delay, ran)) in (0..).step_by(10).zip(steps) {
+            shares.add(now, look(run, delay), ran, |_, _| panic!("too few samples"));
         }
         shares.settle(|sample, nanoseconds| given.push((sample, nanoseconds)));
         assert_eq!((given.as_slice(), shares.waiting()), (expected, left));
@@ -79,35 +103,56 @@ mod tests {
 
     #[test]
     fn samples_that_ran_share_what_the_clock_has_advanced_meanwhile() {
-        check(
-            &[(0, Some('a')), (9, Some('b')), (9, None), (11, Some('c'))],
-            &[('a', 4), ('b', 4), ('c', 3)],
-            0,
-        );
+        let steps = [
+            (0, 0, Some('a')),
+            (9, 0, Some('b')),
+            (9, 0, None),
+            (11, 0, Some('c')),
+        ];
+        check(&steps, &[('a', 4), ('b', 4), ('c', 3)], 0);
     }
 
     #[test]
     fn an_advance_that_met_no_sample_waits_for_one() {
-        check(&[(0, None), (5, None), (7, Some('a'))], &[('a', 7)], 0);
-        check(&[(0, None), (5, None)], &[], 5);
+        check(&[(0, 0, None), (5, 0, None)], &[], 5);
+        let steps = [(0, 0, None), (5, 0, None), (7, 0, Some('a'))];
+        check(&steps, &[('a', 7)], 0);
     }
 
     #[test]
     fn what_ran_before_the_first_look_belongs_to_nobody() {
-        check(&[(1000, Some('a'))], &[('a', 0)], 0);
+        check(&[(1000, 9, Some('a'))], &[('a', 0)], 0);
     }
 
     #[test]
-    fn a_while_in_which_the_worker_waited_for_a_cpu_does_not_weigh_later() {
-        let (mut shares, mut given) = (CpuShares::default(), [0; 2]);
-        for step in 0..2 * SHARERS {
-            let function = step / SHARERS;
-            let clock = function * (step + 1 - SHARERS.min(step)) * 10;
-            shares.add(clock as u64, Some(function), |function, nanoseconds| {
-                given[function] += nanoseconds;
+    fn a_sample_that_waited_for_a_cpu_gets_none_once_the_wait_is_over() {
+        let ended_after = |delay| {
+            [
+                (0, 0, Some('a')),
+                (5, 0, Some('b')),
+                (5, 0, Some('c')),
+                (8, delay, Some('d')),
+            ]
+        };
+        let all = [('a', 2), ('b', 2), ('c', 2), ('d', 2)];
+        check(&ended_after(9), &all, 0);
+        check(&ended_after(10), &[('a', 3), ('b', 3), ('d', 2)], 0);
+        check(&ended_after(20), &[('a', 4), ('d', 4)], 0);
+    }
+
+    #[test]
+    fn while_the_clock_stands_samples_wait_within_bounds_and_get_none() {
+        let (mut shares, mut given) = (CpuShares::default(), Vec::new());
+        shares.add(0, look(0, 0), Some('a'), |_, _| {});
+        for now in 1..10_000 {
+            shares.add(now, look(0, 0), Some('b'), |_, _| {
+                panic!("there is nothing")
             });
+            assert!(shares.sharers.len() <= MAX_SHARERS);
         }
-        assert!(given[0] == 0 && given[1] > 0, "{given:?}");
+        shares.add(10_000, look(7, 9_999), Some('c'), |_, _| panic!("too few"));
+        shares.settle(|sample, nanoseconds| given.push((sample, nanoseconds)));
+        assert_eq!(given, [('a', 4), ('c', 3)]);
     }
 
     const MILLISECOND: u64 = 1_000_000;
@@ -131,7 +176,9 @@ mod tests {
             while due < end {
                 let ticked = (due / TICK * TICK).saturating_sub(began);
                 let clock = before + if function.is_some() { ticked } else { 0 };
-                shares.add(clock, function, |function, time| sampled[function] += time);
+                shares.add(due, look(clock, 0), function, |function, time| {
+                    sampled[function] += time
+                });
                 due += period;
             }
             match function {
@@ -161,15 +208,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(steps in proptest::collection::vec((0_u64..100, proptest::option::of(0_u32..9)), 1..500)) {
-            let (mut shares, mut clock, mut given) = (CpuShares::default(), 0, 0);
-            for (advance, ran) in &steps {
-                clock += advance;
-                shares.add(clock, *ran, |_, nanoseconds| given += nanoseconds);
-                prop_assert!(shares.sharers.len() < SHARERS);
+        fn nothing_is_lost(steps in proptest::collection::vec((0_u64..100, 0_u64..9, proptest::option::of(0_u32..9)), 1..500)) {
+            let (mut shares, mut run, mut delay, mut given) = (CpuShares::default(), 0, 0, 0);
+            for (now, (advance, wait, ran)) in (0_u64..).zip(&steps) {
+                (run, delay) = (run + advance, delay + wait);
+                shares.add(now, look(run, delay), *ran, |_, nanoseconds| given += nanoseconds);
+                prop_assert!(shares.sharers.len() <= MAX_SHARERS);
             }
             shares.settle(|_, nanoseconds| given += nanoseconds);
-            prop_assert_eq!(given + shares.waiting(), clock - steps[0].0);
+            prop_assert_eq!(given + shares.waiting(), run - steps[0].0);
         }
     }
 }

@@ -66,7 +66,7 @@ impl Member {
     pub fn spend(&mut self, look: Option<Look>, ran: Option<Stack>, aggregate: &mut Aggregate) {
         let Some(look) = look else { return };
         let give = give_to(aggregate, self.worker.process.tid);
-        self.cpu.add(look.run_nanoseconds, ran, give);
+        self.cpu.add(self.sampled_at, look, ran, give);
     }
 
     /// Gives the samples the CPU time that there is so far, before they are looked at.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# truth.sh [WORDS]: builds the truth harness and runs it against this machine's PHP 8.2, or the command in PHP: its stacks. With FULL=1
-# all rows, a million stacks each, shares of time without favour, CPU time, also of FrankenPHP's threads, then the stacks of 7.4, 8.4
-# and 8.5, 8.2 with Xdebug, which replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
+# truth.sh [WORDS]: builds the truth harness and runs it against this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
+# threads where that was built; or against the command in PHP: its stacks. With FULL=1 all rows, a million stacks each, shares of time
+# without favour, then the stacks of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which replaces `zend_execute_ex`, and 8.4 with it, where it
+# observes calls.
 # Results: target/truth/results.csv, favour.csv, cpu.csv, and results-NAME.csv of the others.
 #
 # Does not: install PHP; e2e/tools/packages and e2e/runtimes/build do.
@@ -17,12 +18,19 @@ truth() { # PART PHP RESULTS WORDS...
 }
 
 truth stacks "${PHP:-php8.2}" results "$@"
-if [ "${FULL:-}" = 1 ] && [ -z "${PHP:-}" ]; then
-  e2e/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
-  export FRANKENPHP=$runtimes/frankenphp-8.2/usr/local/bin/frankenphp FFI=$runtimes/ffi-8.2-zts/ffi.so
-  truth favour php8.2 favour "$@"
-  truth cpu php8.2 cpu "$@"
+[ -z "${PHP:-}" ] || exit "$failed"
 
+if [ "${FULL:-}" = 1 ]; then
+  e2e/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
+  truth favour php8.2 favour "$@"
+fi
+frankenphp=$runtimes/frankenphp-8.2/usr/local/bin/frankenphp ffi=$runtimes/ffi-8.2-zts/ffi.so
+if [ -x "$frankenphp" ] && [ -f "$ffi" ]; then
+  export FRANKENPHP=$frankenphp FFI=$ffi
+fi
+truth cpu php8.2 cpu "$@"
+
+if [ "${FULL:-}" = 1 ]; then
   others() { # NAME PHP WORDS...
     echo "$1"
     truth stacks "$2" "results-$1" "${@:3}"

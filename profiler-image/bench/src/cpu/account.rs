@@ -1,4 +1,4 @@
-//! CPU time by function: what a thread says itself, and what was sampled of it. Pure.
+//! CPU time by function: what a thread says itself, what was sampled of it, and how far chance can put the two apart. Pure.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,8 +12,10 @@ pub const FUNCTIONS: [&str; 3] = ["counting", "hashing", "waiting"];
 const WAITING: usize = 2;
 /// More CPU time of what waits, in percent of all, is too much.
 const WAITING_PERCENT: f64 = 2.0;
-/// In percentage points.
+/// In percentage points. A row in which chance alone may be further off is too short.
 const TOLERANCE: f64 = 3.0;
+/// Chance is further off than so many standard deviations in 3 of 1,000 shares.
+const DEVIATIONS: f64 = 3.0;
 /// In percent of a thread's CPU time.
 const TOTAL_TOLERANCE: f64 = 3.0;
 /// A thread that waited longer for a CPU, in percent of the time, was runnable while it waited for something else too.
@@ -58,6 +60,25 @@ impl Said {
         Ok(Self { tid, marks })
     }
 
+    /// How far chance may put the share of a function off, in percentage points, where a sample is taken once in `period`
+    /// nanoseconds. As lengths of slices vary, each is seen a part of a period too long or too short, whatever the others
+    /// are: by a variance of a quarter of its square at most.
+    pub fn chance(&self, sampled: &Range<u64>, period: f64, function: usize) -> f64 {
+        let share = self.account(sampled).percent(function) / 100.0;
+        let inside = |&&(begin, _, _): &&(u64, u64, String)| sampled.contains(&begin);
+        let slices = |wanted: usize| {
+            let marks = self.marks.iter().filter(inside);
+            marks.filter(|mark| mark.2 == FUNCTIONS[wanted]).count() as f64
+        };
+        let of_others: f64 = (0..WAITING)
+            .filter(|&other| other != function)
+            .map(slices)
+            .sum();
+        let variance = (1.0 - share).powi(2) * slices(function) + share.powi(2) * of_others;
+        let all = self.account(sampled).all.max(1.0);
+        100.0 * DEVIATIONS * variance.sqrt() * period / 2.0 / all
+    }
+
     /// Its CPU time while it was sampled.
     pub fn account(&self, sampled: &Range<u64>) -> Account {
         let mut account = Account::default();
@@ -85,46 +106,69 @@ pub fn sampled(stacks: &[Stack]) -> HashMap<i32, Account> {
     accounts
 }
 
-/// The limits that a thread's account breaks, in words; none if it holds. `delay_percent` is the share of the time that the
-/// thread waited for a CPU.
-pub fn broken(
-    slice_milliseconds: u32,
-    delay_percent: f64,
-    truth: &Account,
-    sampled: &Account,
-) -> Vec<String> {
-    if delay_percent > MAX_DELAY {
-        return vec![format!(
-            "the machine is busy: the thread waited for a CPU for {delay_percent:.1} % of the time, which says nothing of its waits"
-        )];
+/// One thread of a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    pub samples: i64,
+    /// How long it waited for a CPU, in percent of the time.
+    pub delay_percent: f64,
+    pub truth: Account,
+    pub sampled: Account,
+    /// How far chance may put a working function's share off, in percentage points.
+    pub chance: f64,
+}
+
+impl Outcome {
+    /// Whether other work had the thread's CPU for so long that shares are not judged.
+    pub fn is_busy(&self) -> bool {
+        self.delay_percent > MAX_DELAY
     }
-    let mut broken = Vec::new();
-    let mut limit = |holds: bool, words: String| {
-        if !holds {
-            broken.push(words);
-        }
-    };
-    let off = 100.0 * (sampled.all - truth.all) / truth.all.max(1.0);
-    limit(
-        off.abs() <= TOTAL_TOLERANCE,
-        format!("{off:+.1} % of the thread's CPU time"),
-    );
-    if slice_milliseconds < MIN_SLICE_MILLISECONDS {
-        return broken;
-    }
-    let waiting = sampled.percent(WAITING);
-    limit(
-        waiting < WAITING_PERCENT,
-        format!("{waiting:.1} % of the CPU time in what waits, {WAITING_PERCENT} % allowed"),
-    );
-    for (function, name) in FUNCTIONS.iter().enumerate().take(WAITING) {
-        let (share, truth) = (sampled.percent(function), truth.percent(function));
+
+    /// The limits that it breaks, in words; none if it holds. The long form wants a quiet machine.
+    pub fn broken(&self, slice_milliseconds: u32, full: bool) -> Vec<String> {
+        let (truth, sampled) = (&self.truth, &self.sampled);
+        let mut broken = Vec::new();
+        let mut limit = |holds: bool, words: String| {
+            if !holds {
+                broken.push(words);
+            }
+        };
+        let off = 100.0 * (sampled.all - truth.all) / truth.all.max(1.0);
         limit(
-            (share - truth).abs() <= TOLERANCE,
-            format!("{name} {share:.1} % of the sampled CPU time, {truth:.1} % of the true"),
+            off.abs() <= TOTAL_TOLERANCE,
+            format!("{off:+.1} % of the thread's CPU time"),
         );
+        if slice_milliseconds < MIN_SLICE_MILLISECONDS {
+            return broken;
+        }
+        if self.is_busy() {
+            limit(
+                !full,
+                format!(
+                    "the machine is busy: the thread waited for a CPU for {:.1} % of the time",
+                    self.delay_percent
+                ),
+            );
+            return broken;
+        }
+        limit(
+            self.chance <= TOLERANCE,
+            format!("too short: chance alone is ± {:.1} points", self.chance),
+        );
+        let waiting = sampled.percent(WAITING);
+        limit(
+            waiting < WAITING_PERCENT,
+            format!("{waiting:.1} % of the CPU time in what waits, {WAITING_PERCENT} % allowed"),
+        );
+        for (function, name) in FUNCTIONS.iter().enumerate().take(WAITING) {
+            let (share, truth) = (sampled.percent(function), truth.percent(function));
+            limit(
+                (share - truth).abs() <= TOLERANCE,
+                format!("{name} {share:.1} % of the sampled CPU time, {truth:.1} % of the true"),
+            );
+        }
+        broken
     }
-    broken
 }
 
 #[cfg(test)]
@@ -179,17 +223,44 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_fault_is_seen() {
-        let check = |slice, delay, functions, all, faults| {
-            let found = broken(slice, delay, &TRUTH, &Account { functions, all });
-            assert_eq!(found.len(), faults, "{found:?}");
+    fn chance_grows_with_the_period_and_falls_with_the_time() {
+        let marks = |count: u64| {
+            let mark = |n: u64| (n * 100, n * 100, FUNCTIONS[n as usize % 2].to_owned());
+            Said {
+                tid: 7,
+                marks: (0..=count).map(mark).collect(),
+            }
         };
-        check(5, 0.0, [60.0, 39.0, 1.0], 100.0, 0);
-        check(5, 0.0, [56.0, 39.0, 1.0], 100.0, 1);
-        check(5, 0.0, [58.5, 38.5, 3.0], 100.0, 1);
-        check(5, 0.0, [62.4, 40.6, 1.0], 104.0, 1);
-        check(5, 0.0, [40.0, 39.0, 21.0], 80.0, 4);
-        check(1, 0.0, [40.0, 39.0, 21.0], 100.0, 0);
-        check(5, 6.0, [60.0, 39.0, 1.0], 100.0, 1);
+        // 100 slices of 100 ns, half of each function: a standard deviation of 0.5 * sqrt(100) * 100 / 2 ns of 10,000.
+        let chance = |count, period| marks(count).chance(&(0..count * 100), period, 0);
+        assert!((chance(100, 100.0) - 7.5).abs() < 0.01);
+        assert!((chance(100, 200.0) - 15.0).abs() < 0.01);
+        assert!((chance(400, 100.0) - 3.75).abs() < 0.01);
+    }
+
+    #[test]
+    fn each_kind_of_fault_is_seen() {
+        let check = |slice, delay_percent, functions, all, chance, [short, full]: [usize; 2]| {
+            let outcome = Outcome {
+                samples: 0,
+                delay_percent,
+                truth: TRUTH,
+                sampled: Account { functions, all },
+                chance,
+            };
+            let found = outcome.broken(slice, false);
+            assert_eq!(found.len(), short, "{found:?}");
+            let found = outcome.broken(slice, true);
+            assert_eq!(found.len(), full, "{found:?}");
+        };
+        check(5, 0.0, [60.0, 39.0, 1.0], 100.0, 1.0, [0, 0]);
+        check(5, 0.0, [60.0, 39.0, 1.0], 100.0, 3.1, [1, 1]);
+        check(5, 0.0, [56.0, 39.0, 1.0], 100.0, 1.0, [1, 1]);
+        check(5, 0.0, [58.5, 38.5, 3.0], 100.0, 1.0, [1, 1]);
+        check(5, 0.0, [62.4, 40.6, 1.0], 104.0, 1.0, [1, 1]);
+        check(5, 0.0, [40.0, 39.0, 21.0], 80.0, 1.0, [4, 4]);
+        check(1, 0.0, [40.0, 39.0, 21.0], 100.0, 9.0, [0, 0]);
+        check(5, 6.0, [40.0, 39.0, 21.0], 100.0, 1.0, [0, 1]);
+        check(5, 6.0, [40.0, 39.0, 21.0], 80.0, 1.0, [1, 2]);
     }
 }

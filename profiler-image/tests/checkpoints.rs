@@ -91,6 +91,12 @@ fn each_checkpoint_is_a_whole_profile_of_the_run_so_far() -> Result<()> {
             "{receipt}"
         );
         ensure!(receipt["workers"] == 1, "{receipt}");
+        // It has run all the time, and each checkpoint has what belongs to its samples.
+        let unattributed = &receipt["quality"]["cpuUnattributedMilliseconds"];
+        ensure!(
+            *unattributed == 0 && total(&profile, "cpu") > 0,
+            "{receipt}"
+        );
         ensure!(
             total(&profile, "samples") > samples && profile.duration_nanos > took,
             "{receipt} after {samples} samples in {took} ns"

@@ -1,6 +1,7 @@
 //! One turn: each worker that is due is looked at, read where it does not still sleep, and summed.
 //!
-//! Invariant: a turn that failed keeps its time; it goes to the worker's next sample.
+//! Invariant: a turn that failed keeps its time; it goes to the worker's next sample. Nothing is summed that was read of a
+//! process that is known to be gone.
 
 use super::member::Asleep;
 use super::schedule::Turn;
@@ -38,10 +39,21 @@ impl Run<'_> {
                 return;
             }
         };
-        if let Some(asleep) = member.still_asleep(look) {
-            self.add(index, current, look, asleep.stack, false);
-            return;
+        match member.still_asleep(look) {
+            Some(asleep) => self.add(index, current, look, asleep.stack, false),
+            None => self.read_one(index, current, look, wanted),
         }
+    }
+
+    /// Reads a worker's stack; `look` is what the scheduler said before.
+    fn read_one(
+        &mut self,
+        index: usize,
+        current: u64,
+        look: Option<Look>,
+        wanted: &mut Option<usize>,
+    ) {
+        let member = &mut self.members[index];
         member.asleep = None;
         let (sampled, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
             Outcome::Failed(_) => {
@@ -52,10 +64,14 @@ impl Run<'_> {
             Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
         };
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
+        let after = member.worker.clocks.look();
+        if after == Err(NoLook::Gone) {
+            // It was read by its number, which may have been another's by then.
+            self.sampler.quality.denied += 1;
+            return;
+        }
         // Nothing ran from before the read to after it: the stack is true, and stands for as long as the sleep lasts.
-        let slept = look
-            .filter(|_| is_asleep)
-            .filter(|look| member.worker.clocks.look() == Ok(*look));
+        let slept = look.filter(|look| is_asleep && after == Ok(*look));
         let stack = sampled.map(|sampled| sampled.stack);
         if let Some(sampled) = &sampled {
             if slept.is_some() {
@@ -102,5 +118,86 @@ impl Run<'_> {
             aggregate.add(stack, member.worker.process.tid, wall);
         }
         member.spend(look, counted.filter(|_| ran), aggregate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+
+    use phpprof_zend::testing::IS_NULL;
+
+    use super::*;
+    use crate::run::Options;
+    use crate::run::member::Member;
+    use crate::run::stop::Stop;
+    use crate::sample::tests::Scene;
+    use crate::target::Scope;
+
+    /// A process that sleeps until it is killed.
+    fn sleeper() -> (Child, i32) {
+        let child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        (child, pid)
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn options() -> Options {
+        Options {
+            scope: Scope::Pids(Vec::new()),
+            samples_per_second: 99,
+            duration: Duration::from_secs(1),
+            max_samples: None,
+            unpaced: true,
+            include_idle: false,
+            cpu_budget_percent: None,
+            quiescent_cpus: None,
+            stop: Stop::default(),
+            checkpoints: None,
+        }
+    }
+
+    /// A run of one worker: its stack is the scene's, in the memory of this test, and its clocks are those of that process.
+    fn run_of<'a>(options: &'a Options, scene: &Scene, pid: i32) -> Run<'a> {
+        let mut run = Run::new(options).unwrap();
+        let mut process = scene.process();
+        (process.pid, process.tid) = (pid, pid);
+        run.members.push(Member::new(process.into(), now()));
+        run
+    }
+
+    /// How many turns were taken and how many failed, and the samples of each stack.
+    fn counts(run: &Run<'_>) -> (u64, u64, Vec<i64>) {
+        let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
+        let (stacks, _) = settled.sum();
+        let samples = stacks.iter().map(|stack| stack.sum.samples).collect();
+        let quality = run.sampler.quality;
+        (quality.taken, quality.denied, samples)
+    }
+
+    #[test]
+    fn what_was_read_of_a_worker_that_has_ended_meanwhile_is_not_summed() {
+        let (child, pid) = sleeper();
+        let options = options();
+        let scene = Scene::frameless("strpos", IS_NULL);
+        let mut run = run_of(&options, &scene, pid);
+        let look = run.members[0].worker.clocks.look().ok();
+        run.read_one(0, now(), look, &mut None);
+        assert_eq!(counts(&run), (1, 0, vec![1]));
+        let sampled_at = run.members[0].sampled_at;
+        end(child);
+        // Its memory can still be read, as if another process had its number.
+        run.read_one(0, now(), look, &mut None);
+        assert_eq!(counts(&run), (1, 1, vec![1]));
+        assert_eq!(run.members[0].sampled_at, sampled_at);
     }
 }

@@ -346,4 +346,4 @@ fn place_and_reader<'a>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

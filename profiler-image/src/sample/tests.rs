@@ -22,7 +22,7 @@ const FRAMELESS_ICALL_2: u8 = 205;
 const NUMBER: u32 = 3;
 
 /// The engine of PHP 8.4, in whose code `{main}` calls `found`.
-struct Scene {
+pub(crate) struct Scene {
     image: EngineImage,
     /// Address of the pointer `zend_flf_functions`.
     table: u64,
@@ -48,7 +48,7 @@ impl Scene {
     }
 
     /// `found` is the top frame, at an op that calls `function` without a frame and has this result by now.
-    fn frameless(function: &str, result: u8) -> Self {
+    pub(crate) fn frameless(function: &str, result: u8) -> Self {
         let mut scene = Self::new();
         let image = &mut scene.image;
         let internal = image.internal(function, 0);
@@ -83,7 +83,7 @@ impl Scene {
         self.image.call(function.func, function.op(0), call_info);
     }
 
-    fn worker(&self) -> Worker {
+    pub(crate) fn process(&self) -> Process {
         let engine = Engine {
             layout: self.image.layout,
             version: "8.4.0".to_owned(),
@@ -100,7 +100,11 @@ impl Scene {
             },
             build_id: String::new(),
         };
-        Worker::new(Arc::new(Process::of_this_test(engine, self.jit)))
+        Process::of_this_test(engine, self.jit)
+    }
+
+    fn worker(&self) -> Worker {
+        Worker::new(Arc::new(self.process()))
     }
 
     /// Takes one sample: the names of its stack, root first, and whether all of it is proven.

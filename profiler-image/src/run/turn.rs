@@ -123,7 +123,9 @@ impl Run<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::process::{Child, Command, Stdio};
+    use std::sync::Arc;
     use std::time::Duration;
 
     use phpprof_zend::testing::IS_NULL;
@@ -134,14 +136,19 @@ mod tests {
     use crate::run::stop::Stop;
     use crate::sample::tests::Scene;
     use crate::target::Scope;
+    use crate::target::process::ProcessMemory;
 
-    /// A process that sleeps until it is killed.
+    /// A process that waits for something to copy.
     fn sleeper() -> (Child, i32) {
-        let child = Command::new("cat")
+        let mut child = Command::new("cat")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // Before its first answer it may sleep for its own pages.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        let answer = &mut [0];
+        child.stdout.as_mut().unwrap().read_exact(answer).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         (child, pid)
     }
@@ -199,5 +206,36 @@ mod tests {
         run.read_one(0, now(), look, &mut None);
         assert_eq!(counts(&run), (1, 1, vec![1]));
         assert_eq!(run.members[0].sampled_at, sampled_at);
+    }
+
+    #[test]
+    fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
+        let (mut child, pid) = sleeper();
+        let options = options();
+        let scene = Scene::frameless("strpos", IS_NULL);
+        let mut run = run_of(&options, &scene, pid);
+        let is_asleep = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            run.take_one(0, &mut None);
+            run.members[0].asleep.is_some()
+        });
+        assert!(is_asleep);
+        let (taken, _, _) = counts(&run);
+        let (ended, gone) = sleeper();
+        run.members[0].worker.reader.memory = Arc::new(ProcessMemory::open(gone).unwrap());
+        end(ended);
+        // Each read of memory fails from here on, and so would its turn.
+        (0..3).for_each(|_| run.take_one(0, &mut None));
+        let all = taken + 3;
+        assert_eq!(counts(&run), (all, 0, vec![i64::try_from(all).unwrap()]));
+        // Once it has run its turns read, and fail.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        let is_read_again = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            run.take_one(0, &mut None);
+            run.sampler.quality.denied > 0
+        });
+        assert!(is_read_again);
+        end(child);
     }
 }

@@ -217,4 +217,6 @@ pub struct Quality {
     pub open: i64,
     /// CPU time of workers that no sample of theirs was seen running for, in milliseconds; it is in no sample.
     pub cpu_unattributed_milliseconds: i64,
+    /// Samples that found no room by worker: they have their stack, and no labels of their worker.
+    pub without_worker: i64,
 }

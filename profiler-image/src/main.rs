@@ -238,6 +238,12 @@ fn summarize(recording: &Recording, output: &Output) {
         quality.idle,
         quality.late
     ));
+    if output.without_worker > 0 {
+        say(&format!(
+            "{} samples found no room by worker: they have their stack, and no pid",
+            output.without_worker
+        ));
+    }
     let [asked, kept] = [recording.asked_period, recording.effective_period].map(per_second);
     if kept < 0.98 * asked {
         say(&format!(

@@ -9,7 +9,7 @@ use phpprof_profile::proto::Profile;
 use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Settings};
 use serde::Serialize;
 
-use crate::run::aggregate::{Line, Settlement};
+use crate::run::aggregate::{ANY_WORKER, Line, Settlement};
 use crate::run::snapshot::Snapshot;
 
 /// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
@@ -27,6 +27,8 @@ pub struct Cost {
 pub struct Output {
     pub profile: Profile,
     pub samples: u64,
+    /// Those among them that found no room by worker.
+    pub without_worker: u64,
 }
 
 #[derive(Serialize)]
@@ -68,6 +70,7 @@ struct Counts {
     idle: u64,
     open: u64,
     cpu_unattributed_milliseconds: u64,
+    without_worker: i64,
 }
 
 /// Builds the profile. `labels` are added to each sample.
@@ -86,6 +89,7 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
     // In a stable order, so that the same samples make the same file.
     let settled = &snapshot.samples.settled;
     let (stacks, unstable) = settled.sum();
+    let without_worker = without_worker(&stacks);
     let mut stacks: Vec<(Vec<Line>, &Settlement)> = stacks
         .iter()
         .map(|stack| {
@@ -130,10 +134,11 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
         );
         samples += sum.samples;
     }
-    builder.comment(comment(snapshot, samples, unstable, cost));
+    builder.comment(comment(snapshot, samples, (unstable, without_worker), cost));
     Output {
         profile: builder.finish(),
         samples: u64::try_from(samples).unwrap_or(0),
+        without_worker: u64::try_from(without_worker).unwrap_or(0),
     }
 }
 
@@ -145,7 +150,18 @@ fn busiest(percents: &[u8]) -> Vec<u8> {
     percents
 }
 
-fn comment(snapshot: &Snapshot, samples: i64, unstable: i64, cost: Cost) -> String {
+/// How many samples found no room by worker.
+fn without_worker(stacks: &[Settlement]) -> i64 {
+    let without = stacks.iter().filter(|stack| stack.tid == ANY_WORKER);
+    without.map(|stack| stack.sum.samples).sum()
+}
+
+fn comment(
+    snapshot: &Snapshot,
+    samples: i64,
+    (unstable, without_worker): (i64, i64),
+    cost: Cost,
+) -> String {
     let quality = snapshot.samples.quality;
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
@@ -168,6 +184,7 @@ fn comment(snapshot: &Snapshot, samples: i64, unstable: i64, cost: Cost) -> Stri
             idle: quality.idle,
             open: quality.open,
             cpu_unattributed_milliseconds: milliseconds(snapshot.cpu_unattributed),
+            without_worker,
         },
         duration_seconds: snapshot.took.as_secs_f64().round() as u64,
         samples_per_second: per_second(snapshot.asked_period).round() as u64,
@@ -194,7 +211,64 @@ fn milliseconds(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use phpprof_zend::testing::IS_NULL;
+
     use super::*;
+    use crate::run::Seen;
+    use crate::run::aggregate::Aggregate;
+    use crate::run::snapshot::Samples;
+    use crate::sample::Sampler;
+    use crate::sample::tests::Scene;
+    use crate::stack::names::Names;
+    use crate::stack::trace::Stack;
+
+    /// One sample of each of so many workers, all in one stack.
+    fn snapshot_of(workers: i32) -> Snapshot {
+        let engine = Scene::frameless("strpos", IS_NULL).process().engine;
+        let mut aggregate = Aggregate::default();
+        let mut seen = HashMap::new();
+        for pid in 1..=workers {
+            aggregate.add(Stack::of_phase(Names::IDLE), pid, 1);
+            let engine = Arc::clone(&engine);
+            seen.insert(pid, Seen { pid, engine });
+        }
+        Snapshot {
+            samples: Samples::of(&Sampler::new(), &aggregate),
+            engine,
+            jit: false,
+            seen,
+            busy_percents: Vec::new(),
+            began_unix_nanoseconds: 0,
+            took: Duration::from_secs(1),
+            asked_period: Duration::from_millis(10),
+            effective_period: Duration::from_millis(10),
+            cpu_unattributed: Duration::ZERO,
+        }
+    }
+
+    #[track_caller]
+    fn check_without_worker(workers: i32, are_some: bool) {
+        let output = output(&snapshot_of(workers), &[], Cost::default());
+        let comment = output.profile.comments().next().unwrap();
+        let comment: serde_json::Value = serde_json::from_str(comment).unwrap();
+        let unlabelled = output.profile.sample.iter();
+        let unlabelled: i64 = unlabelled
+            .filter(|sample| sample.label.is_empty())
+            .map(|sample| sample.value[0])
+            .sum();
+        assert_eq!(comment["quality"]["withoutWorker"], unlabelled);
+        assert_eq!(i64::try_from(output.without_worker), Ok(unlabelled));
+        assert_eq!((unlabelled > 0, output.samples), (are_some, workers as u64));
+    }
+
+    #[test]
+    fn samples_that_found_no_room_by_worker_are_counted() {
+        check_without_worker(64, false);
+        check_without_worker(60_000, true);
+    }
 
     #[test]
     fn the_comment_has_the_fields_of_the_contract() {
@@ -221,6 +295,7 @@ mod tests {
                 idle: 8903,
                 open: 0,
                 cpu_unattributed_milliseconds: milliseconds(Duration::from_micros(17_900)),
+                without_worker: 3,
             },
             duration_seconds: 30,
             samples_per_second: 99,

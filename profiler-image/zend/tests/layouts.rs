@@ -1,5 +1,7 @@
 //! The rows against the JSON that they are generated from.
 
+use std::collections::BTreeSet;
+
 use phpprof_zend::layouts::{Machine, ROWS, layout_of};
 use phpprof_zend::op;
 
@@ -88,4 +90,43 @@ fn the_opcodes_of_calls_are_those_of_each_version() {
         let yield_from = row["opcodes"]["YIELD_FROM"].as_u64().unwrap();
         assert!(op::is_yield_from(u8::try_from(yield_from).unwrap()));
     }
+}
+
+/// All that pushes a frame and does not mark it as `zend_call_function` does: DO_* calls what an INIT_* has prepared, the FRAMELESS_*
+/// stand where that would be, an include runs a file, and from 8.4 on a property's hook runs in place.
+const PUSH_FRAMES: [&str; 11] = [
+    "DO_FCALL",
+    "DO_ICALL",
+    "DO_UCALL",
+    "DO_FCALL_BY_NAME",
+    "INCLUDE_OR_EVAL",
+    "FETCH_OBJ_R",
+    "FETCH_OBJ_FUNC_ARG",
+    "FRAMELESS_ICALL_0",
+    "FRAMELESS_ICALL_1",
+    "FRAMELESS_ICALL_2",
+    "FRAMELESS_ICALL_3",
+];
+
+#[test]
+fn ops_that_push_frames_are_those_of_each_version_and_no_other_number() {
+    let json = json().unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    let mut named = BTreeSet::new();
+    for row in rows {
+        let opcodes = row["opcodes"].as_object().unwrap();
+        let since = |name: &&&str| !name.starts_with("FRAMELESS") || row["version"] == "8.4";
+        for name in PUSH_FRAMES.iter().filter(since) {
+            assert!(opcodes.contains_key(*name), "{name} in {}", row["version"]);
+        }
+        for (name, number) in opcodes {
+            let number = u8::try_from(number.as_u64().unwrap()).unwrap();
+            let pushes = PUSH_FRAMES.contains(&name.as_str());
+            let version = &row["version"];
+            assert_eq!(op::may_push_frame(number), pushes, "{name} in {version}");
+            named.extend(pushes.then_some(number));
+        }
+    }
+    let ours: BTreeSet<u8> = (0..=u8::MAX).filter(|&op| op::may_push_frame(op)).collect();
+    assert_eq!(ours, named);
 }

@@ -35,6 +35,8 @@ pub struct Observation {
     pub functions: Vec<Function>,
     /// The last frame lies on the newest page of the VM stack.
     pub root_is_on_page: bool,
+    /// Whether the JIT had compiled code by then; `None` where it cannot be told.
+    pub has_jit_code: Option<bool>,
 }
 
 struct Request {
@@ -194,6 +196,7 @@ fn read(request: &mut Request) -> Option<Observation> {
     let root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
     Some(Observation {
         root_is_on_page,
+        has_jit_code: request.reader.has_jit_code,
         tid: request.tid,
         frames,
         keys,

@@ -105,7 +105,7 @@ pub struct Reader {
     pub request_time: u64,
     phase_globals: PhaseGlobals,
     jit: Option<JitBuffer>,
-    /// Whether the JIT has compiled code, by the last read; `None` where it cannot be told.
+    /// Whether the JIT has compiled code, by the last read of a stack; `None` where it cannot be told.
     pub has_jit_code: Option<bool>,
     /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
     pub in_compilation: bool,
@@ -131,7 +131,10 @@ impl Reader {
             request_time: 0,
             phase_globals: process.engine.phase_globals,
             jit: process.jit,
-            has_jit_code: Some(process.jit.is_none()),
+            has_jit_code: match process.jit {
+                Some(_) => None,
+                None => Some(false),
+            },
             in_compilation: false,
             gc_active: false,
             copy: Copy::default(),
@@ -251,7 +254,7 @@ impl Reader {
         add(phases.gc_enabled(self.layout), &mut gc);
         add((hot > 0).then_some(page), &mut copy.bytes[..hot]);
         add(Some(at), &mut last[..length]);
-        add(self.jit.map(|jit| jit.end.saturating_sub(16)), &mut jit);
+        add(self.jit.map(JitBuffer::marks), &mut jit);
         add(self.request_time_at, &mut time);
         let began = Instant::now();
         self.memory.gather(&mut pieces)?;
@@ -262,7 +265,7 @@ impl Reader {
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];
         self.has_jit_code = match self.jit {
-            Some(buffer) => buffer.says_code(&jit),
+            Some(buffer) => buffer.has_code(&jit),
             None => Some(false),
         };
         self.request_time = u64::from_le_bytes(time);

@@ -330,7 +330,6 @@ impl<'a> Run<'a> {
                 engine: Arc::clone(&process.engine),
             };
             self.seen.insert(process.tid, seen);
-            self.jit |= process.has_jit_code() == Some(true);
             self.members.push(Member::new(process, current));
         }
     }
@@ -338,7 +337,7 @@ impl<'a> Run<'a> {
     /// Takes a worker that has ended into the account.
     fn count(&mut self, mut member: Member) {
         member.settle(&mut self.aggregate);
-        self.jit |= member.worker.process.has_jit_code() == Some(true);
+        self.jit |= member.worker.reader.has_jit_code == Some(true);
         self.busy_percents.extend(member.busy_percent());
         self.cpu_unattributed += member.cpu_unattributed();
     }
@@ -378,7 +377,7 @@ impl<'a> Run<'a> {
         for member in &mut self.members {
             member.settle(&mut self.aggregate);
         }
-        let has_jit_code = |member: &Member| member.worker.process.has_jit_code() == Some(true);
+        let has_jit_code = |member: &Member| member.worker.reader.has_jit_code == Some(true);
         let busy = self.members.iter().filter_map(Member::busy_percent);
         let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
         Snapshot {

@@ -42,7 +42,7 @@ impl Sampler {
         self.functions
             .identify_keys(&mut place, &trace.frames, &observation.keys, &mut trace.ids);
         self.add_frameless(worker, &mut trace, now);
-        let is_interpreted = worker.process.has_jit_code() == Some(false);
+        let is_interpreted = observation.has_jit_code == Some(false);
         self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
     }
 

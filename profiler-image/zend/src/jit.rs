@@ -4,7 +4,7 @@
 //! do (`zend_jit_startup`, ext/opcache/jit/zend_jit.c): where the next code goes, and where it went at the start. What this
 //! module does not do: tell which functions were compiled.
 
-use crate::memory::{Memory, word_at};
+use crate::memory::word_at;
 
 /// Where the buffer is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,19 +14,15 @@ pub struct JitBuffer {
 }
 
 impl JitBuffer {
-    /// Whether the JIT has compiled anything since it began, or began anew; `None` where the buffer does not say.
-    pub fn has_code<M: Memory + ?Sized>(&self, memory: &M) -> Option<bool> {
-        let mut marks = [0; 16];
-        memory
-            .read(self.end.checked_sub(16)?, &mut marks)
-            .ok()
-            .filter(|()| self.start < self.end)?;
-        self.says_code(&marks)
+    /// Where its last 16 bytes lie.
+    #[must_use]
+    pub fn marks(self) -> u64 {
+        self.end.saturating_sub(16)
     }
 
-    /// The same by the buffer's last 16 bytes.
+    /// Whether the JIT has compiled anything since it began, or began anew, by these bytes; `None` where they do not say.
     #[must_use]
-    pub fn says_code(&self, marks: &[u8; 16]) -> Option<bool> {
+    pub fn has_code(&self, marks: &[u8; 16]) -> Option<bool> {
         let [next, first] = [word_at(marks, 0), word_at(marks, 8)];
         // What the compiled code calls lies before the first of it.
         (self.start < first && first <= next && next < self.end).then_some(first < next)
@@ -36,7 +32,6 @@ impl JitBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Recorded;
 
     const BUFFER: JitBuffer = JitBuffer {
         start: 0x7f00_0000_0000,
@@ -44,10 +39,10 @@ mod tests {
     };
 
     fn check(next: u64, first: u64, expected: Option<bool>) {
-        let mut memory = Recorded::default();
-        memory.put_word(BUFFER.end - 16, next);
-        memory.put_word(BUFFER.end - 8, first);
-        assert_eq!(BUFFER.has_code(&memory), expected, "{next:x} {first:x}");
+        let mut marks = [0; 16];
+        marks[..8].copy_from_slice(&next.to_le_bytes());
+        marks[8..].copy_from_slice(&first.to_le_bytes());
+        assert_eq!(BUFFER.has_code(&marks), expected, "{next:x} {first:x}");
     }
 
     #[test]
@@ -64,8 +59,7 @@ mod tests {
         check(BUFFER.start + 0x9f5, BUFFER.start + 0xa00, None);
         check(BUFFER.end, BUFFER.start + 0x9f5, None);
         check(u64::MAX, u64::MAX, None);
-        assert_eq!(BUFFER.has_code(&Recorded::default()), None);
         let nothing = JitBuffer { start: 0, end: 8 };
-        assert_eq!(nothing.has_code(&Recorded::default()), None);
+        assert_eq!((nothing.marks(), nothing.has_code(&[0; 16])), (0, None));
     }
 }

@@ -42,17 +42,6 @@ pub struct Process {
     pub executable: String,
 }
 
-impl Process {
-    /// Whether the JIT has compiled code for this process; `None` where that cannot be told.
-    #[must_use]
-    pub fn has_jit_code(&self) -> Option<bool> {
-        match &self.jit {
-            Some(buffer) => buffer.has_code(&*self.memory),
-            None => Some(false),
-        }
-    }
-}
-
 #[cfg(test)]
 impl Process {
     /// The test's own process, as if this engine ran in it.

@@ -9,6 +9,7 @@ mod cpu;
 mod favour;
 mod running;
 mod sampled;
+mod small;
 mod stacks;
 
 use std::path::{Path, PathBuf};

@@ -17,6 +17,8 @@ mod profiler;
 mod record;
 mod row;
 mod screen;
+#[path = "../small.rs"]
+mod small;
 mod target;
 mod workload;
 

@@ -1,6 +1,7 @@
 //! What is sampled: the programs, and for constructed ones every call that they can make.
 
 use crate::edges::Edge;
+use crate::small::SMALL_CALLS;
 
 /// A program to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,28 +104,7 @@ pub const fn deep(depth: u32) -> Workload {
 pub const fn small(depth: u32) -> Workload {
     Workload {
         depth: Some(depth),
-        ..constructed(
-            "small",
-            "targets/small.php",
-            &[
-                ("{main}", "deep"),
-                ("deep", "deep"),
-                ("deep", "spin"),
-                ("spin", "small"),
-                ("small", "a"),
-                ("small", "Small::m"),
-                ("a", "b"),
-                ("b", "c"),
-                ("b", "d"),
-                ("d", "e"),
-                ("e", "f"),
-                ("e", "g"),
-                ("g", "strrev"),
-                ("Small::m", "Small::n"),
-                ("Small::n", "Small::s"),
-                ("Small::n", "Small::t"),
-            ],
-        )
+        ..constructed("small", "targets/small.php", SMALL_CALLS)
     }
 }
 

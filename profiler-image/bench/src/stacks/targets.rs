@@ -1,5 +1,7 @@
 //! The programs, and every call that each of them can make.
 
+use crate::small::SMALL_CALLS;
+
 /// A program whose calls are known.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
@@ -22,31 +24,12 @@ pub struct Target {
     pub leaves: &'static [(&'static str, &'static str)],
 }
 
-const SMALL: &[(&str, &str)] = &[
-    ("{main}", "deep"),
-    ("deep", "deep"),
-    ("deep", "spin"),
-    ("spin", "small"),
-    ("small", "a"),
-    ("small", "Small::m"),
-    ("a", "b"),
-    ("b", "c"),
-    ("b", "d"),
-    ("d", "e"),
-    ("e", "f"),
-    ("e", "g"),
-    ("g", "strrev"),
-    ("Small::m", "Small::n"),
-    ("Small::n", "Small::s"),
-    ("Small::n", "Small::t"),
-];
-
 const fn small(depth: u32) -> Target {
     Target {
         name: "small",
         script: "small.php",
         depth,
-        edges: SMALL,
+        edges: SMALL_CALLS,
         ..PLAIN
     }
 }

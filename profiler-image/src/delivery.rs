@@ -3,7 +3,7 @@
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::grants::{CHECKPOINTS, CheckpointGrants, GRANTS, Grants};
 use phpprof::deliver::pprof::output;
-use phpprof::deliver::upload;
+use phpprof::deliver::{put, upload};
 use phpprof::failure::Failure;
 use phpprof::run::stop::Stop;
 use ureq::Agent;
@@ -30,7 +30,7 @@ impl Delivery {
         let checkpoints = set(CHECKPOINTS).map(|text| CheckpointGrants::parse(&text));
         Ok(Self {
             grants,
-            agents: upload::agents(set(upload::CA_BUNDLE).as_deref())?,
+            agents: put::agents(set(put::CA_BUNDLE).as_deref())?,
             checkpoints: checkpoints.transpose()?,
         })
     }

@@ -5,6 +5,7 @@ pub mod checkpoints;
 pub mod grants;
 pub mod output_file;
 pub mod pprof;
+pub mod put;
 pub mod receipt;
 pub mod relay_client;
 pub mod upload;

@@ -1,57 +1,25 @@
 //! Delivering a profile with its grants: create-only PUTs, tried route by route until one is stored or the deadline has passed.
 //!
-//! What an answer means is [`verdict`], a pure function; how long to wait is [`pause`]. What this module does not do:
-//! read, list or delete anything, or send a grant anywhere but to its URL; redirects are not followed.
+//! How long to wait is [`pause`], a pure function. What this module does not do: make a try; that is [`put`].
 
-use std::io::ErrorKind;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
-use ureq::{Agent, Timeout};
+use ureq::Agent;
 
 use super::grants::{Grant, UploadRoute};
-use super::relay_client::{Call, CallError, Pinned};
+use super::put::{CA_BUNDLE, Verdict, put};
 use crate::failure::{Failure, Reason};
 use crate::run::stop::Stop;
 
 /// The operator refuses larger objects unread.
 pub const MAX_BYTES: usize = 32 << 20;
-const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
-const CONNECT_TAKES: Duration = Duration::from_secs(3);
 /// In a row, before another route is tried.
 const TRIES_OF_A_ROUTE: u32 = 3;
 /// Finding PHP, what is open at the end, encoding, and a first try.
 const LEFT_FOR_UPLOAD: u64 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// PEM of a private CA, trusted beside the public ones.
-pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
-
-/// What an answer means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    Stored,
-    /// Worth another try; the text says why.
-    Again(String),
-    /// Nobody is there; another route is tried at once.
-    Unreachable(String),
-    Refused(u16),
-    CertificateUntrusted,
-}
-
-/// Judges a status. From a store, 412 (and 409 from Azure) says that an object is there already: an answer that was lost, or a
-/// foreign object, which the operator tells apart by size and sha256. The relay has told them apart itself.
-#[must_use]
-pub fn verdict(route: UploadRoute, status: u16) -> Verdict {
-    match (route, status) {
-        (_, 200 | 201) | (UploadRoute::Direct, 409 | 412) => Verdict::Stored,
-        (_, 408 | 425 | 429 | 500..=599) => Verdict::Again(format!("HTTP {status}")),
-        _ => Verdict::Refused(status),
-    }
-}
 
 /// How long to sample, in seconds: as long as was asked for, but so that time is left to upload before the grant ends. A
 /// sampler that is started just before its `--not-after` would else sample past it.
@@ -221,139 +189,6 @@ pub fn unix_seconds() -> u64 {
         .map_or(0, |time| time.as_secs())
 }
 
-fn put(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
-    match grant.route {
-        UploadRoute::Direct => put_direct(agents, grant, body),
-        UploadRoute::Relay => put_relay(grant, body),
-    }
-}
-
-fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
-    let call = Call {
-        method: &grant.method,
-        url: &grant.url,
-        headers: &grant.headers,
-        body,
-        takes: ONE_TRY_TAKES,
-    };
-    match Pinned::new(&grant.pins).call(&call) {
-        Ok(answer) => verdict(UploadRoute::Relay, answer.status),
-        Err(CallError::Untrusted) => Verdict::CertificateUntrusted,
-        Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),
-        Err(error @ CallError::Broken(_)) => Verdict::Again(error.to_string()),
-    }
-}
-
-/// A store may be signed by the private CA or by a public one: the one that it is not signed by does not count.
-fn put_direct(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
-    let mut last = Verdict::CertificateUntrusted;
-    for agent in agents {
-        last = put_with(agent, grant, body);
-        if last != Verdict::CertificateUntrusted {
-            break;
-        }
-    }
-    last
-}
-
-fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
-    let mut request = agent
-        .put(&grant.url)
-        .content_type("application/octet-stream");
-    for (name, value) in &grant.headers {
-        request = request.header(name, value);
-    }
-    match request.send(body) {
-        Ok(response) => verdict(UploadRoute::Direct, response.status().as_u16()),
-        Err(error) => verdict_of_error(&error),
-    }
-}
-
-fn verdict_of_error(error: &ureq::Error) -> Verdict {
-    let untrusted = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
-    let is_untrusted = match error {
-        ureq::Error::Rustls(error) => untrusted(error),
-        ureq::Error::Io(error) => error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            .is_some_and(untrusted),
-        _ => false,
-    };
-    let unreachable = match error {
-        ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
-        ureq::Error::HostNotFound
-        | ureq::Error::ConnectionFailed
-        | ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => true,
-        _ => false,
-    };
-    match (is_untrusted, unreachable) {
-        (true, _) => Verdict::CertificateUntrusted,
-        (_, true) => Verdict::Unreachable(short(error)),
-        _ => Verdict::Again(short(error)),
-    }
-}
-
-/// The error without the URL, which holds the grant.
-fn short(error: &ureq::Error) -> String {
-    match error {
-        ureq::Error::Io(error) => error.kind().to_string(),
-        ureq::Error::HostNotFound => "host not found".to_owned(),
-        ureq::Error::Timeout(timeout) => format!("timeout: {timeout}"),
-        ureq::Error::BadUri(_) => "bad URL".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// Ways to a store: one for each set of authorities.
-///
-/// # Errors
-/// A [`Failure`] where the bundle has no certificate.
-pub fn agents(ca_bundle: Option<&str>) -> Result<Vec<Agent>, Failure> {
-    // The process has one TLS provider; a second call changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut roots = Vec::new();
-    if let Some(pem) = ca_bundle {
-        let bad = || {
-            Failure::new(
-                Reason::Usage,
-                CA_BUNDLE,
-                format!("{CA_BUNDLE}: no certificate in PEM"),
-            )
-        };
-        let certificates: Vec<Certificate<'static>> = parse_pem(pem.as_bytes())
-            .filter_map(|item| match item {
-                Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                _ => None,
-            })
-            .collect();
-        if certificates.is_empty() {
-            return Err(bad());
-        }
-        roots.push(RootCerts::Specific(Arc::new(certificates)));
-    }
-    roots.push(RootCerts::WebPki);
-    Ok(roots.into_iter().map(agent).collect())
-}
-
-fn agent(roots: RootCerts) -> Agent {
-    let tls = TlsConfig::builder()
-        .provider(TlsProvider::Rustls)
-        .root_certs(roots)
-        .build();
-    Agent::config_builder()
-        .tls_config(tls)
-        .timeout_global(Some(ONE_TRY_TAKES))
-        .timeout_connect(Some(CONNECT_TAKES))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        // Environment variables of the pod say nothing about this connection.
-        .proxy(None)
-        .user_agent(concat!("phpprof/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into()
-}
-
 fn random_byte() -> u8 {
     let mut byte = [128];
     let _ = SystemRandom::new().fill(&mut byte);
@@ -363,19 +198,6 @@ fn random_byte() -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_answer_is_final_or_worth_another_try() {
-        let check = |route, status, expected| assert_eq!(verdict(route, status), expected);
-        check(UploadRoute::Direct, 200, Verdict::Stored);
-        check(UploadRoute::Direct, 412, Verdict::Stored);
-        check(UploadRoute::Direct, 503, Verdict::Again("HTTP 503".into()));
-        check(UploadRoute::Direct, 403, Verdict::Refused(403));
-        check(UploadRoute::Direct, 307, Verdict::Refused(307));
-        check(UploadRoute::Relay, 200, Verdict::Stored);
-        check(UploadRoute::Relay, 409, Verdict::Refused(409));
-        check(UploadRoute::Relay, 503, Verdict::Again("HTTP 503".into()));
-    }
 
     /// A sampler that starts so many seconds before or after its `not-after` of 1000, with this upload deadline.
     #[track_caller]

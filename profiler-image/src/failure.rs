@@ -2,61 +2,53 @@
 
 use serde::Serialize;
 
-/// How a run ended. Each reason has its own exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Reason {
-    Uploaded,
-    /// As `Uploaded`, over the operator.
-    Relayed,
-    NotAfterPassed,
-    Internal,
-    Usage,
-    NoPhpFound,
-    UnsupportedVersion,
-    NoEngineSymbols,
-    LayoutMismatch,
-    PermissionDenied,
-    FileCapabilities,
-    NotDumpable,
-    UploadDeadlineExceeded,
-    UploadRefused,
-    CertificateUntrusted,
-    ProfileTooLarge,
-    TargetExited,
-    Cancelled,
-    YamaRestricted,
-    SeccompRestricted,
-    OtherUserNamespace,
-    GVisor,
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $exit_code:literal,)*) => {
+        /// How a run ended. Each reason that is a failure has its own exit code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// All of them, in the order of their exit codes.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The process's exit code.
+            #[must_use]
+            pub fn exit_code(self) -> u8 {
+                match self {
+                    $(Self::$name => $exit_code,)*
+                }
+            }
+        }
+    };
 }
 
-impl Reason {
-    /// The process's exit code.
-    #[must_use]
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Self::Uploaded | Self::Relayed | Self::NotAfterPassed => 0,
-            Self::Internal => 1,
-            Self::Usage => 2,
-            Self::NoPhpFound => 10,
-            Self::UnsupportedVersion => 11,
-            Self::NoEngineSymbols => 12,
-            Self::LayoutMismatch => 13,
-            Self::PermissionDenied => 14,
-            Self::FileCapabilities => 15,
-            Self::NotDumpable => 16,
-            Self::UploadDeadlineExceeded => 20,
-            Self::UploadRefused => 21,
-            Self::CertificateUntrusted => 22,
-            Self::ProfileTooLarge => 23,
-            Self::TargetExited => 30,
-            Self::Cancelled => 31,
-            Self::YamaRestricted => 40,
-            Self::SeccompRestricted => 41,
-            Self::OtherUserNamespace => 42,
-            Self::GVisor => 43,
-        }
-    }
+reasons! {
+    Uploaded = 0,
+    /// As `Uploaded`, over the operator.
+    Relayed = 0,
+    NotAfterPassed = 0,
+    Internal = 1,
+    Usage = 2,
+    NoPhpFound = 10,
+    UnsupportedVersion = 11,
+    NoEngineSymbols = 12,
+    LayoutMismatch = 13,
+    PermissionDenied = 14,
+    FileCapabilities = 15,
+    NotDumpable = 16,
+    UploadDeadlineExceeded = 20,
+    UploadRefused = 21,
+    CertificateUntrusted = 22,
+    ProfileTooLarge = 23,
+    TargetExited = 30,
+    Cancelled = 31,
+    YamaRestricted = 40,
+    SeccompRestricted = 41,
+    OtherUserNamespace = 42,
+    GVisor = 43,
 }
 
 /// A failure, for the receipt and for people.

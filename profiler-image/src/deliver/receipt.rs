@@ -138,32 +138,10 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_the_contract() {
-        use Reason::*;
-        let ours = [
-            Uploaded,
-            Relayed,
-            NotAfterPassed,
-            Internal,
-            Usage,
-            NoPhpFound,
-            UnsupportedVersion,
-            NoEngineSymbols,
-            LayoutMismatch,
-            PermissionDenied,
-            FileCapabilities,
-            NotDumpable,
-            UploadDeadlineExceeded,
-            UploadRefused,
-            CertificateUntrusted,
-            ProfileTooLarge,
-            TargetExited,
-            Cancelled,
-            YamaRestricted,
-            SeccompRestricted,
-            OtherUserNamespace,
-            GVisor,
-        ];
-        let ours = ours.map(|reason| (format!("{reason:?}"), reason.exit_code()));
+        let ours: Vec<(String, u8)> = Reason::ALL
+            .iter()
+            .map(|reason| (format!("{reason:?}"), reason.exit_code()))
+            .collect();
         assert_eq!(contract(), ours);
     }
 

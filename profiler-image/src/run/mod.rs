@@ -150,7 +150,7 @@ struct Run<'a> {
     options: &'a Options,
     scanner: Scanner,
     /// The most telling reason so far why a process of the target was not taken.
-    refused: Option<Refused>,
+    refused: Option<Arc<Refused>>,
     is_target_gone: bool,
     members: Vec<Member>,
     sampler: Sampler,
@@ -214,9 +214,11 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             // PHP that cannot be sampled will not become so by waiting.
-            let hopeless = self.refused.as_ref().is_some_and(Refused::is_final);
+            let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
             if hopeless || now() - began > GIVE_UP_AFTER {
-                return Err(RecordError::NoPhp(self.refused.take()));
+                return Err(RecordError::NoPhp(
+                    self.refused.take().map(Arc::unwrap_or_clone),
+                ));
             }
         }
     }

@@ -13,27 +13,32 @@
 //! runs PHP.
 
 use std::collections::HashMap;
-use std::fs::read_dir;
+use std::fs::File;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use phpprof_zend::engine::Refusal;
 use phpprof_zend::memory::Fault;
+use rustix::fs::{RawDir, SeekFrom, seek};
+use smallvec::SmallVec;
 
 use super::Scope;
 use super::diagnosis::Refused;
 use super::families::Families;
 use super::process::last_pid::LastPid;
 use super::process::relay::Relay;
-use super::process::{Process, ProcessMemory, calls, stat::Stat, text};
-use super::seen::{Other, Program, Seen, Verdict, executable, is_young, look_at};
+use super::process::{Process, ProcessMemory, calls, proc_path, stat::Stat, text};
+use super::seen::{Other, Program, Seen, Verdict, executable, executable_hash, is_young, look_at};
 use super::threads::{Changes, Threads};
 
 /// The processes are listed again after so many milliseconds, though none seems to have started.
 const LIST_EVERY: u64 = 1000;
 /// A target without a process is gone when it still has none after so many milliseconds.
 const GONE_AFTER: u64 = 1000;
+/// What one call says of the listing: some 300 processes.
+const LIST_BYTES: usize = 8192;
 /// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all that Linux runs PHP on.
 const TICK: u64 = 10;
 
@@ -46,9 +51,20 @@ struct New {
     in_scope: bool,
 }
 
+/// What stays true of a process that is looked at again.
+struct Again {
+    pid: i32,
+    start_time: u64,
+    born: u64,
+    in_scope: bool,
+}
+
 /// When the processes are to be listed.
 #[derive(Debug)]
 struct Listing {
+    /// `/proc`, which is kept open.
+    folder: Option<File>,
+    pids: Vec<i32>,
     last_pid: LastPid,
     /// The number that was given last, as it was seen last.
     last: Option<i32>,
@@ -66,7 +82,7 @@ pub struct Discovery {
     families: Families,
     listing: Listing,
     /// The most telling refusal so far.
-    refused: Option<Refused>,
+    refused: Option<Arc<Refused>>,
     /// The scope had no process when its processes were counted last; and when that is done again.
     is_empty: bool,
     count_at: u64,
@@ -84,6 +100,8 @@ impl Discovery {
             seen: HashMap::new(),
             families: Families::default(),
             listing: Listing {
+                folder: calls::open("/proc").ok(),
+                pids: Vec::new(),
                 last_pid: LastPid::open(),
                 last: None,
                 is_settled: false,
@@ -99,14 +117,15 @@ impl Discovery {
     /// Looks for processes that have come, gone, or replaced themselves.
     pub fn scan(&mut self) -> Changes {
         let now = boot_milliseconds();
-        let mut listed: Vec<i32> = if self.listing.is_due(now) {
-            pids().collect()
-        } else {
-            self.seen.keys().copied().collect()
-        };
+        let mut listed = std::mem::take(&mut self.listing.pids);
+        listed.clear();
+        if !self.listing.is_due(now) || self.listing.list(&mut listed).is_none() {
+            listed.extend(self.seen.keys());
+        }
         listed.sort_unstable();
         let mut changes = Changes::default();
         let mut new = self.part(&listed, now, &mut changes);
+        self.listing.pids = listed;
         put_parents_first(&mut new);
         for new in new {
             let seen = self.look(&new, now);
@@ -129,7 +148,7 @@ impl Discovery {
 
     /// The most telling reason why a process of the target was not taken.
     #[must_use]
-    pub fn refused(&self) -> Option<&Refused> {
+    pub fn refused(&self) -> Option<&Arc<Refused>> {
         self.refused.as_ref()
     }
 
@@ -141,8 +160,8 @@ impl Discovery {
     }
 
     /// Parts with who went, and gives those to be looked at.
-    fn part(&mut self, listed: &[i32], now: u64, changes: &mut Changes) -> Vec<New> {
-        let mut again = HashMap::new();
+    fn part(&mut self, listed: &[i32], now: u64, changes: &mut Changes) -> SmallVec<[New; 4]> {
+        let mut again: SmallVec<[Again; 4]> = SmallVec::new();
         self.seen.retain(|pid, seen| {
             let is_listed = listed.binary_search(pid).is_ok();
             let Some(born) = seen.look_again(*pid, is_listed, now) else {
@@ -151,7 +170,14 @@ impl Discovery {
             if let Verdict::Php(program) = &mut seen.verdict {
                 program.threads.end(changes);
             }
-            again.insert(*pid, (seen.start_time, born, seen.in_scope));
+            if is_listed {
+                again.push(Again {
+                    pid: *pid,
+                    start_time: seen.start_time,
+                    born,
+                    in_scope: seen.in_scope,
+                });
+            }
             false
         });
         let unknown = listed
@@ -163,10 +189,10 @@ impl Discovery {
                 let started = stat.start_time.saturating_mul(TICK);
                 // Another process that was given the number has another start.
                 let known = again
-                    .get(&pid)
-                    .filter(|(start_time, ..)| *start_time == stat.start_time);
+                    .iter()
+                    .find(|again| again.pid == pid && again.start_time == stat.start_time);
                 let (born, in_scope) =
-                    known.map_or((started, false), |&(_, born, in_scope)| (born, in_scope));
+                    known.map_or((started, false), |again| (again.born, again.in_scope));
                 Some(New {
                     pid,
                     stat,
@@ -181,7 +207,7 @@ impl Discovery {
     fn look(&mut self, new: &New, now: u64) -> Seen {
         let in_scope = new.in_scope || self.is_meant(new.pid, &new.stat);
         let mut other = Other {
-            executable: executable(new.pid),
+            executable: executable_hash(new.pid),
             is_starting: false,
             look_at: look_at(new.born, now),
         };
@@ -216,12 +242,12 @@ impl Discovery {
         let is_starting = refusal == Refusal::Starting;
         let refused = Refused {
             pid: new.pid,
-            comm: new.stat.comm.clone(),
+            comm: String::from_utf8_lossy(&new.stat.comm).into_owned(),
             refusal,
         };
         let is_news = self.scope != Scope::All || refused.is_news_among_all();
-        if is_news && refused.tells_more_than(self.refused.as_ref()) {
-            self.refused = Some(refused);
+        if is_news && refused.tells_more_than(self.refused.as_deref()) {
+            self.refused = Some(Arc::new(refused));
         }
         is_starting
     }
@@ -230,9 +256,8 @@ impl Discovery {
         match &self.scope {
             Scope::All => true,
             // The path ends in the runtime's name for the container, with a prefix and suffix of its driver.
-            Scope::Container(id) => {
-                text(&format!("/proc/{pid}/cgroup")).is_some_and(|text| text.contains(id.as_str()))
-            }
+            Scope::Container(id) => text(proc_path(format_args!("{pid}/cgroup")).as_str())
+                .is_some_and(|text| text.contains(id.as_str())),
             // Parents are looked at first, and their descent is known.
             Scope::Pids(pids) => {
                 pids.contains(&pid)
@@ -288,6 +313,25 @@ impl Discovery {
 }
 
 impl Listing {
+    /// All processes; `None` where the kernel does not tell all.
+    fn list(&self, pids: &mut Vec<i32>) -> Option<()> {
+        let folder = self.folder.as_ref()?;
+        calls::count_file_read();
+        seek(folder, SeekFrom::Start(0)).ok()?;
+        let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
+        let mut entries = RawDir::new(folder, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let name = entry.ok()?;
+            pids.extend(
+                name.file_name()
+                    .to_str()
+                    .ok()
+                    .and_then(|name| name.parse::<i32>().ok()),
+            );
+        }
+        Some(())
+    }
+
     /// Whether a process may have started that was not listed.
     fn is_due(&mut self, now: u64) -> bool {
         let last = self.last_pid.read();
@@ -303,12 +347,18 @@ impl Listing {
 
 /// A chain of parents is as long as the list at most.
 fn put_parents_first(new: &mut [New]) {
-    let parents: HashMap<i32, i32> = new.iter().map(|new| (new.pid, new.stat.parent)).collect();
+    let parents = new.iter().map(|new| (new.pid, new.stat.parent));
+    let mut parents: SmallVec<[(i32, i32); 16]> = parents.collect();
+    parents.sort_unstable();
+    let parent = |pid: &i32| {
+        let index = parents.binary_search_by_key(pid, |&(pid, _)| pid).ok()?;
+        parents.get(index).map(|&(_, parent)| parent)
+    };
     let depth = |new: &New| {
-        let chain = std::iter::successors(Some(new.pid), |pid| parents.get(pid).copied());
+        let chain = std::iter::successors(Some(new.pid), parent);
         chain.take(parents.len()).count()
     };
-    new.sort_by_cached_key(|new| (depth(new), new.pid));
+    new.sort_unstable_by_key(|new| (depth(new), new.pid));
 }
 
 fn boot_milliseconds() -> u64 {
@@ -316,14 +366,4 @@ fn boot_milliseconds() -> u64 {
         .ok()
         .and_then(|time| u64::try_from(time.num_milliseconds()).ok())
         .unwrap_or(0)
-}
-
-/// All processes.
-fn pids() -> impl Iterator<Item = i32> {
-    calls::count_open();
-    read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

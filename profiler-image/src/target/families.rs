@@ -8,7 +8,7 @@
 //!
 //! Invariant: a number names one family, and is never used again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub(super) struct Family {
     pub jit: Option<JitBuffer>,
     executable: String,
     birthmark: Option<Birthmark>,
+    /// Only while the members are counted.
+    has_member: bool,
 }
 
 /// The families that have a member.
@@ -96,10 +98,17 @@ impl Families {
 
     /// Forgets the families without a member: these.
     pub fn keep(&mut self, members: impl Iterator<Item = usize>) -> Vec<usize> {
-        let members: HashSet<usize> = members.collect();
-        let mut gone: Vec<usize> = self.known.keys().copied().collect();
-        gone.retain(|number| !members.contains(number));
-        self.known.retain(|number, _| members.contains(number));
+        for number in members {
+            if let Some(family) = self.known.get_mut(&number) {
+                family.has_member = true;
+            }
+        }
+        let mut gone = Vec::new();
+        self.known.retain(|number, family| {
+            let has_member = std::mem::take(&mut family.has_member);
+            gone.extend((!has_member).then_some(*number));
+            has_member
+        });
         gone
     }
 }
@@ -119,6 +128,7 @@ impl Family {
             jit: maps.jit,
             executable: executable.to_owned(),
             birthmark: Birthmark::of(pid, memory),
+            has_member: false,
         })
     }
 

@@ -3,6 +3,7 @@
 //! It always runs: ten wake-ups a second cost less than to tell beforehand which look will be long. Its CPU time is
 //! the sampler's. It ends with the [`Scanner`], at the latest when the look that is under way is over.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ const STACK_BYTES: usize = 256 << 10;
 pub struct Report {
     pub changes: Changes,
     /// The most telling reason so far why a process of the target was not taken.
-    pub refused: Option<Refused>,
+    pub refused: Option<Arc<Refused>>,
     /// The target has ended for good.
     pub is_target_gone: bool,
 }

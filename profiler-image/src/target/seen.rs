@@ -3,15 +3,20 @@
 //! Invariant: who is asked opens no file.
 
 use std::fs::read_link;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
-use super::process::{Process, calls};
+use rustix::fs::{CWD, readlinkat_raw};
+
+use super::process::{Process, calls, proc_path};
 use super::threads::Threads;
 
 /// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
 const YOUNG: u64 = 1000;
 /// Milliseconds between two looks at a process without PHP: a quarter of its age, within these.
 const LOOK_EVERY: (u64, u64) = (100, 1000);
+/// PATH_MAX: what is longer the kernel does not name.
+const MAX_PATH: usize = 4096;
 
 /// What a process was found to be.
 #[derive(Debug)]
@@ -30,8 +35,8 @@ pub(super) struct Program {
 /// A process without one, or none that is read.
 #[derive(Debug)]
 pub(super) struct Other {
-    /// Seen before all else: what is replaced meanwhile is another one at the next look.
-    pub executable: Option<String>,
+    /// What tells its executable from others. Seen before all else: what is replaced meanwhile is another one at the next look.
+    pub executable: Option<u64>,
     /// Its engine is being started.
     pub is_starting: bool,
     /// Milliseconds since boot.
@@ -63,7 +68,7 @@ impl Seen {
             _ if !is_listed => Some(now),
             Verdict::Php(program) => (!program.is_still_there()).then_some(now),
             Verdict::Other(other) if now < other.look_at => None,
-            Verdict::Other(other) if executable(pid) != other.executable => Some(now),
+            Verdict::Other(other) if executable_hash(pid) != other.executable => Some(now),
             Verdict::Other(other) => {
                 other.look_at = look_at(born, now);
                 (is_young(born, now) || other.is_starting).then_some(born)
@@ -94,8 +99,19 @@ pub(super) fn look_at(born: u64, now: u64) -> u64 {
 /// Which program a process runs; `None` where that may not be seen, and for what has ended. No file is opened for it.
 pub(super) fn executable(pid: i32) -> Option<String> {
     calls::count_file_read();
-    let link = read_link(format!("/proc/{pid}/exe")).ok()?;
+    let link = read_link(proc_path(format_args!("{pid}/exe"))).ok()?;
     Some(link.to_string_lossy().into_owned())
+}
+
+/// The hash of that, for the many processes that are asked only whether it is another one.
+pub(super) fn executable_hash(pid: i32) -> Option<u64> {
+    calls::count_file_read();
+    let mut link = [0_u8; MAX_PATH];
+    let path = proc_path(format_args!("{pid}/exe"));
+    let length = readlinkat_raw(CWD, path.as_str(), &mut link).ok()?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(link.get(..length)?);
+    Some(hasher.finish())
 }
 
 #[cfg(test)]

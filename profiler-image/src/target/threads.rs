@@ -15,6 +15,7 @@ use std::sync::Arc;
 use phpprof_zend::layouts::Machine;
 use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::tsrm::Thread;
+use smallvec::SmallVec;
 
 use super::process::{Process, ProcessMemory, calls, text};
 
@@ -113,9 +114,9 @@ struct ReadSet {
 impl ReadSet {
     /// Whether another read would give the same; never so of nothing.
     fn is_as_it_was(&self, memory: &ProcessMemory) -> bool {
-        let mut now = vec![0; self.bytes.len()];
+        let mut now: SmallVec<[u8; 512]> = SmallVec::from_elem(0, self.bytes.len());
         let mut rest = now.as_mut_slice();
-        let mut pieces = Vec::with_capacity(self.addresses.len());
+        let mut pieces: SmallVec<[Piece<'_>; 64]> = SmallVec::new();
         for &(address, length) in &self.addresses {
             let Some((bytes, others)) = std::mem::take(&mut rest).split_at_mut_checked(length)
             else {
@@ -124,7 +125,9 @@ impl ReadSet {
             pieces.push(Piece { address, bytes });
             rest = others;
         }
-        !pieces.is_empty() && memory.gather(&mut pieces).is_ok() && now == self.bytes
+        let is_read = !pieces.is_empty() && memory.gather(&mut pieces).is_ok();
+        drop(pieces);
+        is_read && now[..] == self.bytes
     }
 }
 

@@ -24,8 +24,8 @@ use super::calls;
 /// IOV_MAX is 1024 on Linux (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
 
-/// Pieces of a call that need no place on the heap: more than one sample reads.
-const IN_PLACE: usize = 32;
+/// Pieces of a call that need no place on the heap: as many as functions are checked together.
+const IN_PLACE: usize = 64;
 
 /// The memory of one process.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ mod text;
 
 pub use memory::ProcessMemory;
 use relay::Relay;
-pub use text::text;
+pub use text::{proc_path, text};
 
 /// An interpreter: that of a process, or of one of its threads.
 #[derive(Debug)]

@@ -2,13 +2,20 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::str::FromStr;
 
-use super::calls;
+use smallvec::SmallVec;
+
+use super::{calls, proc_path};
+
+/// No line of `stat` is longer: some fifty numbers, and the name of a thread of the kernel.
+const MAX_LINE: usize = 1280;
 
 /// The fields of `/proc/PID/stat` that are used here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    pub comm: String,
+    /// As the target has chosen it.
+    pub comm: SmallVec<[u8; 16]>,
     /// `R` running or runnable, `S` sleeping, `D` waiting for a device, `Z` ended, …
     pub state: char,
     pub parent: i32,
@@ -22,7 +29,15 @@ impl Stat {
     /// Reads that of a process.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
-        Self::parse(&super::text(&format!("/proc/{pid}/stat"))?)
+        let file = calls::open(proc_path(format_args!("{pid}/stat"))).ok()?;
+        Self::read(&file)
+    }
+
+    fn read(file: &File) -> Option<Self> {
+        let mut bytes = [0_u8; MAX_LINE];
+        calls::count_file_read();
+        let length = file.read_at(&mut bytes, 0).ok()?;
+        Self::parse(bytes.get(..length)?)
     }
 
     /// Whether it only waits to be reaped by its parent.
@@ -31,14 +46,16 @@ impl Stat {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// Parses one line. The command may hold spaces and brackets, so the fields count from the last `)`.
+    /// Parses one line. The command may hold spaces and brackets, and need not be UTF-8: the fields count from the last `)`.
     #[must_use]
-    pub fn parse(line: &str) -> Option<Self> {
-        let (head, tail) = line.rsplit_once(')')?;
-        let comm = head.split_once('(')?.1.to_owned();
-        let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
-        // fields[0] is field 3 of proc(5).
-        let field = |number: usize| fields.get(number - 3).copied();
+    pub fn parse(line: impl AsRef<[u8]>) -> Option<Self> {
+        let line = line.as_ref();
+        let begin = line.iter().position(|&byte| byte == b'(')? + 1;
+        let end = line.iter().rposition(|&byte| byte == b')')?;
+        let comm = line.get(begin..end)?.into();
+        let tail = std::str::from_utf8(line.get(end + 1..)?).ok()?;
+        // The first after the command is field 3 of proc(5).
+        let field = |number: usize| tail.split_ascii_whitespace().nth(number - 3);
         Some(Self {
             comm,
             state: field(3)?.chars().next()?,
@@ -63,7 +80,8 @@ impl Watch {
     /// Opens the files of a thread.
     #[must_use]
     pub fn open(pid: i32, tid: i32) -> Option<Self> {
-        let open = |name: &str| calls::open(format!("/proc/{pid}/task/{tid}/{name}")).ok();
+        let open =
+            |name: &str| calls::open(proc_path(format_args!("{pid}/task/{tid}/{name}"))).ok();
         Some(Self {
             schedstat: open("schedstat")?,
             stat: open("stat")?,
@@ -74,7 +92,7 @@ impl Watch {
     /// running.
     #[must_use]
     pub fn cpu_nanoseconds(&self) -> Option<i64> {
-        self.schedstat(0)?.parse().ok()
+        self.schedstat(0)
     }
 
     /// Whether the thread is still there, or has not been reaped yet. What was read before by its number, as
@@ -82,31 +100,28 @@ impl Watch {
     /// scan notices ([`super::ProcessMemory::bound_word`]). Who reads a counter anyway is told the same by its failure.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.schedstat(0).is_some()
+        self.schedstat::<u64>(0).is_some()
     }
 
-    fn schedstat(&self, field: usize) -> Option<String> {
+    fn schedstat<T: FromStr>(&self, field: usize) -> Option<T> {
         let mut bytes = [0_u8; 128];
         calls::count_file_read();
         let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
         let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
-        Some(text.split_ascii_whitespace().nth(field)?.to_owned())
+        text.split_ascii_whitespace().nth(field)?.parse().ok()
     }
 
     /// How often the thread was put on a CPU: the third field of `schedstat`. `None` where the kernel does not count
     /// (it is then always 0).
     #[must_use]
     pub fn timeslices(&self) -> Option<u64> {
-        self.schedstat(2)?.parse().ok().filter(|&count| count > 0)
+        self.schedstat(2).filter(|&count| count > 0)
     }
 
     /// State and CPU of the thread.
     #[must_use]
     pub fn state(&self) -> Option<(char, usize)> {
-        let mut bytes = [0_u8; 512];
-        calls::count_file_read();
-        let length = self.stat.read_at(&mut bytes, 0).ok()?;
-        let stat = Stat::parse(std::str::from_utf8(&bytes[..length]).ok()?)?;
+        let stat = Stat::read(&self.stat)?;
         Some((stat.state, stat.processor))
     }
 }
@@ -123,13 +138,19 @@ mod tests {
         assert_eq!(
             stat,
             Stat {
-                comm: "php-fpm: pool) (x)".into(),
+                comm: b"php-fpm: pool) (x)"[..].into(),
                 state: 'S',
                 parent: 7,
                 start_time: 987_654,
                 processor: 1
             }
         );
+    }
+
+    #[test]
+    fn a_command_that_is_no_text_hides_nothing() {
+        let line = b"42 (\xff\xfe) R 7 42 42 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 9 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 17 1 0";
+        assert_eq!(Stat::parse(line).unwrap().state, 'R');
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! The text of files under `/proc`, bounded.
+//! The text of files under `/proc`, bounded, and their paths.
 
+use std::fmt::{self, Write as _};
 use std::io::Read;
+use std::path::Path;
 
 use super::calls;
 
@@ -15,4 +17,66 @@ pub fn text(path: &str) -> Option<String> {
     calls::count_file_read();
     file.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A path under `/proc`, which takes no place on the heap: many are looked at each second.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcPath {
+    bytes: [u8; 64],
+    length: usize,
+}
+
+/// `/proc/`, and what is below it; an empty path where that is longer than any there.
+#[must_use]
+pub fn proc_path(below: fmt::Arguments<'_>) -> ProcPath {
+    let mut path = ProcPath {
+        bytes: [0; 64],
+        length: 0,
+    };
+    if path.write_str("/proc/").and(path.write_fmt(below)).is_err() {
+        path.length = 0;
+    }
+    path
+}
+
+impl fmt::Write for ProcPath {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let rest = self.bytes.get_mut(self.length..).unwrap_or_default();
+        let room = rest.get_mut(..text.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+impl ProcPath {
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let written = self.bytes.get(..self.length).unwrap_or_default();
+        std::str::from_utf8(written).unwrap_or_default()
+    }
+}
+
+impl AsRef<Path> for ProcPath {
+    fn as_ref(&self) -> &Path {
+        self.as_str().as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_whole_or_empty() {
+        let most = i32::MAX;
+        assert_eq!(
+            proc_path(format_args!("{most}/task/{most}/schedstat")).as_str(),
+            "/proc/2147483647/task/2147483647/schedstat"
+        );
+        let long = "x".repeat(59);
+        assert_eq!(proc_path(format_args!("{long}")).as_str(), "");
+        assert_eq!(proc_path(format_args!("{}", &long[1..])).as_str().len(), 64);
+    }
 }

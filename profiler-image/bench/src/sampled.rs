@@ -76,7 +76,7 @@ pub fn record(options: &Options) -> Result<Recording> {
 pub fn stacks(recording: &Recording) -> Vec<Stack> {
     let samples = recording.snapshot().samples;
     let (stacks, _) = samples.settled.sum();
-    let name = |id| short(&samples.names.get(id).name);
+    let name = |id| short(samples.names.get(id).name);
     let mut lines = Vec::new();
     let stack = |settlement: &Settlement| {
         samples.settled.lines(settlement, &mut lines);

@@ -107,8 +107,8 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
             .map(|&(id, line)| {
                 let name = snapshot.samples.names.get(id);
                 FrameRef {
-                    name: &name.name,
-                    file: &name.file,
+                    name: name.name,
+                    file: name.file,
                     start_line: name.start_line.into(),
                     line: line.into(),
                 }

@@ -119,7 +119,7 @@ impl Scene {
         paths.lines(stack.path, &mut lines);
         let names = lines.iter().map(|&(id, _)| {
             let names = &sampler.functions.names;
-            names.get(id).name.clone()
+            names.get(id).name.to_owned()
         });
         let is_proven = stack.ending == Ending::Whole && !is_open;
         (names.collect(), is_proven)

@@ -48,6 +48,8 @@ const SEARCHED_TOGETHER: usize = 256;
 const BETWEEN_CHECKS: u64 = 15_000_000;
 /// and looked at in the sample that meets it where it was not checked for so long.
 const TRUSTED_NANOSECONDS: u64 = 2_500_000_000;
+/// Functions of a stack that are looked at without a place on the heap.
+const FEW: usize = 8;
 /// What is read of a string before its length is known.
 const STRING_HEAD: usize = 192;
 const EXTENSION_HEAD: usize = 16;
@@ -157,7 +159,7 @@ impl Functions {
     ) {
         ids.clear();
         self.renew(place);
-        let mut looks: Vec<Look> = Vec::new();
+        let mut looks: SmallVec<[Look; FEW]> = SmallVec::new();
         for (index, frame) in frames.iter().enumerate() {
             let trusted = self.trusted(place, frame, index == 0);
             let depth = frames.len() - index;
@@ -216,8 +218,8 @@ impl Functions {
         let names = &mut self.names;
         *code.main.get_or_insert_with(|| {
             names.intern(Name {
-                name: "{main}".to_owned(),
-                file: file.clone(),
+                name: "{main}",
+                file,
                 start_line: 1,
             })
         })

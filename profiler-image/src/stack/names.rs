@@ -3,40 +3,94 @@
 //! A name is what stays the same when a worker compiles a script anew or is replaced: so stacks and proofs are keyed by
 //! it, and memory grows with the program's functions, not with time.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::sync::Arc;
 
-/// More functions than any program has; beyond it everything is [`Names::OVERFLOW`].
-const MAX_NAMES: usize = 200_000;
+use rustc_hash::{FxHashMap, FxHasher};
+
+/// More functions than most programs have; beyond it everything is [`Names::OVERFLOW`].
+pub const MAX_NAMES: usize = 28_672;
+/// The same for the texts of all names and files together.
+pub const MAX_TEXT: usize = 2 << 20;
 
 /// Index into [`Names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(u32);
 
 /// A function for people.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Name {
-    pub name: String,
-    pub file: String,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Name<'a> {
+    pub name: &'a str,
+    pub file: &'a str,
     pub start_line: u32,
 }
 
 /// All names of a run.
 #[derive(Debug)]
 pub struct Names {
-    list: NameList,
-    by_name: HashMap<Arc<Name>, NameId>,
+    list: Arc<List>,
+    by_hash: FxHashMap<u64, NameId>,
+    files: FxHashMap<u64, Text>,
 }
 
-/// The names by their ids; a copy is a list of pointers.
+/// Where a text lies in [`List::texts`].
+#[derive(Debug, Clone, Copy)]
+struct Text {
+    begin: u32,
+    length: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    name: Text,
+    file: Text,
+    start_line: u32,
+}
+
 #[derive(Debug, Clone, Default)]
-pub struct NameList(Vec<Arc<Name>>);
+struct List {
+    rows: Vec<Row>,
+    texts: String,
+}
+
+/// The names by their ids as they stand at a moment; copied only where the run meets a new one meanwhile.
+#[derive(Debug, Clone, Default)]
+pub struct NameList(Arc<List>);
 
 impl NameList {
     /// The name of an id.
     #[must_use]
-    pub fn get(&self, id: NameId) -> &Name {
-        self.0.get(id.0 as usize).unwrap_or(&self.0[0])
+    pub fn get(&self, id: NameId) -> Name<'_> {
+        self.0.get(id)
+    }
+}
+
+impl List {
+    fn get(&self, id: NameId) -> Name<'_> {
+        let row = self.rows.get(id.0 as usize).unwrap_or(&self.rows[0]);
+        Name {
+            name: self.text(row.name),
+            file: self.text(row.file),
+            start_line: row.start_line,
+        }
+    }
+
+    fn text(&self, text: Text) -> &str {
+        let begin = text.begin as usize;
+        let end = begin + text.length as usize;
+        self.texts.get(begin..end).unwrap_or_default()
+    }
+
+    fn push_text(&mut self, text: &str) -> Option<Text> {
+        let begin = self.texts.len();
+        if begin + text.len() > MAX_TEXT {
+            return None;
+        }
+        self.texts.push_str(text);
+        Some(Text {
+            begin: u32::try_from(begin).ok()?,
+            length: u32::try_from(text.len()).ok()?,
+        })
     }
 }
 
@@ -65,41 +119,68 @@ impl Names {
     pub const ENGINE: NameId = NameId(10);
 
     /// The id of a name, a new one at first sight.
-    pub fn intern(&mut self, name: Name) -> NameId {
-        if let Some(&id) = self.by_name.get(&name) {
-            return id;
+    pub fn intern(&mut self, name: Name<'_>) -> NameId {
+        let mut hash = HASHER.hash_one(name);
+        while let Some(&id) = self.by_hash.get(&hash) {
+            if self.list.get(id) == name {
+                return id;
+            }
+            hash = hash.wrapping_add(1);
         }
-        let list = &mut self.list.0;
-        let Ok(index) = u32::try_from(list.len()) else {
-            return Self::OVERFLOW;
+        self.add(name, hash).unwrap_or(Self::OVERFLOW)
+    }
+
+    fn add(&mut self, name: Name<'_>, hash: u64) -> Option<NameId> {
+        if self.list.rows.len() >= MAX_NAMES {
+            return None;
+        }
+        let list = Arc::make_mut(&mut self.list);
+        let row = Row {
+            file: file(&mut self.files, list, name.file)?,
+            name: list.push_text(name.name)?,
+            start_line: name.start_line,
         };
-        if list.len() >= MAX_NAMES {
-            return Self::OVERFLOW;
-        }
-        let name = Arc::new(name);
-        list.push(Arc::clone(&name));
-        self.by_name.insert(name, NameId(index));
-        NameId(index)
+        let id = NameId(u32::try_from(list.rows.len()).ok()?);
+        list.rows.push(row);
+        self.by_hash.insert(hash, id);
+        Some(id)
     }
 
     /// The name of an id.
     #[must_use]
-    pub fn get(&self, id: NameId) -> &Name {
+    pub fn get(&self, id: NameId) -> Name<'_> {
         self.list.get(id)
     }
 
     /// All names that are there by now.
     #[must_use]
     pub fn list(&self) -> NameList {
-        self.list.clone()
+        NameList(Arc::clone(&self.list))
     }
 }
+
+/// The text of a file's path, which is kept once.
+fn file(files: &mut FxHashMap<u64, Text>, list: &mut List, path: &str) -> Option<Text> {
+    let mut hash = HASHER.hash_one(path);
+    while let Some(&known) = files.get(&hash) {
+        if list.text(known) == path {
+            return Some(known);
+        }
+        hash = hash.wrapping_add(1);
+    }
+    let text = list.push_text(path)?;
+    files.insert(hash, text);
+    Some(text)
+}
+
+const HASHER: BuildHasherDefault<FxHasher> = BuildHasherDefault::new();
 
 impl Default for Names {
     fn default() -> Self {
         let mut names = Self {
-            list: NameList::default(),
-            by_name: HashMap::new(),
+            list: Arc::default(),
+            by_hash: FxHashMap::default(),
+            files: FxHashMap::default(),
         };
         // In the order of the constants.
         for name in [
@@ -116,11 +197,48 @@ impl Default for Names {
             "[engine]",
         ] {
             names.intern(Name {
-                name: name.to_owned(),
-                file: String::new(),
+                name,
+                file: "",
                 start_line: 0,
             });
         }
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name<'a>(name: &'a str, file: &'a str) -> Name<'a> {
+        Name {
+            name,
+            file,
+            start_line: 7,
+        }
+    }
+
+    #[test]
+    fn a_name_has_one_id_and_what_was_listed_stays_as_it_was() {
+        let mut names = Names::default();
+        let one = names.intern(name("f", "/a.php"));
+        let list = names.list();
+        let two = names.intern(name("f", "/b.php"));
+        assert!(one != two && one == names.intern(name("f", "/a.php")));
+        assert_eq!(names.get(two), name("f", "/b.php"));
+        assert_eq!(list.get(one), name("f", "/a.php"));
+        assert_eq!(list.get(two).name, "[unstable]");
+        assert_eq!(names.get(Names::ENGINE).name, "[engine]");
+    }
+
+    #[test]
+    fn names_beyond_the_caps_are_one() {
+        let mut names = Names::default();
+        let many = (0..MAX_NAMES).map(|index| names.intern(name(&format!("f{index}"), "/a.php")));
+        assert_eq!(many.last(), Some(Names::OVERFLOW));
+        let mut names = Names::default();
+        let long = "x".repeat(MAX_TEXT / 2);
+        assert!(names.intern(name(&long, "/a.php")) != Names::OVERFLOW);
+        assert_eq!(names.intern(name(&long, "/b.php")), Names::OVERFLOW);
     }
 }

@@ -6,7 +6,8 @@
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
-use crate::text::{ClassName, ZendString, c_string};
+use crate::short::{Short, Text};
+use crate::text::{ClassName, ZendString, c_string, show};
 
 const ZEND_INTERNAL_FUNCTION: u8 = 1;
 const ZEND_USER_FUNCTION: u8 = 2;
@@ -141,6 +142,9 @@ impl Key {
     }
 }
 
+/// A name as the engine stores it.
+pub type ShortName = Short<u8, 40>;
+
 /// A function with its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
@@ -151,8 +155,8 @@ pub struct Function {
     /// `<internal:standard>` for a function of the engine or an extension, `<internal>` where none is known.
     pub file: String,
     /// As the engine stores it, for comparing with a call site's literal.
-    pub function_name: Vec<u8>,
-    pub class: Vec<u8>,
+    pub function_name: ShortName,
+    pub class: ShortName,
     /// What tells the texts at [`Key::anchors`] from others: [`ZendString::fingerprint`], 0 for none.
     pub fingerprints: [u64; 2],
 }
@@ -181,7 +185,7 @@ impl Function {
             string(key.filename)?
         } else {
             ZendString {
-                bytes: Vec::new(),
+                bytes: Text::default(),
                 hash: 0,
             }
         };
@@ -212,8 +216,9 @@ impl Function {
                     file.fingerprint()
                 },
             ],
-            function_name: function_name.map(|name| name.bytes).unwrap_or_default(),
-            class: class.map(|class| class.stored).unwrap_or_default(),
+            function_name: function_name
+                .map_or_else(ShortName::default, |name| name.bytes[..].into()),
+            class: class.map_or_else(ShortName::default, |class| class.stored[..].into()),
         })
     }
 }
@@ -247,7 +252,13 @@ fn display(
         {
             format!("{{closure:{}:{}}}", file.display(), key.line_start)
         }
-        (Some(name), Some(class)) => format!("{}::{}", class.shown, name.display()),
+        (Some(name), Some(class)) => {
+            let mut shown = String::with_capacity(class.stored.len() + 2 + name.bytes.len());
+            class.show(&mut shown);
+            shown.push_str("::");
+            show(&name.bytes, &mut shown);
+            shown
+        }
         (Some(name), None) => name.display(),
     }
 }
@@ -258,7 +269,7 @@ mod tests {
 
     fn text(bytes: &[u8]) -> ZendString {
         ZendString {
-            bytes: bytes.to_vec(),
+            bytes: bytes.into(),
             hash: 0,
         }
     }
@@ -277,8 +288,8 @@ mod tests {
     fn check(kind: u8, name: Option<&[u8]>, class: Option<&[u8]>, expected: &str) {
         let name = name.map(text);
         let class = class.map(|stored| ClassName {
-            shown: String::from_utf8_lossy(stored).into_owned(),
-            stored: stored.to_vec(),
+            stored: stored.into(),
+            line: 0,
         });
         assert_eq!(
             display(&key(kind), name.as_ref(), class.as_ref(), &text(b"/a.php")),

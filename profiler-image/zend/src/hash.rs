@@ -84,7 +84,7 @@ pub fn find<M: Memory + ?Sized>(
         }
         let (bytes, bucket) = table.bucket(memory, layout, index)?;
         if word_at(&bytes, row.bucket_h) == hash
-            && ZendString::read(memory, layout, bucket.key).is_some_and(|text| text.bytes == key)
+            && ZendString::read(memory, layout, bucket.key).is_some_and(|text| *text.bytes == *key)
         {
             return Some(bucket.value);
         }

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod op;
 pub mod phase;
 pub mod read_set;
+pub mod short;
 pub mod site;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

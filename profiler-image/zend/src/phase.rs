@@ -11,6 +11,7 @@ use crate::op::{
     INIT_FCALL_BY_NAME, INIT_METHOD_CALL, INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, NEW, Op,
     SEND_REF, SEND_VAL, SEND_VAR,
 };
+use crate::short::Short;
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
@@ -218,10 +219,11 @@ pub fn function_looks_up_class(name: &str) -> bool {
 #[must_use]
 pub fn is_inside_include<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> bool {
     let size = layout.zend_op.sizeof;
-    let mut bytes = vec![0; size * (1 + MAX_OPS_AHEAD)];
+    let mut bytes = Short::<u8, 1024>::default();
+    bytes.resize(size * (1 + MAX_OPS_AHEAD));
     let read = memory.read(address, &mut bytes).is_ok() || {
         // The block may end before that.
-        bytes.truncate(size * 2);
+        bytes.resize(size * 2);
         memory.read(address, &mut bytes).is_ok()
     };
     let mut ops = bytes

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use crate::memory::{Fault, Memory, Piece};
+use crate::short::Short;
 
 /// Memory behind a few ranges that were fetched.
 pub struct ReadSet<'a, M: Memory + ?Sized> {
@@ -17,9 +18,12 @@ pub struct ReadSet<'a, M: Memory + ?Sized> {
 #[derive(Default)]
 struct Fetched {
     /// Address and length of each range, in the order of their bytes.
-    ranges: Vec<(u64, usize)>,
-    bytes: Vec<u8>,
+    ranges: Short<(u64, usize), 16>,
+    bytes: Short<u8, 2048>,
 }
+
+/// Pieces of a gather that need no place on the heap.
+const IN_PLACE: usize = 16;
 
 impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
     /// Nothing is fetched yet.
@@ -32,31 +36,39 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
 
     /// Fetches ranges, each an address and a length, in one gather; keeps none where one of them is not mapped.
     pub fn fetch(&self, wanted: impl IntoIterator<Item = (u64, usize)>) {
-        let wanted: Vec<(u64, usize)> = wanted
-            .into_iter()
-            .filter(|&(address, length)| address != 0 && length != 0)
-            .collect();
+        // What is wanted may be told by what is there.
+        let mut ranges = Short::<(u64, usize), 16>::default();
+        ranges.extend(
+            wanted
+                .into_iter()
+                .filter(|&(address, length)| address != 0 && length != 0),
+        );
+        let wanted = ranges.as_slice();
         if wanted.is_empty() {
             return;
         }
         let Fetched { ranges, bytes } = &mut *self.fetched.borrow_mut();
         let known = bytes.len();
-        bytes.resize(
-            known + wanted.iter().map(|&(_, length)| length).sum::<usize>(),
-            0,
-        );
+        bytes.resize(known + wanted.iter().map(|&(_, length)| length).sum::<usize>());
         let mut rest = bytes.get_mut(known..).unwrap_or_default();
-        let mut pieces = Vec::with_capacity(wanted.len());
-        for &(address, length) in &wanted {
+        let mut in_place: [Piece<'_>; IN_PLACE] = std::array::from_fn(|_| Piece {
+            address: 0,
+            bytes: &mut [],
+        });
+        let mut on_heap = Vec::new();
+        for (index, &(address, length)) in wanted.iter().enumerate() {
             let (bytes, after) = rest.split_at_mut(length);
-            pieces.push(Piece { address, bytes });
             rest = after;
+            match in_place.get_mut(index).filter(|_| wanted.len() <= IN_PLACE) {
+                Some(piece) => *piece = Piece { address, bytes },
+                None => on_heap.push(Piece { address, bytes }),
+            }
         }
-        let is_fetched = self.memory.gather(&mut pieces).is_ok();
-        drop(pieces);
-        match is_fetched {
-            true => ranges.extend(wanted),
-            false => bytes.truncate(known),
+        let pieces = in_place.get_mut(..wanted.len());
+        let pieces = pieces.unwrap_or(on_heap.as_mut_slice());
+        match self.memory.gather(pieces) {
+            Ok(()) => ranges.extend(wanted.iter().copied()),
+            Err(_) => bytes.resize(known),
         }
     }
 
@@ -64,7 +76,7 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
     fn have(&self, address: u64, bytes: &mut [u8]) -> bool {
         let fetched = self.fetched.borrow();
         let mut begin = 0;
-        for &(start, length) in &fetched.ranges {
+        for &(start, length) in fetched.ranges.iter() {
             let part = address
                 .checked_sub(start)
                 .and_then(|offset| usize::try_from(offset).ok())

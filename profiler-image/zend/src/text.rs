@@ -5,6 +5,7 @@
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
+use crate::short::Text;
 
 /// No name or path is longer than this; a longer one is refused, since it is far more likely to be garbage.
 const MAX_LENGTH: u64 = 4096;
@@ -19,7 +20,7 @@ const TYPE_INFO: usize = 4;
 /// A `zend_string` as read from the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZendString {
-    pub bytes: Vec<u8>,
+    pub bytes: Text,
     /// The stored hash; 0 where the engine has not computed it.
     pub hash: u64,
 }
@@ -48,9 +49,10 @@ impl ZendString {
         }
         let length = usize::try_from(length).ok()?;
         let bytes = match head.get(string.val..string.val + length) {
-            Some(inside) if whole => inside.to_vec(),
+            Some(inside) if whole => Text::from(inside),
             _ => {
-                let mut bytes = vec![0; length];
+                let mut bytes = Text::default();
+                bytes.resize(length);
                 memory.read(address + string.val as u64, &mut bytes).ok()?;
                 bytes
             }
@@ -70,11 +72,19 @@ impl ZendString {
     /// The text for people: control characters and invalid UTF-8 are replaced.
     #[must_use]
     pub fn display(&self) -> String {
-        String::from_utf8_lossy(&self.bytes)
-            .chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect()
+        let mut shown = String::with_capacity(self.bytes.len());
+        show(&self.bytes, &mut shown);
+        shown
     }
+}
+
+/// Appends a text as [`ZendString::display`] has it.
+pub(crate) fn show(bytes: &[u8], shown: &mut String) {
+    let text = String::from_utf8_lossy(bytes);
+    shown.extend(
+        text.chars()
+            .map(|c| if c.is_control() { '\u{fffd}' } else { c }),
+    );
 }
 
 /// `zend_inline_hash_func` (Zend/zend_string.h): DJBX33A with the top bit set.
@@ -88,8 +98,9 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
 /// A class's name, as the engine stores it and as people know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassName {
-    pub stored: Vec<u8>,
-    pub shown: String,
+    pub stored: Text,
+    /// Where an anonymous class begins.
+    pub line: u32,
 }
 
 impl ClassName {
@@ -105,36 +116,31 @@ impl ClassName {
             0
         };
         Some(Self {
-            shown: class_name(&name, line),
             stored: name.bytes,
+            line,
         })
     }
-}
 
-/// A class name as people know it. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`, up to 7.3 as
-/// `class@anonymous\0FILE0xADDRESS`; the file and line are what tells two of them apart, the rest is not the same in the
-/// next request.
-fn class_name(name: &ZendString, line: u32) -> String {
-    let mut parts = name.bytes.splitn(2, |&byte| byte == 0);
-    let visible = parts.next().unwrap_or_default();
-    let display = |bytes: &[u8]| {
-        ZendString {
-            bytes: bytes.to_vec(),
-            hash: 0,
+    /// Appends the name as people know it. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`, up to 7.3 as
+    /// `class@anonymous\0FILE0xADDRESS`; the file and line are what tells two of them apart, the rest is not the same in the
+    /// next request.
+    pub(crate) fn show(&self, shown: &mut String) {
+        let mut parts = self.stored.splitn(2, |&byte| byte == 0);
+        show(parts.next().unwrap_or_default(), shown);
+        let Some(place) = parts.next() else {
+            return;
+        };
+        shown.push(':');
+        if let Some(end) = place.iter().rposition(|&byte| byte == b'$') {
+            return show(&place[..end], shown);
         }
-        .display()
-    };
-    let Some(place) = parts.next() else {
-        return display(visible);
-    };
-    if let Some(end) = place.iter().rposition(|&byte| byte == b'$') {
-        return format!("{}:{}", display(visible), display(&place[..end]));
+        let end = place
+            .windows(2)
+            .rposition(|pair| pair == b"0x")
+            .unwrap_or(place.len());
+        show(&place[..end], shown);
+        shown.extend([":", &self.line.to_string()]);
     }
-    let end = place
-        .windows(2)
-        .rposition(|pair| pair == b"0x")
-        .unwrap_or(place.len());
-    format!("{}:{}:{line}", display(visible), display(&place[..end]))
 }
 
 /// Reads a C string of at most `limit` bytes, without its end; `None` where there is no end within the limit.
@@ -160,11 +166,13 @@ mod tests {
     use super::*;
 
     fn check_class(stored: &[u8], expected: &str) {
-        let stored = ZendString {
-            bytes: stored.to_vec(),
-            hash: 0,
+        let class = ClassName {
+            stored: stored.into(),
+            line: 7,
         };
-        assert_eq!(class_name(&stored, 7), expected);
+        let mut shown = String::new();
+        class.show(&mut shown);
+        assert_eq!(shown, expected);
     }
 
     #[test]
@@ -193,7 +201,7 @@ mod tests {
                 image.put_word(at, layout.zend_string.h, 0);
                 image.put_word(at, 0, word);
                 let read = ZendString::read(&image, layout, at);
-                let is_read = read.is_some_and(|read| read.bytes == b"eval()'d code");
+                let is_read = read.is_some_and(|read| *read.bytes == *b"eval()'d code");
                 assert_eq!(is_read, expected, "{word:x}");
             }
         };

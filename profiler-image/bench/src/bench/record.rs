@@ -4,6 +4,8 @@
 
 use std::alloc::System;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -183,8 +185,16 @@ impl Moment {
 
 /// What the kernel has counted of `read` and `pread`; `process_vm_readv` is none of them.
 fn reads() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("syscr: "));
+    // Without a place on the heap, which would be counted as the sampler's.
+    let mut bytes = [0_u8; 512];
+    let length = File::open("/proc/self/io").and_then(|mut file| file.read(&mut bytes));
+    let text = length
+        .ok()
+        .and_then(|length| std::str::from_utf8(&bytes[..length]).ok());
+    let line = text
+        .unwrap_or_default()
+        .lines()
+        .find_map(|line| line.strip_prefix("syscr: "));
     line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
@@ -248,7 +258,7 @@ fn said(asked: &Asked, recording: &Recording, whole: Counts, watch: &Watch) -> S
     let mut lines = Vec::new();
     let stacks = stacks.map(|stack| {
         samples.settled.lines(stack, &mut lines);
-        let name = |id| samples.names.get(id).name.clone();
+        let name = |id| samples.names.get(id).name.to_owned();
         let names = lines.iter().map(|&(id, _)| name(id)).collect();
         (names, u64::try_from(stack.sum.samples).unwrap_or(0))
     });

@@ -8,14 +8,18 @@ use phpprof_zend::function::Key;
 use phpprof_zend::memory::{Memory, byte_at, half_at};
 use phpprof_zend::op::Op;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// Two megabytes of ops.
 const MAX_OPS_AT_ONCE: u32 = 1 << 16;
+/// What is read of a function of some hundred ops, without a place on the heap.
+const IN_PLACE: usize = 4096;
 
 /// Opcode and line of each op, by its index.
 #[derive(Debug)]
 pub(super) enum Ops {
-    Whole(Box<[u8]>, Box<[u32]>),
+    /// The line, little-endian, and the opcode.
+    Whole(Box<[[u8; 5]]>),
     Met(FxHashMap<u32, (u8, u32)>),
 }
 
@@ -30,12 +34,13 @@ impl Ops {
     pub(super) fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: &Key) -> Self {
         let row = &layout.zend_op;
         let whole = ops_size(layout, key).and_then(|size| {
-            let mut bytes = vec![0; size];
+            let mut bytes: SmallVec<[u8; IN_PLACE]> = SmallVec::from_elem(0, size);
             memory.read(key.code, &mut bytes).ok()?;
-            let ops = || bytes.chunks_exact(row.sizeof);
-            let opcodes = ops().map(|op| byte_at(op, row.opcode)).collect();
-            let lines = ops().map(|op| half_at(op, row.lineno)).collect();
-            Some(Self::Whole(opcodes, lines))
+            let ops = bytes.chunks_exact(row.sizeof).map(|op| {
+                let [a, b, c, d] = half_at(op, row.lineno).to_le_bytes();
+                [a, b, c, d, byte_at(op, row.opcode)]
+            });
+            Some(Self::Whole(ops.collect()))
         });
         whole.unwrap_or_else(|| Self::Met(FxHashMap::default()))
     }
@@ -48,9 +53,9 @@ impl Ops {
         index: u32,
     ) -> Option<(u8, u32)> {
         match self {
-            Self::Whole(opcodes, lines) => {
-                let index = index as usize;
-                Some((*opcodes.get(index)?, *lines.get(index)?))
+            Self::Whole(ops) => {
+                let &[a, b, c, d, opcode] = ops.get(index as usize)?;
+                Some((opcode, u32::from_le_bytes([a, b, c, d])))
             }
             Self::Met(met) => {
                 if let Some(&known) = met.get(&index) {
@@ -66,7 +71,7 @@ impl Ops {
 
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Whole(opcodes, lines) => opcodes.len() + size_of_val(&lines[..]),
+            Self::Whole(ops) => size_of_val(&ops[..]),
             Self::Met(met) => met.len() * 16,
         }
     }

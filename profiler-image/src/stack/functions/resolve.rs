@@ -4,7 +4,7 @@
 //! read from was the function's.
 
 use phpprof_zend::declared::is_declared;
-use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::function::{Function, HEAD, Key, ShortName};
 use phpprof_zend::hash::find;
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::read_set::ReadSet;
@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 use super::lifetime::{has_key, is_shared, outlives};
 use super::ops::{Ops, ops_size};
 use super::{
-    Block, Code, EXTENSION_HEAD, Entry, FunctionId, Functions, Look, MAX_REMEMBERED, MAX_RESOLVED,
-    Moment, Place, STRING_HEAD,
+    Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Look, MAX_REMEMBERED,
+    MAX_RESOLVED, Moment, Place, STRING_HEAD,
 };
 use crate::stack::names::Name;
 use crate::stack::stand::Stand;
@@ -39,7 +39,7 @@ impl Functions {
                 look.code = relinked.and_then(|key| self.known(place, &set, &key, None));
             }
         }
-        let mut new: SmallVec<[&mut Look; 4]> = looks
+        let mut new: SmallVec<[&mut Look; FEW]> = looks
             .iter_mut()
             .filter(|look| look.key.is_some() && look.code.is_none())
             .take(MAX_RESOLVED)
@@ -134,8 +134,8 @@ impl Functions {
                 key,
                 name: String::new(),
                 file: String::new(),
-                function_name: Vec::new(),
-                class: Vec::new(),
+                function_name: ShortName::default(),
+                class: ShortName::default(),
                 fingerprints: [0, 0],
             }
         } else {
@@ -185,9 +185,9 @@ impl Functions {
     ) {
         ids.clear();
         self.renew(place);
+        let set = ReadSet::new(place.memory);
         for (frame, key) in frames.iter().zip(keys) {
             ids.push(key.and_then(|key| {
-                let set = ReadSet::new(place.memory);
                 let known = self.known(place, &set, &key, None);
                 known.or_else(|| self.resolve(place, &set, frame, (key, false)))
             }));
@@ -209,8 +209,8 @@ impl Functions {
             function.key.scope = 0;
         }
         let name = self.names.intern(Name {
-            name: function.name.clone(),
-            file: function.file.clone(),
+            name: &function.name,
+            file: &function.file,
             start_line: key.line_start,
         });
         let code = Code {
@@ -303,10 +303,10 @@ impl Functions {
 fn read_heads<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     looks: &mut [Look],
-) -> SmallVec<[Option<[u64; 2]>; 4]> {
-    let mut heads: SmallVec<[[u8; HEAD]; 4]> = SmallVec::from_elem([0; HEAD], looks.len());
-    let mut hashes: SmallVec<[[[u8; 8]; 2]; 4]> = SmallVec::from_elem([[0; 8]; 2], looks.len());
-    let mut pieces: SmallVec<[Piece<'_>; 8]> = SmallVec::new();
+) -> SmallVec<[Option<[u64; 2]>; FEW]> {
+    let mut heads: SmallVec<[_; FEW]> = SmallVec::from_elem([0_u8; HEAD], looks.len());
+    let mut hashes: SmallVec<[_; FEW]> = SmallVec::from_elem([[0_u8; 8]; 2], looks.len());
+    let mut pieces: SmallVec<[Piece<'_>; 3 * FEW]> = SmallVec::new();
     for ((look, head), hashes) in looks.iter().zip(&mut heads).zip(&mut hashes) {
         pieces.push(Piece {
             address: look.func,

@@ -83,7 +83,7 @@ fn names(
         .map(|id| {
             id.map_or_else(String::new, |id| {
                 let name = codes.name(id, false);
-                codes.names.get(name).name.clone()
+                codes.names.get(name).name.to_owned()
             })
         })
         .collect()
@@ -351,7 +351,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
         place.now = now;
         codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
-        codes.names.get(id).name.clone()
+        codes.names.get(id).name.to_owned()
     };
     assert_eq!(named(&memory, 1), "include /old.php");
     put_script(&mut memory, &frame, files[1], "/new.php");

@@ -45,7 +45,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     pub(super) fn hook_is(&self, property: Option<ZendString>, kind: &[u8]) -> bool {
         property.is_some_and(|property| {
             let name = [b"$", property.bytes.as_slice(), b"::", kind].concat();
-            name == self.callee.function.function_name
+            *name == *self.callee.function.function_name
         })
     }
 }

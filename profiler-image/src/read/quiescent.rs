@@ -7,6 +7,7 @@
 //!
 //! Invariant: the order of the looks. A CPU looked up before the window proves nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, JoinHandle};
@@ -16,7 +17,8 @@ use nix::unistd::{Pid, gettid};
 use phpprof_zend::Layout;
 use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece};
-use phpprof_zend::unwind::{End, Frame, unwind};
+use phpprof_zend::unwind::{Copy, End, Frame, unwind};
+use smallvec::SmallVec;
 
 use super::reader::{Reader, Reading};
 use super::worker::Worker;
@@ -44,13 +46,24 @@ struct Request {
     tid: i32,
     reader: Reader,
     layout: &'static Layout,
+    shared_ranges: Arc<[Range<u64>]>,
+    /// What the last answer has held; its memory is used again.
+    spare: Observation,
+}
+
+/// What the thread keeps between its reads, for its memory.
+#[derive(Default)]
+struct Buffers {
+    copy: Copy,
+    heads: Vec<[u8; HEAD]>,
 }
 
 /// The thread, and what is under way.
 #[derive(Debug)]
 pub struct QuiescentReader {
     requests: SyncSender<Request>,
-    answers: Receiver<Option<Observation>>,
+    answers: Receiver<(bool, Observation)>,
+    last: Observation,
     thread: Pid,
     busy: bool,
     /// CPUs that the quiescent reader may use.
@@ -73,9 +86,10 @@ impl QuiescentReader {
             .spawn(move || {
                 // Nobody listens any more once the sampler is done: both ends then close, and the thread ends.
                 let _ = tell.send(gettid());
+                let mut buffers = Buffers::default();
                 while let Ok(mut request) = inbox.recv() {
-                    let answer = observe(&mut request);
-                    if outbox.send(answer).is_err() {
+                    let is_quiescent = observe(&mut request, &mut buffers);
+                    if outbox.send((is_quiescent, request.spare)).is_err() {
                         break;
                     }
                 }
@@ -89,6 +103,7 @@ impl QuiescentReader {
         Ok(Self {
             requests,
             answers,
+            last: Observation::default(),
             thread,
             busy: false,
             allowed,
@@ -115,6 +130,8 @@ impl QuiescentReader {
             tid: process.tid,
             reader: Reader::new(process),
             layout: process.engine.layout,
+            shared_ranges: Arc::clone(&process.shared_ranges),
+            spare: std::mem::take(&mut self.last),
         };
         self.busy = self.requests.try_send(request).is_ok();
     }
@@ -126,11 +143,12 @@ impl QuiescentReader {
     }
 
     /// The answer, once it is there: a stack if the read was quiet.
-    pub fn answer(&mut self) -> Option<Option<Observation>> {
+    pub fn answer(&mut self) -> Option<Option<&mut Observation>> {
         match self.answers.try_recv() {
-            Ok(answer) => {
+            Ok((is_quiescent, observation)) => {
                 self.busy = false;
-                Some(answer)
+                self.last = observation;
+                Some(is_quiescent.then_some(&mut self.last))
             }
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(None),
@@ -138,9 +156,13 @@ impl QuiescentReader {
     }
 }
 
-fn observe(request: &mut Request) -> Option<Observation> {
+/// Whether what it has read into the request's observation was true at one moment.
+fn observe(request: &mut Request, buffers: &mut Buffers) -> bool {
     let watch = Arc::clone(&request.watch);
-    quiescently(&watch, || read(request))
+    std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
+    let is_quiescent = quiescently(&watch, || read(request, &mut buffers.heads)).is_some();
+    std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
+    is_quiescent
 }
 
 /// Runs `read`, and gives what it gave only if the process of `watch` did not run meanwhile.
@@ -155,27 +177,28 @@ pub fn quiescently<T>(watch: &Watch, read: impl FnOnce() -> Option<T>) -> Option
     (still()? == place && watch.timeslices()? == slices).then_some(result)
 }
 
-fn read(request: &mut Request) -> Option<Observation> {
+fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
+    let observation = &mut request.spare;
     let layout = request.layout;
     let Ok(Reading::Busy { tops, .. }) = request.reader.read() else {
         return None;
     };
     let memory = Arc::clone(&request.reader.memory);
-    let mut frames = Vec::new();
     let end = unwind(
         &*memory,
         layout,
         &mut request.reader.copy,
         tops[0].current_execute_data,
-        &mut frames,
+        &mut observation.frames,
     );
     if end == End::Torn {
         return None;
     }
-    let mut heads = vec![[0_u8; HEAD]; frames.len()];
-    let mut pieces: Vec<Piece<'_>> = frames
+    let frames = &observation.frames;
+    heads.resize(frames.len(), [0; HEAD]);
+    let mut pieces: SmallVec<[Piece<'_>; 64]> = frames
         .iter()
-        .zip(&mut heads)
+        .zip(heads.iter_mut())
         .map(|(frame, head)| Piece {
             address: frame.func,
             bytes: head,
@@ -183,23 +206,26 @@ fn read(request: &mut Request) -> Option<Observation> {
         .collect();
     memory.gather(&mut pieces).ok()?;
     drop(pieces);
-    let keys: Vec<Option<Key>> = heads.iter().map(|head| Key::parse(layout, head)).collect();
-    let passing = keys
+    let ranges = &request.shared_ranges;
+    let is_shared = |address| ranges.iter().any(|range| range.contains(&address));
+    observation.keys.clear();
+    let keys = heads.iter().map(|head| Key::parse(layout, head));
+    observation.keys.extend(keys);
+    let passing = observation
+        .keys
         .iter()
         .flatten()
-        .filter(|key| key.passing || key.name == 0);
+        .filter(|key| key.passing || key.name == 0)
+        // The code of a file that opcache shares outlives it.
+        .filter(|key| key.name != 0 || !is_shared(key.code) || !is_shared(key.filename));
+    observation.functions.clear();
     let functions = passing
         .take(MAX_NAMES)
-        .filter_map(|key| Function::resolve(&*memory, layout, *key))
-        .collect();
+        .filter_map(|key| Function::resolve(&*memory, layout, *key));
+    observation.functions.extend(functions);
     let root = frames.last();
-    let root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
-    Some(Observation {
-        root_is_on_page,
-        has_jit_code: request.reader.has_jit_code,
-        tid: request.tid,
-        frames,
-        keys,
-        functions,
-    })
+    observation.root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
+    observation.has_jit_code = request.reader.has_jit_code;
+    observation.tid = request.tid;
+    Some(())
 }

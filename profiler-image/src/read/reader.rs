@@ -110,6 +110,7 @@ pub struct Reader {
     /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
     pub in_compilation: bool,
     pub gc_active: bool,
+    /// Lent by whoever reads.
     pub copy: Copy,
     /// Whether the CPU budget has room for as many looks as are needed.
     pub has_room: bool,

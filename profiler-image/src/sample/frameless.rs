@@ -67,9 +67,11 @@ impl Sampler {
 
     fn identify_one(&mut self, worker: &mut Worker, frame: Frame, now: u64) -> Option<FunctionId> {
         let mut place = place(worker, &mut self.families, now);
-        let mut ids = Vec::new();
+        let mut ids = std::mem::take(&mut self.ids);
         self.functions
             .identify(&mut place, &[frame], &mut ids, |_| Stand::default());
-        ids.first().copied().flatten()
+        let id = ids.first().copied().flatten();
+        self.ids = ids;
+        id
     }
 }

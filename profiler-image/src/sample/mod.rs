@@ -18,14 +18,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use phpprof_zend::memory::Fault;
-use phpprof_zend::unwind::{End, unwind};
+use phpprof_zend::unwind::{Copy, End, unwind};
 use rustc_hash::FxHashMap;
 
 use crate::read::reader::{Globals, Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;
-use crate::stack::functions::{Functions, Map, Moment, Place};
+use crate::stack::functions::{FunctionId, Functions, Map, Moment, Place};
 use crate::stack::names::Names;
 use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
@@ -97,7 +97,11 @@ pub struct Sampler {
     /// The last trace, whose memory the next one uses.
     trace: Trace,
     climb: Climb,
+    /// What frames are that are identified beside those of a trace; kept for its memory.
+    ids: Vec<Option<FunctionId>>,
     standing: Standing,
+    /// What the last sample was read into: the workers are read one after the other.
+    copy: Copy,
 }
 
 impl Sampler {
@@ -121,6 +125,7 @@ impl Sampler {
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
         worker.reader.has_room = self.has_room;
         self.standing.begin(self.has_room);
+        std::mem::swap(&mut self.copy, &mut worker.reader.copy);
         let (mut trace, mut climb) = (
             std::mem::take(&mut self.trace),
             std::mem::take(&mut self.climb),
@@ -145,6 +150,7 @@ impl Sampler {
             outcome = Outcome::Sample(later);
         }
         (self.trace, self.climb) = (trace, climb);
+        std::mem::swap(&mut self.copy, &mut worker.reader.copy);
         if !matches!(outcome, Outcome::Idle | Outcome::Failed(_)) {
             self.functions
                 .check(&mut place(worker, &mut self.families, now));

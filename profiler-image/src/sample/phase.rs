@@ -6,7 +6,6 @@
 
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
-
 use smallvec::SmallVec;
 
 use super::climb::{UNWINDING, op_index};

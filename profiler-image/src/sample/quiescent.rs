@@ -22,19 +22,22 @@ impl Sampler {
         }
         let trace = std::mem::take(&mut self.trace);
         let root = trace.frames.last();
-        let on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
+        let on_page = root.is_some_and(|root| self.copy.inside(root.address));
         self.prove_all(worker, &trace, on_page, true);
         self.trace = trace;
     }
 
     /// Proves what the quiescent reader saw.
-    pub fn believe(&mut self, worker: &mut Worker, observation: Observation, now: u64) {
+    pub fn believe(&mut self, worker: &mut Worker, observation: &mut Observation, now: u64) {
         self.quality.quiet += 1;
+        let Trace { frames, ids, .. } = std::mem::take(&mut self.trace);
         let mut trace = Trace {
-            frames: observation.frames,
+            frames,
+            ids,
             ..Trace::default()
         };
-        for function in observation.functions {
+        trace.frames.clone_from(&observation.frames);
+        for function in observation.functions.drain(..) {
             let mut place = place(worker, &mut self.families, now);
             self.functions.know(&mut place, function);
         }
@@ -44,6 +47,7 @@ impl Sampler {
         self.add_frameless(worker, &mut trace, now);
         let is_interpreted = observation.has_jit_code == Some(false);
         self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
+        self.trace = trace;
     }
 
     /// Proves every edge of the frames at hand: they come from a quiescent read. Their root is the engine's own call only on the

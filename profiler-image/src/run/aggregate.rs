@@ -10,7 +10,9 @@ use crate::stack::edges::Edges;
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::{Ending, Stack};
 
-/// Sums beyond this many are not kept by worker any more. It is what a hash table of 2^16 holds, in three megabytes.
+/// Sums beyond this many are not kept by worker any more,
+const MAX_BY_WORKER: usize = 28_672;
+/// and beyond this many not by stack. It is what a hash table of 2^16 holds, in three megabytes.
 const MAX_SUMS: usize = 57_344;
 
 /// The worker of samples that found no room by their own.
@@ -115,9 +117,16 @@ impl Aggregate {
     }
 
     fn entry(&mut self, stack: Stack, tid: i32) -> &mut Sum {
-        let has_room = self.sums.len() < MAX_SUMS || self.sums.contains_key(&(stack, tid));
-        let tid = if has_room { tid } else { ANY_WORKER };
-        self.sums.entry((stack, tid)).or_default()
+        let count = self.sums.len();
+        let key = [
+            (count < MAX_BY_WORKER, (stack, tid)),
+            (count < MAX_SUMS - 1, (stack, ANY_WORKER)),
+        ]
+        .into_iter()
+        .find_map(|(has_room, key)| (has_room || self.sums.contains_key(&key)).then_some(key));
+        self.sums
+            .entry(key.unwrap_or((Stack::NO_ROOM, ANY_WORKER)))
+            .or_default()
     }
 
     /// Decides the stacks as they stand: all edges proven, or cut below the first that is not.
@@ -220,11 +229,39 @@ mod tests {
         let mut aggregate = Aggregate::default();
         let stack = Stack::of_phase(Names::IDLE);
         (1..100_000).for_each(|tid| aggregate.add(stack, tid, 1));
-        assert!(aggregate.sums.len() <= MAX_SUMS + 1);
+        assert_eq!(aggregate.sums.len(), MAX_BY_WORKER + 1);
         let settled = aggregate.settle(&CallTree::default(), &Edges::default());
         let (stacks, _) = settled.sum();
         let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
         assert_eq!(all, 99_999);
         assert!(stacks.iter().any(|stack| stack.tid == ANY_WORKER));
+    }
+
+    #[test]
+    fn stacks_that_find_no_room_are_summed_as_what_is_over_the_cap() {
+        let (mut tree, mut aggregate) = (CallTree::default(), Aggregate::default());
+        let edges = Edges::default();
+        let mut path = PathId::NONE;
+        for op in 0..57_000 {
+            let added = tree.add(PathId::NONE, Names::IDLE, op, op, Call::default());
+            path = added.unwrap_or(path);
+            for ending in [Ending::Whole, Ending::Cut] {
+                let stack = Stack {
+                    path,
+                    ending,
+                    phase: None,
+                };
+                aggregate.add(stack, 42, 1);
+            }
+        }
+        assert_eq!(aggregate.sums.len(), MAX_SUMS);
+        let settled = aggregate.settle(&tree, &edges);
+        let (stacks, _) = settled.sum();
+        let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
+        assert_eq!(all, 114_000);
+        let over = stacks
+            .iter()
+            .find(|stack| stack.leaf == Some(Names::OVERFLOW));
+        assert!(over.is_some_and(|over| over.sum.samples > 50_000));
     }
 }

@@ -13,6 +13,8 @@ use crate::target::process::Process;
 #[derive(Debug)]
 pub struct Member {
     pub worker: Worker,
+    /// The number that its samples are summed under: its thread's, or [`ANY_WORKER`](super::aggregate::ANY_WORKER).
+    pub summed_as: i32,
     /// When it was sampled last, or attached; nanoseconds of the monotonic clock.
     pub sampled_at: u64,
     /// Since when it sleeps, and in which stack.
@@ -34,9 +36,10 @@ pub struct Asleep {
 impl Member {
     /// A worker that begins now.
     #[must_use]
-    pub fn new(process: Arc<Process>, now: u64) -> Self {
+    pub fn new(process: Arc<Process>, summed_as: i32, now: u64) -> Self {
         Self {
             worker: Worker::new(process),
+            summed_as,
             sampled_at: now,
             asleep: None,
             busy_samples: 0,
@@ -65,13 +68,13 @@ impl Member {
     /// it did.
     pub fn spend(&mut self, look: Option<Look>, ran: Option<Stack>, aggregate: &mut Aggregate) {
         let Some(look) = look else { return };
-        let give = give_to(aggregate, self.worker.process.tid);
+        let give = give_to(aggregate, self.summed_as);
         self.cpu.add(self.sampled_at, look, ran, give);
     }
 
     /// Gives the samples the CPU time that there is so far, before they are looked at.
     pub fn settle(&mut self, aggregate: &mut Aggregate) {
-        self.cpu.settle(give_to(aggregate, self.worker.process.tid));
+        self.cpu.settle(give_to(aggregate, self.summed_as));
     }
 
     /// Nanoseconds of CPU that no sample was given.

@@ -31,7 +31,7 @@ pub mod snapshot;
 pub mod stop;
 mod turn;
 
-use aggregate::Aggregate;
+use aggregate::{ANY_WORKER, Aggregate};
 use budget::Budget;
 use lateness::Lateness;
 use member::Member;
@@ -45,6 +45,8 @@ const SECOND: u64 = 1_000_000_000;
 const LOOK_EVERY: u64 = SECOND / 10;
 /// A target without PHP is given up after this; a starting container may not have run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
+/// Workers of one run that are told apart: where they come and go, the samples of later ones are summed together.
+const MAX_SEEN: usize = 4096;
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -93,7 +95,7 @@ pub struct Recording {
     pub engine: Arc<Engine>,
     /// The JIT had compiled code for a worker.
     pub jit: bool,
-    /// Every worker of the run, by the number that its samples were summed under ([`crate::target::process::Process::tid`]).
+    /// The workers of the run, by the number that their samples were summed under ([`crate::target::process::Process::tid`]).
     pub seen: HashMap<i32, Seen>,
     /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
     pub busy_percents: Vec<u8>,
@@ -331,8 +333,13 @@ impl<'a> Run<'a> {
                 pid: process.pid,
                 engine: Arc::clone(&process.engine),
             };
-            self.seen.insert(process.tid, seen);
-            self.members.push(Member::new(process, current));
+            let is_told_apart = tell_apart(&mut self.seen, process.tid, seen);
+            let summed_as = if is_told_apart {
+                process.tid
+            } else {
+                ANY_WORKER
+            };
+            self.members.push(Member::new(process, summed_as, current));
         }
     }
 
@@ -434,6 +441,15 @@ impl<'a> Run<'a> {
             lateness: self.lateness,
         }
     }
+}
+
+/// Notes a worker where there is room, or where its number was another's before.
+fn tell_apart(seen: &mut HashMap<i32, Seen>, tid: i32, worker: Seen) -> bool {
+    let has_room = seen.len() < MAX_SEEN || seen.contains_key(&tid);
+    if has_room {
+        seen.insert(tid, worker);
+    }
+    has_room
 }
 
 fn asked_period(options: &Options) -> u64 {

@@ -115,7 +115,7 @@ impl Run<'_> {
             }
         };
         if let Some(stack) = counted {
-            aggregate.add(stack, member.worker.process.tid, wall);
+            aggregate.add(stack, member.summed_as, wall);
         }
         member.spend(look, counted.filter(|_| ran), aggregate);
     }
@@ -178,7 +178,7 @@ mod tests {
         let mut run = Run::new(options).unwrap();
         let mut process = scene.process();
         (process.pid, process.tid) = (pid, pid);
-        run.members.push(Member::new(process.into(), now()));
+        run.members.push(Member::new(process.into(), pid, now()));
         run
     }
 

@@ -8,8 +8,10 @@ use rustc_hash::FxHashMap;
 
 use super::names::{NameId, Names};
 
-/// Edges beyond this many are forgotten, and proven anew. It is what a hash table of 2^16 holds, in three megabytes.
-const MAX_EDGES: usize = 57_344;
+/// Edges beyond this many are forgotten, and proven anew. It is what a hash table of 2^15 holds, in a good megabyte.
+pub const MAX_EDGES: usize = 28_672;
+/// Edges that can be open in a run, which samples refer to until its end: beyond them an edge counts as refuted.
+const MAX_OPENED: usize = 8192;
 
 /// Sights of an open edge at which its proof is sought each time, and then at one in so many.
 const EAGER_SIGHTS: u32 = 32;
@@ -101,8 +103,9 @@ impl Edges {
     /// Records that the call site does not name this callee.
     pub fn open(&mut self, edge: Edge) -> Known {
         let next = u32::try_from(self.opened.len()).unwrap_or(u32::MAX);
+        let has_room = self.opened.len() < MAX_OPENED;
         let entry = self.entry(edge);
-        if entry.known == Known::Refuted {
+        if entry.known == Known::Refuted && has_room {
             entry.known = Known::Open(EdgeId(next));
             self.opened.push(edge);
             self.unsettled += 1;
@@ -190,6 +193,15 @@ mod tests {
         assert_eq!(edges.unsettled(), 0);
         assert_eq!(edges.refute(edge(1)), Known::Refuted);
         assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+    }
+
+    #[test]
+    fn an_edge_that_finds_no_room_among_the_open_ones_counts_as_refuted() {
+        let mut edges = Edges::default();
+        let open = (0..40_000).filter(|&index| matches!(edges.open(edge(index)), Known::Open(_)));
+        assert_eq!(open.count(), MAX_OPENED);
+        assert_eq!(edges.open(edge(50_000)), Known::Refuted);
+        assert!(edges.entries.len() <= MAX_EDGES);
     }
 
     #[test]

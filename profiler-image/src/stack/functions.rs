@@ -37,7 +37,7 @@ const MAX_RESOLVED: usize = 64;
 const MAX_REMEMBERED: usize = 65_536;
 /// What all functions together may take, in bytes, before all start anew. Without a visible end of a request, closures and
 /// eval()'d code gather.
-const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 6 << 20 };
+pub const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 5 << 19 };
 /// A function that outlives requests is checked about so often, beside the samples,
 const CHECKED_EVERY: u64 = 1_000_000_000;
 /// for so long after it was met,

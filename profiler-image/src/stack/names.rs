@@ -9,9 +9,9 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 /// More functions than most programs have; beyond it everything is [`Names::OVERFLOW`].
-pub const MAX_NAMES: usize = 28_672;
+pub const MAX_NAMES: usize = 14_336;
 /// The same for the texts of all names and files together.
-pub const MAX_TEXT: usize = 2 << 20;
+pub const MAX_TEXT: usize = 1 << 20;
 
 /// Index into [`Names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

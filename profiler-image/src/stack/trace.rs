@@ -75,6 +75,13 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// What all stacks are summed as that find no room of their own.
+    pub const NO_ROOM: Self = Self {
+        path: PathId::NONE,
+        ending: Ending::Full,
+        phase: None,
+    };
+
     /// A stack that is one line without a function, as `[idle]`.
     #[must_use]
     pub fn of_phase(phase: NameId) -> Self {

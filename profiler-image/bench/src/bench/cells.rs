@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
+
 use crate::workload::{
     CHURN, DOKUWIKI, FRAMEWORK, FRANKENPHP, MEDIAWIKI, SYNTHETIC, WORDPRESS, Workload, deep, small,
 };
@@ -45,6 +47,21 @@ pub struct Length {
     pub rounds: usize,
     /// What is counted later in a slice is steady.
     pub steady_after: Duration,
+}
+
+impl Length {
+    /// One run of so many seconds, where that is asked for.
+    pub fn of(self, seconds: Option<&str>) -> Result<Self> {
+        let Some(seconds) = seconds else {
+            return Ok(self);
+        };
+        let seconds = seconds.parse().context("BENCH_SECONDS is a whole number")?;
+        Ok(Self {
+            slice: Duration::from_secs(seconds),
+            rounds: 1,
+            ..self
+        })
+    }
 }
 
 /// All cells; at most 45 minutes with one profiler.

@@ -3,7 +3,7 @@
 //! Usage: `bench RESULTS.csv PLOT.svg [WORDS]`: a line for each profiler and cell on the screen and in the file; with WORDS, as
 //! "dokuwiki 1 of 4", only cells that have them in their label. `BENCH=smoke`: a few cells, and limits on counts (never on
 //! time), which end it with a failure. `PEERS="phpspy=/path pfp=/path"`: other profilers. `bench record JSON` is one run
-//! of ours. `bench plot RESULTS.csv PLOT.svg` draws a file again; `bench floor` is the end of a full run by itself: the counts held against
+//! of ours, `BENCH_SECONDS=1800` one run of so long for each cell. `bench plot RESULTS.csv PLOT.svg` draws a file again; `bench floor` is the end of a full run by itself: the counts held against
 //! strace, and what the kernel charges.
 
 mod cells;
@@ -59,6 +59,7 @@ fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
     } else {
         cells::full()
     };
+    let length = length.of(std::env::var("BENCH_SECONDS").ok().as_deref())?;
     cells.retain(|cell| cell.label().contains(only));
     ensure!(!cells.is_empty(), "no cell has {only:?} in its label");
     for path in [csv, svg] {

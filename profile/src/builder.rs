@@ -108,11 +108,28 @@ impl Builder {
 
     /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first) and these labels.
     pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
-        let stack = stack.iter().map(|frame| self.location(frame)).collect();
-        let labels = labels.iter().map(|label| self.label(label)).collect();
+        let sample = self.sample(stack, values, labels);
+        let values = sample.value.into_iter();
+        self.tables.sample(sample.location_id, sample.label, values);
+    }
+
+    /// Such a sample, whose labels are in order, without adding it.
+    pub(crate) fn sample(
+        &mut self,
+        stack: &[FrameRef<'_>],
+        values: &[i64],
+        labels: &[Label<'_>],
+    ) -> proto::Sample {
+        let mut label: Vec<_> = labels.iter().map(|label| self.label(label)).collect();
+        label.sort_unstable();
         let wanted = 0..self.profile.sample_type.len();
-        let values = wanted.map(|index| values.get(index).copied().unwrap_or(0));
-        self.tables.sample(stack, labels, values);
+        proto::Sample {
+            location_id: stack.iter().map(|frame| self.location(frame)).collect(),
+            value: wanted
+                .map(|index| values.get(index).copied().unwrap_or(0))
+                .collect(),
+            label,
+        }
     }
 
     pub fn comment(&mut self, text: impl AsRef<str>) {

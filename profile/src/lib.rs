@@ -26,6 +26,7 @@ mod tables;
 mod text;
 pub mod top;
 mod tree;
+mod writer;
 
 pub use builder::{Builder, FrameRef, Label, MappingInfo, Settings};
 pub use decode::{DecodeError, Limits, decode};
@@ -39,3 +40,4 @@ pub use proto::Profile;
 pub use stacks::{Function, Stacks, Step, View, ViewError};
 pub use text::Amount;
 pub use top::{Row, top, total};
+pub use writer::Writer;

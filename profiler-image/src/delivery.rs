@@ -41,11 +41,7 @@ impl Delivery {
         let (every, checkpoints) = (granted.every(), granted.checkpoints);
         let (agents, labels, stop) = (self.agents.clone(), labels.to_vec(), stop.clone());
         let count = u32::try_from(checkpoints.len()).unwrap_or(0);
-        let make = move |snapshot| {
-            let output = output(&snapshot, &labels, cost());
-            drop(snapshot);
-            phpprof_profile::encode_gzip(&output.profile)
-        };
+        let make = move |snapshot| output(&snapshot, &labels, cost()).bytes;
         let keep = move |number: u32, bytes: &[u8]| {
             let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
             let routes = checkpoints.get(index).ok_or("there is no grant for it")?;

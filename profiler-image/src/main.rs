@@ -145,10 +145,10 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         return Err(upload::dropped());
     }
     let output = output(&recording.snapshot(), &arguments.label, cost());
-    let bytes = phpprof_profile::encode_gzip(&output.profile);
+    let bytes = &output.bytes;
     let mut route = UploadRoute::Direct;
     if let Some(file) = file {
-        file.keep(&bytes)?;
+        file.keep(bytes)?;
     }
     if let Some(path) = arguments.output.as_ref().filter(|path| path.is_file()) {
         let path = path.display();
@@ -161,10 +161,10 @@ fn run(arguments: &Record) -> Result<String, Failure> {
         let until = arguments
             .upload_until
             .unwrap_or_else(|| upload::unix_seconds() + 60);
-        route = upload::upload(&grants.profile, agents, &bytes, until, &options.stop)?;
+        route = upload::upload(&grants.profile, agents, bytes, until, &options.stop)?;
         say(&format!("uploaded {} bytes, {route:?}", bytes.len()));
     }
-    let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
+    let sha256 = base64url(digest::digest(&digest::SHA256, bytes).as_ref());
     Ok(receipt::stored(route, output.samples, bytes.len(), &sha256))
 }
 

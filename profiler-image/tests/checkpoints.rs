@@ -11,7 +11,7 @@ use phpprof::run::snapshot::Snapshot;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, decode, encode_gzip, total};
+use phpprof_profile::{Limits, decode, total};
 
 const PHP: &str = "/usr/bin/php8.2";
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
@@ -31,7 +31,7 @@ impl Drop for Target {
 type Kept = Vec<(u32, Vec<u8>)>;
 
 fn profile(snapshot: &Snapshot) -> Vec<u8> {
-    encode_gzip(&output(snapshot, &[], Cost::default()).profile)
+    output(snapshot, &[], Cost::default()).bytes
 }
 
 /// Records for so many seconds with a checkpoint in each, which is kept as the store says.

@@ -13,6 +13,7 @@ use phpprof::deliver::pprof::{Cost, output};
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, RecordError, Recording, record};
 use phpprof::target::Scope;
+use phpprof_profile::{Limits, decode};
 use phpprof_zend::engine::Refusal;
 use tempfile::TempDir;
 
@@ -85,7 +86,10 @@ fn only(target: &Target) -> Scope {
 /// Samples what is in scope, and looks for functions in its profile.
 fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
     let recording = sampled(scope, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
-    let profile = output(&recording.snapshot(), &[], Cost::default()).profile;
+    let profile = decode(
+        &output(&recording.snapshot(), &[], Cost::default()).bytes,
+        &Limits::default(),
+    )?;
     for function in functions {
         ensure!(
             profile.string_table.iter().any(|text| text == function),

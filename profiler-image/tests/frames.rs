@@ -12,7 +12,7 @@ use phpprof::deliver::pprof::{Cost, output};
 use phpprof::run::stop::Stop;
 use phpprof::run::{Options, record};
 use phpprof::target::Scope;
-use phpprof_profile::Lookup;
+use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
 
 /// One fiber runs another, and both go on after they were suspended.
@@ -73,7 +73,10 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
         stop: Stop::default(),
         checkpoints: None,
     })?;
-    let profile = output(&recording.snapshot(), &[], Cost::default()).profile;
+    let profile = decode(
+        &output(&recording.snapshot(), &[], Cost::default()).bytes,
+        &Limits::default(),
+    )?;
     let lookup = Lookup::new(&profile);
     let mut stacks = HashMap::new();
     for sample in &profile.sample {

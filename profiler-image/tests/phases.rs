@@ -14,7 +14,7 @@ use phpprof::deliver::pprof::{Cost, output};
 use phpprof::run::stop::Stop;
 use phpprof::run::{Options, Recording, record};
 use phpprof::target::Scope;
-use phpprof_profile::Lookup;
+use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
 
 /// Compiles a large file and collects cycles, in turns.
@@ -86,7 +86,9 @@ impl Drop for Target {
 
 /// Samples by their stack, root first.
 fn stacks(recording: &Recording) -> HashMap<String, i64> {
-    let profile = output(&recording.snapshot(), &[], Cost::default()).profile;
+    let file = output(&recording.snapshot(), &[], Cost::default()).bytes;
+    // Of what is no profile no stack is found.
+    let profile = decode(&file, &Limits::default()).unwrap_or_default();
     let lookup = Lookup::new(&profile);
     let mut stacks = HashMap::new();
     for sample in &profile.sample {

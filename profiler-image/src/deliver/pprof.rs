@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use phpprof_profile::proto::Profile;
-use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Settings};
+use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer};
 use serde::Serialize;
 
-use crate::run::aggregate::{ANY_WORKER, Line, Settlement};
+use crate::run::aggregate::{ANY_WORKER, Settlement};
 use crate::run::snapshot::Snapshot;
 
 /// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
@@ -22,10 +21,10 @@ pub struct Cost {
     pub peak_bytes: u64,
 }
 
-/// A finished profile and how many samples it holds.
+/// A finished profile as a file, and how many samples it holds.
 #[derive(Debug)]
 pub struct Output {
-    pub profile: Profile,
+    pub bytes: Vec<u8>,
     pub samples: u64,
     /// Those among them that found no room by worker.
     pub without_worker: u64,
@@ -76,7 +75,7 @@ struct Counts {
 /// Builds the profile. `labels` are added to each sample.
 #[must_use]
 pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
-    let mut builder = Builder::new(Settings {
+    let mut writer = Writer::new(Settings {
         period: i64::try_from(snapshot.effective_period.as_nanos()).unwrap_or(i64::MAX),
         time_nanos: snapshot.began_unix_nanoseconds,
         duration_nanos: i64::try_from(snapshot.took.as_nanos()).unwrap_or(i64::MAX),
@@ -86,21 +85,14 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
         },
         ..Settings::default()
     });
-    // In a stable order, so that the same samples make the same file.
+    // In their order, so that the same samples make the same file; one by one, for all of them take many megabytes.
     let settled = &snapshot.samples.settled;
     let (stacks, unstable) = settled.sum();
     let without_worker = without_worker(&stacks);
-    let mut stacks: Vec<(Vec<Line>, &Settlement)> = stacks
-        .iter()
-        .map(|stack| {
-            let mut lines = Vec::new();
-            settled.lines(stack, &mut lines);
-            (lines, stack)
-        })
-        .collect();
-    stacks.sort_by(|one, other| (&one.0, one.1.tid).cmp(&(&other.0, other.1.tid)));
-    let mut samples = 0;
-    for (lines, Settlement { tid, sum, .. }) in &stacks {
+    let (mut lines, mut samples) = (Vec::new(), 0);
+    for stack in &stacks {
+        let Settlement { tid, sum, .. } = stack;
+        settled.lines(stack, &mut lines);
         let frames: Vec<FrameRef<'_>> = lines
             .iter()
             .rev()
@@ -127,16 +119,16 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
                 all.push(Label::Num("thread", i64::from(*tid), ""));
             }
         }
-        builder.add(
+        writer.add(
             &frames,
             &[sum.samples, sum.cpu_nanoseconds, sum.wall_nanoseconds],
             &all,
         );
         samples += sum.samples;
     }
-    builder.comment(comment(snapshot, samples, (unstable, without_worker), cost));
+    writer.comment(comment(snapshot, samples, (unstable, without_worker), cost));
     Output {
-        profile: builder.finish(),
+        bytes: writer.finish(),
         samples: u64::try_from(samples).unwrap_or(0),
         without_worker: u64::try_from(without_worker).unwrap_or(0),
     }
@@ -214,6 +206,7 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Arc;
 
+    use phpprof_profile::{Limits, decode};
     use phpprof_zend::testing::IS_NULL;
 
     use super::*;
@@ -252,9 +245,10 @@ mod tests {
     #[track_caller]
     fn check_without_worker(workers: i32, are_some: bool) {
         let output = output(&snapshot_of(workers), &[], Cost::default());
-        let comment = output.profile.comments().next().unwrap();
+        let profile = decode(&output.bytes, &Limits::default()).unwrap();
+        let comment = profile.comments().next().unwrap();
         let comment: serde_json::Value = serde_json::from_str(comment).unwrap();
-        let unlabelled = output.profile.sample.iter();
+        let unlabelled = profile.sample.iter();
         let unlabelled: i64 = unlabelled
             .filter(|sample| sample.label.is_empty())
             .map(|sample| sample.value[0])

@@ -61,32 +61,38 @@ pub struct Settlement {
 }
 
 impl Settled {
-    /// The stacks by worker, each once, and how many samples were cut.
+    /// The stacks by worker, each once and in order, and how many samples were cut.
     #[must_use]
     pub fn sum(&self) -> (Vec<Settlement>, i64) {
-        let mut summed: FxHashMap<(PathId, Option<NameId>, i32), Sum> = FxHashMap::default();
         let mut unstable = 0;
-        for &((stack, tid), sum) in &self.sums {
-            let path = self.paths.proven(stack.path);
+        let settled = self.sums.iter().map(|&((stack, tid), sum)| {
+            let is_proven = self.paths.is_proven(stack.path);
             let leaf = match stack.ending {
-                Ending::Full if path == stack.path => Some(Names::OVERFLOW),
-                Ending::Whole if path == stack.path => stack.phase,
+                Ending::Full if is_proven => Some(Names::OVERFLOW),
+                Ending::Whole if is_proven => stack.phase,
                 _ => Some(Names::UNSTABLE),
             };
             if leaf == Some(Names::UNSTABLE) {
                 unstable += sum.samples;
             }
-            summed.entry((path, leaf, tid)).or_default().add(sum);
-        }
-        let settled = summed
-            .into_iter()
-            .map(|((path, leaf, tid), sum)| Settlement {
-                path,
+            Settlement {
+                path: self.paths.proven(stack.path),
                 leaf,
                 tid,
                 sum,
-            });
-        (settled.collect(), unstable)
+            }
+        });
+        let mut settled: Vec<Settlement> = settled.collect();
+        let key = |stack: &Settlement| (stack.path, stack.leaf, stack.tid);
+        settled.sort_unstable_by_key(key);
+        settled.dedup_by(|later, first| {
+            let is_same = key(later) == key(first);
+            if is_same {
+                first.sum.add(later.sum);
+            }
+            is_same
+        });
+        (settled, unstable)
     }
 
     /// Writes a stack's lines, root first.

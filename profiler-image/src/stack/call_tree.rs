@@ -118,6 +118,7 @@ impl CallTree {
     #[must_use]
     pub fn settle(&self, edges: &Edges) -> Paths {
         let mut lines = Vec::with_capacity(self.nodes.len());
+        let mut by_line = FxHashMap::default();
         for (index, node) in self.nodes.iter().enumerate() {
             let call = self
                 .calls
@@ -129,6 +130,12 @@ impl CallTree {
                 .copied()
                 .unwrap_or_default();
             let own = u32::try_from(index).unwrap_or(0);
+            let shown = match call.is_hidden {
+                true => above.shown,
+                false => *by_line
+                    .entry((above.shown, node.name, node.line))
+                    .or_insert(own),
+            };
             let is_proven = above.is_proven && call.edge.is_none_or(|edge| edges.is_settled(edge));
             lines.push(Line {
                 parent: node.parent.0,
@@ -136,7 +143,8 @@ impl CallTree {
                 line: node.line,
                 is_hidden: call.is_hidden,
                 is_proven,
-                proven: if is_proven { own } else { above.proven },
+                shown,
+                proven: if is_proven { shown } else { above.proven },
             });
         }
         Paths(lines)
@@ -166,7 +174,9 @@ struct Line {
     line: u32,
     is_hidden: bool,
     is_proven: bool,
-    /// The nearest path, itself or a caller, whose edges are all proven.
+    /// The first path with the same lines: two ops can stand on one, and hidden frames on none.
+    shown: u32,
+    /// That of the nearest path, itself or a caller, whose edges are all proven.
     proven: u32,
 }
 
@@ -178,6 +188,7 @@ impl Default for Line {
             line: 0,
             is_hidden: true,
             is_proven: true,
+            shown: 0,
             proven: 0,
         }
     }
@@ -188,7 +199,14 @@ impl Default for Line {
 pub struct Paths(Vec<Line>);
 
 impl Paths {
-    /// The part of a path whose edges are all proven.
+    /// Whether all edges of a path are proven.
+    #[must_use]
+    pub fn is_proven(&self, path: PathId) -> bool {
+        let line = self.0.get(path.0 as usize);
+        line.is_none_or(|line| line.is_proven)
+    }
+
+    /// The part of a path whose edges are all proven: the same for paths that are shown as the same lines.
     #[must_use]
     pub fn proven(&self, path: PathId) -> PathId {
         PathId(self.0.get(path.0 as usize).map_or(0, |line| line.proven))
@@ -234,6 +252,27 @@ mod tests {
         assert_eq!(proven(&edges), main);
         edges.prove(edge, Check::Nothing);
         assert_eq!(proven(&edges), leaf);
+    }
+
+    #[test]
+    fn paths_that_are_shown_alike_are_one() {
+        let mut tree = CallTree::default();
+        let mut add = |parent, op, line, is_hidden| {
+            let call = Call {
+                is_hidden,
+                ..Call::default()
+            };
+            tree.add(parent, Names::IDLE, op, line, call).unwrap()
+        };
+        let one = add(PathId::NONE, 1, 7, false);
+        let same_line = add(PathId::NONE, 2, 7, false);
+        let below = [add(one, 3, 8, false), add(same_line, 3, 8, false)];
+        let other_line = add(PathId::NONE, 4, 9, false);
+        let paths = tree.settle(&Edges::default());
+        assert_eq!(paths.proven(same_line), one);
+        assert_eq!(paths.proven(below[0]), paths.proven(below[1]));
+        assert!(paths.proven(other_line) != one);
+        assert!(paths.is_proven(same_line) && paths.is_proven(below[1]));
     }
 
     #[test]

@@ -87,12 +87,10 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
     });
     // In their order, so that the same samples make the same file; one by one, for all of them take many megabytes.
     let settled = &snapshot.samples.settled;
-    let (stacks, unstable) = settled.sum();
-    let without_worker = without_worker(&stacks);
-    let (mut lines, mut samples) = (Vec::new(), 0);
-    for stack in &stacks {
-        let Settlement { tid, sum, .. } = stack;
-        settled.lines(stack, &mut lines);
+    let (mut lines, mut samples, mut without_worker) = (Vec::new(), 0, 0);
+    let unstable = settled.each(|stack| {
+        let Settlement { tid, sum, .. } = &stack;
+        settled.lines(&stack, &mut lines);
         let frames: Vec<FrameRef<'_>> = lines
             .iter()
             .rev()
@@ -125,7 +123,10 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
             &all,
         );
         samples += sum.samples;
-    }
+        if *tid == ANY_WORKER {
+            without_worker += sum.samples;
+        }
+    });
     writer.comment(comment(snapshot, samples, (unstable, without_worker), cost));
     Output {
         bytes: writer.finish(),
@@ -140,12 +141,6 @@ fn busiest(percents: &[u8]) -> Vec<u8> {
     percents.sort_unstable_by(|one, other| other.cmp(one));
     percents.truncate(MAX_BUSY_PERCENTS);
     percents
-}
-
-/// How many samples found no room by worker.
-fn without_worker(stacks: &[Settlement]) -> i64 {
-    let without = stacks.iter().filter(|stack| stack.tid == ANY_WORKER);
-    without.map(|stack| stack.sum.samples).sum()
 }
 
 fn comment(

@@ -61,38 +61,48 @@ pub struct Settlement {
 }
 
 impl Settled {
-    /// The stacks by worker, each once and in order, and how many samples were cut.
+    /// Gives the stacks by worker, each once and in order: a list of them all would be as large as what they are made from.
+    /// Returns how many samples were cut.
+    pub fn each(&self, mut give: impl FnMut(Settlement)) -> i64 {
+        let key = |stack: &Settlement| (stack.path, stack.leaf, stack.tid);
+        let mut order: Vec<u32> = (0..).take(self.sums.len()).collect();
+        order.sort_unstable_by_key(|&index| self.settlement(index).as_ref().map(key));
+        let (mut unstable, mut last) = (0, None::<Settlement>);
+        for stack in order.iter().filter_map(|&index| self.settlement(index)) {
+            if stack.leaf == Some(Names::UNSTABLE) {
+                unstable += stack.sum.samples;
+            }
+            match &mut last {
+                Some(last) if key(last) == key(&stack) => last.sum.add(stack.sum),
+                _ => last.replace(stack).into_iter().for_each(&mut give),
+            }
+        }
+        last.into_iter().for_each(give);
+        unstable
+    }
+
+    /// The same as a list.
     #[must_use]
     pub fn sum(&self) -> (Vec<Settlement>, i64) {
-        let mut unstable = 0;
-        let settled = self.sums.iter().map(|&((stack, tid), sum)| {
-            let is_proven = self.paths.is_proven(stack.path);
-            let leaf = match stack.ending {
-                Ending::Full if is_proven => Some(Names::OVERFLOW),
-                Ending::Whole if is_proven => stack.phase,
-                _ => Some(Names::UNSTABLE),
-            };
-            if leaf == Some(Names::UNSTABLE) {
-                unstable += sum.samples;
-            }
-            Settlement {
-                path: self.paths.proven(stack.path),
-                leaf,
-                tid,
-                sum,
-            }
-        });
-        let mut settled: Vec<Settlement> = settled.collect();
-        let key = |stack: &Settlement| (stack.path, stack.leaf, stack.tid);
-        settled.sort_unstable_by_key(key);
-        settled.dedup_by(|later, first| {
-            let is_same = key(later) == key(first);
-            if is_same {
-                first.sum.add(later.sum);
-            }
-            is_same
-        });
-        (settled, unstable)
+        let mut stacks = Vec::new();
+        let unstable = self.each(|stack| stacks.push(stack));
+        (stacks, unstable)
+    }
+
+    fn settlement(&self, index: u32) -> Option<Settlement> {
+        let &((stack, tid), sum) = self.sums.get(index as usize)?;
+        let is_proven = self.paths.is_proven(stack.path);
+        let leaf = match stack.ending {
+            Ending::Full if is_proven => Some(Names::OVERFLOW),
+            Ending::Whole if is_proven => stack.phase,
+            _ => Some(Names::UNSTABLE),
+        };
+        Some(Settlement {
+            path: self.paths.proven(stack.path),
+            leaf,
+            tid,
+            sum,
+        })
     }
 
     /// Writes a stack's lines, root first.

@@ -25,13 +25,13 @@ use crate::read::reader::{Globals, Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;
-use crate::stack::functions::{FunctionId, Functions, Map, Moment, Place};
+use crate::stack::functions::{FunctionId, Functions, Map, Place};
 use crate::stack::names::Names;
 use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
-use standing::Standing;
+use standing::{IDENTITY, Standing};
 
 /// Reads for a sample of whose stack nothing could be told, or of which a part lies where a call of its own reads it.
 const READS: usize = 4;
@@ -258,16 +258,8 @@ impl Sampler {
         }
         let (mut place, reader) = place_and_reader(worker, &mut self.families, now);
         let (frames, standing) = (&trace.frames, &mut self.standing);
-        let (stands, since) = (&mut trace.stands, &mut trace.stands_since);
-        // Most likely a new edge has called what is new: whether it stands is looked at first.
-        let look_again = |moment: Moment| {
-            let stand = standing.stand(reader, frames, u64::MAX);
-            match moment {
-                Moment::BeforeTexts => *stands = Some(stand),
-                Moment::AfterTexts => *since = Some(stand),
-            }
-            stand
-        };
+        let since = &mut trace.stands_since;
+        let look_again = || *since.insert(standing.stand(reader, frames, (u64::MAX, 0), IDENTITY));
         self.functions
             .identify(&mut place, frames, &mut trace.ids, look_again);
     }

@@ -12,6 +12,7 @@ use phpprof_zend::unwind::Frame;
 
 use super::Sampler;
 use super::climb::UNWINDING;
+use super::standing::{IDENTITY, PROOF, WORDS};
 use crate::read::worker::Worker;
 use crate::stack::edges::{Edge, Known};
 use crate::stack::functions::FunctionId;
@@ -37,9 +38,12 @@ impl Sampler {
         if self.pushes_no_frame(worker, trace, index, edge) {
             return Some(self.edges.refute(edge));
         }
-        // In code of the JIT frames of two calls can stand together between two instructions: the site must not deny it.
+        // What the engine calls by itself hardly a site names. In code of the JIT frames of two calls can stand together between two
+        // instructions: there the site must not deny it.
+        let top = worker.process.engine.layout.call_info.top;
+        let is_named = trace.frames[index].call_info & top == 0;
         let is_interpreted = worker.reader.has_jit_code == Some(false);
-        if is_interpreted && self.stand(worker, trace, index, now) {
+        if !is_named && is_interpreted && self.stand(worker, trace, index, now) {
             return Some(self.edges.prove(edge, Check::Nothing));
         }
         let (evidence, is_steady) = self.ask(worker, trace, index, edge)?;
@@ -85,7 +89,7 @@ impl Sampler {
     fn is_one_moment(
         &mut self,
         worker: &Worker,
-        trace: &mut Trace,
+        trace: &Trace,
         index: usize,
         words: Words,
     ) -> bool {
@@ -103,14 +107,18 @@ impl Sampler {
             // The looks of the sample's own read say nothing of an operand.
             Words::Operand(address) => Some(address),
         };
-        let stand = self.look_again(worker, trace, index);
-        match words {
-            Words::Cache => stand.holds(callee - 1),
-            _ => {
-                stand.holds_call(callee - 1, callee)
-                    && operand.is_none_or(|at| self.standing.shows(&worker.reader.copy, at))
-            }
-        }
+        // What the caller's cache says needs the caller only.
+        let caller = callee - 1;
+        let top = if words == Words::Cache {
+            caller
+        } else {
+            callee
+        };
+        let lowest = ends.last().map_or(u64::MAX, |caller| caller.address);
+        let (standing, reader) = (&mut self.standing, &worker.reader);
+        let stand = standing.stand(reader, &trace.frames, (lowest, top), WORDS);
+        stand.holds_call(caller, top)
+            && operand.is_none_or(|at| self.standing.shows(&worker.reader.copy, at))
     }
 
     /// Whether the call of frame `index` stands, and its functions are those that they were taken for.
@@ -143,7 +151,7 @@ impl Sampler {
         let mut ends = trace.ids[ends.clone()].iter().zip(&trace.frames[ends]);
         ends.all(is_sure)
             || self
-                .look_since(worker, trace, now)
+                .look_since(worker, trace, callee, now)
                 .holds_call(caller, callee)
     }
 
@@ -162,11 +170,21 @@ impl Sampler {
 
     /// Which frames stand since their functions were identified, which are still the same: to a closure's address another one may
     /// have come before its code was looked at.
-    fn look_since(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) -> Stand {
+    fn look_since(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        callee: usize,
+        now: u64,
+    ) -> Stand {
         if let Some(stand) = trace.stands_since {
             return stand;
         }
-        let stand = self.standing.stand(&worker.reader, &trace.frames, u64::MAX);
+        let wanted = (u64::MAX, callee);
+        let frames = &trace.frames;
+        let stand = self
+            .standing
+            .stand(&worker.reader, frames, wanted, IDENTITY);
         let is_same = stand != Stand::default() && self.are_still_the_same(worker, trace, now);
         *trace
             .stands_since
@@ -183,9 +201,11 @@ impl Sampler {
         let depth = trace.frames.len().saturating_sub(site);
         match trace.stands {
             Some(stand) if stand.below < depth || stand == Stand::default() => stand,
-            _ => *trace
-                .stands
-                .insert(self.standing.stand(&worker.reader, &trace.frames, lowest)),
+            _ => *trace.stands.insert({
+                let wanted = (lowest, trace.frames.len() - index);
+                let frames = &trace.frames;
+                self.standing.stand(&worker.reader, frames, wanted, PROOF)
+            }),
         }
     }
 
@@ -193,7 +213,7 @@ impl Sampler {
         let mut ids = Vec::new();
         let mut place = super::place(worker, &mut self.families, now);
         self.functions
-            .identify(&mut place, &trace.frames, &mut ids, |_| Stand::default());
+            .identify(&mut place, &trace.frames, &mut ids, Stand::default);
         ids == trace.ids
     }
 

@@ -1,10 +1,13 @@
-//! Whether frames stand: one more call looks at them several times, at uneven intervals.
+//! Whether frames stand: further calls look at them again, at uneven intervals.
 //!
-//! Two frames from different moments stand together in no memory, so a look can show them only by chance. The looks of a
-//! sample's own read come at even intervals: they can be in step with a loop of the program, and all show the same mix.
-//! These come at uneven ones. What all of them show, with a top that has it on its stack, is a call that the program
-//! makes: it needs neither a site that names the callee nor a CPU where the quiescent reader may run.
+//! Two frames from different moments stand together in no memory, so a call can show them only by chance. The looks of one
+//! call come at even intervals: they can be in step with a loop of the program, and all show the same mix. So each call
+//! looks at the frames right before and after the word that says which is the top, and several calls come at uneven
+//! intervals. What all of them show, with a top that has it on its stack, is a call that the program makes: it needs neither a
+//! site that names the callee nor a CPU where the quiescent reader may run.
 //! Invariant: what was not looked at, or was torn, does not stand.
+
+use std::hint::spin_loop;
 
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Memory, Piece};
@@ -15,11 +18,17 @@ use smallvec::SmallVec;
 use crate::read::reader::Reader;
 use crate::stack::stand::Stand;
 
-/// Looks of one call. In code that calls all the time one in thirty shows a mix: so many are less likely than one in a hundred
-/// million.
-const LOOKS: usize = 6;
-/// Calls for one sample.
-const MOST: usize = 3;
+/// Calls that must show a call of the program. In a loop of some tenths of a microsecond one in twenty shows a mix: so many are less
+/// likely than one in three million.
+pub(super) const PROOF: usize = 5;
+/// Calls that must show two frames of which the call site's words say that one has called the other.
+pub(super) const WORDS: usize = 2;
+/// Calls that must show the frame of a function, for it to be what was read.
+pub(super) const IDENTITY: usize = 1;
+/// Times that one sample may seek what stands.
+const MOST: usize = 4;
+/// Looks of one call: before and after the top's word.
+const LOOKS: usize = 2;
 /// Frames that lie elsewhere than on the stack's page, as the bodies of generators do on the heap.
 const MAX_ELSEWHERE: usize = 4;
 /// How far below the part around the top a caller may lie.
@@ -28,21 +37,16 @@ const MAX_BELOW: u64 = 16 << 10;
 const MAX_ABOVE: usize = 64;
 /// Room for the header of a frame.
 const HEADER: usize = 128;
-/// Between two looks up to so many pieces of up to so many bytes are read for the time that they take: half a microsecond each,
-/// and some tenths more.
-const MAX_PAUSES: usize = 2;
-const MAX_PAUSE: u64 = 4096;
-type Pauses = SmallVec<[usize; MAX_PAUSES]>;
+/// Longest pause between two calls, in turns of a loop: about two microseconds.
+const MAX_TURNS: u64 = 64;
 
 /// What looks at frames again, and the memory for it.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     shown: Shown,
-    /// What is read for the time that it takes.
-    pause: Vec<u8>,
     /// State of the intervals.
     uneven: u64,
-    /// Calls that this sample may still take.
+    /// Times that this sample may still seek what stands.
     left: usize,
 }
 
@@ -52,8 +56,8 @@ struct Shown {
     /// Address of the part around the top, and each look at it.
     hot: u64,
     looks: Vec<Vec<u8>>,
-    /// `EG(current_execute_data)`, before each look.
-    tops: [[u8; 8]; LOOKS],
+    /// `EG(current_execute_data)`, between the looks.
+    top: [u8; 8],
     /// The frames that lie elsewhere, and at each look their headers.
     elsewhere: SmallVec<[u64; MAX_ELSEWHERE]>,
     headers: [[Header; MAX_ELSEWHERE]; LOOKS],
@@ -72,19 +76,46 @@ impl Default for Header {
 }
 
 impl Standing {
-    /// Before a sample: whether there is room for further calls.
+    /// Before a sample: whether there is room for further calls of the kernel.
     pub(super) fn begin(&mut self, has_room: bool) {
         self.left = if has_room { MOST } else { 0 };
     }
 
-    /// Which of the frames, leaf first, stand. Looks at those that lie on the stack from `lowest` on, or around the top. Takes one
-    /// call.
-    pub(super) fn stand(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> Stand {
-        let layout = reader.layout();
+    /// Which of the frames, leaf first, stand in so many calls of the kernel; none where the callee, counted from the root, does not.
+    /// Looks at those that lie on the stack from `lowest` on, or around the top.
+    pub(super) fn stand(
+        &mut self,
+        reader: &Reader,
+        frames: &[Frame],
+        (lowest, callee): (u64, usize),
+        calls: usize,
+    ) -> Stand {
         let Some(left) = self.left.checked_sub(1) else {
             return Stand::default();
         };
         self.left = left;
+        let length = self.choose(reader, frames, lowest);
+        let mut all: Option<Stand> = None;
+        for call in 0..calls {
+            if call > 0 {
+                self.pause();
+            }
+            if self.look(reader, length).is_none() {
+                return Stand::default();
+            }
+            let now = self.shown.stand(reader.layout(), frames);
+            let stand = all.map_or(now, |before| before.and(now));
+            if callee > stand.above {
+                return Stand::default();
+            }
+            all = Some(stand);
+        }
+        all.unwrap_or_default()
+    }
+
+    /// Chooses what is looked at; returns the length of the part around the top.
+    fn choose(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> usize {
+        let layout = reader.layout();
         let around = reader.copy.looks.first().map_or(0, Vec::len) as u64;
         let end = reader.copy.hot.saturating_add(around);
         let is_near = lowest <= reader.copy.hot && reader.copy.hot - lowest <= MAX_BELOW;
@@ -104,11 +135,7 @@ impl Standing {
             }
             shown.frames += 1;
         }
-        let length = usize::try_from(window.end - window.start).unwrap_or(0);
-        match self.look(reader, length) {
-            Some(()) => self.shown.stand(layout, frames),
-            None => Stand::default(),
-        }
+        usize::try_from(window.end - window.start).unwrap_or(0)
     }
 
     /// Whether all looks of the last call show the zval at an address as the copy has it.
@@ -121,45 +148,31 @@ impl Standing {
             && looks.all(|look| look.get(offset..).and_then(|rest| rest.get(..ZVAL)) == copied)
     }
 
-    /// Looks at the part around the top, which is so long, and at the frames that lie elsewhere.
+    /// Looks at the part around the top, which is so long, and at the frames that lie elsewhere: one call.
     fn look(&mut self, reader: &Reader, length: usize) -> Option<()> {
-        let pauses: [Pauses; LOOKS] = std::array::from_fn(|_| self.pauses(length));
-        self.pause.resize(pauses.iter().flatten().sum(), 0);
-        let mut pause = self.pause.as_mut_slice();
         let shown = &mut self.shown;
         shown.looks.resize_with(LOOKS, Vec::new);
         let size = reader.layout().execute_data.sizeof.min(HEADER);
-        let mut pieces: SmallVec<[Piece<'_>; 32]> = SmallVec::new();
+        let mut pieces: SmallVec<[Piece<'_>; 16]> = SmallVec::new();
         let mut add = |address, bytes| pieces.push(Piece { address, bytes });
-        let looks = shown.looks.iter_mut().zip(&mut shown.tops);
-        for (((look, top), headers), pauses) in looks.zip(&mut shown.headers).zip(pauses) {
-            for length in pauses {
-                let (bytes, rest) = std::mem::take(&mut pause).split_at_mut(length);
-                pause = rest;
-                add(shown.hot, bytes);
-            }
-            add(reader.top_at(), top);
+        let mut top = Some(&mut shown.top);
+        for (look, headers) in shown.looks.iter_mut().zip(&mut shown.headers) {
             look.resize(length, 0);
             add(shown.hot, look);
             for (&address, header) in shown.elsewhere.iter().zip(headers) {
                 add(address, &mut header.0[..size]);
             }
+            if let Some(top) = top.take() {
+                add(reader.top_at(), top);
+            }
         }
         reader.memory.gather(&mut pieces).ok()
     }
 
-    /// The lengths of what is read before a look.
-    fn pauses(&mut self, window: usize) -> Pauses {
+    /// Waits for an uneven while.
+    fn pause(&mut self) {
         self.uneven = uneven(self.uneven);
-        let count = self.uneven % (MAX_PAUSES as u64 + 1);
-        let lengths = (1..=count).map(|pause| (self.uneven >> (16 * pause)) % MAX_PAUSE);
-        lengths
-            .map(|length| {
-                usize::try_from(length)
-                    .unwrap_or(0)
-                    .clamp(8.min(window), window)
-            })
-            .collect()
+        (0..self.uneven % MAX_TURNS).for_each(|_| spin_loop());
     }
 }
 
@@ -206,7 +219,7 @@ impl Shown {
     /// How many of the frames, from the root, are on a look's stack. What lies below the top is what an earlier call left, where
     /// the frames from the top on do not lead to it.
     fn on_stack(&self, layout: &Layout, look: usize, frames: &[Frame]) -> usize {
-        let mut address = u64::from_le_bytes(self.tops[look]);
+        let mut address = u64::from_le_bytes(self.top);
         for _ in 0..MAX_ABOVE {
             if let Some(index) = frames.iter().position(|frame| frame.address == address) {
                 return frames.len() - index;

@@ -147,15 +147,14 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Identifies the function of each frame, leaf first, into `ids`; `None` where it does not hold together. Where one was never met,
-    /// `look_again` tells which of the frames still stand: before its texts are read, which takes several reads, and after that,
-    /// where only a frame that stands keeps them.
+    /// Identifies the function of each frame, leaf first, into `ids`; `None` where it does not hold together. Where only a frame that
+    /// stands keeps what was read of its function, `look_again` tells which frames stand since.
     pub fn identify<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         frames: &[Frame],
         ids: &mut Vec<Option<FunctionId>>,
-        look_again: impl FnMut(Moment) -> Stand,
+        look_again: impl FnOnce() -> Stand,
     ) {
         ids.clear();
         self.renew(place);
@@ -372,13 +371,6 @@ impl Code {
             + function.class.len();
         size_of::<Self>() + 3 * size_of::<(Key, [u64; 2], FunctionId)>() + texts + self.ops.bytes()
     }
-}
-
-/// When the frames of a stack are looked at again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    BeforeTexts,
-    AfterTexts,
 }
 
 /// One function that has to be looked at.

@@ -10,6 +10,15 @@ pub struct Stand {
 }
 
 impl Stand {
+    /// What stands in both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            below: self.below.max(other.below),
+            above: self.above.min(other.above),
+        }
+    }
+
     /// Whether a frame stands.
     #[must_use]
     pub fn holds(self, frame: usize) -> bool {

@@ -16,7 +16,7 @@ use super::lifetime::{has_key, is_shared, outlives};
 use super::ops::{Ops, ops_size};
 use super::{
     Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Look, MAX_REMEMBERED,
-    MAX_RESOLVED, Moment, Place, STRING_HEAD,
+    MAX_RESOLVED, Place, STRING_HEAD,
 };
 use crate::stack::names::Name;
 use crate::stack::stand::Stand;
@@ -26,7 +26,7 @@ impl Functions {
         &mut self,
         place: &mut Place<'_, M>,
         looks: &mut [Look],
-        mut look_again: impl FnMut(Moment) -> Stand,
+        look_again: impl FnOnce() -> Stand,
     ) {
         let stored = read_heads(place, looks);
         let set = ReadSet::new(place.memory);
@@ -46,11 +46,10 @@ impl Functions {
             .collect();
         let mut stand = Stand::default();
         if !new.is_empty() {
-            look_again(Moment::BeforeTexts);
             fetch_texts(place, &set, &new);
             let lasts = |look: &&mut Look| look.key.is_none_or(|key| lasts(place, &key));
             if !new.iter().all(lasts) {
-                stand = look_again(Moment::AfterTexts);
+                stand = look_again();
             }
         }
         for look in &mut new {

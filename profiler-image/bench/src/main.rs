@@ -9,7 +9,6 @@ mod cpu;
 mod favour;
 mod running;
 mod sampled;
-mod small;
 mod stacks;
 
 use std::path::{Path, PathBuf};

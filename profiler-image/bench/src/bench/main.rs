@@ -6,21 +6,14 @@
 //! of ours, `BENCH_SECONDS=1800` one run of so long for each cell. `bench plot RESULTS.csv PLOT.svg` draws a file again; `bench floor` is the end of a full run by itself: the counts held against
 //! strace, and what the kernel charges.
 
-mod cells;
-mod edges;
 mod floor;
 mod limits;
-mod load;
 mod peers;
 mod plot;
 mod profiler;
 mod record;
 mod row;
 mod screen;
-#[path = "../small.rs"]
-mod small;
-mod target;
-mod workload;
 
 use std::fs;
 use std::path::Path;
@@ -28,6 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use cells::{Cell, Length};
+use phpprof_bench::{cells, edges, target, workload};
 use profiler::Profiler;
 use row::Row;
 use target::Target;

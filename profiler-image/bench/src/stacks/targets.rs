@@ -1,6 +1,6 @@
 //! The programs, and every call that each of them can make.
 
-use crate::small::SMALL_CALLS;
+use phpprof_bench::small::SMALL_CALLS;
 
 /// A program whose calls are known.
 #[derive(Debug, Clone, Copy)]

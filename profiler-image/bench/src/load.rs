@@ -39,6 +39,15 @@ impl Server {
         }
     }
 
+    /// An error while nobody takes a request.
+    pub fn listens(&self) -> Result<()> {
+        match self {
+            Self::FastCgi { socket, .. } => UnixStream::connect(socket).map(drop)?,
+            Self::Http(address, _) => TcpStream::connect(address).map(drop)?,
+        }
+        Ok(())
+    }
+
     /// Asks for a page.
     pub fn ask(&self, page: usize) -> Result<()> {
         let answer = match self {

@@ -36,12 +36,7 @@ pub struct Target {
 impl Target {
     /// Starts what a cell wants, and waits until it is at work.
     pub fn start(cell: &Cell) -> Result<Self> {
-        let mut target = Self {
-            children: Vec::new(),
-            load: None,
-            mark: format!("phpprof-bench-{}", std::process::id()),
-            folder: folder()?,
-        };
+        let mut target = Self::new()?;
         let server = match cell.workload.kind {
             Kind::Script(script) => {
                 for _ in 0..cell.workers {
@@ -53,7 +48,7 @@ impl Target {
                 target.run(script, cell)?;
                 None
             }
-            Kind::Fpm(application) => Some(target.fpm(application, cell.workers)?),
+            Kind::Fpm(application) => Some(target.fpm(application, cell.workers, "")?),
             Kind::FrankenPhp(script) => Some(target.frankenphp(script, cell.workers)?),
         };
         if let Some(server) = server {
@@ -65,6 +60,27 @@ impl Target {
         std::thread::sleep(SETTLE);
         target.check()?;
         Ok(target)
+    }
+
+    /// Starts an application with so many workers and lines of their own in the workers' php.ini, and asks it for nothing.
+    pub fn serve(
+        application: &'static Application,
+        workers: usize,
+        settings: &str,
+    ) -> Result<(Self, Server)> {
+        let mut target = Self::new()?;
+        let server = target.fpm(application, workers, settings)?;
+        target.wait_for(|| server.listens())?;
+        Ok((target, server))
+    }
+
+    fn new() -> Result<Self> {
+        Ok(Self {
+            children: Vec::new(),
+            load: None,
+            mark: format!("phpprof-bench-{}", std::process::id()),
+            folder: folder()?,
+        })
     }
 
     /// The processes that stand for all workers.
@@ -109,7 +125,12 @@ impl Target {
         Ok(())
     }
 
-    fn fpm(&mut self, application: &'static Application, workers: usize) -> Result<Server> {
+    fn fpm(
+        &mut self,
+        application: &'static Application,
+        workers: usize,
+        settings: &str,
+    ) -> Result<Server> {
         let applications = cache().join("applications");
         ensure!(
             applications.join("installed").exists(),
@@ -128,6 +149,8 @@ impl Target {
                 socket.display()
             ),
         )?;
+        // After the application's own, by its number.
+        fs::write(folder.join("50-settings.ini"), settings)?;
         let mut command = bound("php-fpm8.2");
         command
             .args(["--nodaemonize", "--fpm-config"])
@@ -138,7 +161,11 @@ impl Target {
             )
             .env(
                 "PHP_INI_SCAN_DIR",
-                format!(":{}", applications.join("conf.d").display()),
+                format!(
+                    ":{}:{}",
+                    applications.join("conf.d").display(),
+                    folder.display()
+                ),
             );
         self.spawn(&mut command)?;
         Ok(Server::FastCgi {

@@ -1,0 +1,8 @@
+//! What the programs of this crate share: workloads, and targets that run them under load.
+
+pub mod cells;
+pub mod edges;
+pub mod load;
+pub mod small;
+pub mod target;
+pub mod workload;

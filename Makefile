@@ -57,7 +57,7 @@ real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, mu
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 
 .PHONY: truth
-truth: setup ## stacks and CPU time against programs that know theirs; FULL=1 for a million samples a row, and shares of time
+truth: setup ## stacks and CPU time against programs that know theirs; FULL=1 for a million samples a row, shares of time, and two wikis against Xdebug's traces
 	@$(STAGE) "truth" profiler-image/bench/truth.sh
 
 .PHONY: bench

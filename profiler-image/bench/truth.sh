@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # truth.sh [WORDS]: builds the truth harness and runs it against this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
 # threads where that was built; or against the command in PHP: its stacks. With FULL=1 all rows, a million stacks each, shares of time
-# without favour, then the stacks of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which replaces `zend_execute_ex`, and 8.4 with it, where it
-# observes calls.
-# Results: target/truth/results.csv, favour.csv, cpu.csv, and results-NAME.csv of the others.
+# without favour, DokuWiki and MediaWiki held against Xdebug's traces, then the stacks of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
+# replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
+# Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv of the others.
 #
 # Does not: install PHP; e2e/tools/packages and e2e/runtimes/build do.
 set -euo pipefail
@@ -31,6 +31,9 @@ fi
 truth cpu php8.2 cpu "$@"
 
 if [ "${FULL:-}" = 1 ]; then
+  profiler-image/bench/workloads/applications
+  XDEBUG=$runtimes/xdebug-8.2/xdebug.so truth wikis php8.2 wikis "$@"
+
   others() { # NAME PHP WORDS...
     echo "$1"
     truth stacks "$2" "results-$1" "${@:3}"

@@ -1,7 +1,7 @@
 //! `make truth`: samples programs that know what they do, holds the profiles against that, and prints tables.
 //!
 //! Target and sampler are kept on different CPUs: where they share one, nothing moves and every check passes.
-//! Usage: `truth PART PHP RESULTS.csv [WORDS]`; PART is `stacks`, `cpu` or `favour`, PHP a command, whose arguments may follow
+//! Usage: `truth PART PHP RESULTS.csv [WORDS]`; PART is `stacks`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow
 //! after spaces. With `FULL=1` the long form; with WORDS, as "paths" or "function remote", only the rows that have them in
 //! their label.
 
@@ -10,6 +10,7 @@ mod favour;
 mod running;
 mod sampled;
 mod stacks;
+mod wikis;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ use running::{Php, pin};
 
 /// The CPU of the sampler, and that of the target.
 pub const CPUS: [usize; 2] = [0, 1];
-const USAGE: &str = "usage: truth stacks|cpu|favour PHP RESULTS.csv [WORDS]";
+const USAGE: &str = "usage: truth stacks|cpu|favour|wikis PHP RESULTS.csv [WORDS]";
 
 /// What was asked for.
 pub struct Asked {
@@ -76,6 +77,7 @@ fn run() -> Result<usize> {
         "stacks" => stacks::run(&asked),
         "cpu" => cpu::run(&asked),
         "favour" => favour::run(&asked),
+        "wikis" => wikis::run(&asked),
         _ => bail!(USAGE),
     }
 }

@@ -74,9 +74,18 @@ pub fn record(options: &Options) -> Result<Recording> {
 
 /// All stacks of a recording.
 pub fn stacks(recording: &Recording) -> Vec<Stack> {
+    named(recording, short)
+}
+
+/// The same by names with the folders of scripts.
+pub fn full_names(recording: &Recording) -> Vec<Stack> {
+    named(recording, str::to_owned)
+}
+
+fn named(recording: &Recording, name: impl Fn(&str) -> String) -> Vec<Stack> {
     let samples = recording.snapshot().samples;
     let (stacks, _) = samples.settled.sum();
-    let name = |id| short(samples.names.get(id).name);
+    let name = |id| name(samples.names.get(id).name);
     let mut lines = Vec::new();
     let stack = |settlement: &Settlement| {
         samples.settled.lines(settlement, &mut lines);

@@ -1,0 +1,180 @@
+//! Profiles of DokuWiki and MediaWiki under php-fpm, held against the calls in Xdebug's function traces of the same pages.
+//!
+//! `XDEBUG` names the extension. A second php-fpm, of the same configuration and with Xdebug, is asked for the pages until each
+//! sampled stack has occurred or is explained, at most [`ROUNDS`] times; from the second time on while others ask for pages too, who
+//! hold locks and fill caches. A stack that ends in `[unstable]` must occur up to there.
+
+mod calls;
+mod explained;
+mod held;
+mod names;
+mod traced;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use calls::Calls;
+use held::{Held, Profile, broken};
+use nix::unistd::Pid;
+use phpprof_bench::cells::Cell;
+use phpprof_bench::target::Target;
+use phpprof_bench::workload::{DOKUWIKI, Kind, MEDIAWIKI, Workload};
+use traced::Traced;
+
+use crate::running::pin;
+use crate::sampled::{full_names, options, record};
+use crate::{Asked, CPUS};
+
+const RATES: [u32; 2] = [999, 99];
+/// What depends on chance or on a cache's age differs from one round to the next.
+const ROUNDS: usize = 8;
+/// Printed where it is not held.
+const WANTED_UNSTABLE_PERCENT: f64 = 1.0;
+const COLUMNS: &str = "application,rate_hz,samples,unstable,stacks,edges,unknown_edges,unknown_stacks,unknown_samples,unexplained_samples";
+
+/// One row of the table.
+struct Row {
+    rate: u32,
+    label: String,
+    profile: Profile,
+}
+
+/// The number of rows that break their limits.
+pub fn run(asked: &Asked) -> Result<usize> {
+    let xdebug = std::env::var_os("XDEBUG").context("XDEBUG names no extension")?;
+    let xdebug = PathBuf::from(xdebug);
+    let mut csv = format!("{COLUMNS}\n");
+    let mut failures = 0;
+    for workload in [DOKUWIKI, MEDIAWIKI] {
+        let label = |rate| format!("{} {rate} Hz", workload.name);
+        let rates = RATES.map(|rate| (rate, label(rate)));
+        let rates = rates.into_iter().filter(|(_, label)| asked.wants(label));
+        let rows = sample(workload, rates.collect(), asked.full)?;
+        if rows.is_empty() {
+            continue;
+        }
+        let calls = trace(workload, &rows, &xdebug)?;
+        for row in &rows {
+            let held = Held::of(&row.profile, &calls);
+            print(workload, row, &held, &mut csv)?;
+            failures += usize::from(!broken(&row.profile, &held).is_empty());
+        }
+    }
+    asked.write(&csv)?;
+    Ok(failures)
+}
+
+/// Samples an application at these rates.
+fn sample(workload: Workload, rates: Vec<(u32, String)>, full: bool) -> Result<Vec<Row>> {
+    if rates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut target = start(workload)?;
+    let master = target.pids().first().copied().context("no php-fpm runs")?;
+    let duration = Duration::from_secs(if full { 120 } else { 10 });
+    let mut rows = Vec::new();
+    for (rate, label) in rates {
+        let recording = record(&options(Pid::from_raw(master), rate, duration, false)?)?;
+        target.check()?;
+        let mut profile = Profile::default();
+        for stack in full_names(&recording) {
+            profile.add(&stack.names(), u64::try_from(stack.sum.samples)?);
+        }
+        rows.push(Row {
+            rate,
+            label,
+            profile,
+        });
+    }
+    Ok(rows)
+}
+
+/// Starts an application with one of four workers at work, on the CPU that is not the sampler's.
+fn start(workload: Workload) -> Result<Target> {
+    let cell = Cell {
+        workload,
+        workers: 4,
+        busy: 1,
+        rate: 0,
+        mem: false,
+    };
+    // php-fpm and its clients inherit the CPU.
+    pin(Pid::from_raw(0), CPUS[1])?;
+    let target = Target::start(&cell);
+    pin(Pid::from_raw(0), CPUS[0])?;
+    target
+}
+
+/// Traces the application's pages until what was sampled is found.
+fn trace(workload: Workload, rows: &[Row], xdebug: &Path) -> Result<Calls> {
+    let Kind::Fpm(application) = workload.kind else {
+        bail!("{} is no application", workload.name);
+    };
+    let traced = Traced::start(application, xdebug)?;
+    let mut calls = Calls::default();
+    let mut others: Option<Target> = None;
+    for round in 1..=ROUNDS {
+        let read = traced.read(&mut calls)?;
+        let unexplained = rows
+            .iter()
+            .map(|row| Held::of(&row.profile, &calls).unexplained())
+            .sum::<u64>();
+        println!(
+            "{}, traced {round} times: {read} calls, {} call paths; {unexplained} samples are on none",
+            workload.name,
+            calls.len()
+        );
+        if unexplained == 0 {
+            break;
+        }
+        match &mut others {
+            Some(others) => others.check()?,
+            None => others = Some(start(workload)?),
+        }
+    }
+    Ok(calls)
+}
+
+fn print(workload: Workload, row: &Row, held: &Held, csv: &mut String) -> Result<()> {
+    let Row {
+        rate,
+        label,
+        profile,
+    } = row;
+    let unstable = profile.unstable_percent();
+    println!(
+        "{label}: {} samples, {} stacks, {} edges; {} edges and {} stacks are not in the traces; {unstable:.2} % unstable{}",
+        profile.samples,
+        profile.stacks.len(),
+        held.edges,
+        held.unknown_edges,
+        held.stacks(),
+        if unstable < WANTED_UNSTABLE_PERCENT {
+            String::new()
+        } else {
+            format!(", {WANTED_UNSTABLE_PERCENT} % wanted")
+        }
+    );
+    for exception in &held.exceptions {
+        println!("    {exception}");
+    }
+    for words in broken(profile, held) {
+        println!("    BROKEN: {words}");
+    }
+    writeln!(
+        csv,
+        "{},{rate},{},{},{},{},{},{},{},{}",
+        workload.name,
+        profile.samples,
+        profile.unstable,
+        profile.stacks.len(),
+        held.edges,
+        held.unknown_edges,
+        held.stacks(),
+        held.samples(),
+        held.unexplained()
+    )?;
+    Ok(())
+}

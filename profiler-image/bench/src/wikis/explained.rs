@@ -2,7 +2,7 @@
 
 /// What the traces may lack.
 struct Explained {
-    /// The call, below any callers.
+    /// The call, below any callers; of a closure the end of its file's name.
     caller: &'static str,
     callee: &'static str,
     why: &'static str,
@@ -19,6 +19,11 @@ const EXPLAINED: &[Explained] = &[
         callee: "DeferredUpdates::addCallableUpdate",
         why: "MediaWiki removes what has expired with one of ten writes to its cache, by chance",
     },
+    Explained {
+        caller: "DeferredUpdatesScope::processStageQueue",
+        callee: "/deferred/DeferredUpdates.php",
+        why: "MediaWiki does at a request's end what it has put off, as the removal of what has expired, by chance",
+    },
 ];
 
 /// Why the traces may lack the last call of a path.
@@ -26,8 +31,37 @@ pub fn explanation(path: &[String]) -> Option<&'static str> {
     let [.., caller, callee] = path else {
         return None;
     };
+    let is_callee = |one: &Explained| match callee.strip_prefix("{closure:") {
+        Some(place) => place
+            .rsplit_once(':')
+            .is_some_and(|(file, _)| file.ends_with(one.callee)),
+        None => callee == one.callee,
+    };
     let found = EXPLAINED
         .iter()
-        .find(|one| one.caller == caller && one.callee == callee);
+        .find(|one| one.caller == caller && is_callee(one));
     found.map(|one| one.why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_named_call_is_explained() {
+        let check = |path: &[&str], expected| {
+            let path: Vec<String> = path.iter().map(|&name| name.to_owned()).collect();
+            assert_eq!(explanation(&path).is_some(), expected, "{path:?}");
+        };
+        check(&["{main}", "io_lock", "usleep"], true);
+        check(&["{main}", "io_lock", "sleep"], false);
+        check(&["{main}", "usleep"], false);
+        check(&["usleep"], false);
+        let queue = "DeferredUpdatesScope::processStageQueue";
+        check(
+            &[queue, "{closure:/w/deferred/DeferredUpdates.php:8}"],
+            true,
+        );
+        check(&[queue, "{closure:/w/Updates.php:8}"], false);
+    }
 }

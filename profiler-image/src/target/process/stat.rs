@@ -1,6 +1,7 @@
 //! `/proc/PID/stat` and `schedstat`: who a process is, where it runs, and whether it ran meanwhile. proc(5).
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::str::FromStr;
 
@@ -29,14 +30,15 @@ impl Stat {
     /// Reads that of a process.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
-        let file = calls::open(proc_path(format_args!("{pid}/stat"))).ok()?;
-        Self::read(&file)
+        let mut file = calls::open(proc_path(format_args!("{pid}/stat"))).ok()?;
+        // Not by pread, which a seccomp filter may refuse: that is to be said of the target's memory.
+        Self::read(|bytes| file.read(bytes))
     }
 
-    fn read(file: &File) -> Option<Self> {
+    fn read(read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> Option<Self> {
         let mut bytes = [0_u8; MAX_LINE];
         calls::count_file_read();
-        let length = file.read_at(&mut bytes, 0).ok()?;
+        let length = read(&mut bytes).ok()?;
         Self::parse(bytes.get(..length)?)
     }
 
@@ -121,7 +123,7 @@ impl Watch {
     /// State and CPU of the thread.
     #[must_use]
     pub fn state(&self) -> Option<(char, usize)> {
-        let stat = Stat::read(&self.stat)?;
+        let stat = Stat::read(|bytes| self.stat.read_at(bytes, 0))?;
         Some((stat.state, stat.processor))
     }
 }

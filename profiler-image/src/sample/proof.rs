@@ -1,7 +1,9 @@
 //! Whether the program has an edge: its frames stand, or its call site names the callee.
 //!
-//! Frames that stand need one call of the kernel ([`super::standing`]), a call site some. Invariant: an edge is proven by words
-//! of one moment only; what neither proves nor refutes it leaves it open.
+//! What is cheapest comes first: an op that pushes no frame refutes without a read; a call site takes three; frames that stand
+//! take five ([`super::standing`]), and are looked at first where the engine has called by itself, since that may end in a moment.
+//! Invariant: an edge is proven by words of one moment only; what is neither proven nor refuted stays open.
+
 use phpprof_zend::function::{Function, Key};
 use phpprof_zend::memory::Memory;
 use phpprof_zend::op::{Op, is_frameless, may_push_frame};

@@ -38,6 +38,8 @@ const MAX_REMEMBERED: usize = 65_536;
 /// What all functions together may take, in bytes, before all start anew. Without a visible end of a request, closures and
 /// eval()'d code gather.
 pub const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 5 << 19 };
+/// Reads after that of a name that must find its function live and unchanged.
+const AGREEING_READS: usize = 4;
 /// A function that outlives requests is checked about so often, beside the samples,
 const CHECKED_EVERY: u64 = 1_000_000_000;
 /// for so long after it was met,

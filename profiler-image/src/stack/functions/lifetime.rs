@@ -54,6 +54,51 @@ pub(super) fn has_key<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, key: 
         && Key::parse(place.layout, &head).as_ref() == Some(key)
 }
 
+/// Whether a frame has its function now, and the function its key: on the page of the top a frame above the top is what
+/// a call left there.
+pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, key: &Key) -> bool {
+    let (frames, globals) = (&place.layout.execute_data, &place.layout.executor_globals);
+    let mut words = [[0_u8; 8]; 5];
+    let [page, end, top, func, prev] = &mut words;
+    let mut head = [0_u8; HEAD];
+    let in_globals = |offset: usize| place.executor_globals.wrapping_add(offset as u64);
+    let in_frame = |offset: usize| frame.address.wrapping_add(offset as u64);
+    let read = place.memory.gather(&mut [
+        Piece {
+            address: in_globals(globals.vm_stack),
+            bytes: page,
+        },
+        Piece {
+            address: in_globals(globals.vm_stack_end),
+            bytes: end,
+        },
+        Piece {
+            address: in_globals(globals.current_execute_data),
+            bytes: top,
+        },
+        Piece {
+            address: in_frame(frames.func),
+            bytes: func,
+        },
+        Piece {
+            address: in_frame(frames.prev_execute_data),
+            bytes: prev,
+        },
+        Piece {
+            address: frame.func,
+            bytes: &mut head,
+        },
+    ]);
+    let [page, end, top, func, prev] = words.map(u64::from_le_bytes);
+    let page = page..end;
+    let is_above = page.contains(&frame.address) && page.contains(&top) && frame.address > top;
+    read.is_ok()
+        && top != 0
+        && !is_above
+        && (func, prev) == (frame.func, frame.prev)
+        && Key::parse(place.layout, &head).as_ref() == Some(key)
+}
+
 pub(super) fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {
     place
         .shared_ranges

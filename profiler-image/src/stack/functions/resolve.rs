@@ -12,11 +12,11 @@ use phpprof_zend::text::ZendString;
 use phpprof_zend::unwind::Frame;
 use smallvec::SmallVec;
 
-use super::lifetime::{has_key, is_shared, outlives};
+use super::lifetime::{has_key, is_live, is_shared, outlives};
 use super::ops::{Ops, ops_size};
 use super::{
-    Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Look, MAX_REMEMBERED,
-    MAX_RESOLVED, Place, STRING_HEAD,
+    AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Look,
+    MAX_REMEMBERED, MAX_RESOLVED, Place, STRING_HEAD,
 };
 use crate::stack::names::Name;
 use crate::stack::stand::Stand;
@@ -144,6 +144,14 @@ impl Functions {
             let globals = place.executor_globals;
             is_declared(place.memory, place.layout, globals, frame.func, &function)
         };
+        // A frame far below the top may be live though nothing stands around that. The engine may have been copying another closure to this
+        // address: what is half of each is seen now and then, but not so many times in a row.
+        let is_live_again = || (0..AGREEING_READS).all(|_| is_live(place, frame, &key));
+        let has_its_texts = || {
+            function.name.is_empty()
+                || Function::resolve(place.memory, place.layout, key)
+                    .is_some_and(|again| again.has_texts_of(&function))
+        };
         let is_its_name = if stands {
             true
         } else if key.is_named() {
@@ -153,7 +161,7 @@ impl Functions {
             key.op_index(place.layout, frame.opline).is_some()
                 && (key.name == 0 || has_key(place, frame.func, &key))
         } else {
-            function.name.is_empty()
+            is_live_again() && has_its_texts()
         };
         is_its_name.then(|| self.add(place, set, frame.func, function))
     }

@@ -2,20 +2,25 @@
 //!
 //! | question | answer | a read here |
 //! |---|---|---|
-//! | does it still sleep? | `schedstat` says the same as when it was seen asleep | 0.8 µs |
+//! | does it still sleep? | its process has the CPU time that it had when it was seen asleep | 0.3 µs |
+//! | | of a thread: `schedstat` says the same | 0.8 µs |
 //! | does it sleep? | `syscall`, where it may be read: the call that it sleeps in, or `running` | 1.3 µs |
 //! | | else `wchan`: where in the kernel it sleeps, or 0; it says 0 as well where the kernel refuses | 1.5 µs |
 //! | | else `stat`: the state | 3.9 µs |
 //!
 //! Nothing tells a runnable worker from a running one, until its wait for a CPU is over and counted in `schedstat`. The files
-//! are kept open: they stay bound to the worker's own process, so a reused PID reads as gone. Invariant: two equal [`Look`]s
-//! around a sleep say that the worker did not run in between (proc(5); `sum_exec_runtime` moves when a thread leaves its CPU,
-//! kernel/sched/core.c).
+//! are kept open: they stay bound to the worker's own process, so a reused PID reads as gone. Invariant: two equal [`Mark`]s
+//! say that the worker did not run in between (a process's CPU time is that of all its threads, up to now: `thread_group_cputime`,
+//! kernel/sched/cputime.c; of other processes' threads the kernel gives no clock. `schedstat`: proc(5); `sum_exec_runtime` moves
+//! when a thread leaves its CPU, kernel/sched/core.c).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 use crate::target::process::Process;
 use crate::target::process::calls;
@@ -32,6 +37,14 @@ pub struct Look {
     pub slices: u64,
 }
 
+/// What changes whenever a worker runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// The CPU time of its process.
+    Process(TimeSpec),
+    Thread(Look),
+}
+
 /// Why there is no look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoLook {
@@ -44,6 +57,8 @@ pub enum NoLook {
 /// The files of one worker.
 #[derive(Debug)]
 pub struct Clocks {
+    /// Of a worker that is a process of its own.
+    process: Option<ClockId>,
     schedstat: Option<File>,
     sleep: Option<SleepFile>,
 }
@@ -81,7 +96,10 @@ impl Clocks {
                 is_believed: false,
             })
         };
+        let is_process = process.pid == process.tid;
+        let clock = is_process.then(|| clock_getcpuclockid(Pid::from_raw(process.pid)).ok());
         Self {
+            process: clock.flatten(),
             schedstat: open("schedstat"),
             sleep: by_syscall()
                 .or_else(by_wchan)
@@ -108,6 +126,17 @@ impl Clocks {
             (Some(run), Some(delay), Some(slices)) => Ok(look(run, delay, slices)),
             _ => Err(NoLook::Unknown),
         }
+    }
+
+    /// The worker's mark now; `None` where nothing says whether it has run.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        if let Some(clock) = self.process {
+            return clock_gettime(clock).ok().map(Mark::Process);
+        }
+        // A kernel that counts no slices cannot tell one sleep from the next.
+        let look = self.look().ok().filter(|look| look.slices > 0);
+        look.map(Mark::Thread)
     }
 
     /// Whether the worker sleeps now; `None` where nothing says so.
@@ -164,6 +193,7 @@ fn read<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, NoLook> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -174,6 +204,7 @@ mod tests {
     fn clocks_of(pid: i32, sleep: Choose) -> Clocks {
         let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).unwrap();
         Clocks {
+            process: None,
             schedstat: Some(open("schedstat")),
             sleep: Some(sleep(&open)),
         }
@@ -196,9 +227,44 @@ mod tests {
         let one = clocks.look().unwrap();
         assert!(sleeps && one.run_nanoseconds > 0);
         assert_eq!(clocks.look(), Ok(one));
+        assert_eq!(clocks.mark(), Some(Mark::Thread(one)));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(clocks.look(), Err(NoLook::Gone));
+        assert_eq!(clocks.mark(), None);
+    }
+
+    #[test]
+    fn the_mark_of_a_process_stays_while_it_sleeps_and_changes_once_it_has_run() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let clocks = Clocks {
+            process: clock_getcpuclockid(Pid::from_raw(pid)).ok(),
+            schedstat: None,
+            sleep: None,
+        };
+        let answer = &mut [0];
+        let mut run = || {
+            child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+            child.stdout.as_mut().unwrap().read_exact(answer).unwrap();
+        };
+        run();
+        let mut mark = clocks.mark();
+        assert!(matches!(mark, Some(Mark::Process(_))));
+        let stays = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::mem::replace(&mut mark, clocks.mark()) == mark
+        });
+        assert!(stays);
+        run();
+        assert_ne!(clocks.mark(), mark);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(clocks.mark(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
-use crate::read::clocks::Look;
+use crate::read::clocks::{Look, Mark};
 use crate::read::cpu_shares::CpuShares;
 use crate::read::worker::Worker;
 use crate::stack::trace::Stack;
@@ -27,8 +27,8 @@ pub struct Member {
 /// A sleep that was seen.
 #[derive(Debug, Clone, Copy)]
 pub struct Asleep {
-    /// What the scheduler says for as long as it lasts.
-    pub look: Look,
+    /// The worker's, for as long as it lasts.
+    pub mark: Mark,
     /// `None` between requests.
     pub stack: Option<Stack>,
 }
@@ -48,12 +48,10 @@ impl Member {
         }
     }
 
-    /// The sleep that still lasts, by what the scheduler says now.
+    /// The sleep that still lasts, by the worker's mark now.
     #[must_use]
-    pub fn still_asleep(&self, look: Option<Look>) -> Option<Asleep> {
-        // A kernel that counts no slices cannot tell one sleep from the next.
-        self.asleep
-            .filter(|asleep| Some(asleep.look) == look && asleep.look.slices > 0)
+    pub fn still_asleep(&self, mark: Option<Mark>) -> Option<Asleep> {
+        self.asleep.filter(|asleep| Some(asleep.mark) == mark)
     }
 
     /// The share of its turns in which it was busy, if it ever was.

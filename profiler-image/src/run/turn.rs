@@ -6,7 +6,7 @@
 use super::member::Asleep;
 use super::schedule::Turn;
 use super::{Run, now};
-use crate::read::clocks::{Look, NoLook};
+use crate::read::clocks::{Look, Mark, NoLook};
 use crate::sample::Outcome;
 use crate::stack::names::Names;
 use crate::stack::trace::Stack;
@@ -31,26 +31,19 @@ impl Run<'_> {
     fn take_one(&mut self, index: usize, wanted: &mut Option<usize>) {
         let current = now();
         let member = &mut self.members[index];
-        let look = match member.worker.clocks.look() {
-            Ok(look) => Some(look),
-            Err(NoLook::Unknown) => None,
-            Err(NoLook::Gone) => {
-                self.sampler.quality.denied += 1;
-                return;
-            }
-        };
-        match member.still_asleep(look) {
-            Some(asleep) => self.add(index, current, look, asleep.stack, false),
-            None => self.read_one(index, current, look, wanted),
+        let mark = member.worker.clocks.mark();
+        match member.still_asleep(mark) {
+            Some(asleep) => self.add(index, current, None, asleep.stack, false),
+            None => self.read_one(index, current, mark, wanted),
         }
     }
 
-    /// Reads a worker's stack; `look` is what the scheduler said before.
+    /// Reads a worker's stack; `mark` is the worker's before.
     fn read_one(
         &mut self,
         index: usize,
         current: u64,
-        look: Option<Look>,
+        mark: Option<Mark>,
         wanted: &mut Option<usize>,
     ) {
         let member = &mut self.members[index];
@@ -64,14 +57,14 @@ impl Run<'_> {
             Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
         };
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
-        let after = member.worker.clocks.look();
-        if after == Err(NoLook::Gone) {
+        // Nothing ran from before the read to after it: the stack is true, and stands for as long as the sleep lasts.
+        let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
+        let look = member.worker.clocks.look();
+        if look == Err(NoLook::Gone) {
             // It was read by its number, which may have been another's by then.
             self.sampler.quality.denied += 1;
             return;
         }
-        // Nothing ran from before the read to after it: the stack is true, and stands for as long as the sleep lasts.
-        let slept = look.filter(|look| is_asleep && after == Ok(*look));
         let stack = sampled.map(|sampled| sampled.stack);
         if let Some(sampled) = &sampled {
             if slept.is_some() {
@@ -82,8 +75,8 @@ impl Run<'_> {
                 *wanted = Some(index);
             }
         }
-        member.asleep = slept.map(|look| Asleep { look, stack });
-        self.add(index, current, look, stack, !is_asleep);
+        member.asleep = slept.map(|mark| Asleep { mark, stack });
+        self.add(index, current, look.ok(), stack, !is_asleep);
     }
 
     /// Adds a sample of a stack, `None` between requests.
@@ -197,13 +190,13 @@ mod tests {
         let options = options();
         let scene = Scene::frameless("strpos", IS_NULL);
         let mut run = run_of(&options, &scene, pid);
-        let look = run.members[0].worker.clocks.look().ok();
-        run.read_one(0, now(), look, &mut None);
+        let mark = run.members[0].worker.clocks.mark();
+        run.read_one(0, now(), mark, &mut None);
         assert_eq!(counts(&run), (1, 0, vec![1]));
         let sampled_at = run.members[0].sampled_at;
         end(child);
         // Its memory can still be read, as if another process had its number.
-        run.read_one(0, now(), look, &mut None);
+        run.read_one(0, now(), mark, &mut None);
         assert_eq!(counts(&run), (1, 1, vec![1]));
         assert_eq!(run.members[0].sampled_at, sampled_at);
     }

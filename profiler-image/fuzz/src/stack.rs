@@ -96,8 +96,8 @@ pub fn read<M: Memory + ?Sized>(
         includes: frames
             .first()
             .is_some_and(|leaf| is_inside_include(memory, layout, leaf.opline)),
-        names: texts(&functions, |function| &function.name),
-        files: texts(&functions, |function| &function.file),
+        names: texts(&functions, |function| function.name()),
+        files: texts(&functions, |function| function.file()),
     }
 }
 

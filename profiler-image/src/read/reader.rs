@@ -29,6 +29,8 @@ const MAX_EXTENT: u64 = 1 << 20;
 const LOOKS: RangeInclusive<usize> = 4..=10;
 /// Reads in a row that showed a whole stack, after which one look less is taken.
 const WHOLE_READS: usize = 128;
+/// Most words that say which is the top, one between two looks each; a size that [`SmallVec`] knows.
+const MAX_TOPS: usize = 16;
 /// Looks while the CPU budget has no room for more.
 const FEW_LOOKS: usize = 2;
 /// A read takes 5 to 20 microseconds. One that took longer was held up, by another process or an interrupt: between two of its
@@ -80,10 +82,14 @@ impl Globals {
 }
 
 /// What said which is the top, each between two looks at the part around it.
-pub type Tops = SmallVec<[Globals; 4]>;
+pub type Tops = SmallVec<[Globals; MAX_TOPS]>;
 
 /// One read of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, which shall take no place on the heap"
+)]
 pub enum Reading {
     /// `EG(current_execute_data)` is NULL.
     NoFrame(Phase),
@@ -227,7 +233,7 @@ impl Reader {
         } else {
             FEW_LOOKS
         };
-        let mut tops: SmallVec<[[u8; Globals::SIZE]; 4]> =
+        let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
             SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
         let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);

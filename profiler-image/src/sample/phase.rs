@@ -57,7 +57,7 @@ impl Sampler {
         let (leaf, id) = trace.leaf()?;
         let function = &self.functions.get(id)?.function;
         let key = function.key;
-        let name = function.name.as_str();
+        let name = function.name();
         let relay = worker.process.relay.as_ref();
         let waits = || name == READS && relay.is_some_and(Relay::is_awaited);
         if !key.is_user() && (WAITS_FOR_REQUEST.contains(&name) || waits()) {
@@ -69,7 +69,7 @@ impl Sampler {
         if reader.gc_active {
             return Some(Names::COLLECTING);
         }
-        let is_compiler = !key.is_user() && COMPILES.contains(&function.name.as_str());
+        let is_compiler = !key.is_user() && COMPILES.contains(&function.name());
         let layout = worker.process.engine.layout;
         let includes = key
             .op_index(layout, leaf.opline)
@@ -123,7 +123,7 @@ impl Sampler {
         };
         let key = code.function.key;
         if !key.is_user() {
-            return function_looks_up_class(&code.function.name);
+            return function_looks_up_class(code.function.name());
         }
         op_index(
             engine.layout,

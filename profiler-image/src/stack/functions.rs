@@ -215,7 +215,7 @@ impl Functions {
         if !is_root || !code.function.key.is_top_level() {
             return code.name;
         }
-        let file = &code.function.file;
+        let file = code.function.file();
         let names = &mut self.names;
         *code.main.get_or_insert_with(|| {
             names.intern(Name {
@@ -367,8 +367,8 @@ impl Code {
     /// What it takes, about, with its entries in maps.
     fn bytes(&self) -> usize {
         let function = &self.function;
-        let texts = function.name.len()
-            + function.file.len()
+        let texts = function.name().len()
+            + function.file().len()
             + function.function_name.len()
             + function.class.len();
         size_of::<Self>() + 3 * size_of::<(Key, [u64; 2], FunctionId)>() + texts + self.ops.bytes()

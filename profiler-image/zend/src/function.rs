@@ -149,11 +149,9 @@ pub type ShortName = Short<u8, 40>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     pub key: Key,
-    /// As people know it: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for the engine's
-    /// own nameless frames (the bottom of a fiber), which nobody is shown.
-    pub name: String,
-    /// `<internal:standard>` for a function of the engine or an extension, `<internal>` where none is known.
-    pub file: String,
+    /// The name and then the file, as people know them.
+    shown: String,
+    name_ends: usize,
     /// As the engine stores it, for comparing with a call site's literal.
     pub function_name: ShortName,
     pub class: ShortName,
@@ -162,12 +160,38 @@ pub struct Function {
 }
 
 impl Function {
+    /// One of the engine's own frames without a name.
+    #[must_use]
+    pub fn nameless(key: Key) -> Self {
+        Self {
+            key,
+            shown: String::new(),
+            name_ends: 0,
+            function_name: ShortName::default(),
+            class: ShortName::default(),
+            fingerprints: [0, 0],
+        }
+    }
+
+    /// As people know it: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for the engine's
+    /// own nameless frames (the bottom of a fiber), which nobody is shown.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.shown.get(..self.name_ends).unwrap_or_default()
+    }
+
+    /// `<internal:standard>` for a function of the engine or an extension, `<internal>` where none is known.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        self.shown.get(self.name_ends..).unwrap_or_default()
+    }
+
     /// Whether another reading of the same function has the same texts.
     #[must_use]
     pub fn has_texts_of(&self, other: &Self) -> bool {
         self.key == other.key
-            && self.name == other.name
-            && self.file == other.file
+            && self.shown == other.shown
+            && self.name_ends == other.name_ends
             && self.function_name == other.function_name
             && self.class == other.class
     }
@@ -200,14 +224,29 @@ impl Function {
             Some(ClassName::read(memory, layout, key.scope)?)
         };
         let [_, freed_file] = key.anchors();
+        // Enough for most, so that all is one allocation.
+        let length = |text: Option<&Text>| text.map_or(0, |text| text.len());
+        let class_length = length(class.as_ref().map(|class| &class.stored)) + "::".len();
+        let name_length = length(function_name.as_ref().map(|name| &name.bytes));
+        let file_length = file.bytes.len().max(MAX_EXTENSION / 2);
+        let mut shown = String::with_capacity(class_length + name_length + file_length);
+        show_name(
+            &key,
+            function_name.as_ref(),
+            class.as_ref(),
+            &file,
+            &mut shown,
+        );
+        let name_ends = shown.len();
+        if key.is_user() {
+            show(&file.bytes, &mut shown);
+        } else {
+            show_extension(memory, layout, key.module, &mut shown);
+        }
         Some(Self {
             key,
-            name: display(&key, function_name.as_ref(), class.as_ref(), &file),
-            file: if key.is_user() {
-                file.display()
-            } else {
-                internal(memory, layout, key.module)
-            },
+            shown,
+            name_ends,
             fingerprints: [
                 function_name.as_ref().map_or(0, ZendString::fingerprint),
                 if freed_file == 0 {
@@ -223,43 +262,58 @@ impl Function {
     }
 }
 
-/// What stands for the file of an internal function: its extension, by the name that `extension_loaded` knows.
-fn internal<M: Memory + ?Sized>(memory: &M, layout: &Layout, module: u64) -> String {
+/// Appends what stands for the file of an internal function: its extension, by the name that `extension_loaded` knows.
+fn show_extension<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    module: u64,
+    shown: &mut String,
+) {
     let name = (module != 0)
         .then(|| module.checked_add(layout.module_entry.name as u64))
         .flatten()
         .and_then(|at| memory.word(at).ok())
         .and_then(|name| c_string(memory, name, MAX_EXTENSION))
         .filter(|name| !name.is_empty() && !name.contains(char::is_control));
-    name.map_or("<internal>".to_owned(), |name| format!("<internal:{name}>"))
+    shown.push_str("<internal");
+    if let Some(name) = name {
+        shown.extend([":", &name]);
+    }
+    shown.push('>');
 }
 
-fn display(
+/// Appends a function's name.
+fn show_name(
     key: &Key,
     name: Option<&ZendString>,
     class: Option<&ClassName>,
     file: &ZendString,
-) -> String {
+    shown: &mut String,
+) {
     match (name, class) {
-        (None, _) if !key.is_user() => String::new(),
-        (None, _) if key.is_eval() => format!("eval {}", file.display()),
-        (None, _) => format!("include {}", file.display()),
+        (None, _) if !key.is_user() => {}
+        (None, _) => {
+            let how = if key.is_eval() { "eval " } else { "include " };
+            shown.push_str(how);
+            show(&file.bytes, shown);
+        }
         // Up to 8.3 each closure is called `{closure}`, behind its namespace; from 8.4 on `{closure:` and the function or
         // file around it. Where it stands tells them apart in every version.
         (Some(name), _)
             if key.is_user()
                 && (name.bytes.ends_with(b"{closure}") || name.bytes.starts_with(b"{closure:")) =>
         {
-            format!("{{closure:{}:{}}}", file.display(), key.line_start)
+            shown.push_str("{closure:");
+            show(&file.bytes, shown);
+            shown.extend([":", &key.line_start.to_string(), "}"]);
         }
-        (Some(name), Some(class)) => {
-            let mut shown = String::with_capacity(class.stored.len() + 2 + name.bytes.len());
-            class.show(&mut shown);
-            shown.push_str("::");
-            show(&name.bytes, &mut shown);
-            shown
+        (Some(name), class) => {
+            if let Some(class) = class {
+                class.show(shown);
+                shown.push_str("::");
+            }
+            show(&name.bytes, shown);
         }
-        (Some(name), None) => name.display(),
     }
 }
 
@@ -291,10 +345,10 @@ mod tests {
             stored: stored.into(),
             line: 0,
         });
-        assert_eq!(
-            display(&key(kind), name.as_ref(), class.as_ref(), &text(b"/a.php")),
-            expected
-        );
+        let mut shown = String::new();
+        let file = text(b"/a.php");
+        show_name(&key(kind), name.as_ref(), class.as_ref(), &file, &mut shown);
+        assert_eq!(shown, expected);
     }
 
     #[test]

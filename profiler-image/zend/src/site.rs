@@ -17,6 +17,7 @@ use crate::op::{
     INIT_METHOD_CALL, INIT_NS_FCALL_BY_NAME, INIT_PARENT_PROPERTY_HOOK_CALL,
     INIT_STATIC_METHOD_CALL, NEW, Op, is_frameless,
 };
+use crate::short::Short;
 use crate::text::ZendString;
 use crate::unwind::{Copy, Frame};
 
@@ -124,13 +125,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return evidence;
         }
         let top = self.callee.frame.call_info & self.layout.call_info.top != 0;
-        let nameless = self.callee.function.name.is_empty();
+        let nameless = self.callee.function.name().is_empty();
         let Some(op) = op else {
             // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
             // of a fiber is the one exception.
             return if let Some(words) = self.autoloads_for_internal().filter(|_| top) {
                 Evidence::Proven(Check::Nothing, words)
-            } else if top || nameless || self.caller.function.name.is_empty() {
+            } else if top || nameless || self.caller.function.name().is_empty() {
                 Evidence::Open
             } else {
                 Evidence::Refuted
@@ -186,11 +187,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let first = self.caller.function.key.code;
         let mut level = 0_u32;
         let mut end = op.address;
-        let mut bytes = Vec::new();
+        let mut bytes = Short::<u8, 1024>::default();
         while end > first && (op.address - end) / size < MAX_OPS_BACK {
             let count = ((end - first) / size).min(CHUNK);
             let start = end - count * size;
-            bytes.resize(usize::try_from(count * size).ok()?, 0);
+            bytes.resize(usize::try_from(count * size).ok()?);
             self.memory.read(start, &mut bytes).ok()?;
             for (index, chunk) in bytes
                 .chunks_exact(self.layout.zend_op.sizeof)
@@ -392,7 +393,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if class != 0 {
             let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
             // A class without one whose `new` has arguments calls the nameless `zend_pass_function`.
-            let expected = if callee.name.is_empty() {
+            let expected = if callee.name().is_empty() {
                 0
             } else {
                 self.callee.frame.func
@@ -403,7 +404,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 Evidence::Refuted
             };
         }
-        if callee.name.is_empty() {
+        if callee.name().is_empty() {
             return Evidence::Open;
         }
         // Up to 7.4 a method with the class's name is a constructor too.

@@ -68,17 +68,9 @@ impl ZendString {
             hash => hash,
         }
     }
-
-    /// The text for people: control characters and invalid UTF-8 are replaced.
-    #[must_use]
-    pub fn display(&self) -> String {
-        let mut shown = String::with_capacity(self.bytes.len());
-        show(&self.bytes, &mut shown);
-        shown
-    }
 }
 
-/// Appends a text as [`ZendString::display`] has it.
+/// Appends a text for people: control characters and invalid UTF-8 are replaced.
 pub(crate) fn show(bytes: &[u8], shown: &mut String) {
     let text = String::from_utf8_lossy(bytes);
     shown.extend(

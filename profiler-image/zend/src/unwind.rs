@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
+use crate::short::Short;
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
 pub const MAX_FRAMES: usize = 4096;
@@ -85,6 +86,9 @@ pub enum End {
     TooDeep,
 }
 
+/// What was read of a frame outside the copy, or of an older page up to its last frame.
+type Fetched = Short<u8, FETCH>;
+
 /// One copy of the used part of a VM stack page, and what was fetched beside it.
 #[derive(Debug, Default)]
 pub struct Copy {
@@ -94,8 +98,10 @@ pub struct Copy {
     /// Address of the part around the top, and what each look at it showed: the same call has read it several times.
     pub hot: u64,
     pub looks: Vec<Vec<u8>>,
+    /// Looks that are not taken now, kept for their memory.
+    spare: Vec<Vec<u8>>,
     /// Frames on the heap, then older VM stack pages, the oldest last.
-    fetched: Vec<(u64, Vec<u8>)>,
+    fetched: Vec<(u64, Fetched)>,
     pages: usize,
     fetches: usize,
 }
@@ -106,7 +112,10 @@ impl Copy {
         self.forget();
         (self.base, self.hot) = (page, page.saturating_add(hot.start as u64));
         self.bytes.resize(hot.end, 0);
-        self.looks.resize_with(looks, Vec::new);
+        while self.looks.len() < looks {
+            self.looks.push(self.spare.pop().unwrap_or_default());
+        }
+        self.spare.extend(self.looks.drain(looks..));
         for look in &mut self.looks {
             look.resize(hot.len(), 0);
         }
@@ -186,14 +195,15 @@ impl Copy {
         }
         self.fetches += 1;
         let oldest = match self.fetched.last() {
-            Some((_, bytes)) if self.pages > 0 => bytes.as_slice(),
+            Some((_, bytes)) if self.pages > 0 => bytes,
             _ => self.bytes.as_slice(),
         };
         let older_page = word_at(oldest, layout.vm_stack_prev);
         let offset = address.wrapping_sub(older_page);
         let older: usize = self.fetched.iter().map(|(_, bytes)| bytes.len()).sum();
         if older_page != 0 && offset < PAGE && older < MAX_OLDER {
-            let mut bytes = vec![0; usize::try_from(offset).ok()? + FETCH];
+            let mut bytes = Fetched::default();
+            bytes.resize(usize::try_from(offset).ok()? + FETCH);
             if memory.read(older_page, &mut bytes).is_ok() {
                 self.fetched.push((older_page, bytes));
                 self.pages += 1;
@@ -265,11 +275,13 @@ pub fn frame_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Optio
 
 /// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be held up
 /// in the middle of a frame: so two must agree on whose it is.
-fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Vec<u8>> {
+fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Fetched> {
     let header = layout.execute_data.sizeof;
     let frame = |bytes: &[u8]| Frame::parse(layout, address, bytes);
     for _ in 0..READS_OF_HEAP_FRAME {
-        let (mut bytes, mut again) = (vec![0; FETCH], vec![0; header]);
+        let (mut bytes, mut again) = (Fetched::default(), Fetched::default());
+        bytes.resize(FETCH);
+        again.resize(header);
         let mut read = |bytes: &mut [u8]| {
             let pieces = &mut [
                 Piece { address, bytes },
@@ -282,7 +294,7 @@ fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> 
         };
         if read(&mut bytes).is_err() {
             // The end of a mapping may cut the variables off; the header is enough.
-            bytes.truncate(header);
+            bytes.resize(header);
             read(&mut bytes).ok()?;
         }
         if frame(&bytes).is_same_call(&frame(&again)) {

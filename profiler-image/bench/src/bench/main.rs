@@ -76,9 +76,6 @@ fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
     plot::redraw(csv, svg)?;
     println!("{}\n{}", csv.display(), svg.display());
     if is_smoke {
-        for wanted in rows.iter().filter_map(limits::wanted) {
-            println!("not held yet: {wanted}");
-        }
         failures.extend(rows.iter().flat_map(limits::broken));
     }
     Ok(failures)

@@ -99,7 +99,7 @@ impl Stopper {
             return Ok(Some(name.clone()));
         }
         let function = Function::resolve(&self.memory, layout, key).context("no name")?;
-        self.names.insert(key, function.name.clone());
-        Ok(Some(function.name))
+        self.names.insert(key, function.name().to_owned());
+        Ok(Some(function.name().to_owned()))
     }
 }

@@ -4,7 +4,7 @@
 //! read from was the function's.
 
 use phpprof_zend::declared::is_declared;
-use phpprof_zend::function::{Function, HEAD, Key, ShortName};
+use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::hash::find;
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::read_set::ReadSet;
@@ -129,14 +129,7 @@ impl Functions {
         (key, stands): (Key, bool),
     ) -> Option<FunctionId> {
         let function = if key.name == 0 && !key.is_user() {
-            Function {
-                key,
-                name: String::new(),
-                file: String::new(),
-                function_name: ShortName::default(),
-                class: ShortName::default(),
-                fingerprints: [0, 0],
-            }
+            Function::nameless(key)
         } else {
             Function::resolve(set, place.layout, key)?
         };
@@ -148,7 +141,7 @@ impl Functions {
         // address: what is half of each is seen now and then, but not so many times in a row.
         let is_live_again = || (0..AGREEING_READS).all(|_| is_live(place, frame, &key));
         let has_its_texts = || {
-            function.name.is_empty()
+            function.name().is_empty()
                 || Function::resolve(place.memory, place.layout, key)
                     .is_some_and(|again| again.has_texts_of(&function))
         };
@@ -216,8 +209,8 @@ impl Functions {
             function.key.scope = 0;
         }
         let name = self.names.intern(Name {
-            name: &function.name,
-            file: &function.file,
+            name: function.name(),
+            file: function.file(),
             start_line: key.line_start,
         });
         let code = Code {

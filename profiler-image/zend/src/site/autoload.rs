@@ -7,6 +7,7 @@ use crate::hash::find;
 use crate::memory::Memory;
 use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::phase::{FETCH_CLASS_CONSTANT, function_looks_up_class, looks_up_class};
+use crate::short::Text;
 use crate::text::ZendString;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
@@ -36,7 +37,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     /// The same for an internal caller, as `class_exists`: the class is its first argument.
     pub(super) fn autoloads_for_internal(&self) -> Option<Words> {
-        if !function_looks_up_class(&self.caller.function.name) {
+        if !function_looks_up_class(self.caller.function.name()) {
             return None;
         }
         self.is_being_loaded(self.first_argument(self.caller.frame.address))
@@ -83,15 +84,16 @@ fn is_path_of(argument: &[u8], class: &[u8]) -> bool {
 }
 
 /// A class as the engine looks it up. Many autoloaders make a path of their argument first, so slashes do not count.
-fn class_name(text: &ZendString) -> Vec<u8> {
-    let mut name = text.bytes.to_ascii_lowercase();
-    for byte in &mut name {
+fn class_name(text: &ZendString) -> Text {
+    let mut name = text.bytes.clone();
+    name.make_ascii_lowercase();
+    for byte in name.iter_mut() {
         if *byte == b'/' {
             *byte = b'\\';
         }
     }
     match name.strip_prefix(b"\\") {
-        Some(rest) => rest.to_vec(),
+        Some(rest) => rest.into(),
         None => name,
     }
 }

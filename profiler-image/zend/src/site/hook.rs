@@ -44,8 +44,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// Whether the callee is `$property::kind`.
     pub(super) fn hook_is(&self, property: Option<ZendString>, kind: &[u8]) -> bool {
         property.is_some_and(|property| {
-            let name = [b"$", property.bytes.as_slice(), b"::", kind].concat();
-            *name == *self.callee.function.function_name
+            let name = &self.callee.function.function_name;
+            let rest = name
+                .strip_prefix(b"$")
+                .and_then(|name| name.strip_suffix(kind));
+            rest.and_then(|name| name.strip_suffix(b"::")) == Some(&*property.bytes)
         })
     }
 }

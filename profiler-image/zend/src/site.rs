@@ -33,6 +33,9 @@ pub use words::Words;
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
+/// Which class an operand without a name stands for (Zend/zend_compile.h).
+const ZEND_FETCH_CLASS_MASK: u32 = 0x0f;
+const ZEND_FETCH_CLASS_PARENT: u32 = 2;
 const IS_STRING: u8 = 6;
 const IS_OBJECT: u8 = 8;
 /// How far back from a DO_* its INIT_* is looked for: a call with that many ops between is refused.
@@ -352,6 +355,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         {
             // `parent::__construct()` has no name operand; anything else without a literal names nobody.
             return Evidence::Open;
+        } else if init.op1_type == op_types.is_unused && self.is_parents_constructor(init) {
+            return Evidence::Proven(Check::Nothing, Words::Code);
         }
         let is_const = init.op1_type == op_types.is_const;
         if is_const && self.literal_is(init, init.op1, 0, &callee.class) {
@@ -370,6 +375,21 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             Evidence::Open
         }
+    }
+
+    /// Whether the callee is what `parent::__construct()` calls in the caller's class, whatever the object is.
+    fn is_parents_constructor(&self, init: &Op) -> bool {
+        let row = &self.layout.class_entry;
+        let word = |address: u64, offset: usize| {
+            let address = address.checked_add(offset as u64)?;
+            self.memory.word(address).ok().filter(|&word| word != 0)
+        };
+        let constructor = || word(word(self.caller.scope, row.parent)?, row.constructor);
+        init.op1 & ZEND_FETCH_CLASS_MASK == ZEND_FETCH_CLASS_PARENT
+            && self.caller.scope != 0
+            // A class that the request has linked is another one's in the next.
+            && !self.caller.function.is_relinked()
+            && constructor() == Some(self.callee.frame.func)
     }
 
     /// Whether the slot holds the class that this call was made on, and the callee's class is that or a parent.

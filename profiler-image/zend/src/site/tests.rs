@@ -5,7 +5,7 @@ use crate::function::Key;
 use crate::layouts::{Machine, ROWS, layout_of};
 use crate::op::{
     DO_FCALL, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME,
-    INIT_METHOD_CALL, NEW, SEND_VAL, SEND_VAR, SEND_VAR_EX,
+    INIT_METHOD_CALL, INIT_STATIC_METHOD_CALL, NEW, SEND_VAL, SEND_VAR, SEND_VAR_EX,
 };
 use crate::testing::{BLOCK, EngineImage, FILE, NewOp, UserFunction};
 
@@ -340,4 +340,33 @@ fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
         check(OBJECT + 8, IS_OBJECT, Evidence::Open);
         check(OBJECT, IS_OBJECT + 1, Evidence::Open);
     }
+}
+
+/// It calls what the class above the caller's has as its constructor, whatever the object is: no word of a frame says so.
+#[test]
+fn a_parents_constructor_is_named_by_the_class_of_the_caller() {
+    let check = |fetch: u32, constructor: u64, words: Words| {
+        for layout in ROWS {
+            let ops = [INIT_STATIC_METHOD_CALL, DO_FCALL];
+            let mut scene = Scene::new(layout, &ops, "", "__construct").method_of("Parent");
+            let (row, types) = (&layout.class_entry, &layout.op_types);
+            let init = Op::read(&scene.image, layout, scene.code.op(0)).unwrap();
+            scene.image.put_op(&Op {
+                op1: fetch,
+                op1_type: types.is_unused,
+                op2_type: types.is_unused,
+                ..init
+            });
+            let child = scene.image.class("Child");
+            scene.image.put_word(child, row.parent, CLASS);
+            scene.image.put_word(CLASS, row.constructor, constructor);
+            let scope = layout.function.scope;
+            scene.image.put_word(scene.code.func, scope, child);
+            scene.check(Evidence::Proven(Check::Nothing, words));
+        }
+    };
+    check(ZEND_FETCH_CLASS_PARENT, CALLEE, Words::Code);
+    // What another class in between has, or `self` and `static`, the frames have to show.
+    check(ZEND_FETCH_CLASS_PARENT, CALLEE + 8, Words::Frames);
+    check(ZEND_FETCH_CLASS_PARENT - 1, CALLEE, Words::Frames);
 }

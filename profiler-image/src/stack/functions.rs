@@ -244,8 +244,8 @@ impl Functions {
         if place.shared.age != self.age || place.now < place.shared.next_check {
             return;
         }
-        place.shared.next_check = place.now + BETWEEN_CHECKS;
         let due = self.due(place.shared, place.now);
+        place.shared.next_check = place.now + pause(due.len(), place.shared.order.len());
         if due.is_empty() {
             return;
         }
@@ -373,6 +373,15 @@ impl Code {
             + function.class.len();
         size_of::<Self>() + 3 * size_of::<(Key, [u64; 2], FunctionId)>() + texts + self.ops.bytes()
     }
+}
+
+/// How long to wait after a search that found so many functions due, of so many: all are searched twice while one stays checked.
+fn pause(due: usize, functions: usize) -> u64 {
+    if due >= CHECKED_TOGETHER {
+        return BETWEEN_CHECKS;
+    }
+    let searches = functions.div_ceil(SEARCHED_TOGETHER).max(1) as u64;
+    (CHECKED_EVERY / 2 / searches).max(BETWEEN_CHECKS)
 }
 
 /// One function that has to be looked at.

@@ -353,3 +353,76 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
     assert_eq!(named(&memory, 2), "include /old.php");
     assert_eq!(named(&memory, 2 + TRUSTED_NANOSECONDS), "include /new.php");
 }
+
+/// Puts a method into the memory whose code opcache shares, and whose class the request has linked.
+fn put_linked(memory: &mut EngineImage, func: u64, class: u64, class_name: (u64, &str)) -> Frame {
+    let (at, name) = class_name;
+    let (method, file) = (SHARED.start + 0x8000, SHARED.start + 0x8100);
+    memory.put_string(method, "total");
+    memory.put_string(file, "/a.php");
+    memory.put_string(at, name);
+    memory.room(class, 0x400);
+    memory.put_word(class, memory.layout.class_entry.name, at);
+    let key = Key {
+        code: SHARED.start,
+        last: 4,
+        kind: 2,
+        name: method,
+        scope: class,
+        filename: file,
+        ..Key::default()
+    };
+    memory.put_function(func, &key);
+    let (layout, globals) = (memory.layout, memory.executor_globals);
+    let classes = memory.block();
+    memory.put_word(globals, layout.executor_globals.class_table, classes);
+    memory.put_table(classes, &[(&name.to_lowercase(), class)]);
+    let methods = class + layout.class_entry.function_table as u64;
+    memory.put_table(methods, &[("total", func)]);
+    let frame = Frame {
+        address: memory.page + 0x100,
+        func,
+        opline: SHARED.start,
+        ..Frame::default()
+    };
+    memory.put_frame(&frame);
+    frame
+}
+
+#[test]
+fn a_method_of_a_class_that_each_request_links_anew_is_resolved_once() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let (cart, basket) = (
+        (SHARED.start + 0x9000, "Cart"),
+        (SHARED.start + 0x9100, "Basket"),
+    );
+    let mut identified = |memory: &EngineImage, frame: Frame| {
+        codes.forget(&mut maps.1);
+        let mut ids = Vec::new();
+        let mut place = place(memory, &mut maps.0, &mut maps.1);
+        codes.identify(&mut place, &[frame], &mut ids, || stands(1));
+        let function = &codes.get(ids[0].unwrap()).unwrap().function;
+        assert!(function.is_relinked());
+        (ids[0], function.name().to_owned())
+    };
+    let first = put_linked(&mut memory, FUNCTIONS, STRINGS, cart);
+    let (id, name) = identified(&memory, first);
+    assert_eq!(name, "Cart::total");
+    let again = put_linked(&mut memory, FUNCTIONS + 0x1000, STRINGS + 0x1000, cart);
+    assert_eq!(identified(&memory, again), (id, name));
+    // Another class can have the same code, as two that use a trait do.
+    let other = put_linked(&mut memory, FUNCTIONS + 0x2000, STRINGS + 0x2000, basket);
+    let (other, name) = identified(&memory, other);
+    assert_eq!(name, "Basket::total");
+    assert_ne!(other, id);
+}
+
+#[test]
+fn all_functions_are_searched_twice_while_one_stays_checked() {
+    for functions in [0_usize, 1, 256, 257, 1000, 8000] {
+        let searches = functions.div_ceil(SEARCHED_TOGETHER) as u64;
+        let pause = pause(CHECKED_TOGETHER - 1, functions);
+        assert!(pause >= BETWEEN_CHECKS && pause * searches <= CHECKED_EVERY / 2);
+        assert_eq!(super::pause(CHECKED_TOGETHER, functions), BETWEEN_CHECKS);
+    }
+}

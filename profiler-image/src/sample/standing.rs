@@ -82,7 +82,7 @@ impl Standing {
     }
 
     /// Which of the frames, leaf first, stand in so many calls of the kernel; none where the callee, counted from the root, does not.
-    /// Looks at those that lie on the stack from `lowest` on, or around the top.
+    /// Looks at those that lie on the stack from `lowest` on, or around the top where it is `u64::MAX`.
     pub(super) fn stand(
         &mut self,
         reader: &Reader,
@@ -118,7 +118,7 @@ impl Standing {
         let layout = reader.layout();
         let around = reader.copy.looks.first().map_or(0, Vec::len) as u64;
         let end = reader.copy.hot.saturating_add(around);
-        let is_near = lowest <= reader.copy.hot && reader.copy.hot - lowest <= MAX_BELOW;
+        let is_near = lowest < end && lowest >= reader.copy.hot.saturating_sub(MAX_BELOW);
         let window = if is_near { lowest } else { reader.copy.hot }..end;
         let size = layout.execute_data.sizeof as u64;
         let is_around =
@@ -217,16 +217,25 @@ impl Shown {
     }
 
     /// How many of the frames, from the root, are on a look's stack. What lies below the top is what an earlier call left, where
-    /// the frames from the top on do not lead to it.
+    /// the frames from the top on do not lead to it: at any frame's address there may be another call by now, of another caller.
     fn on_stack(&self, layout: &Layout, look: usize, frames: &[Frame]) -> usize {
         let mut address = u64::from_le_bytes(self.top);
-        for _ in 0..MAX_ABOVE {
-            if let Some(index) = frames.iter().position(|frame| frame.address == address) {
-                return frames.len() - index;
-            }
-            match self.frame(layout, look, address) {
-                Some(frame) if frame.prev != 0 => address = frame.prev,
-                _ => return 0,
+        // The highest frame from which all that were met were those of the stack.
+        let mut highest = None;
+        for _ in 0..MAX_ABOVE + self.frames {
+            let Some(now) = self.frame(layout, look, address) else {
+                return 0;
+            };
+            let Some(index) = frames.iter().position(|frame| now.is_same_call(frame)) else {
+                (highest, address) = (None, now.prev);
+                continue;
+            };
+            let highest = *highest.get_or_insert(frames.len() - index);
+            // The same call has the same caller, which a placeholder may lie in front of.
+            let callers = frames.iter().take(self.frames).skip(index + 1);
+            match { callers }.find(|caller| !is_absent(caller)) {
+                Some(caller) => address = caller.address,
+                None => return highest,
             }
         }
         0

@@ -179,6 +179,72 @@ fn the_body_of_a_generator_stands_while_it_is_the_top() {
     assert_eq!(stands(body, HEAP + 0x1000), 0);
 }
 
+/// Two calls above the body of a generator have returned, and it has too; another function has come to the place of the upper one.
+#[test]
+fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its_own() {
+    let calls = [(1, 10), (2, 20)];
+    let body = Frame {
+        address: HEAP,
+        func: 5,
+        prev: address(1),
+        ..Frame::default()
+    };
+    let called = |func: u64, prev: u64| Frame {
+        address: address(2),
+        func,
+        prev,
+        ..Frame::default()
+    };
+    let frames = [&[called(3, HEAP), body][..], &stack(&calls)].concat();
+    let stands = |now: Frame| {
+        let mut shown = shown(&[], &[&calls]);
+        shown.elsewhere.push(HEAP);
+        let at = usize::try_from(address(2) - HOT).unwrap();
+        for (look, headers) in shown.looks.iter_mut().zip(&mut shown.headers) {
+            headers[0] = header(&body);
+            let size = layout().execute_data.sizeof;
+            look[at..at + size].copy_from_slice(&header(&now).0[..size]);
+        }
+        shown.top = address(2).to_le_bytes();
+        shown.standing(&frames)
+    };
+    assert_eq!(stands(called(3, HEAP)), 4);
+    assert_eq!(stands(called(4, HEAP)), 3);
+    assert_eq!(stands(called(4, address(1))), 2);
+}
+
+/// The body of a generator iterates another one. Both have ended, and the memory of the inner one is that of a third one's body,
+/// which has called the same function; what the outer one left is still there.
+#[test]
+fn the_body_of_a_generator_does_not_stand_where_another_one_has_resumed_its_own() {
+    let calls = [(1, 10), (2, 20)];
+    let body = |address: u64, func: u64, prev: u64| Frame {
+        address,
+        func,
+        prev,
+        ..Frame::default()
+    };
+    let outer = body(HEAP, 5, address(1));
+    let inner = |prev: u64| body(HEAP + 0x100, 6, prev);
+    let called = body(address(2), 3, HEAP + 0x100);
+    let frames = [&[called, inner(HEAP), outer][..], &stack(&calls)].concat();
+    let stands = |resumed_by: u64| {
+        let mut shown = shown(&[], &[&calls]);
+        shown.elsewhere.extend([HEAP + 0x100, HEAP]);
+        let at = usize::try_from(called.address - HOT).unwrap();
+        for (look, headers) in shown.looks.iter_mut().zip(&mut shown.headers) {
+            (headers[0], headers[1]) = (header(&inner(resumed_by)), header(&outer));
+            let size = layout().execute_data.sizeof;
+            look[at..at + size].copy_from_slice(&header(&called).0[..size]);
+        }
+        shown.top = called.address.to_le_bytes();
+        shown.standing(&frames)
+    };
+    assert_eq!(stands(HEAP), 5);
+    assert_eq!(stands(address(1)), 2);
+    assert_eq!(stands(HEAP + 0x200), 0);
+}
+
 #[test]
 fn a_function_without_a_frame_stands_with_its_caller() {
     let absent = Frame {

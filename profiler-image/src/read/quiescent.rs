@@ -20,7 +20,7 @@ use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 use smallvec::SmallVec;
 
-use super::reader::{Reader, Reading};
+use super::reader::{Reader, Reading, newest};
 use super::worker::Worker;
 use crate::target::process::stat::Watch;
 
@@ -188,7 +188,7 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
         &*memory,
         layout,
         &mut request.reader.copy,
-        tops[0].current_execute_data,
+        newest(&tops).current_execute_data,
         &mut observation.frames,
     );
     if end == End::Torn {

@@ -1,7 +1,7 @@
 //! The one call that reads a worker's stack.
 //!
-//! The call's pieces are read in their order: the part around the stack's top several times, with the word that says which is
-//! the top in between, then what tells phases, what lies below that part, and that word again. Where the top lies is known
+//! The call's pieces are read in their order: what tells phases, the part around the stack's top several times, with the word
+//! that says which is the top in between, then what lies below that part, and that word again. Where the top lies is known
 //! from the sample before; where that was far off, the call is made again.
 
 use std::ops::RangeInclusive;
@@ -42,7 +42,7 @@ const MAX_READS: usize = 3;
 type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
 
 /// The words of `executor_globals` that a sample needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Globals {
     pub top: u64,
     pub end: u64,
@@ -173,12 +173,12 @@ impl Reader {
             };
             match self.read_at(&known) {
                 Ok(Reading::Busy { tops, last }) => {
-                    let first = tops[0];
-                    self.last = Some(first);
-                    if first.page != known.page || !self.copy.inside(first.top) {
+                    let newest = newest(&tops);
+                    self.last = Some(newest);
+                    if newest.page != known.page || !self.copy.inside(newest.top) {
                         continue;
                     }
-                    let is_shown = first.top.saturating_sub(self.copy.hot) >= SHOWN
+                    let is_shown = newest.top.saturating_sub(self.copy.hot) >= SHOWN
                         || self.copy.hot == self.copy.base;
                     found = Ok(Reading::Busy { tops, last });
                     if is_shown && !self.was_held_up {
@@ -249,6 +249,9 @@ impl Reader {
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
         };
+        let phases = &self.phase_globals;
+        add(phases.in_compilation(self.layout), &mut in_compilation);
+        add(phases.gc_enabled(self.layout), &mut gc);
         let mut between = tops.iter_mut();
         for look in &mut copy.looks {
             add(Some(hot_at), look);
@@ -256,9 +259,6 @@ impl Reader {
                 add(Some(at), &mut top[..length]);
             }
         }
-        let phases = &self.phase_globals;
-        add(phases.in_compilation(self.layout), &mut in_compilation);
-        add(phases.gc_enabled(self.layout), &mut gc);
         add((hot > 0).then_some(page), &mut copy.bytes[..hot]);
         add(Some(at), &mut last[..length]);
         add(self.jit.map(JitBuffer::marks), &mut jit);
@@ -267,8 +267,8 @@ impl Reader {
         self.memory.gather(&mut pieces)?;
         self.was_held_up = began.elapsed() > LONGEST;
         drop(pieces);
-        // The look after the first word.
-        copy.take_look(1);
+        // The look after the last word.
+        copy.take_look(looks - 1);
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];
         self.has_jit_code = match self.jit {
@@ -280,7 +280,7 @@ impl Reader {
             .iter()
             .map(|top| Globals::parse(self.layout, top))
             .collect();
-        if tops[0].current_execute_data == 0 {
+        if newest(&tops).current_execute_data == 0 {
             return Ok(Reading::NoFrame(Phase::Idle));
         }
         Ok(Reading::Busy {
@@ -288,6 +288,12 @@ impl Reader {
             last: Globals::parse(self.layout, &last),
         })
     }
+}
+
+/// What was the top when it was looked at last: of all moments this one is the least long ago.
+#[must_use]
+pub fn newest(tops: &Tops) -> Globals {
+    tops.last().copied().unwrap_or_default()
 }
 
 /// How many looks at the part around the top a read takes.

@@ -2,8 +2,8 @@
 //!
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
 //! most reads of call-heavy code. So one read looks at the part around the top several times, a microsecond apart, and at
-//! the word that says which is the top in between. The sample is the first of these moments that shows a whole stack
-//! ([`climb`]). None is taken from a later read, which would favour calls that last: where no moment is whole, the callers
+//! the word that says which is the top in between. The sample is the newest of these moments that shows a whole stack
+//! ([`climb`]): what it needs besides, as names, is read soonest after it. None is taken from a later read, which would favour calls that last: where no moment is whole, the callers
 //! that stood are kept, and the stack ends in `[unstable]`. Edges that no call site names wait for a proof ([`standing`]).
 //! Invariant: a frame is named only below proven or open edges, so no caller is wronged.
 
@@ -188,7 +188,7 @@ impl Sampler {
         }
     }
 
-    /// Follows the stack through the moments of the read at hand, to the first in which it is whole.
+    /// Follows the stack through the moments of the read at hand, the newest first, to one in which it is whole.
     fn follow(
         &mut self,
         worker: &mut Worker,
@@ -202,6 +202,7 @@ impl Sampler {
         let last = last.current_execute_data;
         let below_stood = last >= worker.reader.copy.hot || !worker.reader.copy.inside(last);
         let (mut path, mut known) = (PathId::NONE, 0);
+        let newest = tops.len().saturating_sub(1);
         for (top, look) in moments(tops.len()) {
             worker.reader.copy.take_look(look);
             let address = tops[top].current_execute_data;
@@ -216,9 +217,9 @@ impl Sampler {
                 return Followed::Part(climb.path());
             }
             let copy = &worker.reader.copy;
-            let stood = copy.stood(layout, &trace.frames, 0..2);
+            let stood = copy.stood(layout, &trace.frames, newest..newest + 2);
             let stood = stood.min(climb.proven());
-            if top == 0 && stood > known {
+            if top == newest && stood > known {
                 (path, known) = (climb.path_of(stood), stood);
             }
         }
@@ -239,6 +240,7 @@ impl Sampler {
         let copy = &mut worker.reader.copy;
         trace.end = unwind(&*memory, layout, copy, top, &mut trace.frames);
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
+        trace.around = around;
         climb.begin();
         if trace.end == End::Torn {
             // Without a root nothing tells which part of the chain is true.
@@ -246,6 +248,7 @@ impl Sampler {
         }
         self.identify(worker, trace, now);
         self.add_frameless(worker, trace, now);
+        let around = trace.around.clone();
         trace.stood = worker.reader.copy.stood(layout, &trace.frames, around);
         self.climb(worker, trace, climb, now);
     }
@@ -290,10 +293,10 @@ impl Sampler {
     }
 }
 
-/// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The first word
-/// comes first, each with the looks that are nearest to it.
+/// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The newest
+/// word comes first, each with the looks that are nearest to it.
 fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..tops).flat_map(move |top| {
+    (0..tops).rev().flat_map(move |top| {
         [Some(top + 1), Some(top), Some(top + 2), top.checked_sub(1)]
             .into_iter()
             .flatten()

@@ -105,8 +105,14 @@ impl Sampler {
             Words::Code => return true,
             Words::Cache if on_page && trace.stood + 1 >= callee => return true,
             Words::Frames if on_page && trace.stood >= callee => return true,
+            Words::Operand(address)
+                if on_page
+                    && trace.stood >= callee
+                    && worker.reader.copy.shows(address, trace.around.clone()) =>
+            {
+                return true;
+            }
             Words::Cache | Words::Frames => None,
-            // The looks of the sample's own read say nothing of an operand.
             Words::Operand(address) => Some(address),
         };
         // What the caller's cache says needs the caller only.
@@ -118,7 +124,9 @@ impl Sampler {
         };
         let lowest = ends.last().map_or(u64::MAX, |caller| caller.address);
         let (standing, reader) = (&mut self.standing, &worker.reader);
-        let stand = standing.stand(reader, &trace.frames, (lowest, top), WORDS);
+        // Generators that follow one another lie at the same addresses, and so do what holds them: these words tell little.
+        let calls = if on_page { WORDS } else { PROOF };
+        let stand = standing.stand(reader, &trace.frames, (lowest, top), calls);
         stand.holds_call(caller, top)
             && operand.is_none_or(|at| self.standing.shows(&worker.reader.copy, at))
     }

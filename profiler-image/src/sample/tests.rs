@@ -186,6 +186,6 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
 #[test]
 fn a_moment_is_a_top_and_a_look_next_to_it() {
     let shown: Vec<(usize, usize)> = moments(2).collect();
-    assert_eq!(shown, [(0, 1), (0, 0), (0, 2), (1, 2), (1, 1), (1, 0)]);
+    assert_eq!(shown, [(1, 2), (1, 1), (1, 0), (0, 1), (0, 0), (0, 2)]);
     assert!(moments(9).all(|(top, look)| look <= 9 && top.abs_diff(look) <= 2));
 }

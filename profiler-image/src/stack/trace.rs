@@ -1,5 +1,7 @@
 //! A stack that has been unwound and identified, as a value; and where a sample of it counts.
 
+use std::ops::Range;
+
 use phpprof_zend::unwind::{End, Frame};
 
 use super::call_tree::PathId;
@@ -14,7 +16,9 @@ pub struct Trace {
     /// By frame; `None` where a function does not hold together.
     pub ids: Vec<Option<FunctionId>>,
     pub end: End,
-    /// How many frames, from the root, all looks at the part around the top show.
+    /// The looks at the part around the top that are next to its moment; none where what lies below that part is of another one.
+    pub around: Range<usize>,
+    /// How many frames, from the root, all of these looks show.
     pub stood: usize,
     /// Which frames further looks at uneven intervals show; `None` where there were none yet.
     pub stands: Option<Stand>,
@@ -28,6 +32,7 @@ impl Default for Trace {
             frames: Vec::new(),
             ids: Vec::new(),
             end: End::Torn,
+            around: 0..0,
             stood: 0,
             stands: None,
             stands_since: None,

@@ -17,6 +17,8 @@ pub const MAX_FRAMES: usize = 4096;
 const MAX_FETCHES: usize = 256;
 /// What is read of a frame outside the copy: its header and the first variables, which proofs look at.
 const FETCH: usize = 256;
+/// Bytes of a zval.
+const ZVAL: usize = 16;
 const READS_OF_HEAP_FRAME: usize = 3;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 /// A VM stack page is 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); what is farther from its start belongs to another.
@@ -159,7 +161,7 @@ impl Copy {
     /// Value and type of the zval at `address`, if it was copied.
     #[must_use]
     pub fn zval(&self, address: u64) -> Option<(u64, u8)> {
-        let bytes = self.at(address)?.get(..16)?;
+        let bytes = self.at(address)?.get(..ZVAL)?;
         Some((word_at(bytes, 0), bytes[8]))
     }
 
@@ -181,6 +183,21 @@ impl Copy {
     pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
         let looks = self.looks.get(looks).unwrap_or_default();
         stood(layout, self.hot, frames, looks)
+    }
+
+    /// Whether these looks show the zval at an address as the copy has it; not without any look.
+    #[must_use]
+    pub fn shows(&self, address: u64, looks: Range<usize>) -> bool {
+        let looks = self.looks.get(looks).unwrap_or_default();
+        let copied = self.at(address).and_then(|bytes| bytes.get(..ZVAL));
+        let offset = address.checked_sub(self.hot).map(usize::try_from);
+        let Some(Ok(offset)) = offset else {
+            return false;
+        };
+        let mut shown = looks
+            .iter()
+            .map(|look| look.get(offset..).and_then(|rest| rest.get(..ZVAL)));
+        copied.is_some() && !looks.is_empty() && shown.all(|zval| zval == copied)
     }
 
     /// Brings a frame outside the copy here; in one read the whole of an older page below it.

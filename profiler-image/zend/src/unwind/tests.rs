@@ -270,3 +270,21 @@ fn what_all_looks_show_stood_up_to_the_first_caller_that_went_on() {
     assert_eq!(stood(&[calls, [(1, 10), (2, 20), (4, 30)]]), 2);
     assert_eq!(stood(&[calls, calls, [(5, 10), (2, 20), (3, 30)]]), 0);
 }
+
+#[test]
+fn a_zval_is_shown_by_looks_that_all_have_it_as_the_copy_does() {
+    let look = |value: u8| vec![value; 64];
+    let copy = Copy {
+        base: 0x1000,
+        bytes: [vec![9; 64], look(1)].concat(),
+        hot: 0x1040,
+        looks: vec![look(1), look(1), look(2)],
+        ..Copy::default()
+    };
+    let shows = |address: u64, looks: Range<usize>| copy.shows(address, looks);
+    assert!(shows(0x1040, 0..2) && shows(0x1070, 0..2));
+    assert!(!shows(0x1040, 0..3), "one look has another");
+    assert!(!shows(0x1040, 0..0), "there is none");
+    assert!(!shows(0x1030, 0..2), "it lies below the looks");
+    assert!(!shows(0x1071, 0..2), "it goes on behind them");
+}

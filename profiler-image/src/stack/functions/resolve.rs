@@ -149,6 +149,8 @@ impl Functions {
             true
         } else if key.is_named() {
             (outlives(place, &key) || is_declared()) && has_key(place, frame.func, &key)
+        } else if !key.is_user() {
+            has_key(place, frame.func, &key)
         } else if lasts(place, &key) {
             // Its code is where the frame's opline is. A closure's function is a copy, and may have been half of another's.
             key.op_index(place.layout, frame.opline).is_some()

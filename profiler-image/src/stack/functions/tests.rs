@@ -244,6 +244,23 @@ fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
     check(2, [true, true]);
 }
 
+/// The bottom of a fiber is a function of the engine without a name.
+#[test]
+fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let frame = put(&mut memory, 1, "", false);
+    let key = Key {
+        code: CODE,
+        kind: 1,
+        ..Key::default()
+    };
+    memory.put_function(frame.func, &key);
+    let mut ids = Vec::new();
+    let mut place = place(&memory, &mut maps.0, &mut maps.1);
+    codes.identify(&mut place, &[frame], &mut ids, Stand::default);
+    assert_eq!(codes.get(ids[0].unwrap()).unwrap().function.name(), "");
+}
+
 #[test]
 fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
     let (mut shared, mut local) = (Map::default(), Map::default());

@@ -10,8 +10,8 @@ use std::time::Duration;
 use nix::sched::CpuSet;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::time::{TimeSpec, TimeValLike};
-use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use phpprof_zend::engine::Engine;
 
 use crate::read::quiescent::QuiescentReader;
@@ -29,6 +29,7 @@ mod quiescent;
 pub mod schedule;
 pub mod snapshot;
 pub mod stop;
+mod time;
 mod turn;
 
 use aggregate::{ANY_WORKER, Aggregate};
@@ -39,8 +40,9 @@ use quiescent::ASK_AT_LEAST;
 use schedule::{Schedule, Turn};
 use snapshot::{Counted, Keep, Samples, Snapshot};
 use stop::Stop;
+pub use time::own_cpu;
+use time::{SECOND, now, sleep_until};
 
-const SECOND: u64 = 1_000_000_000;
 /// The budget and the checkpoints are looked after this often.
 const LOOK_EVERY: u64 = SECOND / 10;
 /// A target without PHP is given up after this; a starting container may not have run it yet.
@@ -454,34 +456,6 @@ fn tell_apart(seen: &mut HashMap<i32, Seen>, tid: i32, worker: Seen) -> bool {
 
 fn asked_period(options: &Options) -> u64 {
     SECOND / u64::from(options.samples_per_second.max(1))
-}
-
-/// Nanoseconds of the monotonic clock.
-fn now() -> u64 {
-    clock(ClockId::CLOCK_MONOTONIC)
-}
-
-/// Nanoseconds of CPU that this process has used.
-#[must_use]
-pub fn own_cpu() -> u64 {
-    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-fn clock(id: ClockId) -> u64 {
-    clock_gettime(id)
-        .ok()
-        .and_then(|time| u64::try_from(time.num_nanoseconds()).ok())
-        .unwrap_or(0)
-}
-
-fn sleep_until(at: u64) {
-    let time = TimeSpec::nanoseconds(i64::try_from(at).unwrap_or(i64::MAX));
-    // A signal ends the sleep early; the loop looks at the time and at the signals anyway.
-    let _ = clock_nanosleep(
-        ClockId::CLOCK_MONOTONIC,
-        ClockNanosleepFlags::TIMER_ABSTIME,
-        &time,
-    );
 }
 
 /// SIGTERM, SIGINT and SIGHUP are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without

@@ -1,0 +1,35 @@
+//! The clocks that a run goes by, in nanoseconds.
+
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// Nanoseconds of the monotonic clock.
+pub(super) fn now() -> u64 {
+    clock(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU that this process has used.
+#[must_use]
+pub fn own_cpu() -> u64 {
+    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(id: ClockId) -> u64 {
+    clock_gettime(id)
+        .ok()
+        .and_then(|time| u64::try_from(time.num_nanoseconds()).ok())
+        .unwrap_or(0)
+}
+
+/// Sleeps until the monotonic clock says so, or a signal comes.
+pub(super) fn sleep_until(at: u64) {
+    let time = TimeSpec::nanoseconds(i64::try_from(at).unwrap_or(i64::MAX));
+    // A signal ends the sleep early; the loop looks at the time and at the signals anyway.
+    let _ = clock_nanosleep(
+        ClockId::CLOCK_MONOTONIC,
+        ClockNanosleepFlags::TIMER_ABSTIME,
+        &time,
+    );
+}

@@ -19,11 +19,10 @@ use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
-use nix::unistd::Pid;
 
 use crate::target::process::Process;
 use crate::target::process::calls;
+use crate::target::process::cpu_clock::CpuClock;
 use crate::target::process::stat::Stat;
 
 /// What `schedstat` says.
@@ -58,7 +57,7 @@ pub enum NoLook {
 #[derive(Debug)]
 pub struct Clocks {
     /// Of a worker that is a process of its own.
-    process: Option<ClockId>,
+    process: Option<CpuClock>,
     schedstat: Option<File>,
     sleep: Option<SleepFile>,
 }
@@ -97,7 +96,7 @@ impl Clocks {
             })
         };
         let is_process = process.pid == process.tid;
-        let clock = is_process.then(|| clock_getcpuclockid(Pid::from_raw(process.pid)).ok());
+        let clock = is_process.then(|| CpuClock::of(process.pid));
         Self {
             process: clock.flatten(),
             schedstat: open("schedstat"),
@@ -132,7 +131,7 @@ impl Clocks {
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         if let Some(clock) = self.process {
-            return clock_gettime(clock).ok().map(Mark::Process);
+            return clock.now().map(Mark::Process);
         }
         // A kernel that counts no slices cannot tell one sleep from the next.
         let look = self.look().ok().filter(|look| look.slices > 0);
@@ -243,7 +242,7 @@ mod tests {
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let clocks = Clocks {
-            process: clock_getcpuclockid(Pid::from_raw(pid)).ok(),
+            process: CpuClock::of(pid),
             schedstat: None,
             sleep: None,
         };

@@ -290,6 +290,7 @@ impl Discovery {
             executable,
         };
         Ok(Program {
+            ran: None,
             process: Arc::new(process),
             threads: Threads::default(),
         })

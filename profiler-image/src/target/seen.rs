@@ -6,8 +6,10 @@ use std::fs::read_link;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
+use nix::sys::time::TimeSpec;
 use rustix::fs::{CWD, readlinkat_raw};
 
+use super::process::cpu_clock::CpuClock;
 use super::process::{Process, calls, proc_path};
 use super::threads::Threads;
 
@@ -30,6 +32,8 @@ pub(super) enum Verdict {
 pub(super) struct Program {
     pub process: Arc<Process>,
     pub threads: Threads,
+    /// How long it had run when it was last seen to be the same.
+    pub ran: Option<TimeSpec>,
 }
 
 /// A process without one, or none that is read.
@@ -79,8 +83,14 @@ impl Seen {
 
 impl Program {
     /// Whether the process still is the one that was looked at: `execve` may start the same program anew.
-    fn is_still_there(&self) -> bool {
+    fn is_still_there(&mut self) -> bool {
         let process = &self.process;
+        let ran = CpuClock::of(process.pid).and_then(CpuClock::now);
+        if ran.is_some() && ran == self.ran {
+            // What has not run has started no other program.
+            return true;
+        }
+        self.ran = ran;
         process.memory.bound_word(process.engine.fingerprint_at) == Ok(process.fingerprint)
     }
 }

@@ -9,6 +9,7 @@ use phpprof_zend::engine::Engine;
 use phpprof_zend::jit::JitBuffer;
 
 pub mod calls;
+pub mod cpu_clock;
 pub mod last_pid;
 pub mod maps;
 mod memory;

@@ -6,7 +6,7 @@
 //! | in shared memory (opcache's) with its class, or an internal function | its address; a caller by its opline inside a known block | checked each second, many together |
 //! | a named function elsewhere | its address | until the request ends; without a visible end, never |
 //! | code in shared memory of a class that each request links anew | its code block and its class's name | as the others elsewhere |
-//! | a closure, an include, eval()'d code | its code block, read in each sample | never |
+//! | a closure, an include, eval()'d code | its code block, read in each sample; in shared memory by the opline in it | never |
 //!
 //! What has to be looked at in a sample is looked at in one gather for the whole stack.
 

@@ -3,8 +3,9 @@
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
 //! most reads of call-heavy code. So one read looks at the part around the top several times, a microsecond apart, and at
 //! the word that says which is the top in between. The sample is the newest of these moments that shows a whole stack
-//! ([`climb`]): what it needs besides, as names, is read soonest after it. None is taken from a later read, which would favour calls that last: where no moment is whole, the callers
-//! that stood are kept, and the stack ends in `[unstable]`. Edges that no call site names wait for a proof ([`standing`]).
+//! ([`climb`]): what it needs besides, as names, is read soonest after it. None is taken from a later read, which would
+//! favour calls that last: where no moment is whole, the callers that stood are kept, and the stack ends in `[unstable]`.
+//! Edges that no call site names wait for a proof ([`standing`]).
 //! Invariant: a frame is named only below proven or open edges, so no caller is wronged.
 
 mod climb;

@@ -220,20 +220,21 @@ impl Shown {
     /// the frames from the top on do not lead to it: at any frame's address there may be another call by now, of another caller.
     fn on_stack(&self, layout: &Layout, look: usize, frames: &[Frame]) -> usize {
         let mut address = u64::from_le_bytes(self.top);
+        let shown = frames.get(..self.frames).unwrap_or_default();
         // The highest frame from which all that were met were those of the stack.
         let mut highest = None;
         for _ in 0..MAX_ABOVE + self.frames {
             let Some(now) = self.frame(layout, look, address) else {
                 return 0;
             };
-            let Some(index) = frames.iter().position(|frame| now.is_same_call(frame)) else {
+            let Some(index) = shown.iter().position(|frame| now.is_same_call(frame)) else {
                 (highest, address) = (None, now.prev);
                 continue;
             };
             let highest = *highest.get_or_insert(frames.len() - index);
             // The same call has the same caller, which a placeholder may lie in front of.
-            let callers = frames.iter().take(self.frames).skip(index + 1);
-            match { callers }.find(|caller| !is_absent(caller)) {
+            let mut callers = shown.iter().skip(index + 1);
+            match callers.find(|caller| !is_absent(caller)) {
                 Some(caller) => address = caller.address,
                 None => return highest,
             }

@@ -51,6 +51,25 @@ impl Shown {
         self.frames = frames.len();
         self.stand(layout(), frames).above
     }
+
+    /// Puts a frame of the stack's page into each look.
+    fn put(&mut self, frame: &Frame) {
+        let at = usize::try_from(frame.address - HOT).unwrap();
+        let size = layout().execute_data.sizeof;
+        for look in &mut self.looks {
+            look[at..at + size].copy_from_slice(&header(frame).0[..size]);
+        }
+    }
+
+    /// Puts frames that lie elsewhere into each look.
+    fn put_elsewhere(&mut self, frames: &[Frame]) {
+        self.elsewhere = frames.iter().map(|frame| frame.address).collect();
+        for headers in &mut self.headers {
+            for (place, frame) in headers.iter_mut().zip(frames) {
+                *place = header(frame);
+            }
+        }
+    }
 }
 
 /// The looks at so many stacks, as they come in turn: what lies above a stack is what `left` left there.
@@ -162,11 +181,7 @@ fn the_body_of_a_generator_stands_while_it_is_the_top() {
     let frames = [&[body][..], &stack(&calls)].concat();
     let stands = |body: Frame, top: u64| {
         let mut shown = shown(&[], &[&calls]);
-        shown.elsewhere.push(body.address);
-        shown
-            .headers
-            .iter_mut()
-            .for_each(|look| look[0] = header(&body));
+        shown.put_elsewhere(&[body]);
         shown.top = top.to_le_bytes();
         shown.standing(&frames)
     };
@@ -198,13 +213,8 @@ fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its
     let frames = [&[called(3, HEAP), body][..], &stack(&calls)].concat();
     let stands = |now: Frame| {
         let mut shown = shown(&[], &[&calls]);
-        shown.elsewhere.push(HEAP);
-        let at = usize::try_from(address(2) - HOT).unwrap();
-        for (look, headers) in shown.looks.iter_mut().zip(&mut shown.headers) {
-            headers[0] = header(&body);
-            let size = layout().execute_data.sizeof;
-            look[at..at + size].copy_from_slice(&header(&now).0[..size]);
-        }
+        shown.put_elsewhere(&[body]);
+        shown.put(&now);
         shown.top = address(2).to_le_bytes();
         shown.standing(&frames)
     };
@@ -230,13 +240,8 @@ fn the_body_of_a_generator_does_not_stand_where_another_one_has_resumed_its_own(
     let frames = [&[called, inner(HEAP), outer][..], &stack(&calls)].concat();
     let stands = |resumed_by: u64| {
         let mut shown = shown(&[], &[&calls]);
-        shown.elsewhere.extend([HEAP + 0x100, HEAP]);
-        let at = usize::try_from(called.address - HOT).unwrap();
-        for (look, headers) in shown.looks.iter_mut().zip(&mut shown.headers) {
-            (headers[0], headers[1]) = (header(&inner(resumed_by)), header(&outer));
-            let size = layout().execute_data.sizeof;
-            look[at..at + size].copy_from_slice(&header(&called).0[..size]);
-        }
+        shown.put_elsewhere(&[inner(resumed_by), outer]);
+        shown.put(&called);
         shown.top = called.address.to_le_bytes();
         shown.standing(&frames)
     };

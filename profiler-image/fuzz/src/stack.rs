@@ -1,7 +1,7 @@
 //! One stack: unwinding, the names of its frames, and the judgement of its edges.
 
 use phpprof_zend::Layout;
-use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::function::{Function, HEAD, Key, NamedFunction};
 use phpprof_zend::layouts::ROWS;
 use phpprof_zend::memory::{END_OF_USER_SPACE, Memory};
 use phpprof_zend::op::Op;
@@ -55,13 +55,17 @@ pub fn read<M: Memory + ?Sized>(
     let end = unwind(memory, layout, &mut copy, start, &mut frames);
     assert!(frames.len() <= MAX_FRAMES);
     frames.truncate(MAX_NAMED);
-    let functions: Vec<Option<Function>> = frames
+    let functions: Vec<Option<NamedFunction>> = frames
         .iter()
         .map(|frame| function(memory, layout, frame))
         .collect();
     let sides: Vec<(&Frame, Option<&Function>)> = frames
         .iter()
-        .zip(functions.iter().map(Option::as_ref))
+        .zip(
+            functions
+                .iter()
+                .map(|named| Some(&named.as_ref()?.function)),
+        )
         .collect();
     let proven = sides.windows(2).map(|pair| match *pair {
         [
@@ -101,19 +105,23 @@ pub fn read<M: Memory + ?Sized>(
     }
 }
 
-fn texts(functions: &[Option<Function>], of: impl Fn(&Function) -> &str) -> Vec<String> {
-    let text = |function: &Option<Function>| function.as_ref().map_or("?", &of).to_owned();
+fn texts(functions: &[Option<NamedFunction>], of: impl Fn(&NamedFunction) -> &str) -> Vec<String> {
+    let text = |function: &Option<NamedFunction>| function.as_ref().map_or("?", &of).to_owned();
     functions.iter().map(text).collect()
 }
 
-fn function<M: Memory + ?Sized>(memory: &M, layout: &Layout, frame: &Frame) -> Option<Function> {
+fn function<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    frame: &Frame,
+) -> Option<NamedFunction> {
     let mut head = [0; HEAD];
     memory.read(frame.func, &mut head).ok()?;
     let key = Key::parse(layout, &head)?;
     if key.name == 0 && !key.is_user() {
         return None;
     }
-    Function::resolve(memory, layout, key)
+    NamedFunction::resolve(memory, layout, key)
 }
 
 fn is_proven<M: Memory + ?Sized>(site: &Site<'_, M>) -> bool {

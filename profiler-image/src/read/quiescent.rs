@@ -15,7 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use phpprof_zend::Layout;
-use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::function::{HEAD, Key, NamedFunction};
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 use smallvec::SmallVec;
@@ -34,7 +34,7 @@ pub struct Observation {
     pub frames: Vec<Frame>,
     pub keys: Vec<Option<Key>>,
     /// Names of what would not outlive the window.
-    pub functions: Vec<Function>,
+    pub functions: Vec<NamedFunction>,
     /// The last frame lies on the newest page of the VM stack.
     pub root_is_on_page: bool,
     /// Whether the JIT had compiled code by then; `None` where it cannot be told.
@@ -221,7 +221,7 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     observation.functions.clear();
     let functions = passing
         .take(MAX_NAMES)
-        .filter_map(|key| Function::resolve(&*memory, layout, *key));
+        .filter_map(|key| NamedFunction::resolve(&*memory, layout, *key));
     observation.functions.extend(functions);
     let root = frames.last();
     observation.root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));

@@ -142,7 +142,7 @@ impl Sampler {
         let id = trace.ids.get(index).copied().flatten()?;
         let name = self.functions.name(id, is_root);
         let code = self.functions.get(id)?;
-        let (key, is_hidden) = (code.function.key, code.function.name().is_empty());
+        let (key, is_hidden) = (code.function.key, code.function.key.is_nameless());
         let op = op_index(engine.layout, engine.executor_globals, &key, frame.opline);
         if key.is_user() && op.is_none() && index > 0 {
             // A caller's opline is inside its code; the leaf's own proves nothing, and nothing is built on it.

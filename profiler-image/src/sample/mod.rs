@@ -199,6 +199,7 @@ impl Sampler {
         now: u64,
     ) -> Followed {
         let layout = worker.process.engine.layout;
+        self.functions.begin();
         // What lies below the part around the top was read last: it is of later calls where its own had returned by then.
         let last = last.current_execute_data;
         let below_stood = last >= worker.reader.copy.hot || !worker.reader.copy.inside(last);

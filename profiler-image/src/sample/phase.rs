@@ -21,14 +21,14 @@ const WAITS_FOR_REQUEST: [&str; 1] = ["frankenphp_handle_request"];
 /// The internal function in which RoadRunner's workers wait, and do other things.
 const READS: &str = "fread";
 
-/// Internal functions that compile.
-const COMPILES: [&str; 5] = [
+/// Internal functions that compile, and the one method that does.
+const COMPILES: [&str; 4] = [
     "opcache_compile_file",
     "token_get_all",
-    "PhpToken::tokenize",
     "create_function",
     "assert",
 ];
+const COMPILING_METHOD: (&[u8], &[u8]) = (b"PhpToken", b"tokenize");
 
 /// Whether the engine counts just so many classes that are being autoloaded.
 pub(super) fn autoloads(worker: &Worker, count: usize) -> bool {
@@ -57,10 +57,10 @@ impl Sampler {
         let (leaf, id) = trace.leaf()?;
         let function = &self.functions.get(id)?.function;
         let key = function.key;
-        let name = function.name();
+        let name = function.internal_name().unwrap_or_default();
         let relay = worker.process.relay.as_ref();
         let waits = || name == READS && relay.is_some_and(Relay::is_awaited);
-        if !key.is_user() && (WAITS_FOR_REQUEST.contains(&name) || waits()) {
+        if WAITS_FOR_REQUEST.contains(&name) || waits() {
             return Some(Names::IDLE);
         }
         if moved {
@@ -69,7 +69,8 @@ impl Sampler {
         if reader.gc_active {
             return Some(Names::COLLECTING);
         }
-        let is_compiler = !key.is_user() && COMPILES.contains(&function.name());
+        let method = (&function.class[..], &function.function_name[..]);
+        let is_compiler = COMPILES.contains(&name) || method == COMPILING_METHOD;
         let layout = worker.process.engine.layout;
         let includes = key
             .op_index(layout, leaf.opline)
@@ -123,7 +124,8 @@ impl Sampler {
         };
         let key = code.function.key;
         if !key.is_user() {
-            return function_looks_up_class(code.function.name());
+            let name = code.function.internal_name();
+            return name.is_some_and(function_looks_up_class);
         }
         op_index(
             engine.layout,

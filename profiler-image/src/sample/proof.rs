@@ -240,7 +240,8 @@ impl Sampler {
         let memory = &*worker.reader.memory;
         let caller = self.functions.get(id_at(index + 1)?)?;
         // A function without a frame calls on behalf of its caller's.
-        let through = is_absent(&trace.frames[index + 1]).then_some(caller.function.name());
+        let through = is_absent(&trace.frames[index + 1])
+            .then(|| caller.function.internal_name().unwrap_or_default());
         let site_at = index + 1 + usize::from(through.is_some());
         let at_site = self.functions.get(id_at(site_at)?)?;
         let opline = trace.frames[site_at].opline;

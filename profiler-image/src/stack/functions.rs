@@ -15,10 +15,11 @@ mod ops;
 mod resolve;
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
 use std::ops::Range;
 
 use phpprof_zend::Layout;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use phpprof_zend::function::{Function, HEAD, Key};
@@ -28,7 +29,7 @@ use phpprof_zend::unwind::Frame;
 pub use lifetime::stands;
 use ops::Ops;
 
-use super::names::{Name, NameId, Names};
+use super::names::{NameId, Names};
 use super::stand::Stand;
 
 /// Names that are read in one sample; the rest waits for the next.
@@ -60,17 +61,24 @@ const EXTENSION_HEAD: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(u32);
 
-/// A function that has been resolved, and its ops.
+/// A function that has been resolved, and its ops. What people know it by is kept in [`Names`] only.
 #[derive(Debug)]
 pub struct Code {
     pub function: Function,
     pub name: NameId,
+    /// The same as the bottom of a stack, once it was met there.
     main: Option<NameId>,
     ops: Ops,
     /// Where the engine's tables have an internal function. A class inherits an internal method as a copy, which lies in
     /// the memory of the request (`zend_duplicate_internal_function`, Zend/zend_inheritance.c).
     home: u64,
+    /// Of the class that its map knows it by.
+    scope: u64,
 }
+
+/// What tells a function from all others that are remembered: its key and [`Function::fingerprints`]. A method of a class that each
+/// request links anew has the address of the class's name for that of the class.
+type Identity = (Key, [u64; 2]);
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -97,11 +105,10 @@ pub struct Map {
     /// When its ids were given out ([`Functions::renew`]).
     age: u32,
     by_func: FxHashMap<u64, Entry>,
-    /// Those in `by_key`, whatever their texts.
-    known_keys: FxHashSet<Key>,
-    /// By identity and texts ([`Function::fingerprints`]); a method of a class that each request links anew has the address of
-    /// the class's name for that of the class.
-    by_key: FxHashMap<(Key, [u64; 2]), FunctionId>,
+    /// Hashes of those in `by_identity`, whatever their texts.
+    known_keys: FxHashSet<u64>,
+    /// By the hash of [`Code::identity`], or where another has that one, by the next that is free.
+    by_identity: FxHashMap<u64, FunctionId>,
     /// The addresses in `by_func`, in the order in which they are checked, and the next of them.
     order: Vec<u64>,
     next: usize,
@@ -114,7 +121,19 @@ pub struct Map {
 
 impl Map {
     fn knows(&self, key: &Key) -> bool {
-        self.known_keys.contains(key)
+        self.known_keys.contains(&FxBuildHasher.hash_one(key))
+    }
+
+    /// Where a code of this identity has its place in `by_identity`, and the code that is there.
+    fn find(&self, functions: &Functions, identity: &Identity) -> (u64, Option<FunctionId>) {
+        let mut place = FxBuildHasher.hash_one(identity);
+        while let Some(&id) = self.by_identity.get(&place) {
+            if functions.get(id).map(Code::identity).as_ref() == Some(identity) {
+                return (place, Some(id));
+            }
+            place = place.wrapping_add(1);
+        }
+        (place, None)
     }
 
     fn forget_addresses(&mut self) {
@@ -146,9 +165,16 @@ pub struct Functions {
     free: Vec<FunctionId>,
     bytes: usize,
     pub names: Names,
+    /// Addresses of what was looked at since the last [`Functions::begin`] and is not known: no look at the same read tells more.
+    refused: SmallVec<[u64; FEW]>,
 }
 
 impl Functions {
+    /// Before the stacks of another read are identified.
+    pub fn begin(&mut self) {
+        self.refused.clear();
+    }
+
     /// Identifies the function of each frame, leaf first, into `ids`; `None` where it does not hold together. Where only a frame that
     /// stands keeps what was read of its function, `look_again` tells which frames stand since.
     pub fn identify<M: Memory + ?Sized>(
@@ -167,7 +193,7 @@ impl Functions {
             let look = looks.iter_mut().find(|look| look.func == frame.func);
             if let Some(look) = look {
                 look.depth = depth;
-            } else if trusted.is_none() {
+            } else if trusted.is_none() && !self.refused.contains(&frame.func) {
                 let entry = place
                     .local
                     .by_func
@@ -191,6 +217,8 @@ impl Functions {
             return;
         }
         self.look(place, &mut looks, look_again);
+        let unknown = looks.iter().filter(|look| look.code.is_none());
+        self.refused.extend(unknown.map(|look| look.func));
         for (id, frame) in ids.iter_mut().zip(frames) {
             if id.is_none() {
                 *id = looks
@@ -215,15 +243,8 @@ impl Functions {
         if !is_root || !code.function.key.is_top_level() {
             return code.name;
         }
-        let file = code.function.file();
         let names = &mut self.names;
-        *code.main.get_or_insert_with(|| {
-            names.intern(Name {
-                name: "{main}",
-                file,
-                start_line: 1,
-            })
-        })
+        *code.main.get_or_insert_with(|| names.main(code.name))
     }
 
     /// Opcode and line of an op.
@@ -314,7 +335,7 @@ impl Functions {
             // Its ids are others' by now.
             *map = Map::default();
         }
-        for (_, id) in map.by_key.drain() {
+        for (_, id) in map.by_identity.drain() {
             let slot = self.arena.get_mut(id.0 as usize);
             if let Some(code) = slot.and_then(Option::take) {
                 self.bytes -= code.bytes().min(self.bytes);
@@ -364,14 +385,20 @@ impl Functions {
 }
 
 impl Code {
+    fn identity(&self) -> Identity {
+        let key = Key {
+            scope: self.scope,
+            ..self.function.key
+        };
+        (key, self.function.fingerprints)
+    }
+
     /// What it takes, about, with its entries in maps.
     fn bytes(&self) -> usize {
+        let in_maps = size_of::<(u64, u64, FunctionId)>() + size_of::<(u64, Entry, u64, Block)>();
         let function = &self.function;
-        let texts = function.name().len()
-            + function.file().len()
-            + function.function_name.len()
-            + function.class.len();
-        size_of::<Self>() + 3 * size_of::<(Key, [u64; 2], FunctionId)>() + texts + self.ops.bytes()
+        let on_heap = function.function_name.bytes_on_heap() + function.class.bytes_on_heap();
+        size_of::<Self>() + 2 * in_maps + on_heap + self.ops.bytes()
     }
 }
 

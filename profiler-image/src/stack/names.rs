@@ -130,6 +130,19 @@ impl Names {
         self.add(name, hash).unwrap_or(Self::OVERFLOW)
     }
 
+    /// What a script's top level is called at the bottom of a stack.
+    pub fn main(&mut self, script: NameId) -> NameId {
+        if script == Self::OVERFLOW {
+            return script;
+        }
+        let file = self.get(script).file.to_owned();
+        self.intern(Name {
+            name: "{main}",
+            file: &file,
+            start_line: 1,
+        })
+    }
+
     fn add(&mut self, name: Name<'_>, hash: u64) -> Option<NameId> {
         if self.list.rows.len() >= MAX_NAMES {
             return None;

@@ -111,6 +111,12 @@ impl Key {
         !self.passing && self.name != 0
     }
 
+    /// Whether this is one of the engine's own, without a name: the bottom of a fiber. Nobody is shown it.
+    #[must_use]
+    pub fn is_nameless(&self) -> bool {
+        self.name == 0 && !self.is_user()
+    }
+
     /// Whether this is eval()'d code's top level.
     #[must_use]
     pub fn is_eval(&self) -> bool {
@@ -145,13 +151,10 @@ impl Key {
 /// A name as the engine stores it.
 pub type ShortName = Short<u8, 40>;
 
-/// A function with its texts.
+/// A function as call sites know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     pub key: Key,
-    /// The name and then the file, as people know them.
-    shown: String,
-    name_ends: usize,
     /// As the engine stores it, for comparing with a call site's literal.
     pub function_name: ShortName,
     pub class: ShortName,
@@ -160,21 +163,48 @@ pub struct Function {
 }
 
 impl Function {
-    /// One of the engine's own frames without a name.
+    /// Whether each request has a class of its own for this code: its key has none.
+    #[must_use]
+    pub fn is_relinked(&self) -> bool {
+        self.key.scope == 0 && !self.class.is_empty()
+    }
+
+    /// The name of a function of the engine or an extension that is no method.
+    #[must_use]
+    pub fn internal_name(&self) -> Option<&str> {
+        let is_plain = !self.key.is_user() && self.class.is_empty();
+        std::str::from_utf8(&self.function_name)
+            .ok()
+            .filter(|name| is_plain && !name.is_empty())
+    }
+}
+
+/// A function with the texts that people know it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFunction {
+    pub function: Function,
+    /// The name and then the file.
+    shown: String,
+    name_ends: usize,
+}
+
+impl NamedFunction {
+    /// One of the engine's own frames without a name ([`Key::is_nameless`]).
     #[must_use]
     pub fn nameless(key: Key) -> Self {
         Self {
-            key,
+            function: Function {
+                key,
+                function_name: ShortName::default(),
+                class: ShortName::default(),
+                fingerprints: [0, 0],
+            },
             shown: String::new(),
             name_ends: 0,
-            function_name: ShortName::default(),
-            class: ShortName::default(),
-            fingerprints: [0, 0],
         }
     }
 
-    /// As people know it: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for the engine's
-    /// own nameless frames (the bottom of a fiber), which nobody is shown.
+    /// As people know it: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for one without a name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.shown.get(..self.name_ends).unwrap_or_default()
@@ -184,22 +214,6 @@ impl Function {
     #[must_use]
     pub fn file(&self) -> &str {
         self.shown.get(self.name_ends..).unwrap_or_default()
-    }
-
-    /// Whether another reading of the same function has the same texts.
-    #[must_use]
-    pub fn has_texts_of(&self, other: &Self) -> bool {
-        self.key == other.key
-            && self.shown == other.shown
-            && self.name_ends == other.name_ends
-            && self.function_name == other.function_name
-            && self.class == other.class
-    }
-
-    /// Whether each request has a class of its own for this code: its key has none.
-    #[must_use]
-    pub fn is_relinked(&self) -> bool {
-        self.key.scope == 0 && !self.class.is_empty()
     }
 
     /// Reads the texts of `key`; `None` where they do not hold together.
@@ -243,10 +257,8 @@ impl Function {
         } else {
             show_extension(memory, layout, key.module, &mut shown);
         }
-        Some(Self {
+        let function = Function {
             key,
-            shown,
-            name_ends,
             fingerprints: [
                 function_name.as_ref().map_or(0, ZendString::fingerprint),
                 if freed_file == 0 {
@@ -258,6 +270,11 @@ impl Function {
             function_name: function_name
                 .map_or_else(ShortName::default, |name| name.bytes[..].into()),
             class: class.map_or_else(ShortName::default, |class| class.stored[..].into()),
+        };
+        Some(Self {
+            function,
+            shown,
+            name_ends,
         })
     }
 }

@@ -23,6 +23,12 @@ impl<T: Copy + Default, const N: usize> Short<T, N> {
         self
     }
 
+    /// What it takes beside itself, in bytes.
+    #[must_use]
+    pub fn bytes_on_heap(&self) -> usize {
+        self.heap.capacity() * size_of::<T>()
+    }
+
     /// Makes it so long; new elements are the default.
     pub fn resize(&mut self, length: usize) {
         if length > N && self.heap.is_empty() {

@@ -128,13 +128,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return evidence;
         }
         let top = self.callee.frame.call_info & self.layout.call_info.top != 0;
-        let nameless = self.callee.function.name().is_empty();
+        let nameless = self.callee.function.key.is_nameless();
         let Some(op) = op else {
             // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
             // of a fiber is the one exception.
             return if let Some(words) = self.autoloads_for_internal().filter(|_| top) {
                 Evidence::Proven(Check::Nothing, words)
-            } else if top || nameless || self.caller.function.name().is_empty() {
+            } else if top || nameless || self.caller.function.key.is_nameless() {
                 Evidence::Open
             } else {
                 Evidence::Refuted
@@ -413,7 +413,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if class != 0 {
             let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
             // A class without one whose `new` has arguments calls the nameless `zend_pass_function`.
-            let expected = if callee.name().is_empty() {
+            let expected = if callee.key.is_nameless() {
                 0
             } else {
                 self.callee.frame.func
@@ -424,7 +424,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 Evidence::Refuted
             };
         }
-        if callee.name().is_empty() {
+        if callee.key.is_nameless() {
             return Evidence::Open;
         }
         // Up to 7.4 a method with the class's name is a constructor too.

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_zend::Memory;
 use phpprof_zend::engine::{Engine, find};
-use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::function::{HEAD, Key, NamedFunction};
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 
 /// A child of this process that runs PHP, to be stopped now and then.
@@ -98,7 +98,7 @@ impl Stopper {
         if let Some(name) = self.names.get(&key) {
             return Ok(Some(name.clone()));
         }
-        let function = Function::resolve(&self.memory, layout, key).context("no name")?;
+        let function = NamedFunction::resolve(&self.memory, layout, key).context("no name")?;
         self.names.insert(key, function.name().to_owned());
         Ok(Some(function.name().to_owned()))
     }

@@ -1,7 +1,8 @@
 //! The ops of a function, as far as samples need them: opcode and line of each.
 //!
 //! They are read whole at the function's first sight, since a sample can be at any of them. Invariant: at most
-//! [`MAX_OPS_AT_ONCE`] are read at once; of longer code each op is read when it is met.
+//! [`MAX_OPS_AT_ONCE`] are read at once; of longer code, and of code of more lines than 16 bits count, each op is read when it
+//! is met.
 
 use phpprof_zend::Layout;
 use phpprof_zend::function::Key;
@@ -18,8 +19,11 @@ const IN_PLACE: usize = 4096;
 /// Opcode and line of each op, by its index.
 #[derive(Debug)]
 pub(super) enum Ops {
-    /// The line, little-endian, and the opcode.
-    Whole(Box<[[u8; 5]]>),
+    /// Of each op, its line after the first one, little-endian, and its opcode.
+    Whole {
+        first_line: u32,
+        ops: Box<[[u8; 3]]>,
+    },
     Met(FxHashMap<u32, (u8, u32)>),
 }
 
@@ -36,11 +40,17 @@ impl Ops {
         let whole = ops_size(layout, key).and_then(|size| {
             let mut bytes: SmallVec<[u8; IN_PLACE]> = SmallVec::from_elem(0, size);
             memory.read(key.code, &mut bytes).ok()?;
-            let ops = bytes.chunks_exact(row.sizeof).map(|op| {
-                let [a, b, c, d] = half_at(op, row.lineno).to_le_bytes();
-                [a, b, c, d, byte_at(op, row.opcode)]
+            let ops = bytes.chunks_exact(row.sizeof);
+            let lines = ops.clone().map(|op| half_at(op, row.lineno));
+            let (first_line, last_line) = (lines.clone().min()?, lines.max()?);
+            let ops = ops.map(|op| {
+                let [a, b, ..] = (half_at(op, row.lineno) - first_line).to_le_bytes();
+                [a, b, byte_at(op, row.opcode)]
             });
-            Some(Self::Whole(ops.collect()))
+            (last_line - first_line <= u32::from(u16::MAX)).then(|| Self::Whole {
+                first_line,
+                ops: ops.collect(),
+            })
         });
         whole.unwrap_or_else(|| Self::Met(FxHashMap::default()))
     }
@@ -53,9 +63,9 @@ impl Ops {
         index: u32,
     ) -> Option<(u8, u32)> {
         match self {
-            Self::Whole(ops) => {
-                let &[a, b, c, d, opcode] = ops.get(index as usize)?;
-                Some((opcode, u32::from_le_bytes([a, b, c, d])))
+            Self::Whole { first_line, ops } => {
+                let &[a, b, opcode] = ops.get(index as usize)?;
+                Some((opcode, *first_line + u32::from(u16::from_le_bytes([a, b]))))
             }
             Self::Met(met) => {
                 if let Some(&known) = met.get(&index) {
@@ -71,7 +81,7 @@ impl Ops {
 
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Whole(ops) => size_of_val(&ops[..]),
+            Self::Whole { ops, .. } => size_of_val(&ops[..]),
             Self::Met(met) => met.len() * 16,
         }
     }

@@ -3,13 +3,16 @@
 //! What the texts of a stack's functions need is fetched together ([`ReadSet`]). Invariant: a name is used only if what it was
 //! read from was the function's.
 
+use std::hash::BuildHasher as _;
+
 use phpprof_zend::declared::is_declared;
-use phpprof_zend::function::{Function, HEAD, Key};
+use phpprof_zend::function::{Function, HEAD, Key, NamedFunction};
 use phpprof_zend::hash::find;
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::text::ZendString;
 use phpprof_zend::unwind::Frame;
+use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 use super::lifetime::{has_key, is_live, is_shared, outlives};
@@ -18,7 +21,7 @@ use super::{
     AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Look,
     MAX_REMEMBERED, MAX_RESOLVED, Place, STRING_HEAD,
 };
-use crate::stack::names::Name;
+use crate::stack::names::{Name, NameId};
 use crate::stack::stand::Stand;
 
 impl Functions {
@@ -116,7 +119,7 @@ impl Functions {
                 *fingerprint = text.fingerprint();
             }
         }
-        map.by_key.get(&(*key, fingerprints)).copied()
+        map.find(self, &(*key, fingerprints)).1
     }
 
     /// Reads a name for the first time. It is used only if what it was read from was the function's: its frame `stands` since, or it
@@ -128,22 +131,23 @@ impl Functions {
         frame: &Frame,
         (key, stands): (Key, bool),
     ) -> Option<FunctionId> {
-        let function = if key.name == 0 && !key.is_user() {
-            Function::nameless(key)
+        let named = if key.is_nameless() {
+            NamedFunction::nameless(key)
         } else {
-            Function::resolve(set, place.layout, key)?
+            NamedFunction::resolve(set, place.layout, key)?
         };
+        let function = &named.function;
         let is_declared = || {
             let globals = place.executor_globals;
-            is_declared(place.memory, place.layout, globals, frame.func, &function)
+            is_declared(place.memory, place.layout, globals, frame.func, function)
         };
         // A frame far below the top may be live though nothing stands around that. The engine may have been copying another closure to this
         // address: what is half of each is seen now and then, but not so many times in a row.
         let is_live_again = || (0..AGREEING_READS).all(|_| is_live(place, frame, &key));
         let has_its_texts = || {
-            function.name().is_empty()
-                || Function::resolve(place.memory, place.layout, key)
-                    .is_some_and(|again| again.has_texts_of(&function))
+            key.is_nameless()
+                || NamedFunction::resolve(place.memory, place.layout, key)
+                    .is_some_and(|again| again == named)
         };
         let is_its_name = if stands {
             true
@@ -158,22 +162,26 @@ impl Functions {
         } else {
             is_live_again() && has_its_texts()
         };
-        is_its_name.then(|| self.add(place, set, frame.func, function))
+        is_its_name.then(|| self.add(place, set, frame.func, named))
     }
 
     /// Learns a function that a quiescent read has seen.
-    pub fn know<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, function: Function) {
+    pub fn know<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, named: NamedFunction) {
         self.renew(place);
-        let map = if outlives(place, &function.key) {
+        let set = ReadSet::new(place.memory);
+        let key = named.function.key;
+        let key = relinked(place, &set, &key).unwrap_or(key);
+        let map = if outlives(place, &key) {
             &*place.shared
         } else {
             &*place.local
         };
-        let identity = (function.key, function.fingerprints);
-        let known = map.by_key.get(&identity).and_then(|&id| self.get(id));
-        if known.is_none_or(|known| !known.function.has_texts_of(&function)) {
-            let set = ReadSet::new(place.memory);
-            self.add(place, &set, 0, function);
+        let identity = (key, named.function.fingerprints);
+        let known = map.find(self, &identity).1;
+        let name = self.name_of(&named);
+        let known = known.and_then(|id| self.get(id));
+        if known.is_none_or(|known| known.name != name) {
+            self.add(place, &set, 0, named);
         }
     }
 
@@ -196,32 +204,38 @@ impl Functions {
         }
     }
 
+    fn name_of(&mut self, named: &NamedFunction) -> NameId {
+        self.names.intern(Name {
+            name: named.name(),
+            file: named.file(),
+            start_line: named.function.key.line_start,
+        })
+    }
+
     fn add<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         set: &ReadSet<'_, M>,
         func: u64,
-        mut function: Function,
+        named: NamedFunction,
     ) -> FunctionId {
-        let fingerprints = function.fingerprints;
+        let name = self.name_of(&named);
+        let mut function = named.function;
         let relinked = relinked(place, set, &function.key);
         let key = relinked.unwrap_or(function.key);
         if relinked.is_some() {
             // Each request has a class of its own.
             function.key.scope = 0;
         }
-        let name = self.names.intern(Name {
-            name: function.name(),
-            file: function.file(),
-            start_line: key.line_start,
-        });
         let code = Code {
             home: home_of(place, func, &function),
             ops: Ops::read(set, place.layout, &function.key),
             function,
             name,
             main: None,
+            scope: key.scope,
         };
+        let identity = code.identity();
         self.bytes += code.bytes();
         let id = match self.free.pop() {
             Some(id) => id,
@@ -233,19 +247,20 @@ impl Functions {
         if let Some(slot) = self.arena.get_mut(id.0 as usize) {
             *slot = Some(code);
         }
+        let key = identity.0;
         let in_shared = outlives(place, &key);
         let map = if in_shared {
             &mut *place.shared
         } else {
             &mut *place.local
         };
-        if map.by_key.len() >= MAX_REMEMBERED {
+        if map.by_identity.len() >= MAX_REMEMBERED {
             // What is still in use is resolved again at its next sight.
             map.forget_addresses();
-            (map.by_key, map.known_keys) = Default::default();
+            (map.by_identity, map.known_keys) = Default::default();
         }
-        map.by_key.insert((key, fingerprints), id);
-        map.known_keys.insert(key);
+        map.by_identity.insert(map.find(self, &identity).0, id);
+        map.known_keys.insert(FxBuildHasher.hash_one(identity.0));
         if in_shared && key.is_user() {
             let end = key
                 .code

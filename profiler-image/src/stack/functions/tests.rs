@@ -234,6 +234,7 @@ fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
     let user = put(&mut memory, 2, "percent", true);
     let other = put(&mut memory, 3, "discount", true);
     let mut check = |stand: usize, expected: [bool; 2]| {
+        codes.begin();
         let mut ids = Vec::new();
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
         codes.identify(&mut place, &[other, user], &mut ids, || stands(stand));
@@ -242,6 +243,30 @@ fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
     check(0, [false, false]);
     check(1, [false, true]);
     check(2, [true, true]);
+}
+
+#[test]
+fn what_a_look_could_not_name_is_looked_at_again_for_the_next_read_only() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let user = put(&mut memory, 2, "percent", true);
+    let mut is_named = |codes: &mut Functions, stand: usize| {
+        let mut ids = Vec::new();
+        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        codes.identify(&mut place, &[user], &mut ids, || stands(stand));
+        ids[0].is_some()
+    };
+    assert!(!is_named(&mut codes, 0));
+    assert!(!is_named(&mut codes, 1));
+    codes.begin();
+    assert!(is_named(&mut codes, 1));
+}
+
+#[test]
+fn names_and_lines_of_a_function_are_kept_in_a_few_hundred_bytes() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let frame = put(&mut memory, 1, "total", true);
+    names(&mut codes, &memory, &mut maps, &[frame]);
+    assert!(codes.bytes < 512, "{}", codes.bytes);
 }
 
 /// The bottom of a fiber is a function of the engine without a name.
@@ -258,7 +283,9 @@ fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
     let mut ids = Vec::new();
     let mut place = place(&memory, &mut maps.0, &mut maps.1);
     codes.identify(&mut place, &[frame], &mut ids, Stand::default);
-    assert_eq!(codes.get(ids[0].unwrap()).unwrap().function.name(), "");
+    let code = codes.get(ids[0].unwrap()).unwrap();
+    assert!(code.function.key.is_nameless());
+    assert_eq!(codes.names.get(code.name).name, "");
 }
 
 #[test]
@@ -418,9 +445,9 @@ fn a_method_of_a_class_that_each_request_links_anew_is_resolved_once() {
         let mut ids = Vec::new();
         let mut place = place(memory, &mut maps.0, &mut maps.1);
         codes.identify(&mut place, &[frame], &mut ids, || stands(1));
-        let function = &codes.get(ids[0].unwrap()).unwrap().function;
-        assert!(function.is_relinked());
-        (ids[0], function.name().to_owned())
+        let code = codes.get(ids[0].unwrap()).unwrap();
+        assert!(code.function.is_relinked());
+        (ids[0], codes.names.get(code.name).name.to_owned())
     };
     let first = put_linked(&mut memory, FUNCTIONS, STRINGS, cart);
     let (id, name) = identified(&memory, first);

@@ -37,9 +37,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     /// The same for an internal caller, as `class_exists`: the class is its first argument.
     pub(super) fn autoloads_for_internal(&self) -> Option<Words> {
-        if !function_looks_up_class(self.caller.function.name()) {
-            return None;
-        }
+        let name = self.caller.function.internal_name();
+        name.filter(|name| function_looks_up_class(name))?;
         self.is_being_loaded(self.first_argument(self.caller.frame.address))
     }
 

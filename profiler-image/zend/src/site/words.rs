@@ -3,7 +3,7 @@
 //! The words were read at different moments while the target ran. What this module does not do: judge what they say.
 
 use super::{Evidence, Side, Site};
-use crate::function::{Function, HEAD, Key};
+use crate::function::{HEAD, Key, NamedFunction};
 use crate::memory::Memory;
 use crate::op::Op;
 
@@ -52,7 +52,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Ok(()) => Key::parse(self.layout, &head),
             Err(_) => None,
         };
-        key.and_then(|key| Function::resolve(self.memory, self.layout, key))
-            .is_some_and(|now| now.has_texts_of(side.function))
+        key.and_then(|key| NamedFunction::resolve(self.memory, self.layout, key))
+            .is_some_and(|now| now.function == *side.function)
     }
 }

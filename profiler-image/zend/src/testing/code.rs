@@ -1,7 +1,7 @@
 //! Functions: what the engine knows of them, and their ops.
 
 use super::{BLOCK, EngineImage, IS_STRING};
-use crate::function::{Function, HEAD, Key};
+use crate::function::{Function, HEAD, Key, NamedFunction};
 use crate::memory::Memory;
 use crate::op::{NEW, Op};
 
@@ -168,6 +168,7 @@ impl EngineImage {
     pub fn function_at(&self, func: u64) -> Option<Function> {
         let mut head = [0; HEAD];
         self.read(func, &mut head).ok()?;
-        Function::resolve(self, self.layout, Key::parse(self.layout, &head)?)
+        let key = Key::parse(self.layout, &head)?;
+        NamedFunction::resolve(self, self.layout, key).map(|named| named.function)
     }
 }

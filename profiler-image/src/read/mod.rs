@@ -4,4 +4,5 @@ pub mod clocks;
 pub mod cpu_shares;
 pub mod quiescent;
 pub mod reader;
+pub mod window;
 pub mod worker;

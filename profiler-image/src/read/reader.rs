@@ -4,7 +4,6 @@
 //! that says which is the top in between, then what lies below that part, and that word again. Where the top lies is known
 //! from the sample before; where that was far off, the call is made again.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,19 +15,13 @@ use phpprof_zend::unwind::Copy;
 
 use smallvec::SmallVec;
 
+use super::window::Window;
 use crate::target::process::{Process, ProcessMemory};
 
-/// What is looked at several times below and above the last top. A program's top moves less between most samples.
-const BELOW: u64 = 3072;
-const ABOVE: u64 = 3072;
 /// The looks show the top's frame and its caller's where the top is so far above their begin.
 const SHOWN: u64 = 1024;
 /// A page larger than this is read up to here only.
 const MAX_EXTENT: u64 = 1 << 20;
-/// Looks at the part around the top that one read takes: the more the more often none of them shows a whole stack.
-const LOOKS: RangeInclusive<usize> = 4..=10;
-/// Reads in a row that showed a whole stack, after which one look less is taken.
-const WHOLE_READS: usize = 128;
 /// Most words that say which is the top, one between two looks each; a size that [`SmallVec`] knows.
 const MAX_TOPS: usize = 16;
 /// Looks while the CPU budget has no room for more.
@@ -120,7 +113,7 @@ pub struct Reader {
     pub copy: Copy,
     /// Whether the CPU budget has room for as many looks as are needed.
     pub has_room: bool,
-    pub looks: Looks,
+    pub window: Window,
     last: Option<Globals>,
     /// The last read took too long to be of one moment.
     was_held_up: bool,
@@ -146,7 +139,7 @@ impl Reader {
             gc_active: false,
             copy: Copy::default(),
             has_room: true,
-            looks: Looks::default(),
+            window: Window::default(),
             last: None,
             was_held_up: false,
         }
@@ -175,11 +168,17 @@ impl Reader {
                 Ok(Reading::Busy { tops, last }) => {
                     let newest = newest(&tops);
                     self.last = Some(newest);
-                    if newest.page != known.page || !self.copy.inside(newest.top) {
+                    if newest.page != known.page {
                         continue;
                     }
+                    let is_inside = self.copy.inside(newest.top);
                     let is_shown = newest.top.saturating_sub(self.copy.hot) >= SHOWN
                         || self.copy.hot == self.copy.base;
+                    let distance = newest.top.abs_diff(known.top);
+                    self.window.moved(distance, is_inside && is_shown);
+                    if !is_inside {
+                        continue;
+                    }
                     found = Ok(Reading::Busy { tops, last });
                     if is_shown && !self.was_held_up {
                         break;
@@ -229,7 +228,7 @@ impl Reader {
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
         let looks = if self.has_room {
-            self.looks.count()
+            self.window.looks()
         } else {
             FEW_LOOKS
         };
@@ -237,9 +236,9 @@ impl Reader {
             SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
         let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);
-        let top = known.top.saturating_sub(page);
-        let hot = usize::try_from(top.saturating_sub(BELOW).min(extent)).unwrap_or(0);
-        let end = usize::try_from(top.saturating_add(ABOVE).min(extent)).unwrap_or(0);
+        let (top, reach) = (known.top.saturating_sub(page), self.window.reach());
+        let hot = usize::try_from(top.saturating_sub(reach).min(extent)).unwrap_or(0);
+        let end = usize::try_from(top.saturating_add(reach).min(extent)).unwrap_or(0);
         let copy = &mut self.copy;
         copy.make_room(page, hot..end, looks);
         let hot_at = copy.hot;
@@ -296,56 +295,9 @@ pub fn newest(tops: &Tops) -> Globals {
     tops.last().copied().unwrap_or_default()
 }
 
-/// How many looks at the part around the top a read takes.
-#[derive(Debug, Clone, Copy)]
-pub struct Looks {
-    count: usize,
-    /// Reads in a row that showed a whole stack.
-    whole: usize,
-}
-
-impl Looks {
-    fn count(self) -> usize {
-        self.count
-    }
-
-    /// Takes more where none showed a whole stack, and fewer again after many reads that did.
-    pub fn adapt(&mut self, is_whole: bool) {
-        self.whole = if is_whole { self.whole + 1 } else { 0 };
-        if !is_whole {
-            self.count = (self.count + 1).min(*LOOKS.end());
-        } else if self.whole.is_multiple_of(WHOLE_READS) {
-            self.count = (self.count - 1).max(*LOOKS.start());
-        }
-    }
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        Self {
-            count: *LOOKS.start(),
-            whole: 0,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn looks_become_more_where_none_shows_a_whole_stack_and_fewer_after_many_that_did() {
-        let mut looks = Looks::default();
-        let least = looks.count();
-        (0..100).for_each(|_| looks.adapt(false));
-        assert_eq!(looks.count(), *LOOKS.end());
-        (1..WHOLE_READS).for_each(|_| looks.adapt(true));
-        assert_eq!(looks.count(), *LOOKS.end());
-        looks.adapt(true);
-        assert_eq!(looks.count(), LOOKS.end() - 1);
-        (0..100 * WHOLE_READS).for_each(|_| looks.adapt(true));
-        assert_eq!(looks.count(), least);
-    }
 
     #[test]
     fn what_is_read_of_a_page_is_bounded_by_the_page() {

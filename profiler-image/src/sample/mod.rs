@@ -181,8 +181,8 @@ impl Sampler {
         let followed = self.follow(worker, &tops, &last, (trace, climb), now);
         worker
             .reader
-            .looks
-            .adapt(matches!(followed, Followed::Whole) || climb.is_full);
+            .window
+            .showed(matches!(followed, Followed::Whole) || climb.is_full);
         match followed {
             Followed::Whole => self.accepted(worker, trace, climb, has_moved),
             Followed::Part(path) => cut(path, climb.is_full),

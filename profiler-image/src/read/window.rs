@@ -1,0 +1,126 @@
+//! How much of a stack a read looks at: so many looks at so many bytes around the top.
+//!
+//! Both follow what the reads before have shown. Invariant: both stay within their bounds.
+
+use std::ops::RangeInclusive;
+
+/// Looks at the part around the top that one read takes: the more the more often none of them shows a whole stack.
+const LOOKS: RangeInclusive<usize> = 4..=10;
+/// Reads in a row that showed a whole stack, after which one look less is taken.
+const WHOLE_READS: usize = 128;
+/// Bytes below and above the last top that are looked at: the more the farther the top moves between two reads.
+const REACH: RangeInclusive<u64> = 3072..=12288;
+/// Reads after which the reach is set anew,
+const READS: u32 = 64;
+/// and those of them that had to be taken again, from which on it is doubled.
+const MISSES: u32 = 8;
+
+/// How much of a stack a read looks at.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    looks: usize,
+    /// Reads in a row that showed a whole stack.
+    whole: usize,
+    reach: u64,
+    /// Since the reach was set: reads, those that did not show the top, and the farthest that it moved.
+    reads: u32,
+    misses: u32,
+    farthest: u64,
+}
+
+impl Window {
+    #[must_use]
+    pub fn looks(&self) -> usize {
+        self.looks
+    }
+
+    /// Bytes below and above the last top.
+    #[must_use]
+    pub fn reach(&self) -> u64 {
+        self.reach
+    }
+
+    /// Takes more looks where none showed a whole stack, and fewer again after many reads that did.
+    pub fn showed(&mut self, is_whole: bool) {
+        self.whole = if is_whole { self.whole + 1 } else { 0 };
+        if !is_whole {
+            self.looks = (self.looks + 1).min(*LOOKS.end());
+        } else if self.whole.is_multiple_of(WHOLE_READS) {
+            self.looks = (self.looks - 1).max(*LOOKS.start());
+        }
+    }
+
+    /// Reaches farther where the top often was outside, and less far where half had been enough. `distance` is how far the top was
+    /// from where it was expected.
+    pub fn moved(&mut self, distance: u64, is_inside: bool) {
+        self.reads += 1;
+        self.misses += u32::from(!is_inside);
+        self.farthest = self.farthest.max(distance);
+        if self.reads < READS {
+            return;
+        }
+        let reach = if self.misses >= MISSES {
+            self.reach * 2
+        } else if self.farthest < self.reach / 2 {
+            self.reach / 2
+        } else {
+            self.reach
+        };
+        self.reach = reach.clamp(*REACH.start(), *REACH.end());
+        (self.reads, self.misses, self.farthest) = (0, 0, 0);
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            looks: *LOOKS.start(),
+            whole: 0,
+            reach: *REACH.start(),
+            reads: 0,
+            misses: 0,
+            farthest: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_more_where_none_shows_a_whole_stack_and_fewer_after_many_that_did() {
+        let mut window = Window::default();
+        let least = window.looks();
+        (0..100).for_each(|_| window.showed(false));
+        assert_eq!(window.looks(), *LOOKS.end());
+        (1..WHOLE_READS).for_each(|_| window.showed(true));
+        assert_eq!(window.looks(), *LOOKS.end());
+        window.showed(true);
+        assert_eq!(window.looks(), LOOKS.end() - 1);
+        (0..100 * WHOLE_READS).for_each(|_| window.showed(true));
+        assert_eq!(window.looks(), least);
+    }
+
+    #[test]
+    fn a_read_reaches_as_far_as_the_top_moves() {
+        let mut window = Window::default();
+        let mut after = |distance: u64, is_inside: bool| {
+            (0..10 * READS).for_each(|_| window.moved(distance, is_inside));
+            window.reach()
+        };
+        assert_eq!(after(100, true), *REACH.start());
+        assert_eq!(after(1 << 20, false), *REACH.end());
+        assert_eq!(after(REACH.end() - 1, true), *REACH.end());
+        assert_eq!(after(0, true), *REACH.start());
+    }
+
+    #[test]
+    fn a_top_that_is_seldom_outside_makes_no_read_longer() {
+        let mut window = Window::default();
+        for read in 0..100 * READS {
+            window.moved(1 << 20, !read.is_multiple_of(READS / 4));
+        }
+        assert_eq!(window.reach(), *REACH.start());
+    }
+}

@@ -38,20 +38,24 @@ const ENGINES: [Engine; 4] = [
     },
 ];
 
+/// Samples of a long row, which are taken unpaced.
+const MANY: u64 = 1_000_000;
+const FEW: u64 = 20_000;
+
 /// One row of the table.
 struct Row {
     engine: Engine,
     remote: bool,
     target: &'static Target,
+    is_long: bool,
 }
 
 /// The number of rows that break their limits.
 pub fn run(asked: &Asked) -> Result<usize> {
     let &Asked { ref php, full, .. } = asked;
     let samples = match std::env::var("SAMPLES") {
-        Ok(value) => value.parse().context("SAMPLES is a number")?,
-        Err(_) if full => 1_000_000,
-        Err(_) => 20_000,
+        Ok(value) => Some(value.parse().context("SAMPLES is a number")?),
+        Err(_) => None,
     };
     let mut csv = format!("{COLUMNS}\n");
     println!(
@@ -74,7 +78,7 @@ pub fn run(asked: &Asked) -> Result<usize> {
         .filter(|row| php.version >= row.target.since)
         .filter(|row| asked.wants(&label(row)))
     {
-        let (counts, how, recording) = measure(php, row, samples, full)?;
+        let (counts, how, recording) = measure(php, row, samples)?;
         let reads = recording.calls.gathers as f64 / counts.samples.max(1) as f64;
         let quiet = recording.sampler.quality.quiet;
         println!(
@@ -126,8 +130,9 @@ pub fn run(asked: &Asked) -> Result<usize> {
 /// Targets whose like is in the short form: `attack` makes and frees closures too.
 const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 
-/// All rows, or those of the short form, as a row takes twenty seconds: most targets once without opcache, small calls of another depth
-/// with it and with the tracing JIT, and callbacks, which have most to lose, without the quiescent reader.
+/// All rows, or those of the short form, as a row takes up to twenty seconds: most targets once without opcache, small calls of another
+/// depth with it and with the tracing JIT, and callbacks, which have most to lose, without the quiescent reader. Generators have to be
+/// caught in step with the sampler, which a short row hardly is: theirs is a long one.
 fn rows(full: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for remote in [false, true] {
@@ -139,12 +144,15 @@ fn rows(full: bool) -> Vec<Row> {
                 let is_short = is_old && !is_30_deep && !LEFT_TO_FULL.contains(&target.name);
                 let plain = !engine.opcache && !remote && is_short;
                 let jit = engine.opcache && !remote && is_30_deep && engine.jit != "function";
+                let cached = engine.opcache && engine.jit == "off" && !remote;
+                let in_step = cached && target.name == "generators";
                 let judgeless = remote && !engine.opcache && target.name == "callbacks";
-                if full || plain || jit || judgeless {
+                if full || plain || jit || judgeless || in_step {
                     rows.push(Row {
                         engine,
                         remote,
                         target,
+                        is_long: full || in_step,
                     });
                 }
             }
@@ -153,12 +161,12 @@ fn rows(full: bool) -> Vec<Row> {
     rows
 }
 
-fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, How, Recording)> {
+fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, Recording)> {
     let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
     let spent = own_cpu();
     let recording = record(&Options {
-        max_samples: Some(samples),
-        unpaced: full,
+        max_samples: Some(samples.unwrap_or(if row.is_long { MANY } else { FEW })),
+        unpaced: row.is_long,
         ..options(target.pid()?, RATE_HZ, Duration::from_secs(120), row.remote)?
     })
     .with_context(|| format!("target {}", row.target.script))?;
@@ -186,7 +194,8 @@ fn measure(php: &Php, row: &Row, samples: u64, full: bool) -> Result<(Counts, Ho
         remote: row.remote,
         moved_percent: counts.percent(recording.sampler.quality.moved),
         true_small_percent,
-        own_cpu_percent: full
+        own_cpu_percent: row
+            .is_long
             .then(|| 100.0 * spent as f64 / (recording.took.as_nanos() as f64).max(1.0)),
     };
     Ok((counts, how, recording))

@@ -227,18 +227,17 @@ impl Reader {
         let (page, extent) = (known.page, known.extent());
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
-        let looks = if self.has_room {
-            self.window.looks()
-        } else {
-            FEW_LOOKS
-        };
-        let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
-            SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
         let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);
         let (top, reach) = (known.top.saturating_sub(page), self.window.reach());
         let hot = usize::try_from(top.saturating_sub(reach).min(extent)).unwrap_or(0);
         let end = usize::try_from(top.saturating_add(reach).min(extent)).unwrap_or(0);
+        let looks = match self.has_room {
+            true => self.window.looks(end - hot),
+            false => FEW_LOOKS,
+        };
+        let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
+            SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let copy = &mut self.copy;
         copy.make_room(page, hot..end, looks);
         let hot_at = copy.hot;

@@ -10,6 +10,8 @@ const LOOKS: RangeInclusive<usize> = 4..=10;
 const WHOLE_READS: usize = 128;
 /// Bytes below and above the last top that are looked at: the more the farther the top moves between two reads.
 const REACH: RangeInclusive<u64> = 3072..=12288;
+/// Bytes that all looks of one read take together, but for the fewest looks: a longer read would itself be of many moments.
+const MOST_BYTES: usize = 128 << 10;
 /// Reads after which the reach is set anew,
 const READS: u32 = 64;
 /// and those of them that had to be taken again, from which on it is doubled.
@@ -29,9 +31,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// How many looks at so many bytes.
     #[must_use]
-    pub fn looks(&self) -> usize {
-        self.looks
+    pub fn looks(&self, bytes: usize) -> usize {
+        let most = (MOST_BYTES / bytes.max(1)).max(*LOOKS.start());
+        self.looks.min(most)
     }
 
     /// Bytes below and above the last top.
@@ -88,18 +92,23 @@ impl Default for Window {
 mod tests {
     use super::*;
 
+    /// Bytes that allow as many looks as there are.
+    const FEW: usize = 6 << 10;
+
     #[test]
     fn looks_become_more_where_none_shows_a_whole_stack_and_fewer_after_many_that_did() {
         let mut window = Window::default();
-        let least = window.looks();
+        let least = window.looks(FEW);
         (0..100).for_each(|_| window.showed(false));
-        assert_eq!(window.looks(), *LOOKS.end());
+        assert_eq!(window.looks(FEW), *LOOKS.end());
+        assert_eq!(window.looks(24 << 10), 5);
+        assert_eq!(window.looks(1 << 20), least);
         (1..WHOLE_READS).for_each(|_| window.showed(true));
-        assert_eq!(window.looks(), *LOOKS.end());
+        assert_eq!(window.looks(FEW), *LOOKS.end());
         window.showed(true);
-        assert_eq!(window.looks(), LOOKS.end() - 1);
+        assert_eq!(window.looks(FEW), LOOKS.end() - 1);
         (0..100 * WHOLE_READS).for_each(|_| window.showed(true));
-        assert_eq!(window.looks(), least);
+        assert_eq!(window.looks(FEW), least);
     }
 
     #[test]

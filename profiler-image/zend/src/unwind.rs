@@ -25,6 +25,7 @@ const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 const PAGE: u64 = 256 << 10;
 /// Older pages that one unwinding reads whole; beyond that it goes frame by frame.
 const MAX_OLDER: usize = 4 << 20;
+const IS_UNDEF: u8 = 0;
 const IS_OBJECT: u8 = 8;
 /// Dummy frames and placeholders in one stack; each stands beside a frame that has a function.
 const MAX_NAMELESS: usize = 1024;
@@ -68,6 +69,13 @@ impl Frame {
     pub fn is_same_call(&self, other: &Self) -> bool {
         let opline = other.opline;
         Self { opline, ..*self } == *other
+    }
+
+    /// Whether what is written last when a frame is pushed is there: `This` is an object or nothing, and shares its word with the
+    /// call's flags (`zend_vm_init_call_frame`, Zend/zend_execute.h). Before, they are what an earlier call left.
+    #[must_use]
+    pub fn is_pushed(&self) -> bool {
+        matches!(self.this_type, IS_UNDEF | IS_OBJECT)
     }
 
     /// Whether the function was called on an object (`ZEND_CALL_HAS_THIS`).
@@ -371,6 +379,9 @@ pub fn unwind<M: Memory + ?Sized>(
             return End::Torn;
         };
         if frame.func != 0 {
+            if !frame.is_pushed() {
+                return End::Torn;
+            }
             if frames.is_empty() && has_caller(memory, layout, copy, &frame) != Some(true) {
                 return End::Torn;
             }

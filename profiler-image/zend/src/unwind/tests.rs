@@ -64,6 +64,23 @@ fn a_chain_that_ends_at_a_pending_call_is_torn() {
     check(&frames, BASE + 160, &[2, 1], End::Torn);
 }
 
+/// Its flags are what an earlier call left, and say that the engine started it.
+#[test]
+fn a_frame_that_is_not_wholly_pushed_is_torn() {
+    for (this_type, expected) in [(0, End::Root), (8, End::Root), (0xa0, End::Torn)] {
+        let mut image = EngineImage::new(of_8_2());
+        image.put_frame(&Frame {
+            address: BASE,
+            func: 1,
+            call_info: TOP,
+            this_type,
+            ..Frame::default()
+        });
+        let (_, end) = functions(&image, &mut Copy::default(), BASE);
+        assert_eq!(end, expected, "{this_type:#x}");
+    }
+}
+
 #[test]
 fn a_cycle_is_torn() {
     let frames = [(32, 1, BASE + 160, TOP), (160, 2, BASE + 32, 0)];

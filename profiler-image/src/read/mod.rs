@@ -2,6 +2,7 @@
 
 pub mod clocks;
 pub mod cpu_shares;
+pub mod pauses;
 pub mod quiescent;
 pub mod reader;
 pub mod window;

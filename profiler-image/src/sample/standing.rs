@@ -7,14 +7,13 @@
 //! site that names the callee nor a CPU where the quiescent reader may run.
 //! Invariant: what was not looked at, or was torn, does not stand.
 
-use std::hint::spin_loop;
-
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::unwind::{Copy, Frame, frame_at};
 use smallvec::SmallVec;
 
+use crate::read::pauses::Pauses;
 use crate::read::reader::Reader;
 use crate::stack::stand::Stand;
 
@@ -37,15 +36,12 @@ const MAX_BELOW: u64 = 16 << 10;
 const MAX_ABOVE: usize = 64;
 /// Room for the header of a frame.
 const HEADER: usize = 128;
-/// Longest pause between two calls, in turns of a loop: about two microseconds.
-const MAX_TURNS: u64 = 64;
 
 /// What looks at frames again, and the memory for it.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     shown: Shown,
-    /// State of the intervals.
-    uneven: u64,
+    pauses: Pauses,
     /// Times that this sample may still seek what stands.
     left: usize,
 }
@@ -98,7 +94,7 @@ impl Standing {
         let mut all: Option<Stand> = None;
         for call in 0..calls {
             if call > 0 {
-                self.pause();
+                self.pauses.pause();
             }
             if self.look(reader, length).is_none() {
                 return Stand::default();
@@ -168,12 +164,6 @@ impl Standing {
         }
         reader.memory.gather(&mut pieces).ok()
     }
-
-    /// Waits for an uneven while.
-    fn pause(&mut self) {
-        self.uneven = uneven(self.uneven);
-        (0..self.uneven % MAX_TURNS).for_each(|_| spin_loop());
-    }
 }
 
 impl Shown {
@@ -241,14 +231,6 @@ impl Shown {
         }
         0
     }
-}
-
-/// The next state of the intervals (xorshift).
-fn uneven(state: u64) -> u64 {
-    let mut state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^ (state << 17)
 }
 
 #[cfg(test)]

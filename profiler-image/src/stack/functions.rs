@@ -29,6 +29,8 @@ use phpprof_zend::unwind::Frame;
 pub use lifetime::stands;
 use ops::Ops;
 
+use crate::read::pauses::Pauses;
+
 use super::names::{NameId, Names};
 use super::stand::Stand;
 
@@ -167,6 +169,7 @@ pub struct Functions {
     pub names: Names,
     /// Addresses of what was looked at since the last [`Functions::begin`] and is not known: no look at the same read tells more.
     refused: SmallVec<[u64; FEW]>,
+    pauses: Pauses,
 }
 
 impl Functions {

@@ -270,24 +270,6 @@ fn a_function_without_a_frame_stands_with_its_caller() {
     check(&[(1, 10), (2, 21), (3, 30)], 2);
 }
 
-#[test]
-fn pauses_have_every_length_and_do_not_repeat() {
-    let mut state = 0;
-    let pauses: Vec<u64> = (0..4096)
-        .map(|_| {
-            state = uneven(state);
-            state % MAX_TURNS
-        })
-        .collect();
-    for length in 0..MAX_TURNS {
-        let times = pauses.iter().filter(|&&pause| pause == length).count();
-        assert!((16..=160).contains(&times), "{length}: {times} times");
-    }
-    let row = &pauses[..12];
-    let repeats = pauses[1..].windows(12).filter(|other| *other == row);
-    assert_eq!(repeats.count(), 0);
-}
-
 /// Calls with so few functions and lines that two stacks have much in common.
 fn calls() -> impl Strategy<Value = Vec<(u64, u64)>> {
     vec((1..3_u64, 0..2_u64), 1..7)

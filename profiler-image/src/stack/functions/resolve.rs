@@ -156,9 +156,15 @@ impl Functions {
         } else if !key.is_user() {
             has_key(place, frame.func, &key)
         } else if lasts(place, &key) {
-            // Its code is where the frame's opline is. A closure's function is a copy, and may have been half of another's.
+            // Its code is where the frame's opline is. A closure's function is a copy, and may have been half of another's, in a loop
+            // that makes closures more than once in a row.
+            let pauses = &mut self.pauses;
+            let mut has_key_again = || {
+                pauses.pause();
+                has_key(place, frame.func, &key)
+            };
             key.op_index(place.layout, frame.opline).is_some()
-                && (key.name == 0 || has_key(place, frame.func, &key))
+                && (key.name == 0 || (0..AGREEING_READS).all(|_| has_key_again()))
         } else {
             is_live_again() && has_its_texts()
         };

@@ -1,3 +1,5 @@
+mod torn;
+
 use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::testing::EngineImage;
 

@@ -1,0 +1,77 @@
+//! Functions that are read while the program writes them.
+
+use std::cell::Cell;
+
+use phpprof_zend::memory::Fault;
+
+use super::*;
+
+/// Memory in which a function is being copied to an address during the first reads of it: its line is another's still.
+struct Copying<'a> {
+    memory: &'a EngineImage,
+    func: u64,
+    reads_left: Cell<usize>,
+}
+
+impl Memory for Copying<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.memory.read(address, bytes)?;
+        if address == self.func && bytes.len() >= HEAD && self.reads_left.get() > 0 {
+            self.reads_left.set(self.reads_left.get() - 1);
+            let line = self.memory.layout.function.line_start;
+            bytes[line..line + 4].copy_from_slice(&6_u32.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_closure_is_named_only_after_several_reads_show_the_same() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let (name, file) = (SHARED.start + 0x8000, SHARED.start + 0x8100);
+    memory.put_string(name, "{closure}");
+    memory.put_string(file, "/a.php");
+    let key = Key {
+        code: SHARED.start,
+        last: 4,
+        kind: 2,
+        passing: true,
+        name,
+        filename: file,
+        line_start: 5,
+        ..Key::default()
+    };
+    memory.put_function(FUNCTIONS, &key);
+    let frame = Frame {
+        address: memory.page + 0x100,
+        func: FUNCTIONS,
+        opline: SHARED.start,
+        ..Frame::default()
+    };
+    let mut named = |torn: usize| {
+        let copying = Copying {
+            memory: &memory,
+            func: FUNCTIONS,
+            reads_left: Cell::new(torn),
+        };
+        let mut ids = Vec::new();
+        let mut place = Place {
+            memory: &copying,
+            layout: memory.layout,
+            executor_globals: memory.executor_globals,
+            shared_ranges: std::slice::from_ref(&SHARED),
+            shared: &mut maps.0,
+            local: &mut maps.1,
+            request_ends: true,
+            now: 1,
+        };
+        codes.begin();
+        codes.identify(&mut place, &[frame], &mut ids, Stand::default);
+        let name = ids[0].map(|id| codes.name(id, false));
+        name.map(|name| codes.names.get(name).name.to_owned())
+    };
+    for torn in 1..=AGREEING_READS {
+        assert_eq!(named(torn), None, "{torn}");
+    }
+    assert_eq!(named(0).as_deref(), Some("{closure:/a.php:5}"));
+}

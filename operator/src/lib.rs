@@ -5,48 +5,12 @@
 //! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
 //! once the store has it.
 
-pub mod act;
-mod admit;
-mod checkpoints;
-mod collect;
-pub mod controller;
 pub mod decide;
-mod deliver;
-mod departed;
-pub mod effect;
-mod events;
-mod grafana;
-pub mod health;
-mod inject;
-pub mod keyring;
-mod keys;
-pub mod limits;
-pub mod links;
-mod manifest;
-mod memory;
-mod mode;
-mod observe;
-pub mod outlets;
-pub mod pinned;
-mod receipt;
-pub mod relay;
-pub mod requests;
-mod resolve;
-mod results;
-mod select;
-mod series;
-mod status;
-pub mod stops;
-pub mod store;
-mod sweep;
-mod target;
-mod view;
-mod watches;
-pub mod world;
-
-pub use inject::SamplerConfig;
+pub mod export;
+pub mod http;
+pub mod reconcile;
+pub mod sampler;
+pub mod storage;
 
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod toy_cluster;

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use clap::Parser;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
-use phpprof_operator::SamplerConfig;
-use phpprof_operator::controller::{self, Parts};
-use phpprof_operator::health::{self, Readiness};
-use phpprof_operator::keyring::{KeySecret, KeyringError};
-use phpprof_operator::limits::Limits;
-use phpprof_operator::links::{self, Template};
-use phpprof_operator::outlets::OutletArgs;
-use phpprof_operator::pinned::{self, Certificate};
-use phpprof_operator::relay::{Gone, Relay};
-use phpprof_operator::requests::Requests;
-use phpprof_operator::stops::Stops;
-use phpprof_operator::store::{Store, StoreConfig};
+use phpprof_operator::decide::limits::Limits;
+use phpprof_operator::export::exporter::OutletArgs;
+use phpprof_operator::export::links::{self, Template};
+use phpprof_operator::http::health::{self, Readiness};
+use phpprof_operator::http::keyring::{KeySecret, KeyringError};
+use phpprof_operator::http::relay::{Gone, Relay};
+use phpprof_operator::http::tls::{self, Certificate};
+use phpprof_operator::reconcile::controller::{self, Parts};
+use phpprof_operator::reconcile::requests::Requests;
+use phpprof_operator::sampler::cancellation::Stops;
+use phpprof_operator::sampler::container::SamplerConfig;
+use phpprof_operator::storage::store::{Store, StoreConfig};
 use tracing_subscriber::EnvFilter;
 
 /// Turns ProfileRequests into samplers and their uploads into one profile. Every flag is set by the chart.
@@ -194,7 +194,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     tokio::select! {
         ended = controller::run(parts) => Ok(ended?),
         () = renewal => Ok(()),
-        served = pinned::serve(args.relay_address, certificate.clone(), relay.router()) => Ok(served?),
+        served = tls::serve(args.relay_address, certificate.clone(), relay.router()) => Ok(served?),
         served = health::serve(args.health_address, readiness) => Ok(served?),
     }
 }

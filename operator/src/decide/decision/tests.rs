@@ -1,0 +1,500 @@
+//! One request through its life, and the turns that it can take.
+
+use phpprof_crds::{ProfileRequestStatus, UploadRoute};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::decide::effect::{Done, record};
+use crate::decide::observed::{Admission, Refusal, SamplerState, StoreTrouble};
+use crate::sampler::receipt::FullReceipt;
+use crate::testing::{at, pod, request, sampler};
+use phpprof_crds::ProfileResult;
+
+const SAMPLER: &str = "phpprof-0b1c2d3e-0";
+const RECEIPT: &str = r#"{"reason":"Uploaded","samples":2970,"size":12345,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
+
+fn spec() -> Value {
+    json!({"target": {"selector": {"matchLabels": {"app": "web"}}}, "durationSeconds": 30})
+}
+
+fn admission(pods: &[&str]) -> Observed {
+    let matched = Ok(pods.iter().map(|name| pod(name)).collect());
+    Observed {
+        admission: Some(Admission {
+            namespace_enabled: true,
+            matched,
+        }),
+        ..Observed::default()
+    }
+}
+
+/// Pods whose samplers are in these states; a pod without a state has no sampler yet.
+fn pods(states: &[(&str, Option<SamplerState>)]) -> Observed {
+    let view = |(name, state): &(&str, Option<SamplerState>)| {
+        let mut pod = pod(name);
+        if let Some(state) = state {
+            pod.samplers.insert(SAMPLER.into(), sampler(state.clone()));
+        }
+        (pod.uid.clone(), pod)
+    };
+    Observed {
+        pods: states.iter().map(view).collect(),
+        ..Observed::default()
+    }
+}
+
+fn ended(message: &str) -> Option<SamplerState> {
+    Some(SamplerState::Ended {
+        exit_code: 0,
+        message: message.into(),
+        at: Some(at(40)),
+    })
+}
+
+fn trouble(observed: Observed, retry_second: i64) -> Observed {
+    let store_trouble = Some(StoreTrouble {
+        message: "connection refused".into(),
+        retry_at: at(retry_second),
+    });
+    Observed {
+        store_trouble,
+        ..observed
+    }
+}
+
+fn with(status: ProfileRequestStatus) -> ProfileRequest {
+    ProfileRequest {
+        status: Some(status),
+        ..request(spec())
+    }
+}
+
+/// The status of a request that was accepted at the zero hour.
+fn accepted(pods: &[&str]) -> ProfileRequestStatus {
+    decide(
+        at(0),
+        &request(spec()),
+        &admission(pods),
+        &Limits::default(),
+    )
+    .status
+}
+
+/// The decision in short: the current reason, the effects and when to look again.
+fn short(decision: &Decision) -> String {
+    let reason = decision
+        .status
+        .conditions
+        .first()
+        .map(|condition| condition.reason.clone())
+        .unwrap_or_default();
+    let effect = |effect: &Effect| match effect {
+        Effect::Inject(injection) => format!("inject {}", injection.pod_name),
+        Effect::Verify(upload) => format!("verify {}", upload.receipt.size),
+        Effect::Rescue(rescue) => format!("rescue {}", rescue.keys.len()),
+        Effect::Merge => "merge".to_owned(),
+        Effect::List => "list".to_owned(),
+        Effect::Stop(telling) => format!("stop {}", telling.pod_uid),
+        Effect::DeleteRequest => "delete".to_owned(),
+    };
+    let effects: Vec<String> = decision.effects.iter().map(effect).collect();
+    let next = match decision.next {
+        Next::OnChange => "on change".to_owned(),
+        Next::Now => "now".to_owned(),
+        Next::At(instant) => format!("at {}", instant.as_second() - at(0).as_second()),
+    };
+    format!("{reason}; {}; {next}", effects.join(", "))
+}
+
+#[track_caller]
+fn check(second: i64, request: &ProfileRequest, observed: &Observed, expected: &str) {
+    assert_eq!(
+        short(&decide(at(second), request, observed, &Limits::default())),
+        expected
+    );
+}
+
+#[track_caller]
+fn check_refusal(spec: Value, limits: &Limits, observed: &Observed, expected: &str) {
+    let decision = decide(at(0), &request(spec), observed, limits);
+    let current = &decision.status.conditions[0];
+    assert_eq!(
+        (current.type_.as_str(), current.status.as_str()),
+        ("Failed", "True")
+    );
+    assert_eq!(format!("{}: {}", current.reason, current.message), expected);
+    assert!(
+        decision.effects.is_empty() && decision.status.targets.is_empty(),
+        "something was started"
+    );
+    assert!(decision.status.completion_time.is_some());
+}
+
+#[test]
+fn targets_are_in_the_status_before_anything_is_injected() {
+    let decision = decide(
+        at(0),
+        &request(spec()),
+        &admission(&["a", "b"]),
+        &Limits::default(),
+    );
+    assert_eq!(short(&decision), "Starting; ; now");
+    assert_eq!(decision.status.targets.len(), 2);
+    let request = with(decision.status);
+    let observed = pods(&[("a", None), ("b", None)]);
+    check(
+        1,
+        &request,
+        &observed,
+        "Starting; inject a, inject b; on change",
+    );
+}
+
+fn running(pods_: &[&str]) -> Observed {
+    let states: Vec<_> = pods_
+        .iter()
+        .map(|pod| (*pod, Some(SamplerState::Running)))
+        .collect();
+    pods(&states)
+}
+
+#[test]
+fn a_cancelled_request_tells_each_running_sampler_once_and_starts_no_other() {
+    let mut request = with(accepted(&["a", "b"]));
+    request.spec.cancel = true;
+    let mut observed = running(&["a"]);
+    observed.pods.extend(pods(&[("b", None)]).pods);
+    check(5, &request, &observed, "Sampling; stop uid-of-a; at 695");
+    observed.stopped = ["uid-of-a".to_owned()].into();
+    check(6, &request, &observed, "Sampling; ; at 695");
+    let decision = decide(at(5), &request, &observed, &Limits::default());
+    let reasons: Vec<_> = decision
+        .status
+        .targets
+        .iter()
+        .map(|target| target.reason)
+        .collect();
+    assert_eq!(reasons, [Some(TargetReason::Cancelled), None]);
+}
+
+#[test]
+fn a_request_that_waits_starts_when_it_may_and_can_be_cancelled_before() {
+    let mut request = request(spec());
+    request.spec.suspend = true;
+    check(0, &request, &Observed::default(), "Suspended; ; on change");
+    let status = decide(at(0), &request, &Observed::default(), &Limits::default()).status;
+    assert_eq!(status.completion_time, None);
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|condition| condition.status == "False")
+    );
+    request.status = Some(status);
+    request.spec.cancel = true;
+    check(
+        1,
+        &request,
+        &Observed::default(),
+        "CancelledBeforeStart; ; now",
+    );
+    request.spec.cancel = false;
+    request.spec.suspend = false;
+    check(1, &request, &admission(&["a"]), "Starting; ; now");
+}
+
+#[test]
+fn nothing_is_begun_for_a_request_that_is_being_deleted() {
+    let mut request = with(accepted(&["a", "b"]));
+    request.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(5)));
+    check(5, &request, &Observed::default(), "Starting; ; on change");
+    let observed = pods(&[("a", None), ("b", None)]);
+    check(5, &request, &observed, "Starting; ; on change");
+}
+
+#[test]
+fn a_cancelled_request_completes_as_such() {
+    let mut status = verified(accepted(&["a"]));
+    record(&mut status, &[merged(true)], Some(1), at(43));
+    let current = &status.conditions[0];
+    assert_eq!(
+        (
+            current.type_.as_str(),
+            current.reason.as_str(),
+            current.message.as_str()
+        ),
+        ("Complete", "Cancelled", "cancelled; profiled 1 pod")
+    );
+}
+
+fn merged(cancelled: bool) -> Done {
+    Done::Merged {
+        profile: ProfileResult {
+            url: "s3://profiles/merged.pb.gz".into(),
+            samples: 2970,
+            size_bytes: 20_000,
+            access_key: "q1w2e3r4t5y6u7i8o9p0aA".into(),
+        },
+        links: Vec::new(),
+        cancelled,
+    }
+}
+
+#[test]
+fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
+    let observed = Observed {
+        admission: Some(Admission {
+            namespace_enabled: false,
+            matched: Ok(vec![pod("a")]),
+        }),
+        ..Observed::default()
+    };
+    check_refusal(
+        spec(),
+        &Limits::default(),
+        &observed,
+        "NamespaceNotEnabled: profiling is not enabled in this namespace; to enable it: kubectl label namespace shop phpprof.dev/profiling=enabled",
+    );
+    let open = Limits {
+        namespace_opt_in: false,
+        ..Limits::default()
+    };
+    assert_eq!(
+        short(&decide(at(0), &request(spec()), &observed, &open)),
+        "Starting; ; now"
+    );
+}
+
+#[test]
+fn the_administrators_limits_are_kept() {
+    let strict = Limits {
+        duration_seconds: 20,
+        samples_per_second: 50,
+        ..Limits::default()
+    };
+    let mut slow = spec();
+    slow["durationSeconds"] = json!(20);
+    check_refusal(
+        spec(),
+        &strict,
+        &admission(&["a"]),
+        "DurationOverLimit: durationSeconds is 30, and the administrator allows 20 at most",
+    );
+    check_refusal(
+        slow,
+        &strict,
+        &admission(&["a"]),
+        "RateOverLimit: samplesPerSecond is 99, and the administrator allows 50 at most",
+    );
+}
+
+#[test]
+fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
+    let matched = Err(Refusal {
+        reason: Reason::NoPodsMatched,
+        message: "no pod matches".into(),
+    });
+    let observed = Observed {
+        admission: Some(Admission {
+            namespace_enabled: true,
+            matched,
+        }),
+        ..Observed::default()
+    };
+    check_refusal(
+        spec(),
+        &Limits::default(),
+        &observed,
+        "NoPodsMatched: no pod matches",
+    );
+}
+
+#[test]
+fn receipts_are_verified_while_other_pods_are_still_sampled() {
+    let running = Some(SamplerState::Running);
+    check(
+        41,
+        &with(accepted(&["a", "b"])),
+        &pods(&[("a", ended(RECEIPT)), ("b", running)]),
+        "Sampling; verify 12345; at 695",
+    );
+}
+
+#[test]
+fn when_every_target_failed_the_request_fails_with_the_first_reason() {
+    let observed = pods(&[("a", ended(r#"{"reason":"NoPhpFound"}"#))]);
+    let decision = decide(
+        at(41),
+        &with(accepted(&["a"])),
+        &observed,
+        &Limits::default(),
+    );
+    assert_eq!(short(&decision), "Collecting; ; now");
+    let listing = decide(
+        at(41),
+        &with(decision.status),
+        &observed,
+        &Limits::default(),
+    );
+    assert_eq!(short(&listing), "Collecting; list; now");
+    let mut status = listing.status;
+    record(&mut status, &[Done::Listed], Some(1), at(41));
+    let decision = decide(at(41), &with(status), &observed, &Limits::default());
+    assert_eq!(decision.status.conditions[0].reason, "AllTargetsFailed");
+    let message = &decision.status.conditions[0].message;
+    assert!(
+        message.starts_with("pod a: NoPhpFound: no process of container fpm runs PHP"),
+        "{message}"
+    );
+    assert_eq!(decision.status.profile, None);
+}
+
+#[test]
+fn a_store_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end() {
+    let request = with(accepted(&["a"]));
+    let observed = pods(&[("a", ended(RECEIPT))]);
+    check(
+        41,
+        &request,
+        &trouble(observed.clone(), 43),
+        "WaitingForStore; ; at 43",
+    );
+    check(
+        43,
+        &request,
+        &trouble(observed.clone(), 43),
+        "WaitingForStore; verify 12345; on change",
+    );
+    // Slack, slack and duration, upload deadline, grace: 60 + 60 + 30 + 600 + 300.
+    check(
+        1050,
+        &request,
+        &trouble(observed.clone(), 43),
+        "WaitingForStore; verify 12345; on change",
+    );
+    let given_up = decide(
+        at(1051),
+        &request,
+        &trouble(observed, 43),
+        &Limits::default(),
+    );
+    assert_eq!(
+        given_up.status.targets[0].reason,
+        Some(TargetReason::StoreUnavailable)
+    );
+}
+
+/// A pod of a run of five minutes, and what is done when it has gone at this second.
+#[track_caller]
+fn check_gone(second: i64, limits: &Limits, observed: &Observed, expected: &str) {
+    let target = json!({"selector": {"matchLabels": {"app": "web"}}});
+    let mut request = request(json!({"target": target, "durationSeconds": 300}));
+    request.status = Some(decide(at(0), &request, &admission(&["a"]), limits).status);
+    assert_eq!(
+        short(&decide(at(second), &request, observed, limits)),
+        expected
+    );
+}
+
+#[test]
+fn of_a_long_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_minute_before() {
+    let (limits, gone) = (Limits::default(), pods(&[]));
+    for (second, keys) in [(30, 1), (200, 4), (9999, 5)] {
+        let expected = format!("Collecting; rescue {keys}; on change");
+        check_gone(second, &limits, &gone, &expected);
+    }
+    // What the sampler has said of PHP does not become better by looking for more.
+    let refused = pods(&[("a", ended(r#"{"reason":"NoPhpFound"}"#))]);
+    check_gone(200, &limits, &refused, "Collecting; ; now");
+    let late = pods(&[("a", ended(r#"{"reason":"UploadDeadlineExceeded"}"#))]);
+    check_gone(200, &limits, &late, "Collecting; rescue 4; on change");
+}
+
+#[test]
+fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
+    let (limits, gone) = (Limits::default(), pods(&[]));
+    let away = trouble(gone, 202);
+    check_gone(200, &limits, &away, "WaitingForStore; ; at 202");
+    check_gone(202, &limits, &away, "WaitingForStore; rescue 4; on change");
+    // Slack, slack and duration, upload deadline, grace: 60 + 60 + 300 + 600 + 300.
+    check_gone(1321, &limits, &away, "WaitingForStore; ; now");
+}
+
+fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
+    let receipt = UploadReceipt {
+        route: Some(UploadRoute::Direct),
+        samples: 2970,
+        size: 12345,
+        sha256: "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU".into(),
+    };
+    let full: FullReceipt = serde_json::from_str(include_str!("../../../../contract/comment.json"))
+        .expect("the contract's receipt");
+    record(
+        &mut status,
+        &[Done::Verified {
+            pod_uid: "uid-of-a".into(),
+            receipt,
+            full: Box::new(full),
+            cut_short: None,
+        }],
+        Some(1),
+        at(42),
+    );
+    status
+}
+
+#[test]
+fn a_merge_waits_for_the_store_and_no_profile_is_claimed_without_it() {
+    let request = with(verified(accepted(&["a"])));
+    check(42, &request, &Observed::default(), "Collecting; merge; now");
+    check(
+        42,
+        &request,
+        &trouble(Observed::default(), 44),
+        "WaitingForStore; ; at 44",
+    );
+    check(
+        44,
+        &request,
+        &trouble(Observed::default(), 44),
+        "WaitingForStore; merge; now",
+    );
+    let given_up = decide(
+        at(1051),
+        &request,
+        &trouble(Observed::default(), 44),
+        &Limits::default(),
+    );
+    assert_eq!(short(&given_up), "StoreUnavailable; ; now");
+    assert_eq!(given_up.status.profile, None);
+}
+
+#[test]
+fn a_finished_request_is_deleted_when_its_time_is_over() {
+    let mut request = with(verified(accepted(&["a"])));
+    request.spec.ttl_seconds_after_finished = 60;
+    let mut status = request.status.clone().unwrap();
+    record(&mut status, &[merged(false)], Some(1), at(43));
+    request.status = Some(status);
+    check(44, &request, &Observed::default(), "Complete; ; at 103");
+    check(
+        103,
+        &request,
+        &Observed::default(),
+        "Complete; delete; on change",
+    );
+}
+
+#[test]
+fn the_status_of_a_completed_request_reads_well() {
+    let mut status = verified(accepted(&["a", "b"]));
+    let failed = Done::TargetFailed {
+        pod_uid: "uid-of-b".into(),
+        reason: TargetReason::SizeMismatch,
+        message: "the object has 1 bytes".into(),
+    };
+    record(&mut status, &[failed], Some(1), at(42));
+    record(&mut status, &[merged(false)], Some(1), at(43));
+    insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap());
+}

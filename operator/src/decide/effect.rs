@@ -1,0 +1,253 @@
+//! What `decide` asks for and what came of it, as values.
+
+use jiff::Timestamp;
+use phpprof_crds::{
+    Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
+    UploadMode,
+};
+
+use crate::decide::decision::fail;
+use crate::decide::mode::Mode;
+use crate::decide::status::{Verdict, all_failed, completed, progress, settle};
+use crate::sampler::receipt::{FullReceipt, UploadReceipt};
+
+/// Something to do outside; each is idempotent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Add the sampler to a pod.
+    Inject(Injection),
+    /// Hold what the store has against a receipt.
+    Verify(Upload),
+    /// Look for what a sampler that has gone had stored.
+    Rescue(Rescue),
+    /// Store the merged profile and the manifest.
+    Merge,
+    /// Store the manifest alone: there is nothing to merge.
+    List,
+    /// Tell a pod's sampler to stop; what it has sampled is kept.
+    Stop(Telling),
+    /// Delete the request, whose time is over.
+    DeleteRequest,
+}
+
+/// A sampler and the pod that gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injection {
+    pub namespace: String,
+    pub pod_name: String,
+    pub pod_uid: String,
+    pub container_name: String,
+    /// With the runtime's scheme.
+    pub container_id: String,
+    pub ephemeral_container_name: String,
+    pub object_key: String,
+    /// How often it stores what it has sampled so far, and under which keys, in their order; none in a short run.
+    pub checkpoint_seconds: i32,
+    pub checkpoint_keys: Vec<String>,
+    pub upload_mode: UploadMode,
+    pub duration_seconds: i32,
+    pub samples_per_second: i32,
+    pub include_idle: bool,
+    pub not_after: Timestamp,
+    pub upload_until: Timestamp,
+    pub mode: Mode,
+}
+
+/// A sampler that is told something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telling {
+    pub pod_uid: String,
+    /// The key of its object.
+    pub key: String,
+    /// It does not ask any more after that.
+    pub until: Timestamp,
+}
+
+/// An object that a sampler says it stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    pub pod_uid: String,
+    pub key: String,
+    pub receipt: UploadReceipt,
+    /// How long it shall be, unless the request was cancelled.
+    pub asked_seconds: Option<i32>,
+}
+
+/// Where a sampler that has gone may have stored something, best first, and why it has gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rescue {
+    pub pod_uid: String,
+    pub keys: Vec<String>,
+    pub duration_seconds: i32,
+    pub reason: TargetReason,
+    pub message: String,
+}
+
+/// What came of an effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Done {
+    /// The sampler is in the pod, or was there already.
+    Injected,
+    /// It is worth another try in a moment.
+    TryAgain(String),
+    /// The store did not answer.
+    StoreAway(String),
+    /// There will be no profile of this pod.
+    TargetFailed {
+        pod_uid: String,
+        reason: TargetReason,
+        message: String,
+    },
+    /// The pod's profile is what its receipt says.
+    Verified {
+        pod_uid: String,
+        receipt: UploadReceipt,
+        full: Box<FullReceipt>,
+        /// Why it ends before its time.
+        cut_short: Option<String>,
+    },
+    /// Of a sampler that has gone, this was found.
+    Rescued {
+        pod_uid: String,
+        key: String,
+        receipt: UploadReceipt,
+        full: Box<FullReceipt>,
+        reason: TargetReason,
+        message: String,
+    },
+    Stopped {
+        pod_uid: String,
+    },
+    /// Merged profile and manifest are stored.
+    Merged {
+        profile: ProfileResult,
+        links: Vec<Link>,
+        cancelled: bool,
+    },
+    /// The profiles cannot be merged.
+    MergeFailed(String),
+    /// The manifest of a request without a profile is stored, or there is no way to store it.
+    Listed,
+    Deleted,
+}
+
+/// Brings what came of the effects into the status; losing it is no harm, the effects are then done again.
+pub fn record(
+    status: &mut ProfileRequestStatus,
+    done: &[Done],
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let mut verdict = None;
+    for done in done {
+        match done {
+            Done::Injected
+            | Done::TryAgain(_)
+            | Done::StoreAway(_)
+            | Done::Stopped { .. }
+            | Done::Deleted => {}
+            Done::TargetFailed {
+                pod_uid,
+                reason,
+                message,
+            } => {
+                if let Some(target) = open_target(status, pod_uid) {
+                    fail(target, *reason, message.clone());
+                }
+            }
+            Done::Verified {
+                pod_uid,
+                receipt,
+                full,
+                cut_short,
+            } => {
+                if let Some(target) = open_target(status, pod_uid) {
+                    verified(target, receipt, full);
+                    if let Some(message) = cut_short {
+                        target.reason = Some(TargetReason::TargetExited);
+                        target.message = message.clone();
+                    }
+                }
+            }
+            Done::Rescued {
+                pod_uid,
+                key,
+                receipt,
+                full,
+                reason,
+                message,
+            } => {
+                if let Some(target) = open_target(status, pod_uid) {
+                    verified(target, receipt, full);
+                    target.object_key = key.clone();
+                    target.reason = Some(*reason);
+                    target.message = message.clone();
+                }
+            }
+            Done::Merged {
+                profile,
+                links,
+                cancelled,
+            } => {
+                status.profile = Some(profile.clone());
+                status.links = links.clone();
+                verdict = Some(match (completed(&status.targets), cancelled) {
+                    (natural, false) => natural,
+                    (natural, true) => Verdict {
+                        reason: Reason::Cancelled,
+                        message: format!("cancelled; {}", natural.message),
+                    },
+                });
+            }
+            Done::Listed => verdict = Some(all_failed(&status.targets)),
+            Done::MergeFailed(message) => {
+                verdict = Some(Verdict {
+                    reason: Reason::MergeFailed,
+                    message: message.clone(),
+                });
+            }
+        }
+    }
+    let changes_targets = |done: &Done| {
+        matches!(
+            done,
+            Done::TargetFailed { .. } | Done::Verified { .. } | Done::Rescued { .. }
+        )
+    };
+    if verdict.is_none() && done.iter().any(changes_targets) {
+        verdict = Some(progress(&status.targets));
+    }
+    if let Some(verdict) = verdict {
+        settle(status, verdict, generation, now);
+    }
+}
+
+/// A target that was settled once stays as it is, whatever comes late.
+fn open_target<'a>(
+    status: &'a mut ProfileRequestStatus,
+    pod_uid: &str,
+) -> Option<&'a mut TargetStatus> {
+    let open = |target: &&mut TargetStatus| {
+        !matches!(target.state, TargetState::Uploaded | TargetState::Failed)
+    };
+    status
+        .targets
+        .iter_mut()
+        .filter(open)
+        .find(|target| target.pod_uid == pod_uid)
+}
+
+fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullReceipt) {
+    target.state = TargetState::Uploaded;
+    target.php = Some(full.php.clone());
+    target.workers = Some(full.workers);
+    target.busy_percents = full.busy_percents.clone();
+    target.samples = Some(receipt.samples);
+    target.effective_samples_per_second = full.effective_samples_per_second;
+    target.quality = Some(full.quality.clone());
+    target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);
+    target.sampler_peak_bytes = Some(full.sampler_peak_bytes);
+    target.upload_mode = receipt.route;
+    target.size_bytes = i64::try_from(receipt.size).ok();
+    target.sha256 = receipt.sha256.clone();
+}

@@ -1,0 +1,14 @@
+//! What to do next for a request: pure functions of what was observed, the time and the limits.
+//!
+//! Invariant: nothing here waits, reads or writes.
+
+pub(crate) mod admission;
+pub(crate) mod checkpoints;
+pub mod decision;
+pub mod effect;
+pub mod limits;
+pub(crate) mod mode;
+pub mod observed;
+pub(crate) mod select;
+pub(crate) mod status;
+pub(crate) mod target;

@@ -1,0 +1,131 @@
+//! Which of the pods that a target names are profiled, and in which container.
+
+use std::collections::HashMap;
+
+use phpprof_crds::{Reason, Target};
+
+use crate::decide::limits::Limits;
+use crate::decide::observed::{ContainerView, PodView, Refusal};
+
+/// The pods to profile, each with its container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selection {
+    pub chosen: Vec<(PodView, ContainerView)>,
+    /// What the user should know though the request is accepted.
+    pub note: String,
+}
+
+/// Ready pods whose container runs, spread over nodes, those with the fewest ephemeral containers of ours first.
+pub fn select(target: &Target, pods: &[PodView], limits: &Limits) -> Result<Selection, Refusal> {
+    let ready: Vec<&PodView> = pods
+        .iter()
+        .filter(|pod| pod.ready && !pod.deleting)
+        .collect();
+    if ready.is_empty() {
+        let matched = pods.len();
+        return refuse(
+            Reason::NoPodsReady,
+            format!(
+                "none of the {matched} matching pods is ready; apply the request again when one is"
+            ),
+        );
+    }
+    let running: Vec<(&PodView, &ContainerView)> = ready
+        .iter()
+        .filter_map(|pod| Some((*pod, container(target, pod)?)))
+        .collect();
+    if running.is_empty() {
+        return refuse(Reason::ContainerNotFound, no_container(target, ready[0]));
+    }
+    let budget = limits.ephemeral_containers;
+    let affordable: Vec<_> = running
+        .into_iter()
+        .filter(|(pod, _)| pod.samplers.len() < budget)
+        .collect();
+    if affordable.is_empty() {
+        return refuse(
+            Reason::EphemeralContainerBudgetSpent,
+            format!(
+                "every matching pod was profiled {budget} times already; replace a pod, or target others"
+            ),
+        );
+    }
+    let wanted = target.max_pods.min(limits.pods).max(0) as usize;
+    let capped = limits.pods < target.max_pods && affordable.len() > wanted;
+    let note = if capped {
+        format!(
+            "; the administrator allows {} pods per request",
+            limits.pods
+        )
+    } else {
+        String::new()
+    };
+    Ok(Selection {
+        chosen: spread(affordable, wanted),
+        note,
+    })
+}
+
+fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
+    Err(Refusal { reason, message })
+}
+
+/// The container that runs PHP, if it runs.
+fn container<'a>(target: &Target, pod: &'a PodView) -> Option<&'a ContainerView> {
+    let named = target
+        .container_name
+        .as_ref()
+        .or(pod.default_container.as_ref());
+    let container = match named {
+        Some(name) => pod.container(name),
+        None => pod.containers.first(),
+    };
+    container.filter(|container| container.running)
+}
+
+fn no_container(target: &Target, pod: &PodView) -> String {
+    let names: Vec<&str> = pod
+        .containers
+        .iter()
+        .map(|container| container.name.as_str())
+        .collect();
+    let wanted = target
+        .container_name
+        .as_ref()
+        .or(pod.default_container.as_ref());
+    let wanted = wanted
+        .map(String::as_str)
+        .or(names.first().copied())
+        .unwrap_or_default();
+    format!(
+        "no ready pod has a running container {wanted}; pod {} has {}: name one of them in target.containerName",
+        pod.name,
+        names.join(", "),
+    )
+}
+
+/// Takes from the node that has given the fewest so far, so that one busy node does not stand for all.
+fn spread(
+    mut pods: Vec<(&PodView, &ContainerView)>,
+    wanted: usize,
+) -> Vec<(PodView, ContainerView)> {
+    let mut given: HashMap<String, usize> = HashMap::new();
+    let mut chosen = Vec::new();
+    while chosen.len() < wanted {
+        let next = pods.iter().enumerate().min_by_key(|(_, (pod, _))| {
+            (
+                given.get(&pod.node).copied().unwrap_or(0),
+                pod.samplers.len(),
+                pod.name.clone(),
+            )
+        });
+        let Some((index, _)) = next else { break };
+        let (pod, container) = pods.swap_remove(index);
+        *given.entry(pod.node.clone()).or_default() += 1;
+        chosen.push((pod.clone(), container.clone()));
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests;

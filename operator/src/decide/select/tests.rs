@@ -1,0 +1,138 @@
+//! Which pods are chosen of those that match.
+
+use super::*;
+use crate::decide::observed::SamplerState;
+use crate::testing::{pod, sampler};
+
+/// `expected` is the names of the chosen pods, or the reason of the refusal.
+#[track_caller]
+fn check(target: &Target, pods: &[PodView], expected: &str) {
+    let actual = match select(target, pods, &Limits::default()) {
+        Ok(selection) => {
+            let name = |(pod, container): &(PodView, ContainerView)| {
+                format!("{}/{}", pod.name, container.name)
+            };
+            selection
+                .chosen
+                .iter()
+                .map(name)
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
+        Err(refusal) => format!("{}: {}", refusal.reason, refusal.message),
+    };
+    assert_eq!(actual, expected);
+}
+
+fn target(max_pods: i32) -> Target {
+    Target {
+        max_pods,
+        ..Target::default()
+    }
+}
+
+fn on(node: &str, name: &str) -> PodView {
+    PodView {
+        node: node.into(),
+        ..pod(name)
+    }
+}
+
+#[test]
+fn pods_are_spread_over_nodes() {
+    let pods = [
+        on("a", "a1"),
+        on("a", "a2"),
+        on("a", "a3"),
+        on("b", "b1"),
+        on("c", "c1"),
+    ];
+    check(&target(4), &pods, "a1/fpm b1/fpm c1/fpm a2/fpm");
+}
+
+#[test]
+fn pods_with_the_fewest_ephemeral_containers_come_first() {
+    let mut used = pod("a1");
+    used.samplers
+        .insert("phpprof-x-0".into(), sampler(SamplerState::Running));
+    check(&target(1), &[used, pod("a2")], "a2/fpm");
+}
+
+#[test]
+fn the_operator_caps_the_number_of_pods() {
+    let pods: Vec<_> = (10..30).map(|n| pod(&format!("p{n}"))).collect();
+    let selection = select(&target(100), &pods, &Limits::default()).unwrap();
+    assert_eq!(selection.chosen.len(), 10);
+    assert_eq!(
+        selection.note,
+        "; the administrator allows 10 pods per request"
+    );
+}
+
+#[test]
+fn pods_that_are_not_ready_or_go_away_are_not_chosen() {
+    let unready = PodView {
+        ready: false,
+        ..pod("a")
+    };
+    let leaving = PodView {
+        deleting: true,
+        ..pod("b")
+    };
+    check(
+        &target(5),
+        &[unready, leaving],
+        "NoPodsReady: none of the 2 matching pods is ready; apply the request again when one is",
+    );
+}
+
+#[test]
+fn the_container_is_the_named_one_else_the_default_one_else_the_first() {
+    let mut two = pod("a");
+    two.containers.push(ContainerView {
+        name: "nginx".into(),
+        id: "containerd://2".into(),
+        running: true,
+        ..Default::default()
+    });
+    check(&target(1), &[two.clone()], "a/fpm");
+    let annotated = PodView {
+        default_container: Some("nginx".into()),
+        ..two.clone()
+    };
+    check(&target(1), std::slice::from_ref(&annotated), "a/nginx");
+    let named = Target {
+        container_name: Some("fpm".into()),
+        ..target(1)
+    };
+    check(&named, &[annotated], "a/fpm");
+}
+
+#[test]
+fn a_container_that_does_not_exist_is_refused_with_those_that_do() {
+    let named = Target {
+        container_name: Some("php".into()),
+        ..target(1)
+    };
+    check(
+        &named,
+        &[pod("a")],
+        "ContainerNotFound: no ready pod has a running container php; pod a has fpm: name one of them in target.containerName",
+    );
+}
+
+#[test]
+fn a_pod_whose_budget_is_spent_is_not_chosen() {
+    let mut spent = pod("a");
+    for n in 0..64 {
+        spent
+            .samplers
+            .insert(format!("phpprof-{n}-0"), sampler(SamplerState::Running));
+    }
+    check(
+        &target(1),
+        &[spent.clone()],
+        "EphemeralContainerBudgetSpent: every matching pod was profiled 64 times already; replace a pod, or target others",
+    );
+    check(&target(2), &[spent, pod("b")], "b/fpm");
+}

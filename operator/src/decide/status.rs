@@ -1,0 +1,189 @@
+//! The status of a request, derived from where its pods stand: counts, order, conditions.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use phpprof_crds::{Outcome, ProfileRequestStatus, Reason, TargetState, TargetStatus, condition};
+
+use crate::sampler::receipt::printable;
+
+/// The longest message of a condition.
+const MESSAGE: usize = 1024;
+
+/// The reason that all conditions carry, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub reason: Reason,
+    pub message: String,
+}
+
+/// Brings everything that follows from the targets and the verdict up to date.
+pub fn settle(
+    status: &mut ProfileRequestStatus,
+    verdict: Verdict,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    status.observed_generation = generation;
+    count(status);
+    status
+        .targets
+        .sort_by_key(|target| (target.state != TargetState::Failed, target.pod_name.clone()));
+    let outcome = verdict.reason.outcome();
+    let over = !matches!(outcome, Outcome::InProgress | Outcome::Held);
+    if over && status.completion_time.is_none() {
+        status.completion_time = Some(Time(now));
+    }
+    status.conditions = conditions(&status.conditions, &verdict, generation, now);
+}
+
+fn count(status: &mut ProfileRequestStatus) {
+    let with = |states: &[TargetState]| {
+        let count = status
+            .targets
+            .iter()
+            .filter(|target| states.contains(&target.state))
+            .count();
+        i32::try_from(count).unwrap_or(i32::MAX)
+    };
+    let (succeeded, failed) = (with(&[TargetState::Uploaded]), with(&[TargetState::Failed]));
+    status.selected = i32::try_from(status.targets.len()).unwrap_or(i32::MAX);
+    status.succeeded = succeeded;
+    status.failed = failed;
+    status.active = status.selected - succeeded - failed;
+}
+
+/// The current condition comes first: the printer column shows the first one's reason.
+fn conditions(
+    old: &[Condition],
+    verdict: &Verdict,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let outcome = verdict.reason.outcome();
+    let refused = outcome == Outcome::Refused;
+    let failed = refused || outcome == Outcome::Failed;
+    let accepted = match refused || outcome == Outcome::Held {
+        true => (condition::ACCEPTED, false, verdict.reason.to_string()),
+        false => (condition::ACCEPTED, true, condition::ACCEPTED.to_owned()),
+    };
+    let complete = (
+        condition::COMPLETE,
+        outcome == Outcome::Complete,
+        verdict.reason.to_string(),
+    );
+    let failure = (condition::FAILED, failed, verdict.reason.to_string());
+    let ordered = if failed {
+        [failure, complete, accepted]
+    } else {
+        [complete, failure, accepted]
+    };
+    let condition = |(kind, holds, reason): (&str, bool, String)| {
+        let status = if holds { "True" } else { "False" };
+        let message = match reason.as_str() {
+            "Accepted" => String::new(),
+            _ => printable(&verdict.message, MESSAGE),
+        };
+        let unchanged = old
+            .iter()
+            .find(|old| old.type_ == kind && old.status == status);
+        Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason,
+            message,
+            observed_generation: generation,
+            last_transition_time: unchanged
+                .map_or(Time(now), |old| old.last_transition_time.clone()),
+        }
+    };
+    ordered.into_iter().map(condition).collect()
+}
+
+/// What is true of a request whose samplers are under way.
+pub fn progress(targets: &[TargetStatus]) -> Verdict {
+    let has = |state| targets.iter().any(|target| target.state == state);
+    let pods = pods(targets.len());
+    if has(TargetState::Sampling) {
+        return Verdict {
+            reason: Reason::Sampling,
+            message: format!("sampling {pods}"),
+        };
+    }
+    if has(TargetState::Pending) {
+        return Verdict {
+            reason: Reason::Starting,
+            message: format!("starting samplers in {pods}"),
+        };
+    }
+    Verdict {
+        reason: Reason::Collecting,
+        message: format!("collecting the profiles of {pods}"),
+    }
+}
+
+/// The verdict on a request of whose pods none has a profile.
+pub fn all_failed(targets: &[TargetStatus]) -> Verdict {
+    Verdict {
+        reason: Reason::AllTargetsFailed,
+        message: first_failure(targets),
+    }
+}
+
+/// The first failure stands for all in the condition's message; the rest is in the targets.
+fn first_failure(targets: &[TargetStatus]) -> String {
+    first_reason(targets, TargetState::Failed)
+}
+
+/// The first pod in this state that has a reason, in words, and how many more there are; empty without one.
+fn first_reason(targets: &[TargetStatus], state: TargetState) -> String {
+    let told = |target: &&TargetStatus| target.state == state && target.reason.is_some();
+    let mut told = targets.iter().filter(told);
+    let Some(first) = told.next() else {
+        return String::new();
+    };
+    let reason = first.reason.map(|reason| reason.to_string());
+    let more = match told.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!(
+        "pod {}: {}: {}{more}",
+        first.pod_name,
+        reason.unwrap_or_default(),
+        first.message
+    )
+}
+
+/// The verdict on a request whose merged profile is stored.
+pub fn completed(targets: &[TargetStatus]) -> Verdict {
+    let uploaded = targets
+        .iter()
+        .filter(|target| target.state == TargetState::Uploaded)
+        .count();
+    if uploaded == targets.len() {
+        // Of some there may be only the beginning.
+        let cut = first_reason(targets, TargetState::Uploaded);
+        let separator = if cut.is_empty() { "" } else { "; " };
+        return Verdict {
+            reason: Reason::Complete,
+            message: format!("profiled {}{separator}{cut}", pods(uploaded)),
+        };
+    }
+    let message = format!(
+        "profiled {uploaded} of {}; {}",
+        pods(targets.len()),
+        first_failure(targets)
+    );
+    Verdict {
+        reason: Reason::SomeTargetsFailed,
+        message,
+    }
+}
+
+/// So many pods, as people say it.
+pub fn pods(count: usize) -> String {
+    match count {
+        1 => "1 pod".to_owned(),
+        _ => format!("{count} pods"),
+    }
+}

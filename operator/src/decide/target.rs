@@ -1,0 +1,254 @@
+//! What happens to one chosen pod, from its choice to its profile or its failure.
+
+use jiff::{SignedDuration, Timestamp};
+use phpprof_crds::{TargetReason, TargetState, TargetStatus};
+
+use crate::decide::limits::{Deadlines, later};
+use crate::decide::observed::{PodView, SamplerState, SamplerView};
+use crate::sampler::receipt::{ShortReceipt, UploadReceipt, printable};
+
+/// What to do next for one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is uploaded or failed: nothing.
+    Settled,
+    /// Nothing until something changes, or until then.
+    Wait {
+        state: TargetState,
+        until: Timestamp,
+    },
+    /// Add the sampler.
+    Inject,
+    /// Ask the store for what the sampler says that it stored.
+    Verify(UploadReceipt),
+    Fail(TargetReason, String),
+}
+
+/// The kubelet sees the end of two containers one after the other; a sampler that died with its target is not called killed too early.
+const SEEN_LATE: SignedDuration = SignedDuration::from_secs(2);
+/// A receipt written in the last moment takes this long to reach the API server.
+const RECEIPT_DELAY: SignedDuration = SignedDuration::from_secs(5);
+
+/// The next step of one pod, in the order a target lives.
+pub fn step(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: Option<&PodView>,
+    deadlines: &Deadlines,
+) -> Step {
+    if matches!(target.state, TargetState::Uploaded | TargetState::Failed) {
+        return Step::Settled;
+    }
+    let Some(pod) = pod else {
+        return fail(
+            TargetReason::PodDeleted,
+            "the pod was deleted before its profile was stored; profile another one",
+        );
+    };
+    let Some(sampler) = pod.samplers.get(&target.ephemeral_container_name) else {
+        return without_sampler(now, target, pod, deadlines);
+    };
+    match &sampler.state {
+        SamplerState::Waiting { reason, message } => {
+            waiting(now, target, pod, sampler, reason, message)
+        }
+        SamplerState::Running => running(now, sampler),
+        SamplerState::Ended {
+            exit_code,
+            message,
+            at,
+        } => ended(now, target, pod, *exit_code, message, *at),
+    }
+}
+
+fn fail(reason: TargetReason, message: &str) -> Step {
+    Step::Fail(reason, message.to_owned())
+}
+
+fn without_sampler(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: &PodView,
+    deadlines: &Deadlines,
+) -> Step {
+    if let Some(failure) = target_gone(target, pod) {
+        return failure;
+    }
+    if now > deadlines.inject_until {
+        let message = "the sampler could not be added to the pod in time; see the request's events and apply it again";
+        return fail(TargetReason::StartDeadlineExceeded, message);
+    }
+    Step::Inject
+}
+
+/// The pod or its chosen container does not run on.
+fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
+    if pod.deleting {
+        return Some(fail(
+            TargetReason::PodDeleted,
+            "the pod is being deleted; profile another one",
+        ));
+    }
+    let container = pod.container(&target.container_name);
+    let name = &target.container_name;
+    match container {
+        Some(container) if container.running && container.id == target.container_id => None,
+        Some(container) if container.running || container.id != target.container_id => {
+            let message =
+                format!("container {name} was restarted during the run; apply the request again");
+            Some(Step::Fail(TargetReason::TargetRestarted, message))
+        }
+        _ => {
+            let message = format!("container {name} ended during the run, and the sampler with it");
+            Some(Step::Fail(TargetReason::TargetExited, message))
+        }
+    }
+}
+
+fn waiting(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: &PodView,
+    sampler: &SamplerView,
+    reason: &str,
+    message: &str,
+) -> Step {
+    let Some(deadlines) = sampler.deadlines else {
+        let message = format!(
+            "the pod already has a container {} that is not ours",
+            target.ephemeral_container_name
+        );
+        return Step::Fail(TargetReason::InjectionRefused, message);
+    };
+    if let Some(failure) = target_gone(target, pod) {
+        return failure;
+    }
+    let said = printable(message, 512);
+    match reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable" => {
+            let message = format!(
+                "{reason}: {said}; the image must be pullable from node {}",
+                pod.node
+            );
+            Step::Fail(TargetReason::ImagePullFailed, message)
+        }
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => Step::Fail(
+            TargetReason::ContainerCreateFailed,
+            format!("{reason}: {said}"),
+        ),
+        _ if now > deadlines.not_after => {
+            let message = format!(
+                "node {} did not start the sampler in time; apply the request again",
+                pod.node
+            );
+            Step::Fail(TargetReason::StartDeadlineExceeded, message)
+        }
+        _ => Step::Wait {
+            state: TargetState::Pending,
+            until: just_past(deadlines.not_after),
+        },
+    }
+}
+
+fn running(now: Timestamp, sampler: &SamplerView) -> Step {
+    let Some(deadlines) = sampler.deadlines else {
+        return fail(
+            TargetReason::InjectionRefused,
+            "the pod already has a container of that name that is not ours",
+        );
+    };
+    let last = later(deadlines.upload_until, RECEIPT_DELAY);
+    if now > last {
+        return fail(
+            TargetReason::UploadDeadlineExceeded,
+            "the sampler gave no receipt in time; its grant has ended",
+        );
+    }
+    Step::Wait {
+        state: TargetState::Sampling,
+        until: just_past(last),
+    }
+}
+
+fn ended(
+    now: Timestamp,
+    target: &TargetStatus,
+    pod: &PodView,
+    exit_code: i32,
+    message: &str,
+    at: Option<Timestamp>,
+) -> Step {
+    match ShortReceipt::parse(message) {
+        Some(ShortReceipt::Uploaded(receipt)) => Step::Verify(receipt),
+        Some(ShortReceipt::NotAfterPassed) => {
+            let message = format!(
+                "node {} started the sampler too late; apply the request again",
+                pod.node
+            );
+            Step::Fail(TargetReason::StartDeadlineExceeded, message)
+        }
+        Some(ShortReceipt::Failed { reason, detail }) => {
+            Step::Fail(reason, told(reason, &detail, &target.container_name))
+        }
+        None => {
+            if let Some(failure) = target_gone(target, pod) {
+                return failure;
+            }
+            let certain = at.map_or(now, |at| later(at, SEEN_LATE));
+            if now < certain {
+                return Step::Wait {
+                    state: TargetState::Sampling,
+                    until: certain,
+                };
+            }
+            let message =
+                format!("the sampler ended with exit code {exit_code} and without a receipt");
+            Step::Fail(TargetReason::SamplerKilled, message)
+        }
+    }
+}
+
+/// A sampler's reason in words, with what to do next.
+fn told(reason: TargetReason, detail: &str, container: &str) -> String {
+    use TargetReason::*;
+    let words = match reason {
+        NoPhpFound => format!("no process of container {container} runs PHP; name the one that does in target.containerName"),
+        UnsupportedVersion => "this PHP version is not known to the sampler; use a newer phpprof".to_owned(),
+        NoEngineSymbols => "this PHP has no engine symbols, as static binaries do not; use a dynamically linked one".to_owned(),
+        PermissionDenied => format!("the kernel refused to read PHP's memory in container {container}; set target.runAsUser and runAsGroup to PHP's own, or look for a denial of AppArmor or SELinux on the node"),
+        FileCapabilities => format!("PHP in container {container} has capabilities of its own, which hide it from its own user; remove them from its file (setcap -r), or let the namespace admit SYS_PTRACE and leave target.runAsUser out"),
+        NotDumpable => format!("PHP in container {container} is not dumpable, which hides it from its own user; set process.dumpable = yes in the pool of php-fpm, start it as that user, or let the namespace admit SYS_PTRACE and leave target.runAsUser out"),
+        YamaRestricted => "the node's kernel.yama.ptrace_scope forbids to read PHP's memory; let the namespace admit SYS_PTRACE and leave target.runAsUser out (1 or 2), or set it lower on the node (3)".to_owned(),
+        SeccompRestricted => "the seccomp profile refuses both process_vm_readv and /proc/PID/mem; let the node's default profile allow one of them".to_owned(),
+        OtherUserNamespace => format!("PHP in container {container} is in another user namespace than the sampler; profile the container that made it, or run PHP in the container's own"),
+        GVisor => "the pod runs on gVisor, whose kernel does not let PHP's memory be read; run it with another runtimeClassName to profile it".to_owned(),
+        TargetExited => {
+            "the container ended, or its pod was stopped, before the first sample".to_owned()
+        }
+        Cancelled => "the request was cancelled before the first sample".to_owned(),
+        UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
+        UploadRefused => "the profile was refused".to_owned(),
+        CertificateUntrusted => "the store's certificate is not trusted; set store.caBundle in the chart".to_owned(),
+        ProfileTooLarge => "the profile is over 32 MiB; sample for a shorter time".to_owned(),
+        Usage => "the sampler's image does not fit this operator; use the same version for both".to_owned(),
+        LayoutMismatch => "the memory of this PHP is not laid out as its version says; please report it with the output of php -i".to_owned(),
+        _ => "the sampler gave up".to_owned(),
+    };
+    if detail.is_empty() {
+        words
+    } else {
+        format!("{words}: {detail}")
+    }
+}
+
+/// The first instant at which a deadline counts as passed.
+fn just_past(deadline: Timestamp) -> Timestamp {
+    later(deadline, SignedDuration::from_millis(1))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! One pod, from its choice to its end: what is done at which instant.
+
+use super::*;
+use crate::decide::limits::Limits;
+use crate::testing::{at, pod, sampler};
+
+const NAME: &str = "phpprof-0b1c2d3e-0";
+
+fn target() -> TargetStatus {
+    TargetStatus {
+        pod_name: "web".into(),
+        pod_uid: "uid-of-web".into(),
+        container_name: "fpm".into(),
+        container_id: "containerd://4f9c".into(),
+        ephemeral_container_name: NAME.into(),
+        ..TargetStatus::default()
+    }
+}
+
+fn with(state: SamplerState) -> PodView {
+    let mut pod = pod("web");
+    pod.samplers.insert(NAME.into(), sampler(state));
+    pod
+}
+
+fn restarted(mut pod: PodView) -> PodView {
+    pod.containers[0].id = "containerd://other".into();
+    pod
+}
+
+fn exited(mut pod: PodView) -> PodView {
+    pod.containers[0].running = false;
+    pod
+}
+
+fn waiting(reason: &str) -> SamplerState {
+    SamplerState::Waiting {
+        reason: reason.into(),
+        message: "no such image".into(),
+    }
+}
+
+fn ended(exit_code: i32, message: &str) -> SamplerState {
+    SamplerState::Ended {
+        exit_code,
+        message: message.into(),
+        at: Some(at(40)),
+    }
+}
+
+/// `expected` is the step in short: what to do, until when, or why it failed.
+#[track_caller]
+fn check(second: i64, pod: Option<PodView>, expected: &str) {
+    let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+    let actual = match step(at(second), &target(), pod.as_ref(), &deadlines) {
+        Step::Settled => "settled".to_owned(),
+        Step::Wait { state, until } => {
+            format!("{state:?} until {}", until.as_second() - at(0).as_second())
+        }
+        Step::Inject => "inject".to_owned(),
+        Step::Verify(receipt) => format!("verify {}", receipt.size),
+        Step::Fail(reason, message) => format!("{reason}: {message}"),
+    };
+    assert!(actual.starts_with(expected), "{actual}");
+}
+
+#[test]
+fn a_pod_without_its_sampler_gets_it() {
+    check(1, Some(pod("web")), "inject");
+}
+
+#[test]
+fn a_pod_that_is_deleted_fails() {
+    check(1, None, "PodDeleted");
+    check(
+        1,
+        Some(PodView {
+            deleting: true,
+            ..pod("web")
+        }),
+        "PodDeleted",
+    );
+}
+
+#[test]
+fn a_sampler_that_cannot_be_added_in_time_is_given_up() {
+    check(60, Some(pod("web")), "inject");
+    check(61, Some(pod("web")), "StartDeadlineExceeded");
+}
+
+#[test]
+fn a_sampler_that_is_there_is_waited_for_until_its_own_deadline() {
+    check(1, Some(with(waiting(""))), "Pending until 90");
+    check(
+        90,
+        Some(with(waiting("ContainerCreating"))),
+        "Pending until 90",
+    );
+    check(
+        91,
+        Some(with(waiting("ContainerCreating"))),
+        "StartDeadlineExceeded",
+    );
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_fails_at_once() {
+    check(
+        2,
+        Some(with(waiting("ErrImagePull"))),
+        "ImagePullFailed: ErrImagePull: no such image",
+    );
+    check(
+        2,
+        Some(with(waiting("ImagePullBackOff"))),
+        "ImagePullFailed",
+    );
+    check(
+        2,
+        Some(with(waiting("CreateContainerConfigError"))),
+        "ContainerCreateFailed",
+    );
+}
+
+#[test]
+fn a_running_sampler_is_waited_for_until_its_grant_ends() {
+    check(2, Some(with(SamplerState::Running)), "Sampling until 695");
+    check(
+        696,
+        Some(with(SamplerState::Running)),
+        "UploadDeadlineExceeded",
+    );
+}
+
+#[test]
+fn a_receipt_of_an_upload_is_verified_whatever_happened_to_the_target_since() {
+    let receipt = r#"{"reason":"Uploaded","samples":1,"size":12345,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
+    check(41, Some(with(ended(0, receipt))), "verify 12345");
+    check(41, Some(restarted(with(ended(0, receipt)))), "verify 12345");
+}
+
+#[test]
+fn a_receipt_of_a_failure_is_the_reason() {
+    check(
+        41,
+        Some(with(ended(
+            11,
+            r#"{"reason":"UnsupportedVersion","detail":"9.2.29"}"#,
+        ))),
+        "UnsupportedVersion: this PHP version is not known to the sampler; use a newer phpprof: 9.2.29",
+    );
+    check(
+        41,
+        Some(with(ended(
+            40,
+            r#"{"reason":"YamaRestricted","detail":"kernel.yama.ptrace_scope=1"}"#,
+        ))),
+        "YamaRestricted: the node's kernel.yama.ptrace_scope forbids to read PHP's memory; let the namespace admit SYS_PTRACE",
+    );
+    check(
+        41,
+        Some(with(ended(0, r#"{"reason":"NotAfterPassed"}"#))),
+        "StartDeadlineExceeded",
+    );
+}
+
+#[test]
+fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
+    for line in include_str!("../../../../contract/receipts.jsonl").lines() {
+        let step = step(
+            at(41),
+            &target(),
+            Some(&with(ended(14, line))),
+            &Deadlines::new(at(0), 30, &Limits::default()),
+        );
+        if let Step::Fail(reason, message) = step {
+            assert!(
+                !message.starts_with("the sampler gave up"),
+                "{reason}: {message}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_sampler_without_a_receipt_is_called_killed_only_when_the_target_lives_on() {
+    check(41, Some(with(ended(137, ""))), "Sampling until 42");
+    check(
+        42,
+        Some(with(ended(137, ""))),
+        "SamplerKilled: the sampler ended with exit code 137",
+    );
+    check(41, Some(restarted(with(ended(137, "")))), "TargetRestarted");
+    check(41, Some(exited(with(ended(137, "")))), "TargetExited");
+}
+
+#[test]
+fn a_target_that_restarts_before_the_sampler_starts_fails() {
+    check(1, Some(restarted(pod("web"))), "TargetRestarted");
+    check(1, Some(restarted(with(waiting("")))), "TargetRestarted");
+    check(1, Some(exited(with(waiting("")))), "TargetExited");
+}
+
+#[test]
+fn a_container_of_our_name_with_other_arguments_is_not_taken_for_ours() {
+    let mut foreign = with(SamplerState::Running);
+    foreign.samplers.insert(
+        NAME.into(),
+        SamplerView {
+            deadlines: None,
+            state: SamplerState::Running,
+        },
+    );
+    check(1, Some(foreign), "InjectionRefused");
+}

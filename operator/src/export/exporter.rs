@@ -1,0 +1,333 @@
+//! What is told beyond the cluster when a request has its profile: the push to Pyroscope, the annotation in Grafana.
+//!
+//! It decides nothing about a request. What comes of it is told by events.
+//!
+//! Invariant: nothing is sent anywhere but to the URLs that the administrator set, one profile is in memory at a time, and whatever the
+//! other side does, it is over after a while and the request stays as it is.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use kube::runtime::events::{Event, EventType};
+use phpprof_crds::ProfileRequest;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::decide::limits::Limits;
+use crate::export::grafana::{Grafana, annotation};
+use crate::export::links::Template;
+use crate::export::retry::{Call, ClientError, client, deliver, secret_header};
+use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
+use crate::reconcile::events;
+use crate::storage::verify::Collector;
+
+/// From a request's end; then what was not taken is given up.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Requests that wait for their turn.
+const WAITING: usize = 64;
+const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
+
+/// Flags and variables; the chart's `pyroscope` and `grafana`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OutletArgs {
+    /// Where completed requests' profiles are pushed to, for instance http://pyroscope.monitoring.svc:4040
+    #[arg(long)]
+    pyroscope_url: Option<Url>,
+    /// Tenant of the pushed profiles
+    #[arg(long)]
+    pyroscope_tenant: Option<String>,
+    /// Label of every pushed series, as NAME=VALUE; may be given several times
+    #[arg(long)]
+    pyroscope_label: Vec<ExtraLabel>,
+    /// Push the pods of a request as one series
+    #[arg(long)]
+    pyroscope_merge_pods: bool,
+    /// Give every pushed series the label profile_request, so that each request makes series of its own
+    #[arg(long)]
+    pyroscope_request_label: bool,
+    #[arg(long, env = "PHPPROF_PYROSCOPE_USERNAME", hide = true)]
+    pyroscope_username: Option<String>,
+    #[arg(
+        long,
+        env = "PHPPROF_PYROSCOPE_PASSWORD",
+        hide = true,
+        hide_env_values = true
+    )]
+    pyroscope_password: Option<String>,
+    #[arg(
+        long,
+        env = "PHPPROF_PYROSCOPE_TOKEN",
+        hide = true,
+        hide_env_values = true
+    )]
+    pyroscope_token: Option<String>,
+    /// Where people reach Grafana, for instance https://grafana.example.org
+    #[arg(long)]
+    grafana_url: Option<Url>,
+    /// Organisation of the links to Grafana
+    #[arg(long, default_value_t = 1)]
+    grafana_org_id: u32,
+    /// Uid of the Pyroscope data source; requests get links to Grafana then
+    #[arg(long)]
+    grafana_datasource: Option<String>,
+    /// How far the baseline of a difference reaches back before its request
+    #[arg(long, default_value_t = 86_400)]
+    grafana_baseline_seconds: u32,
+    /// Annotate this dashboard alone
+    #[arg(long)]
+    grafana_dashboard: Option<String>,
+    #[arg(
+        long,
+        env = "PHPPROF_GRAFANA_TOKEN",
+        hide = true,
+        hide_env_values = true
+    )]
+    grafana_token: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OutletError {
+    #[error(
+        "{0} must be http://… or https://…, with a host and without a user, a query and a fragment"
+    )]
+    Url(&'static str),
+    #[error("{0}")]
+    Header(String),
+    #[error("--pyroscope-label is given more than {MOST_LABELS} times, or one name twice")]
+    Labels,
+    #[error("a token and a username for Pyroscope: give one of them")]
+    TwoCredentials,
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+struct Pyroscope {
+    push: Url,
+    headers: HeaderMap,
+    naming: Naming,
+}
+
+struct Annotations {
+    url: Url,
+    headers: HeaderMap,
+    dashboard: Option<String>,
+}
+
+/// Where to tell what.
+pub struct Outlets {
+    client: reqwest::Client,
+    pyroscope: Option<Pyroscope>,
+    annotations: Option<Annotations>,
+    places: Semaphore,
+    turn: Semaphore,
+    patience: Duration,
+}
+
+impl OutletArgs {
+    /// Templates of links to Grafana.
+    pub fn templates(&self) -> Result<Vec<Template>, OutletError> {
+        let (Some(url), Some(datasource)) = (&self.grafana_url, &self.grafana_datasource) else {
+            return Ok(Vec::new());
+        };
+        let base = plain(url, "--grafana-url")?;
+        let grafana = Grafana {
+            base: base.as_str().trim_end_matches('/').to_owned(),
+            org_id: self.grafana_org_id,
+            datasource: datasource.clone(),
+            baseline_seconds: self.grafana_baseline_seconds,
+            request_label: self.pyroscope_request_label,
+        };
+        Ok(grafana.templates())
+    }
+
+    pub fn open(self, ca_bundle: Option<&str>) -> Result<Outlets, OutletError> {
+        Ok(Outlets {
+            client: client(ca_bundle)?,
+            pyroscope: self.pyroscope()?,
+            annotations: self.annotations()?,
+            places: Semaphore::new(WAITING),
+            turn: Semaphore::new(1),
+            patience: PATIENCE,
+        })
+    }
+
+    fn pyroscope(&self) -> Result<Option<Pyroscope>, OutletError> {
+        let Some(url) = &self.pyroscope_url else {
+            return Ok(None);
+        };
+        let mut names: Vec<&str> = self
+            .pyroscope_label
+            .iter()
+            .map(|label| &*label.name)
+            .collect();
+        names.sort_unstable();
+        if names.len() > MOST_LABELS || names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(OutletError::Labels);
+        }
+        let credentials = match (&self.pyroscope_token, &self.pyroscope_username) {
+            (Some(_), Some(_)) => return Err(OutletError::TwoCredentials),
+            (Some(token), None) => Some(format!("Bearer {}", token.trim())),
+            (None, Some(user)) => {
+                let password = self.pyroscope_password.as_deref().unwrap_or_default();
+                let pair = format!("{}:{}", user.trim(), password.trim());
+                Some(format!("Basic {}", STANDARD.encode(pair)))
+            }
+            (None, None) => None,
+        };
+        let mut headers = headers(credentials.as_deref())?;
+        if let Some(tenant) = &self.pyroscope_tenant {
+            let wrong = |_| OutletError::Header("--pyroscope-tenant is no header's value".into());
+            headers.insert(TENANT, HeaderValue::from_str(tenant).map_err(wrong)?);
+        }
+        Ok(Some(Pyroscope {
+            push: below(url, "--pyroscope-url", "push.v1.PusherService/Push")?,
+            headers,
+            naming: Naming {
+                labels: self.pyroscope_label.clone(),
+                per_pod: !self.pyroscope_merge_pods,
+                request_label: self.pyroscope_request_label,
+            },
+        }))
+    }
+
+    fn annotations(&self) -> Result<Option<Annotations>, OutletError> {
+        let (Some(url), Some(token)) = (&self.grafana_url, &self.grafana_token) else {
+            return Ok(None);
+        };
+        Ok(Some(Annotations {
+            url: below(url, "--grafana-url", "api/annotations")?,
+            headers: headers(Some(&format!("Bearer {}", token.trim())))?,
+            dashboard: self.grafana_dashboard.clone(),
+        }))
+    }
+}
+
+fn headers(credentials: Option<&str>) -> Result<HeaderMap, OutletError> {
+    let mut headers = HeaderMap::new();
+    if let Some(credentials) = credentials {
+        let (name, value) =
+            secret_header(AUTHORIZATION, credentials).map_err(OutletError::Header)?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// An address to which a path can be added.
+fn plain<'a>(url: &'a Url, flag: &'static str) -> Result<&'a Url, OutletError> {
+    let good = matches!(url.scheme(), "http" | "https")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    good.then_some(url).ok_or(OutletError::Url(flag))
+}
+
+fn below(url: &Url, flag: &'static str, path: &str) -> Result<Url, OutletError> {
+    let base = plain(url, flag)?.as_str().trim_end_matches('/');
+    Url::parse(&format!("{base}/{path}")).map_err(|_| OutletError::Url(flag))
+}
+
+impl Outlets {
+    /// Tells of a request whose profile is stored, and what came of it.
+    pub async fn tell(
+        &self,
+        collector: &Collector,
+        request: &ProfileRequest,
+        limits: &Limits,
+    ) -> Vec<Event> {
+        let until = Instant::now() + self.patience;
+        let Ok(_place) = self.places.try_acquire() else {
+            let note = format!("{WAITING} others are waiting to be sent");
+            return vec![events::told(EventType::Warning, "NotSent", &note)];
+        };
+        let (pushed, annotated) = tokio::join!(
+            self.push(collector, request, limits, until),
+            self.annotate(request, until)
+        );
+        pushed.into_iter().chain(annotated).collect()
+    }
+
+    /// Whether there is anybody to tell.
+    pub fn is_empty(&self) -> bool {
+        self.pyroscope.is_none() && self.annotations.is_none()
+    }
+
+    async fn push(
+        &self,
+        collector: &Collector,
+        request: &ProfileRequest,
+        limits: &Limits,
+        until: Instant,
+    ) -> Option<Event> {
+        let pyroscope = self.pyroscope.as_ref()?;
+        let series = series::series(request, &pyroscope.naming);
+        let wanted = series.len();
+        let host = pyroscope.push.authority();
+        let mut taken = 0;
+        let sent = async {
+            let _turn = self.turn.acquire().await;
+            let merged = collector.merged(request, limits).await?;
+            for one in series {
+                let request = request.clone();
+                let bodies = collector
+                    .look(merged.clone(), move |profile| {
+                        series::bodies(profile, &one, &request)
+                    })
+                    .await?;
+                for body in bodies {
+                    let call = Call {
+                        url: pyroscope.push.clone(),
+                        headers: pyroscope.headers.clone(),
+                        body: Bytes::from(body),
+                    };
+                    let sent = deliver(&self.client, &call, until).await;
+                    sent.map_err(|error| error.to_string())?;
+                }
+                taken += 1;
+            }
+            Ok::<(), String>(())
+        };
+        let sent = sent.await;
+        Some(match sent {
+            Ok(()) => {
+                let note = format!("{wanted} series pushed to {host}");
+                events::told(EventType::Normal, "Pushed", &note)
+            }
+            Err(error) => {
+                let note = format!("{taken} of {wanted} series pushed to {host}: {error}");
+                events::told(EventType::Warning, "PushFailed", &note)
+            }
+        })
+    }
+
+    async fn annotate(&self, request: &ProfileRequest, until: Instant) -> Option<Event> {
+        let annotations = self.annotations.as_ref()?;
+        let body = annotation(request, annotations.dashboard.as_deref())?;
+        let call = Call {
+            url: annotations.url.clone(),
+            headers: annotations.headers.clone(),
+            body: Bytes::from(body.to_string()),
+        };
+        let host = annotations.url.authority();
+        Some(match deliver(&self.client, &call, until).await {
+            Ok(()) => {
+                let note = format!("annotated in Grafana at {host}");
+                events::told(EventType::Normal, "Annotated", &note)
+            }
+            Err(error) => {
+                let note = format!("not annotated in Grafana at {host}: {error}");
+                events::told(EventType::Warning, "AnnotationFailed", &note)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

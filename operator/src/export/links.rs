@@ -1,0 +1,172 @@
+//! Links of a status, from the administrator's templates.
+//!
+//! Invariant: what is put into a template is percent-encoded, so that no name can change the link's shape.
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use phpprof_crds::{Link, ProfileRequest};
+use url::form_urlencoded::byte_serialize;
+
+use crate::export::series::{service, workload};
+
+/// A link's name, and its URL with placeholders: {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, and {from} and {to} in Unix
+/// milliseconds, or so many before that: {from-86400000}.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    pub name: String,
+    pub url: String,
+}
+
+impl std::str::FromStr for Template {
+    type Err = String;
+
+    /// Reads NAME=URL.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, url)) if !name.is_empty() && url.contains("://") => Ok(Template {
+                name: name.to_owned(),
+                url: url.to_owned(),
+            }),
+            _ => Err("a link is NAME=URL".to_owned()),
+        }
+    }
+}
+
+/// The page of the merged profile, where results are reached at this address.
+pub fn page(base: &str) -> Template {
+    Template {
+        name: "Flame graph".to_owned(),
+        url: format!(
+            "{}/r/{{namespace}}/{{name}}#{{accessKey}}",
+            base.trim_end_matches('/')
+        ),
+    }
+}
+
+/// The templates, filled in for one request.
+pub fn links(
+    templates: &[Template],
+    request: &ProfileRequest,
+    access_key: &str,
+    now: Timestamp,
+) -> Vec<Link> {
+    let status = request.status.clone().unwrap_or_default();
+    // Sampling has ended by now, a moment ago.
+    let started = status.start_time.as_ref().map_or(now, |time| time.0);
+    let instants = [
+        ("{from", started.as_millisecond()),
+        ("{to", now.as_millisecond()),
+    ];
+    let values = [
+        ("{namespace}", request.namespace().unwrap_or_default()),
+        ("{name}", request.name_any()),
+        ("{uid}", request.uid().unwrap_or_default()),
+        ("{workload}", workload(&request.spec.target)),
+        ("{service}", service(request)),
+        ("{accessKey}", access_key.to_owned()),
+    ];
+    let dated = |template: &Template| {
+        let url = template.url.clone();
+        let fill = |url: String, (opening, instant): &(&str, i64)| dates(&url, opening, *instant);
+        instants.iter().fold(url, fill)
+    };
+    let fill = |template: &Template| Link {
+        name: template.name.clone(),
+        url: values
+            .iter()
+            .fold(dated(template), |url, (placeholder, value)| {
+                let value: String = byte_serialize(value.as_bytes()).collect();
+                url.replace(placeholder, &value)
+            }),
+    };
+    templates.iter().map(fill).collect()
+}
+
+/// Fills in {from} and {from-86400000}, or {to}; what else begins so stays as it is.
+fn dates(url: &str, opening: &str, instant: i64) -> String {
+    let mut parts = url.split(opening);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let offset = part.split_once('}').and_then(|(offset, rest)| {
+            let before = match offset {
+                "" => 0,
+                _ => offset.strip_prefix('-')?.parse::<u64>().ok()?,
+            };
+            let before = i64::try_from(before).ok()?;
+            Some((instant.saturating_sub(before), rest))
+        });
+        text += &match offset {
+            Some((instant, rest)) => format!("{instant}{rest}"),
+            None => format!("{opening}{part}"),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{at, request};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use phpprof_crds::ProfileRequestStatus;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(template: &str, expected: &str) {
+        let mut request = request(json!({"target": {"podName": "web"}}));
+        request.metadata.name = Some("first&x".to_owned());
+        request.status = Some(ProfileRequestStatus {
+            start_time: Some(Time(at(0))),
+            ..ProfileRequestStatus::default()
+        });
+        let templates = [template.parse().unwrap()];
+        let links = links(&templates, &request, "k_-y", at(31));
+        assert_eq!(
+            (links[0].name.as_str(), links[0].url.as_str()),
+            ("A", expected)
+        );
+    }
+
+    #[test]
+    fn a_template_is_filled_in_and_what_is_filled_in_is_encoded() {
+        check(
+            "A=https://g/explore?ns={namespace}&r={name}&from={from}&to={to}#{accessKey}",
+            "https://g/explore?ns=shop&r=first%26x&from=1790000000000&to=1790000031000#k_-y",
+        );
+        check(
+            "A=https://g/{uid}/{unknown}",
+            "https://g/0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/{unknown}",
+        );
+    }
+
+    #[test]
+    fn an_instant_can_be_so_long_before() {
+        check(
+            "A=https://g/?from={from-1}&to={to-86400000}&x={from-x}&y={from--1}&z={fromage}&w={to",
+            "https://g/?from=1789999999999&to=1789913631000&x={from-x}&y={from--1}&z={fromage}&w={to",
+        );
+    }
+
+    #[test]
+    fn pods_are_linked_to_by_their_workload() {
+        check(
+            "A=https://g/{workload}?service={service}",
+            "https://g/web?service=shop%2Fweb",
+        );
+    }
+
+    #[test]
+    fn the_page_is_behind_a_fragment_that_reaches_no_log() {
+        let template = page("https://phpprof.example.org/");
+        assert_eq!(
+            template.url,
+            "https://phpprof.example.org/r/{namespace}/{name}#{accessKey}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_link_is_refused() {
+        assert!("https://x".parse::<Template>().is_err());
+        assert!("=https://x".parse::<Template>().is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! What is told beyond the cluster: links, the push to Pyroscope, the annotation in Grafana.
+
+pub mod exporter;
+mod grafana;
+pub mod links;
+mod retry;
+mod series;

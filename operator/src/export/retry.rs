@@ -1,0 +1,210 @@
+//! One POST to a service that the administrator named, tried again within bounds.
+//!
+//! It does not know what it sends.
+//!
+//! Invariant: no redirect is followed, of an answer one kilobyte is read, and it is over by its deadline whatever the other side does.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::{Instant, sleep, timeout_at};
+use url::Url;
+
+use crate::sampler::receipt::printable;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// One try, and then it is tried again.
+const ANSWER: Duration = Duration::from_secs(20);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const READ: usize = 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("the CA bundle is not PEM")]
+    CaBundle(#[source] reqwest::Error),
+    #[error("the client cannot be set up")]
+    Build(#[source] reqwest::Error),
+}
+
+/// The webpki roots come with the binary, because its image has no certificates.
+pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ClientError> {
+    let mut roots = Vec::new();
+    for root in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
+        roots.push(reqwest::Certificate::from_der(root).map_err(ClientError::CaBundle)?);
+    }
+    if let Some(pem) = ca_bundle {
+        let own = reqwest::Certificate::from_pem_bundle(pem.as_bytes());
+        roots.extend(own.map_err(ClientError::CaBundle)?);
+    }
+    reqwest::Client::builder()
+        .tls_certs_only(roots)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .user_agent(concat!("phpprof-operator/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .timeout(ANSWER)
+        .build()
+        .map_err(ClientError::Build)
+}
+
+/// What is sent, as often as it takes.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub url: Url,
+    pub headers: HeaderMap,
+    /// JSON.
+    pub body: Bytes,
+}
+
+/// What an answer means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Taken,
+    /// After the pause that the other side asks for, if any.
+    Again(Option<Duration>),
+    /// For good.
+    Refused,
+}
+
+fn judge(status: u16, retry_after: Option<&str>) -> Answer {
+    match status {
+        200..300 => Answer::Taken,
+        408 | 425 | 429 | 500.. => {
+            let seconds = retry_after.and_then(|text| text.trim().parse().ok());
+            Answer::Again(seconds.map(Duration::from_secs))
+        }
+        _ => Answer::Refused,
+    }
+}
+
+/// Doubled from try to try, never shorter than asked for, and never longer than half a minute.
+fn pause(tries: u32, asked: Option<Duration>) -> Duration {
+    let own = FIRST_PAUSE * 2u32.saturating_pow(tries.min(5));
+    asked.unwrap_or_default().max(own).min(LONGEST_PAUSE)
+}
+
+/// Sends until it is taken, refused, or too late; the error is the last answer, for people.
+pub async fn deliver(
+    client: &reqwest::Client,
+    call: &Call,
+    until: Instant,
+) -> Result<(), Undelivered> {
+    let mut tries = 0;
+    let mut last = "no answer".to_owned();
+    loop {
+        let tried = timeout_at(until, once(client, call)).await;
+        let (answer, said) = tried.unwrap_or((Answer::Again(None), last));
+        let asked = match answer {
+            Answer::Taken => return Ok(()),
+            Answer::Refused => return Err(Undelivered::Refused(said)),
+            Answer::Again(asked) => asked,
+        };
+        let pause = pause(tries, asked);
+        if Instant::now() + pause >= until {
+            return Err(Undelivered::TooLate(said));
+        }
+        sleep(pause).await;
+        tries += 1;
+        last = said;
+    }
+}
+
+/// Why it was not taken, in the other side's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undelivered {
+    #[error("refused: {0}")]
+    Refused(String),
+    #[error("tried until there was no time left: {0}")]
+    TooLate(String),
+}
+
+async fn once(client: &reqwest::Client, call: &Call) -> (Answer, String) {
+    let sent = client
+        .post(call.url.clone())
+        .headers(call.headers.clone())
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(call.body.clone())
+        .send()
+        .await;
+    let mut answer = match sent {
+        Ok(answer) => answer,
+        // Without its URL, which may be long; the cause is what helps.
+        Err(error) => return (Answer::Again(None), cause(&error.without_url())),
+    };
+    let status = answer.status();
+    let retry_after = answer.headers().get(http::header::RETRY_AFTER);
+    let judged = judge(
+        status.as_u16(),
+        retry_after.and_then(|value| value.to_str().ok()),
+    );
+    let mut text = Vec::new();
+    while judged != Answer::Taken && text.len() < READ {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => text.extend_from_slice(&chunk[..chunk.len().min(READ - text.len())]),
+            _ => break,
+        }
+    }
+    let words = printable(&String::from_utf8_lossy(&text), 300);
+    (judged, format!("{status} {words}").trim_end().to_owned())
+}
+
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(deeper) = deepest.source() {
+        deepest = deeper;
+    }
+    printable(&deepest.to_string(), 300)
+}
+
+/// A header that no log shows. A Secret made from a file often ends with a newline.
+pub fn secret_header(name: HeaderName, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let mut value = HeaderValue::from_str(value.trim())
+        .map_err(|_| format!("{name} has a character that no header has; look at its Secret"))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: u16, retry_after: Option<&str>, expected: Answer) {
+        assert_eq!(judge(status, retry_after), expected, "{status}");
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        check(200, None, Answer::Taken);
+        check(204, None, Answer::Taken);
+        check(301, None, Answer::Refused);
+        check(400, None, Answer::Refused);
+        check(401, Some("5"), Answer::Refused);
+        check(429, None, Answer::Again(None));
+        check(429, Some("7"), Answer::Again(Some(Duration::from_secs(7))));
+        check(
+            429,
+            Some("Wed, 21 Oct 2026 07:28:00 GMT"),
+            Answer::Again(None),
+        );
+        check(503, None, Answer::Again(None));
+    }
+
+    #[test]
+    fn pauses_grow_and_are_bounded_whatever_was_asked_for() {
+        let pauses: Vec<u64> = (0..8).map(|tries| pause(tries, None).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(pause(0, Some(Duration::from_secs(7))).as_secs(), 7);
+        assert_eq!(pause(0, Some(Duration::MAX)).as_secs(), 30);
+    }
+
+    #[test]
+    fn a_secret_from_a_file_loses_its_newline_and_is_shown_nowhere() {
+        let (_, value) = secret_header(http::header::AUTHORIZATION, "Bearer x\n").unwrap();
+        assert_eq!(value, "Bearer x");
+        assert!(!format!("{value:?}").contains('x'));
+        assert!(secret_header(http::header::AUTHORIZATION, "a\nb").is_err());
+    }
+}

@@ -1,0 +1,222 @@
+//! How a request's profile is called where series have labels, and the body that pushes it there.
+//!
+//! It sends nothing.
+//!
+//! Invariant: label names are legal and there are few of them, no value is one that only one request has unless the administrator
+//! wants that, and a pushed profile's time lies within its request's.
+
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use phpprof_crds::{ProfileRequest, Target, TargetState};
+use phpprof_profile::{PieceBounds, Profile, SampleType, encode_gzip, pieces};
+use serde_json::{Value, json};
+
+/// What Pyroscope takes where nothing else is configured: 4 MB before compression, 16,000 samples.
+const BOUNDS: PieceBounds = PieceBounds {
+    bytes: 4_000_000,
+    samples: 16_000,
+};
+/// Of Pyroscope's 30, the rest is ours.
+pub const MOST_LABELS: usize = 20;
+const LONGEST_VALUE: usize = 2048;
+/// Of one series; what a profile within the operator's bounds has at most, and more than one ever has.
+const MOST_PIECES: usize = 64;
+
+/// A sample type as a series of its own: a push has one type only, or the types of one profile would share a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub name: &'static str,
+    pub sample_type: SampleType,
+}
+
+/// The first is what links open: the default of a profile.
+pub const KINDS: [Kind; 2] = [
+    Kind {
+        name: "wall",
+        sample_type: ("wall", "nanoseconds"),
+    },
+    Kind {
+        name: "process_cpu",
+        sample_type: ("cpu", "nanoseconds"),
+    },
+];
+
+impl Kind {
+    /// As queries name it: name, type, unit, period type, period unit.
+    pub fn id(&self) -> String {
+        let (kind, unit) = self.sample_type;
+        format!("{}:{kind}:{unit}:{kind}:{unit}", self.name)
+    }
+}
+
+/// A label that the administrator puts on every series, as NAME=VALUE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtraLabel {
+    pub name: String,
+    pub value: String,
+}
+
+/// The names that series have anyhow.
+const OURS: [&str; 6] = [
+    "service_name",
+    "namespace",
+    "workload",
+    "pod",
+    "container",
+    REQUEST_LABEL,
+];
+const REQUEST_LABEL: &str = "profile_request";
+
+impl FromStr for ExtraLabel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("a label is NAME=VALUE")?;
+        let legal = |(index, letter): (usize, char)| {
+            letter == '_' || letter.is_ascii_alphabetic() || (index > 0 && letter.is_ascii_digit())
+        };
+        if name.is_empty() || !name.chars().enumerate().all(legal) {
+            return Err(format!(
+                "{name:?} is no name of a label; it has letters, digits and _, and does not begin with a digit"
+            ));
+        }
+        if name.starts_with("__") || OURS.contains(&name) {
+            return Err(format!("the label {name} is not free"));
+        }
+        if value.len() > LONGEST_VALUE {
+            return Err(format!(
+                "the value of label {name} has more than {LONGEST_VALUE} bytes"
+            ));
+        }
+        Ok(ExtraLabel {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        })
+    }
+}
+
+/// Which series a request makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    pub labels: Vec<ExtraLabel>,
+    /// A series for each pod, or one for all of them.
+    pub per_pod: bool,
+    /// A series for each request: easy to find, and as many series as there are requests.
+    pub request_label: bool,
+}
+
+/// What the pods of a target are called together; a name out of the request, never a guess at an owner.
+pub fn workload(target: &Target) -> String {
+    if let Some(workload) = &target.workload_ref {
+        return workload.name.clone();
+    }
+    if let Some(pod) = &target.pod_name {
+        return pod.clone();
+    }
+    let selector = target.selector.clone().unwrap_or_default();
+    let labels = selector.match_labels.unwrap_or_default();
+    let named = ["app.kubernetes.io/name", "app", "k8s-app"]
+        .into_iter()
+        .find_map(|key| labels.get(key));
+    let name = named.or_else(|| labels.values().next()).cloned();
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "selected".to_owned())
+}
+
+/// The value of service_name.
+pub fn service(request: &ProfileRequest) -> String {
+    let namespace = request.namespace().unwrap_or_default();
+    format!("{namespace}/{}", workload(&request.spec.target))
+}
+
+/// One series, and the sample labels of what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    pub kind: Kind,
+    pub labels: Vec<(String, String)>,
+    pub of: Vec<(String, String)>,
+}
+
+/// The series of a completed request, each sample type of each pod with a profile, or of all together.
+pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
+    let status = request.status.clone().unwrap_or_default();
+    let uploaded = status
+        .targets
+        .iter()
+        .filter(|target| target.state == TargetState::Uploaded);
+    let parts: Vec<Vec<(&str, String)>> = match naming.per_pod {
+        true => uploaded
+            .map(|target| {
+                vec![
+                    ("pod", target.pod_name.clone()),
+                    ("container", target.container_name.clone()),
+                ]
+            })
+            .collect(),
+        false => vec![Vec::new()],
+    };
+    let make = |kind: Kind, part: &[(&str, String)]| {
+        let owned = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
+        let mut labels = vec![
+            ("__name__".to_owned(), kind.name.to_owned()),
+            ("service_name".to_owned(), service(request)),
+            (
+                "namespace".to_owned(),
+                request.namespace().unwrap_or_default(),
+            ),
+            ("workload".to_owned(), workload(&request.spec.target)),
+        ];
+        labels.extend(part.iter().map(owned));
+        if naming.request_label {
+            labels.push((REQUEST_LABEL.to_owned(), request.name_any()));
+        }
+        let extra = naming.labels.iter().take(MOST_LABELS);
+        labels.extend(extra.map(|label| (label.name.clone(), label.value.clone())));
+        Series {
+            kind,
+            labels,
+            of: part.iter().take(1).map(owned).collect(),
+        }
+    };
+    parts
+        .iter()
+        .flat_map(|part| KINDS.map(|kind| make(kind, part)))
+        .collect()
+}
+
+/// The bodies that push one series of the merged profile, in JSON as the push API's schema has it; none where it has no time.
+pub fn bodies(merged: &Profile, series: &Series, request: &ProfileRequest) -> Vec<String> {
+    let mut pieces = pieces(merged, series.kind.sample_type, &series.of, &BOUNDS);
+    pieces.truncate(MOST_PIECES);
+    let bodies = pieces.iter_mut().enumerate().map(|(index, piece)| {
+        piece.time_nanos = time_of(merged, request, index);
+        body(series, &encode_gzip(piece)).to_string()
+    });
+    bodies.collect()
+}
+
+fn body(series: &Series, profile: &[u8]) -> Value {
+    let label = |(name, value): &(String, String)| json!({"name": name, "value": value});
+    let labels: Vec<Value> = series.labels.iter().map(label).collect();
+    json!({"series": [{"labels": labels, "samples": [{"rawProfile": STANDARD.encode(profile)}]}]})
+}
+
+/// By the operator's clock, as the links of the status are: a node's may differ, and the profile would be outside of them.
+/// Pieces are a millisecond apart, because two profiles of one series at one time may count as one.
+fn time_of(merged: &Profile, request: &ProfileRequest, piece: usize) -> i64 {
+    let nanos = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
+    let status = request.status.clone().unwrap_or_default();
+    let (Some(start), Some(end)) = (status.start_time, status.completion_time) else {
+        return merged.time_nanos;
+    };
+    let (start, end) = (nanos(start.0), nanos(end.0));
+    let apart = i64::try_from(piece).unwrap_or(0) * 1_000_000;
+    merged.time_nanos.clamp(start, end.max(start)) + apart
+}
+
+#[cfg(test)]
+mod tests;

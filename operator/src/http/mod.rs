@@ -1,0 +1,8 @@
+//! What the operator serves: the relay, results and health, and the keys of the two.
+
+pub mod health;
+pub mod keyring;
+mod keys;
+pub mod relay;
+pub(crate) mod results;
+pub mod tls;

@@ -1,0 +1,265 @@
+//! The relay: samplers that do not reach the store bring their profile here, with a grant, and ask here whether to stop.
+//!
+//! It decides about one request at a time and trusts nothing in it; `pinned` does the TLS.
+//!
+//! Invariant: 200 is answered only once the store has these very bytes; what was read is bounded before it is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, put};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use phpprof_crds::UploadRoute;
+use tokio::sync::Semaphore;
+use url::form_urlencoded;
+
+use crate::http::keyring::Keyring;
+use crate::sampler::cancellation::{Stop, Stops};
+use crate::storage::store::{Created, Grant, Store};
+
+/// As for every other upload.
+const LARGEST: usize = 32 << 20;
+/// Bytes of uploads that are in memory at the same time, in units of a KiB.
+const ROOM: u32 = 40 << 10;
+const UNIT: usize = 1 << 10;
+const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
+const BODY_TAKES: Duration = Duration::from_secs(20);
+/// A long poll ends after this long, and is made again; shorter than what proxies cut.
+const POLL: Duration = Duration::from_secs(25);
+
+/// How often it is looked whether the request of one who waits is gone.
+const LOOK: Duration = Duration::from_secs(3);
+
+const OBJECT: &str = "/v1/object";
+const STOP: &str = "/v1/stop";
+
+/// Whether the request of a key is certainly gone: a deletion that this life of the operator has not seen.
+pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// What the relay works with.
+pub struct Relay {
+    pub keyring: Keyring,
+    pub store: Store,
+    pub stops: Arc<Stops>,
+    pub clock: fn() -> Timestamp,
+    gone: Gone,
+    room: Semaphore,
+}
+
+/// Why a request is refused, in words for whoever looks at a sampler's log.
+type Refused = (StatusCode, String);
+
+fn refuse<T>(status: StatusCode, why: &str) -> Result<T, Refused> {
+    Err((status, format!("{why}\n")))
+}
+
+impl Relay {
+    pub fn new(keyring: Keyring, store: Store, stops: Arc<Stops>, gone: Gone) -> Self {
+        Relay {
+            keyring,
+            store,
+            stops,
+            clock: Timestamp::now,
+            gone,
+            room: Semaphore::new(ROOM as usize),
+        }
+    }
+
+    pub fn router(self) -> Router {
+        Router::new()
+            .route(OBJECT, put(upload))
+            .route(STOP, get(stop))
+            .with_state(Arc::new(self))
+    }
+
+    /// Nobody wants what is brought for this key any more.
+    async fn is_dropped(&self, key: &str) -> bool {
+        self.stops.told(key) == Some(Stop::Drop) || (self.gone)(key.to_owned()).await
+    }
+
+    /// What the sampler of a key is told, as soon as there is something to tell.
+    async fn word(&self, key: &str) -> Stop {
+        loop {
+            match tokio::time::timeout(LOOK, self.stops.wait(key)).await {
+                Ok(stop) => return stop,
+                Err(_) if self.is_dropped(key).await => return Stop::Drop,
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// A grant over the relay at this address, for `contract/env.json`.
+pub fn grant(
+    keyring: &Keyring,
+    address: &str,
+    key: &str,
+    pod_uid: &str,
+    until: Timestamp,
+) -> Result<Grant, crate::http::keys::KeyError> {
+    let expires = until.as_second();
+    let query = form_urlencoded::Serializer::new(String::new())
+        .append_pair("key", key)
+        .append_pair("pod", pod_uid)
+        .append_pair("expires", &expires.to_string())
+        .finish();
+    let authorization = format!("Bearer {}", keyring.grant(key, pod_uid, expires));
+    Ok(Grant {
+        route: UploadRoute::Relay,
+        method: "PUT".to_owned(),
+        url: format!("{address}{OBJECT}?{query}"),
+        headers: [("authorization".to_owned(), authorization)].into(),
+        stop: format!("{address}{STOP}?{query}"),
+        pins: keyring.keys().pins()?,
+    })
+}
+
+/// The key that a request is for, once its grant was checked.
+fn granted(relay: &Relay, uri: &Uri, headers: &HeaderMap) -> Result<String, Refused> {
+    let query: Vec<(String, String)> =
+        form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+            .into_owned()
+            .collect();
+    let value = |name: &str| {
+        let mut values = query.iter().filter(|(key, _)| key == name);
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => value.as_str(),
+            _ => "",
+        }
+    };
+    let token = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .unwrap_or_default();
+    let (key, pod) = (value("key"), value("pod"));
+    let expires: i64 = value("expires").parse().unwrap_or_default();
+    if !relay.keyring.is_grant(key, pod, expires, token) {
+        return refuse(
+            StatusCode::FORBIDDEN,
+            "the grant is not for this key, this pod and this time",
+        );
+    }
+    if (relay.clock)().as_second() > expires {
+        return refuse(StatusCode::FORBIDDEN, "the grant has ended");
+    }
+    Ok(key.to_owned())
+}
+
+async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+    match try_upload(&relay, request).await {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
+    let key = granted(relay, request.uri(), request.headers())?;
+    if relay.is_dropped(&key).await {
+        return refuse(StatusCode::FORBIDDEN, "the request was deleted");
+    }
+    let size = length(request.headers())?;
+    let digest = digest(request.headers())?;
+    let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(ROOM);
+    let room = tokio::time::timeout(WAIT_FOR_ROOM, relay.room.acquire_many(units)).await;
+    let Ok(Ok(_room)) = room else {
+        return refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many uploads at once; try again",
+        );
+    };
+    let bytes = body(request.into_body(), size).await?;
+    if ring::digest::digest(&ring::digest::SHA256, &bytes).as_ref() != digest {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "the body does not have its content-digest",
+        );
+    }
+    let away = |error| {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the store is away: {error}\n"),
+        )
+    };
+    match relay
+        .store
+        .create(&key, bytes.clone())
+        .await
+        .map_err(away)?
+    {
+        Created::Now => Ok(()),
+        Created::Before => {
+            // An answer that was lost, or something else under that key.
+            let there = match relay.store.size(&key).await.map_err(away)? {
+                Some(there) if there == size as u64 => {
+                    relay.store.read(&key, there).await.map_err(away)?
+                }
+                _ => Vec::new(),
+            };
+            match there == bytes {
+                true => Ok(()),
+                false => refuse(StatusCode::CONFLICT, "the key holds other bytes already"),
+            }
+        }
+    }
+}
+
+fn length(headers: &HeaderMap) -> Result<usize, Refused> {
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    match length {
+        None => refuse(StatusCode::LENGTH_REQUIRED, "content-length is missing"),
+        Some(size) if size > LARGEST => refuse(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "a profile has at most 32 MiB",
+        ),
+        Some(size) => Ok(size),
+    }
+}
+
+/// The SHA-256 out of RFC 9530's header.
+fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
+    let value = headers
+        .get("content-digest")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("sha-256=:")?.strip_suffix(':'))
+        .and_then(|value| STANDARD.decode(value).ok());
+    match value {
+        Some(digest) => Ok(digest),
+        None => refuse(
+            StatusCode::BAD_REQUEST,
+            "content-digest with the body's sha-256 is missing",
+        ),
+    }
+}
+
+async fn body(body: Body, size: usize) -> Result<Vec<u8>, Refused> {
+    match tokio::time::timeout(BODY_TAKES, to_bytes(body, size)).await {
+        Ok(Ok(bytes)) if bytes.len() == size => Ok(bytes.into()),
+        Ok(_) => refuse(StatusCode::BAD_REQUEST, "the body is not of its length"),
+        Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+    }
+}
+
+async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+    let key = match granted(&relay, request.uri(), request.headers()) {
+        Ok(key) => key,
+        Err(refused) => return refused.into_response(),
+    };
+    match tokio::time::timeout(POLL, relay.word(&key)).await {
+        Ok(stop) => stop.word().into_response(),
+        Err(_) => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

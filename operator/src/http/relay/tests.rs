@@ -1,0 +1,243 @@
+//! The relay over real TLS, against a store in memory and one that is away.
+
+use std::net::SocketAddr;
+
+use futures::FutureExt as _;
+use object_store::memory::InMemory;
+
+use super::*;
+use crate::http::keys::Keys;
+use crate::http::tls::{Certificate, start};
+use crate::storage::store::StoreConfig;
+use crate::testing::at;
+
+const KEY: &str = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
+const POD: &str = "4f9c7a1d-0000-4000-8000-000000000000";
+
+/// A relay, and what a test looks at from outside.
+struct Scene {
+    keyring: Keyring,
+    stops: Arc<Stops>,
+    store: Store,
+    address: SocketAddr,
+    certificate: Arc<Certificate>,
+}
+
+async fn scene(store: Store) -> Scene {
+    scene_in(store, false).await
+}
+
+async fn scene_in(store: Store, deleted: bool) -> Scene {
+    let keyring = Keyring::new(Keys::new(at(0)).unwrap());
+    let stops = Arc::new(Stops::default());
+    let gone = Box::new(move |_| std::future::ready(deleted).boxed());
+    let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
+    relay.clock = || at(0);
+    let (address, certificate) = start(&keyring, relay.router()).await;
+    Scene {
+        keyring,
+        stops,
+        store,
+        address,
+        certificate,
+    }
+}
+
+fn in_memory() -> Store {
+    Store::in_memory(Arc::new(InMemory::new()))
+}
+
+impl Scene {
+    fn grant(&self, until: Timestamp) -> Grant {
+        let address = format!("https://{}", self.address);
+        grant(&self.keyring, &address, KEY, POD, until).unwrap()
+    }
+
+    fn client(&self) -> reqwest::Client {
+        reqwest::Client::builder()
+            .tls_danger_accept_invalid_certs(true)
+            .build()
+            .unwrap()
+    }
+
+    /// What a PUT with this grant is answered.
+    async fn put(&self, grant: &Grant, body: &'static [u8]) -> (u16, String) {
+        let hash = ring::digest::digest(&ring::digest::SHA256, body);
+        let digest = format!("sha-256=:{}:", STANDARD.encode(hash));
+        self.put_with(grant, body, &digest).await
+    }
+
+    async fn put_with(&self, grant: &Grant, body: &'static [u8], digest: &str) -> (u16, String) {
+        let answer = self
+            .client()
+            .put(&grant.url)
+            .header("authorization", &grant.headers["authorization"])
+            .header("content-digest", digest)
+            .body(body)
+            .send()
+            .await
+            .unwrap();
+        let status = answer.status().as_u16();
+        (status, answer.text().await.unwrap().trim().to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_profile_is_stored_once_and_a_repeated_one_is_no_harm() {
+    let scene = scene(in_memory()).await;
+    let grant = scene.grant(at(60));
+    assert_eq!(scene.put(&grant, b"profile").await, (200, String::new()));
+    assert_eq!(scene.put(&grant, b"profile").await, (200, String::new()));
+    assert_eq!(
+        scene.put(&grant, b"another").await,
+        (409, "the key holds other bytes already".into())
+    );
+    assert_eq!(scene.put(&grant, b"longer one").await.0, 409);
+    assert_eq!(scene.store.read(KEY, 100).await.unwrap(), b"profile");
+}
+
+#[tokio::test]
+async fn a_grant_that_is_bent_is_refused() {
+    let scene = scene(in_memory()).await;
+    let grant = scene.grant(at(60));
+    let bent = |from: &str, to: &str| {
+        assert!(grant.url.contains(from), "{}", grant.url);
+        Grant {
+            url: grant.url.replace(from, to),
+            ..grant.clone()
+        }
+    };
+    let unsigned = Grant {
+        headers: [("authorization".into(), "Bearer x".into())].into(),
+        ..grant.clone()
+    };
+    let twice = Grant {
+        url: format!("{}&key=other", grant.url),
+        ..grant.clone()
+    };
+    for bent in [
+        bent("web.fpm", "other.fpm"),
+        bent("4f9c7a1d-0000", "00000000-0000"),
+        bent("expires=1", "expires=9"),
+        unsigned,
+        twice,
+    ] {
+        let (status, why) = scene.put(&bent, b"profile").await;
+        assert_eq!(status, 403, "{}: {why}", bent.url);
+    }
+    assert_eq!(scene.store.size(KEY).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_grant_dies_with_its_end() {
+    let scene = scene(in_memory()).await;
+    let answer = scene.put(&scene.grant(at(-1)), b"profile").await;
+    assert_eq!(answer, (403, "the grant has ended".into()));
+    assert_eq!(scene.put(&scene.grant(at(0)), b"profile").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_what_its_headers_say_is_refused() {
+    let scene = scene(in_memory()).await;
+    let grant = scene.grant(at(60));
+    let other = format!("sha-256=:{}:", STANDARD.encode([0; 32]));
+    let answer = scene.put_with(&grant, b"profile", &other).await;
+    assert_eq!(answer.0, 400, "{}", answer.1);
+    let answer = scene.put_with(&grant, b"profile", "md5=:x:").await;
+    assert_eq!(answer.0, 400, "{}", answer.1);
+    let large: &'static [u8] = vec![0; LARGEST + 1].leak();
+    let sent = scene
+        .client()
+        .put(&grant.url)
+        .header("authorization", &grant.headers["authorization"])
+        .body(large)
+        .send()
+        .await;
+    // It is refused unread, so that the connection may end while it is still being sent.
+    assert!(sent.is_err() || sent.unwrap().status() == 413);
+    assert_eq!(scene.store.size(KEY).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_503_and_nothing_is_claimed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        url: format!("file://{}", folder.path().display()),
+        ..StoreConfig::default()
+    };
+    let scene = scene(Store::open(&config).unwrap()).await;
+    let grant = scene.grant(at(60));
+    let in_the_way = folder.path().join("shop");
+    std::fs::write(&in_the_way, "a file where a folder has to be").unwrap();
+    assert_eq!(scene.put(&grant, b"profile").await.0, 503);
+    std::fs::remove_file(in_the_way).unwrap();
+    assert_eq!(scene.put(&grant, b"profile").await.0, 200);
+}
+
+#[tokio::test]
+async fn who_asks_hears_of_a_stop_at_once() {
+    let scene = scene(in_memory()).await;
+    let grant = scene.grant(at(60));
+    let asking = scene
+        .client()
+        .get(&grant.stop)
+        .header("authorization", &grant.headers["authorization"])
+        .send();
+    let asking = tokio::spawn(asking);
+    scene
+        .stops
+        .tell(KEY, crate::sampler::cancellation::Stop::Keep, at(0), at(60));
+    let answer = asking.await.unwrap().unwrap();
+    assert_eq!(answer.text().await.unwrap(), "keep");
+    let unsigned = scene.client().get(&grant.stop).send().await.unwrap();
+    assert_eq!(unsigned.status(), 403);
+}
+
+#[tokio::test]
+async fn nothing_is_taken_for_a_request_that_was_deleted() {
+    let told = scene(in_memory()).await;
+    told.stops.tell(KEY, Stop::Drop, at(0), at(60));
+    let unseen = scene_in(in_memory(), true).await;
+    for scene in [told, unseen] {
+        let grant = scene.grant(at(60));
+        let answer = scene.put(&grant, b"profile").await;
+        assert_eq!(answer, (403, "the request was deleted".into()));
+        let asked = scene
+            .client()
+            .get(&grant.stop)
+            .header("authorization", &grant.headers["authorization"])
+            .send();
+        assert_eq!(asked.await.unwrap().text().await.unwrap(), "drop");
+        assert_eq!(scene.store.size(KEY).await.unwrap(), None);
+    }
+}
+
+/// The public key's hash of whatever certificate is served.
+async fn served_pin(address: SocketAddr) -> String {
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let client = reqwest::Client::builder()
+        .tls_danger_accept_invalid_certs(true)
+        .tls_info(true)
+        .build()
+        .unwrap();
+    let answer = client
+        .get(format!("https://{address}/"))
+        .send()
+        .await
+        .unwrap();
+    let info = answer.extensions().get::<reqwest::tls::TlsInfo>().unwrap();
+    let der = rustls::pki_types::CertificateDer::from(info.peer_certificate().unwrap().to_vec());
+    let certificate = rustls::server::ParsedCertificate::try_from(&der).unwrap();
+    let public = certificate.subject_public_key_info();
+    URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, &public))
+}
+
+#[tokio::test]
+async fn a_renewed_key_is_one_that_running_samplers_have_pinned() {
+    let scene = scene(in_memory()).await;
+    let pins = scene.grant(at(60)).pins;
+    assert_eq!(served_pin(scene.address).await, pins[0]);
+    scene.keyring.renew_for_test(at(1));
+    scene.certificate.renew(&scene.keyring).unwrap();
+    assert_eq!(served_pin(scene.address).await, pins[1]);
+}

@@ -1,0 +1,270 @@
+//! Results over HTTP: the files of a request and the flame graph of a profile, by links that live for five minutes.
+//!
+//! Who holds the access key of a request's status gets its links; who holds a link gets its one object. No credential of a cluster or a store is
+//! asked for or sent. TLS is the Ingress's, the port-forward's or the API server's.
+//!
+//! Invariant: nothing is read from the store for a link that this operator did not sign, or whose time is over.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use phpprof_crds::{ProfileRequest, TargetState};
+use phpprof_profile::{Limits as Bounds, View, decode, page};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::decide::admission::key;
+use crate::decide::limits::{Limits, later};
+use crate::http::keyring::Keyring;
+use crate::storage::store::{Store, StoreError};
+use crate::storage::verify::{MANIFEST, MERGED};
+
+const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
+/// A page is drawn of profiles up to this size; larger ones can be downloaded.
+const LARGEST_PAGE: u64 = 32 << 20;
+/// An access key and the JSON around it.
+const LONGEST_QUESTION: usize = 1 << 10;
+const FLAME: &str = "flame.html";
+
+const NEW_LINK: &str = "the link has expired, or is not one of this request; get a new one with the request's accessKey: open the link in its status again \
+    (kubectl get profilerequest NAME -o jsonpath='{.status.links}'), or kubectl phpprof flame NAME";
+const NEW_KEY: &str = "this accessKey does not open this request; it stands in the request's status: \
+    kubectl get profilerequest NAME -o jsonpath='{.status.profile.accessKey}'";
+
+/// Finds a request by namespace and name.
+pub type Find = Box<dyn Fn(&str, &str) -> Option<ProfileRequest> + Send + Sync>;
+
+/// What results are served from.
+pub struct Results {
+    pub keyring: Keyring,
+    pub store: Store,
+    pub limits: Limits,
+    pub find: Find,
+    pub clock: fn() -> Timestamp,
+    /// One page is drawn at a time: that bounds the memory.
+    pub desk: Semaphore,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Question {
+    access_key: String,
+}
+
+/// As in contract/results.json.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    expires_at: Timestamp,
+    links: Vec<Link>,
+}
+
+#[derive(Serialize)]
+struct Link {
+    name: String,
+    path: String,
+}
+
+impl Results {
+    pub fn new(keyring: Keyring, store: Store, limits: Limits, find: Find) -> Self {
+        Results {
+            keyring,
+            store,
+            limits,
+            find,
+            clock: Timestamp::now,
+            desk: Semaphore::new(1),
+        }
+    }
+
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/r/{namespace}/{name}", get(opener).post(open))
+            .route("/l/{token}/{namespace}/{name}/{file}", get(object))
+            .with_state(Arc::new(self))
+    }
+
+    fn links(&self, request: &ProfileRequest, expires: i64) -> Vec<Link> {
+        let status = request.status.clone().unwrap_or_default();
+        let namespace = request.namespace().unwrap_or_default();
+        let link = |name: String, file: &str| {
+            let signature = self
+                .keyring
+                .link(&key(request, &self.limits, file), expires);
+            let path = format!(
+                "/l/{expires}.{signature}/{namespace}/{}/{file}",
+                request.name_any()
+            );
+            Link { name, path }
+        };
+        let merged = status.profile.iter().flat_map(|_| {
+            let page = link("flame".to_owned(), FLAME);
+            [link("profile".to_owned(), MERGED), page]
+        });
+        let uploaded = status
+            .targets
+            .iter()
+            .filter(|target| target.state == TargetState::Uploaded);
+        let pods = uploaded.map(|target| {
+            let name = format!("pod/{}/{}", target.pod_name, target.container_name);
+            let file = target.object_key.rsplit('/').next().unwrap_or_default();
+            link(name, file)
+        });
+        let manifest = link("manifest".to_owned(), MANIFEST);
+        merged.chain([manifest]).chain(pods).collect()
+    }
+
+    /// The request and the key that a link is for, if it is one of ours and its time is not over.
+    fn linked(&self, token: &str, place: &Place) -> Option<(ProfileRequest, String)> {
+        let (expires, signature) = token.split_once('.')?;
+        let expires: i64 = expires.parse().ok()?;
+        let request = (self.find)(&place.namespace, &place.name)?;
+        let key = key(&request, &self.limits, &place.file);
+        let signed = self.keyring.is_link(&key, expires, signature);
+        let alive = (self.clock)().as_second() <= expires;
+        (signed && alive).then_some((request, key))
+    }
+}
+
+/// What a link's path says.
+#[derive(Deserialize)]
+struct Place {
+    token: String,
+    namespace: String,
+    name: String,
+    file: String,
+}
+
+/// Serves until the process ends.
+pub async fn serve(address: SocketAddr, results: Results) -> std::io::Result<()> {
+    axum::serve(TcpListener::bind(address).await?, results.router()).await
+}
+
+/// The page behind a status's link: it posts the key, which stands in the fragment, and goes on to the flame graph.
+async fn opener() -> Response {
+    const PAGE: &str = include_str!("opener.html");
+    const POLICY: &str = "default-src 'none'; script-src 'sha256-2ohK6ZLBP9Xh8O3t8P+7YOrooFaS15BUK2t3DcDFie4='; connect-src 'self'; \
+        style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    html(PAGE.into(), POLICY)
+}
+
+async fn open(
+    State(results): State<Arc<Results>>,
+    Path((namespace, name)): Path<(String, String)>,
+    body: Body,
+) -> Response {
+    let question = axum::body::to_bytes(body, LONGEST_QUESTION).await;
+    let question = question
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Question>(&bytes).ok());
+    let Some(question) = question else {
+        return refuse(StatusCode::BAD_REQUEST, "post {\"accessKey\": \"…\"}");
+    };
+    // A request that is not there is refused as a wrong key is: nobody learns of names.
+    let request = (results.find)(&namespace, &name).filter(|request| {
+        let uid = request.metadata.uid.as_deref().unwrap_or_default();
+        results.keyring.is_access_key(uid, &question.access_key)
+    });
+    let Some(request) = request else {
+        return refuse(StatusCode::FORBIDDEN, NEW_KEY);
+    };
+    let expires_at = later((results.clock)(), LINK_LIVES);
+    let links = results.links(&request, expires_at.as_second());
+    let answer = Answer { expires_at, links };
+    // Strings and numbers always serialise.
+    let json = serde_json::to_vec(&answer).unwrap_or_default();
+    private(json.into(), "application/json")
+}
+
+async fn object(State(results): State<Arc<Results>>, Path(place): Path<Place>) -> Response {
+    let Some((request, key)) = results.linked(&place.token, &place) else {
+        return refuse(StatusCode::FORBIDDEN, NEW_LINK);
+    };
+    let answer = match place.file.as_str() {
+        FLAME => flame(&results, &request).await,
+        _ => whole(&results, &key).await,
+    };
+    answer.unwrap_or_else(|error| match error {
+        StoreError::Missing(_) => refuse(
+            StatusCode::NOT_FOUND,
+            "the profile is not in the store any more",
+        ),
+        error => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    })
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response {
+    let refusal = serde_json::json!({"message": message}).to_string();
+    let mut response = private(refusal.into(), "application/json");
+    *response.status_mut() = status;
+    response
+}
+
+async fn whole(results: &Results, key: &str) -> Result<Response, StoreError> {
+    let (size, stream) = results.store.stream(key).await?;
+    let kind = match key.ends_with(".json") {
+        true => "application/json",
+        false => "application/octet-stream",
+    };
+    let mut response = private(Body::from_stream(stream), kind);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(size));
+    Ok(response)
+}
+
+async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, StoreError> {
+    let _turn = results.desk.acquire().await;
+    let merged = key(request, &results.limits, MERGED);
+    let bytes = results.store.read(&merged, LARGEST_PAGE).await?;
+    let title = format!(
+        "{}/{}",
+        request.namespace().unwrap_or_default(),
+        request.name_any()
+    );
+    let drawn = tokio::task::spawn_blocking(move || {
+        let profile = decode(&bytes, &Bounds::default()).map_err(|error| error.to_string())?;
+        page::page(&profile, &View::default(), &title).map_err(|error| error.to_string())
+    });
+    Ok(match drawn.await {
+        Ok(Ok(page)) => html(page.into(), page::CONTENT_SECURITY_POLICY),
+        Ok(Err(error)) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    })
+}
+
+fn html(page: Bytes, policy: &'static str) -> Response {
+    let mut response = private(page.into(), "text/html; charset=utf-8");
+    response.headers_mut().insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(policy),
+    );
+    response
+}
+
+/// For whoever asked only: no cache keeps it, no other page hears where it was opened from.
+fn private(body: Body, kind: &'static str) -> Response {
+    let headers: [(HeaderName, &'static str); 4] = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "private, no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    let headers: HeaderMap = headers
+        .into_iter()
+        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+        .collect();
+    (headers, body).into_response()
+}
+
+#[cfg(test)]
+mod tests;

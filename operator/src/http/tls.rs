@@ -1,0 +1,143 @@
+//! TLS for the relay: the operator's own certificate, which samplers know by its key.
+//!
+//! Invariant: no connection lives longer, and no more of them are open, than is written here; a renewed key is served from the
+//! next connection on.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rcgen::CertificateParams;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, version::TLS13};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::keyring::Keyring;
+use crate::http::keys::{KeyError, key_pair};
+
+/// Samplers that ask whether to stop, and those that upload.
+const CONNECTIONS: usize = 1024;
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const HEADERS: Duration = Duration::from_secs(10);
+/// Longer than a long poll, an upload or a store that does not answer takes.
+const CONNECTION: Duration = Duration::from_secs(120);
+
+#[derive(Debug, thiserror::Error)]
+pub enum PinnedError {
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("the relay's certificate could not be made")]
+    Certificate(#[from] rcgen::Error),
+    #[error("the relay's key cannot be used")]
+    Tls(#[from] rustls::Error),
+    #[error("the relay's port cannot be opened")]
+    Listen(#[from] std::io::Error),
+}
+
+/// The certificate that is served now.
+#[derive(Debug)]
+pub struct Certificate(RwLock<Arc<CertifiedKey>>);
+
+impl Certificate {
+    pub fn new(keyring: &Keyring) -> Result<Self, PinnedError> {
+        Ok(Certificate(RwLock::new(Arc::new(certified(keyring)?))))
+    }
+
+    /// After the keys were renewed.
+    pub fn renew(&self, keyring: &Keyring) -> Result<(), PinnedError> {
+        let renewed = Arc::new(certified(keyring)?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = renewed;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Some(current.clone())
+    }
+}
+
+/// Nobody looks at its names and dates: it is known by its key.
+fn certified(keyring: &Keyring) -> Result<CertifiedKey, PinnedError> {
+    let der = keyring.keys().certificate;
+    let certificate =
+        CertificateParams::new(vec!["phpprof-relay".to_owned()])?.self_signed(&key_pair(&der)?)?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der));
+    Ok(CertifiedKey::new(
+        vec![CertificateDer::from(certificate.der().to_vec())],
+        any_supported_type(&key)?,
+    ))
+}
+
+/// Serves until the process ends.
+pub async fn serve(
+    address: SocketAddr,
+    certificate: Arc<Certificate>,
+    router: Router,
+) -> Result<(), PinnedError> {
+    serve_on(TcpListener::bind(address).await?, certificate, router).await
+}
+
+async fn serve_on(
+    listener: TcpListener,
+    certificate: Arc<Certificate>,
+    router: Router,
+) -> Result<(), PinnedError> {
+    let config = ServerConfig::builder_with_protocol_versions(&[&TLS13])
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let open = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // A semaphore that nobody closes always gives a permit.
+        let permit = open.clone().acquire_owned().await;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the relay could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (acceptor, router) = (acceptor.clone(), router.clone());
+        tokio::spawn(async move {
+            let _permit = permit;
+            // What comes of one connection is told by its answer, or is the other side's to see.
+            let _ = tokio::time::timeout(CONNECTION, one(acceptor, stream, router)).await;
+        });
+    }
+}
+
+async fn one(acceptor: TlsAcceptor, stream: TcpStream, router: Router) {
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
+        return;
+    };
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection to the relay ended early");
+    }
+}
+
+/// A relay for tests, on a port of this machine.
+#[cfg(test)]
+pub(crate) async fn start(keyring: &Keyring, router: Router) -> (SocketAddr, Arc<Certificate>) {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let certificate = Arc::new(Certificate::new(keyring).expect("keys make a certificate"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(serve_on(listener, certificate.clone(), router));
+    (address, certificate)
+}

@@ -1,0 +1,404 @@
+//! The loop around observe, decide and act, for each request.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::{self, Action, Controller};
+use kube::runtime::events::{Event, Recorder};
+use kube::runtime::reflector::{self, ObjectRef, reflector};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
+use serde_json::json;
+
+use crate::decide::decision::{Decision, Next, decide};
+use crate::decide::effect::{Done, record};
+use crate::decide::limits::Limits;
+use crate::export::exporter::Outlets;
+use crate::export::links::Template;
+use crate::http::health::Readiness;
+use crate::http::keyring::Keyring;
+use crate::http::results::{self, Results};
+use crate::reconcile::deletion::{Running, abandon, is_running};
+use crate::reconcile::events;
+use crate::reconcile::execute::act;
+use crate::reconcile::expectations::Memory;
+use crate::reconcile::observe::{ObserveError, observe};
+use crate::reconcile::requests::Requests;
+use crate::reconcile::watches::{PodWatches, RequestRef};
+use crate::sampler::cancellation::Stops;
+use crate::sampler::container::SamplerConfig;
+use crate::storage::expiry;
+use crate::storage::store::Store;
+use crate::storage::verify::Collector;
+
+/// Requests that are looked at at the same time.
+const CONCURRENCY: u16 = 16;
+/// Decisions in one look; a request needs five from acceptance to its end.
+const ROUNDS: usize = 16;
+/// The pause after a call that is worth another try.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What all requests share.
+pub struct Context {
+    pub client: Client,
+    pub limits: Limits,
+    pub sampler: SamplerConfig,
+    pub store: Store,
+    pub keyring: Keyring,
+    /// Where samplers reach the relay.
+    pub relay_url: String,
+    pub stops: Arc<Stops>,
+    pub links: Vec<Template>,
+    outlets: Outlets,
+    pub(crate) collector: Collector,
+    pub(crate) watches: PodWatches,
+    pub(crate) memory: Memory,
+    running: Running,
+    recorder: Recorder,
+    clock: fn() -> Timestamp,
+}
+
+impl Context {
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    fn look_again(&self) {
+        for request in self.running.references() {
+            self.watches.look_again(request);
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    #[error("observing the cluster failed")]
+    Observe(#[from] ObserveError),
+    #[error("writing the status failed")]
+    Status(#[source] kube::Error),
+}
+
+/// What the loop is made of.
+pub struct Parts {
+    pub client: Client,
+    pub limits: Limits,
+    pub sampler: SamplerConfig,
+    pub store: Store,
+    pub keyring: Keyring,
+    pub relay_url: String,
+    pub stops: Arc<Stops>,
+    pub links: Vec<Template>,
+    pub requests: Arc<Requests>,
+    pub outlets: Outlets,
+    pub results_address: SocketAddr,
+    pub readiness: Readiness,
+}
+
+/// Runs until the process is told to end.
+pub async fn run(parts: Parts) -> std::io::Result<()> {
+    let Parts {
+        client, readiness, ..
+    } = parts;
+    let (watches, changes) = PodWatches::new(client.clone());
+    let context = Arc::new(Context {
+        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
+        collector: Collector::new(parts.store.clone()),
+        memory: Memory::default(),
+        running: Running::default(),
+        clock: Timestamp::now,
+        client: client.clone(),
+        limits: parts.limits,
+        sampler: parts.sampler,
+        store: parts.store,
+        keyring: parts.keyring,
+        relay_url: parts.relay_url,
+        stops: parts.stops,
+        links: parts.links,
+        outlets: parts.outlets,
+        watches,
+    });
+    let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(client);
+    let (known, writer) = reflector::store();
+    let (config, relisted) = (watcher::Config::default().any_semantic(), context.clone());
+    // Controller::new leaves deletions out; those that a broken watch has missed are found after the next list.
+    let touched = reflector(writer, watcher(requests.clone(), config))
+        .inspect_ok(move |event| {
+            if matches!(event, watcher::Event::InitDone) {
+                relisted.look_again();
+            }
+        })
+        .touched_objects();
+    let controller = Controller::for_stream(touched, known.clone())
+        .with_config(controller::Config::default().concurrency(CONCURRENCY))
+        .reconcile_on(changes)
+        .shutdown_on_signal();
+    tokio::spawn(announce(requests, readiness));
+    tokio::spawn(expiry::run(context.store.clone()));
+    parts.requests.know(known);
+    let results = results(&context, parts.requests);
+    let deletions = context.clone();
+    let served = results::serve(parts.results_address, results);
+    let looped = controller
+        .run(reconcile, |_, error, _| retry(error), context)
+        .for_each(|result| {
+            if let Err(controller::Error::ObjectNotFound(reference)) = result
+                && let Some(reference) = typed(*reference)
+            {
+                depart(&deletions, &reference, None);
+            }
+            std::future::ready(())
+        });
+    tokio::select! {
+        () = looped => Ok(()),
+        served = served => served,
+    }
+}
+
+/// A request is gone, or is going and held by somebody else's finalizer.
+fn depart(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileRequest>) {
+    context.watches.release(reference);
+    let seen = context.running.take(reference);
+    if let Some(request) = seen.or(going.filter(is_running)) {
+        abandon(context.clone(), request);
+    }
+}
+
+fn results(context: &Context, requests: Arc<Requests>) -> Results {
+    let find = move |namespace: &str, name: &str| requests.find(namespace, name);
+    Results::new(
+        context.keyring.clone(),
+        context.store.clone(),
+        context.limits.clone(),
+        Box::new(find),
+    )
+}
+
+/// Ready is who can list the requests. The controller's own store cannot tell: it wakes only one of those who wait for it.
+async fn announce(requests: Api<DeserializeGuard<ProfileRequest>>, readiness: Readiness) {
+    while let Err(error) = requests.list(&ListParams::default().limit(1)).await {
+        tracing::warn!(%error, "requests cannot be listed; it is tried again");
+        tokio::time::sleep(PAUSE).await;
+    }
+    readiness.set();
+}
+
+/// The controller reports a request that is gone without its type.
+fn typed(reference: ObjectRef<kube::api::DynamicObject>) -> Option<RequestRef> {
+    let namespace = reference.namespace?;
+    Some(ObjectRef::new(&reference.name).within(&namespace))
+}
+
+fn retry(error: &ReconcileError) -> Action {
+    // A conflict only means that the cache was behind.
+    let conflict =
+        matches!(error, ReconcileError::Status(kube::Error::Api(status)) if status.code == 409);
+    if !conflict {
+        tracing::warn!(error = %chain(error), "a request could not be looked at; it is tried again");
+    }
+    Action::requeue(if conflict { PAUSE / 10 } else { PAUSE })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+async fn reconcile(
+    guarded: Arc<DeserializeGuard<ProfileRequest>>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
+    let mut request = match &guarded.0 {
+        Ok(request) => request.clone(),
+        Err(error) => {
+            tracing::warn!(%error, name = guarded.name_any(), "a request cannot be read; it is left alone");
+            return Ok(Action::await_change());
+        }
+    };
+    let reference: RequestRef =
+        ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default());
+    if request.metadata.deletion_timestamp.is_some() {
+        depart(&context, &reference, Some(request));
+        return Ok(Action::await_change());
+    }
+    for _ in 0..ROUNDS {
+        let observed = observe(&context, &request, &reference).await?;
+        let Decision {
+            status,
+            effects,
+            next,
+        } = decide(context.now(), &request, &observed, &context.limits);
+        request = persist(&context, request, status).await?;
+        if let Some(deleted) = context.running.see(&reference, &request) {
+            abandon(context.clone(), deleted);
+        }
+        if request
+            .status
+            .as_ref()
+            .is_some_and(|status| status.completion_time.is_some())
+        {
+            context.watches.release(&reference);
+            context.memory.forget(&request.uid().unwrap_or_default());
+        }
+        if effects.is_empty() {
+            match next {
+                Next::Now => continue,
+                Next::OnChange => return Ok(Action::await_change()),
+                Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
+            }
+        }
+        let done = act(&context, &request, effects).await;
+        if done.contains(&Done::Deleted) {
+            return Ok(Action::await_change());
+        }
+        request = conclude(&context, request, &done).await?;
+        if let Some(message) = done.iter().find_map(worth_a_pause) {
+            tracing::info!(
+                request = request.name_any(),
+                namespace = request.namespace(),
+                error = message,
+                "trying again"
+            );
+            return Ok(Action::requeue(PAUSE));
+        }
+    }
+    Ok(Action::requeue(PAUSE))
+}
+
+/// Never zero, so that a deadline that is now passed does not spin.
+fn until(now: Timestamp, instant: Timestamp) -> Duration {
+    Duration::try_from(instant.duration_since(now))
+        .unwrap_or_default()
+        .max(Duration::from_millis(5))
+}
+
+fn worth_a_pause(done: &Done) -> Option<&str> {
+    match done {
+        Done::TryAgain(message) | Done::StoreAway(message) => Some(message),
+        _ => None,
+    }
+}
+
+async fn conclude(
+    context: &Arc<Context>,
+    request: ProfileRequest,
+    done: &[Done],
+) -> Result<ProfileRequest, ReconcileError> {
+    let injected = done.iter().filter(|done| **done == Done::Injected).count();
+    if injected > 0 {
+        publish(context, &request, vec![events::injected(injected)]);
+    }
+    let mut status = request.status.clone().unwrap_or_default();
+    record(
+        &mut status,
+        done,
+        request.metadata.generation,
+        context.now(),
+    );
+    let written = persist(context, request, status).await?;
+    if done.iter().any(|done| matches!(done, Done::Merged { .. })) {
+        tell(context, written.clone());
+    }
+    let is_over = |done: &Done| {
+        matches!(
+            done,
+            Done::Merged { .. } | Done::MergeFailed(_) | Done::Listed
+        )
+    };
+    if done.iter().any(is_over) {
+        let (context, request) = (context.clone(), written.clone());
+        tokio::spawn(async move { context.collector.clear(&request).await });
+    }
+    Ok(written)
+}
+
+/// Beside the work, and after the status: what is told beyond the cluster changes nothing of a request.
+fn tell(context: &Arc<Context>, request: ProfileRequest) {
+    if context.outlets.is_empty() {
+        return;
+    }
+    let context = context.clone();
+    tokio::spawn(async move {
+        let Context {
+            outlets,
+            collector,
+            limits,
+            ..
+        } = context.as_ref();
+        let events = outlets.tell(collector, &request, limits).await;
+        publish(&context, &request, events);
+    });
+}
+
+/// Writes the status if it changed, and only over the version that it was decided on.
+async fn persist(
+    context: &Arc<Context>,
+    request: ProfileRequest,
+    status: ProfileRequestStatus,
+) -> Result<ProfileRequest, ReconcileError> {
+    let old = request.status.clone().unwrap_or_default();
+    if old == status {
+        return Ok(request);
+    }
+    let requests: Api<ProfileRequest> = Api::namespaced(
+        context.client.clone(),
+        &request.namespace().unwrap_or_default(),
+    );
+    let patch =
+        json!({"metadata": {"resourceVersion": request.resource_version()}, "status": status});
+    let written = requests
+        .patch_status(
+            &request.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await;
+    let written = written.map_err(ReconcileError::Status)?;
+    log(&written, &old);
+    let events = events::between(&written, &old, &status);
+    publish(context, &written, events);
+    Ok(written)
+}
+
+fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
+    let current = |status: &ProfileRequestStatus| {
+        status
+            .conditions
+            .first()
+            .map(|condition| condition.reason.clone())
+    };
+    let reason = request.status.as_ref().and_then(current);
+    if reason != current(old) {
+        tracing::info!(
+            request = request.name_any(),
+            namespace = request.namespace(),
+            reason,
+            "status"
+        );
+    }
+}
+
+/// Beside the work: nobody waits for an event, and one that is lost is no harm.
+fn publish(context: &Arc<Context>, request: &ProfileRequest, events: Vec<Event>) {
+    if events.is_empty() {
+        return;
+    }
+    let (context, reference) = (context.clone(), request.object_ref(&()));
+    tokio::spawn(async move {
+        for event in events {
+            if let Err(error) = context.recorder.publish(&event, &reference).await {
+                tracing::warn!(%error, reason = event.reason, "an event could not be written");
+            }
+        }
+    });
+}

@@ -1,0 +1,113 @@
+//! What is told as events: what changed between two statuses.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType};
+use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus};
+
+use crate::decide::status::pods;
+use crate::sampler::receipt::printable;
+
+/// The longest note that the API server takes.
+const NOTE: usize = 1000;
+
+/// The events of one change; a pod has one at most, because each is a call.
+pub fn between(
+    request: &ProfileRequest,
+    old: &ProfileRequestStatus,
+    new: &ProfileRequestStatus,
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    if old.start_time.is_none() && new.start_time.is_some() {
+        events.push(event(EventType::Normal, "Accepted", message(new), None));
+    }
+    for target in &new.targets {
+        let before = old.targets.iter().find(|old| old.pod_uid == target.pod_uid);
+        if before.is_none_or(|before| before.state != target.state) {
+            events.extend(of_target(request, target));
+        }
+    }
+    if old.completion_time.is_none() && new.completion_time.is_some() {
+        events.extend(of_end(new));
+    }
+    events
+}
+
+/// Samplers were added to so many pods.
+pub fn injected(count: usize) -> Event {
+    event(
+        EventType::Normal,
+        "Injected",
+        format!("added samplers to {}", pods(count)),
+        None,
+    )
+}
+
+/// What came of telling a service beyond the cluster.
+pub fn told(kind: EventType, reason: &str, note: &str) -> Event {
+    event(kind, reason, note.to_owned(), None)
+}
+
+fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {
+    let pod = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(target.pod_name.clone()),
+        namespace: request.metadata.namespace.clone(),
+        uid: Some(target.pod_uid.clone()),
+        ..ObjectReference::default()
+    };
+    match target.state {
+        TargetState::Uploaded => {
+            let samples = target.samples.unwrap_or_default();
+            let note = format!("pod {}: {samples} samples stored", target.pod_name);
+            let (kind, note) = match target.reason {
+                None => (EventType::Normal, note),
+                Some(reason) => (
+                    EventType::Warning,
+                    format!("{note}; {reason}: {}", target.message),
+                ),
+            };
+            Some(event(kind, "Uploaded", note, Some(pod)))
+        }
+        TargetState::Failed => {
+            let reason = target
+                .reason
+                .map(|reason| reason.to_string())
+                .unwrap_or_default();
+            let note = format!("pod {}: {reason}: {}", target.pod_name, target.message);
+            Some(event(EventType::Warning, "TargetFailed", note, Some(pod)))
+        }
+        TargetState::Pending | TargetState::Sampling | TargetState::Verifying => None,
+    }
+}
+
+fn of_end(status: &ProfileRequestStatus) -> Option<Event> {
+    let current = status.conditions.first()?;
+    let complete = current.type_ == phpprof_crds::condition::COMPLETE;
+    let note = format!("{}: {}", current.reason, current.message);
+    Some(match complete {
+        true if current.reason == Reason::Complete.to_string() => {
+            event(EventType::Normal, "Complete", message(status), None)
+        }
+        true => event(EventType::Warning, "Complete", note, None),
+        false => event(EventType::Warning, "Failed", note, None),
+    })
+}
+
+fn message(status: &ProfileRequestStatus) -> String {
+    status
+        .conditions
+        .first()
+        .map(|condition| condition.message.clone())
+        .unwrap_or_default()
+}
+
+fn event(kind: EventType, reason: &str, note: String, pod: Option<ObjectReference>) -> Event {
+    Event {
+        type_: kind,
+        reason: reason.to_owned(),
+        note: Some(printable(&note, NOTE)),
+        action: "Profiling".to_owned(),
+        secondary: pod,
+    }
+}

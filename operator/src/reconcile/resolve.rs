@@ -1,0 +1,169 @@
+//! From a target to the pods that it names.
+
+use std::collections::HashSet;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::{GroupVersionKind, Selector};
+use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
+use kube::{Client, ResourceExt};
+use phpprof_crds::{Reason, Target, WorkloadRef};
+
+use crate::decide::observed::Refusal;
+
+/// Which pods of the namespace a target names.
+pub enum Named {
+    Pod(String),
+    Uids(HashSet<String>),
+}
+
+/// Why there are none: for good, or because the API server did not answer.
+pub enum Unresolved {
+    Refused(Refusal),
+    Failed(kube::Error),
+}
+
+impl From<kube::Error> for Unresolved {
+    fn from(error: kube::Error) -> Self {
+        Unresolved::Failed(error)
+    }
+}
+
+fn refuse<T>(reason: Reason, message: String) -> Result<T, Unresolved> {
+    Err(Unresolved::Refused(Refusal { reason, message }))
+}
+
+/// Asks the API server for what the target names.
+pub async fn resolve(
+    client: &Client,
+    namespace: &str,
+    target: &Target,
+) -> Result<Named, Unresolved> {
+    if let Some(name) = &target.pod_name {
+        return Ok(Named::Pod(name.clone()));
+    }
+    let selector = match (&target.selector, &target.workload_ref) {
+        (Some(selector), _) => labels(selector.clone())?,
+        (None, Some(workload)) => selector_of(client, namespace, workload).await?,
+        (None, None) => {
+            return refuse(Reason::NoPodsMatched, "the target names nothing".to_owned());
+        }
+    };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let matching = match pods
+        .list_metadata(&ListParams::default().labels(&selector))
+        .await
+    {
+        Ok(matching) => matching,
+        Err(kube::Error::Api(status)) if status.code == 400 => {
+            return refuse(
+                Reason::NoPodsMatched,
+                format!("the selector {selector} is not valid: {}", status.message),
+            );
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let uids: HashSet<String> = matching.items.iter().filter_map(ResourceExt::uid).collect();
+    if uids.is_empty() {
+        return refuse(
+            Reason::NoPodsMatched,
+            format!(
+                "no pod of namespace {namespace} matches {selector}; see kubectl get pods --show-labels"
+            ),
+        );
+    }
+    Ok(Named::Uids(uids))
+}
+
+fn labels(selector: LabelSelector) -> Result<String, Unresolved> {
+    match Selector::try_from(selector) {
+        Ok(selector) => Ok(selector.to_string()),
+        Err(error) => refuse(
+            Reason::NoPodsMatched,
+            format!("the selector is not valid: {error}"),
+        ),
+    }
+}
+
+async fn selector_of(
+    client: &Client,
+    namespace: &str,
+    workload: &WorkloadRef,
+) -> Result<String, Unresolved> {
+    let (resource, capabilities) = discover(client, workload).await?;
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let scalable = capabilities
+        .subresources
+        .iter()
+        .any(|(resource, _)| resource.plural.ends_with("scale"));
+    let selector = if scalable {
+        let scale = api
+            .get_scale(&workload.name)
+            .await
+            .map_err(|error| unreadable(error, workload))?;
+        scale.status.and_then(|status| status.selector)
+    } else {
+        let object = api
+            .get(&workload.name)
+            .await
+            .map_err(|error| unreadable(error, workload))?;
+        let selector = serde_json::from_value(object.data["spec"]["selector"].clone());
+        selector.ok().map(labels).transpose()?
+    };
+    match selector.filter(|selector| !selector.is_empty()) {
+        Some(selector) => Ok(selector),
+        None => {
+            let what = format!("{}/{}", workload.kind, workload.name);
+            refuse(
+                Reason::WorkloadNotSupported,
+                format!("{what} does not say which pods are its own; use target.selector instead"),
+            )
+        }
+    }
+}
+
+async fn discover(
+    client: &Client,
+    workload: &WorkloadRef,
+) -> Result<(ApiResource, ApiCapabilities), Unresolved> {
+    let WorkloadRef {
+        api_version, kind, ..
+    } = workload;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let unknown = format!(
+        "this cluster has no namespaced kind {kind} in {api_version}; see kubectl api-resources"
+    );
+    match pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {
+        Ok((resource, capabilities)) if capabilities.scope == Scope::Namespaced => {
+            Ok((resource, capabilities))
+        }
+        Ok(_) | Err(kube::Error::Discovery(_)) => refuse(Reason::WorkloadNotFound, unknown),
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            refuse(Reason::WorkloadNotFound, unknown)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn unreadable(error: kube::Error, workload: &WorkloadRef) -> Unresolved {
+    let what = format!("{} {}", workload.kind, workload.name);
+    let (reason, message) = match &error {
+        kube::Error::Api(status) if status.code == 404 => (
+            Reason::WorkloadNotFound,
+            format!(
+                "{what} does not exist in this namespace; see kubectl get {}",
+                workload.kind.to_lowercase()
+            ),
+        ),
+        kube::Error::Api(status) if status.code == 403 => (
+            Reason::WorkloadNotSupported,
+            format!(
+                "the operator may not read {what}; add it to the chart's rbac.workloads: {}",
+                status.message
+            ),
+        ),
+        _ => return Unresolved::Failed(error),
+    };
+    Unresolved::Refused(Refusal { reason, message })
+}

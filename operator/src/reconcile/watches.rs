@@ -1,0 +1,172 @@
+//! Pods, watched only in namespaces that have an active request.
+//!
+//! It keeps stripped pods and says which requests to look at again; it decides nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt as _, channel::mpsc, future};
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::reflector::{ObjectRef, Store, reflector, store};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, core::DeserializeGuard};
+use phpprof_crds::ProfileRequest;
+use tokio::sync::watch as signal;
+use tokio::task::AbortHandle;
+
+/// What a change of a pod sends to the controller.
+pub type RequestRef = ObjectRef<DeserializeGuard<ProfileRequest>>;
+
+/// How long a new watch may take until it has listed its namespace.
+const READY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error(
+        "pods of namespace {0} could not be listed within 10 s; the operator needs list and watch on pods"
+    )]
+    NotReady(String),
+}
+
+/// One watch per namespace, for as long as a request needs it.
+#[derive(Clone)]
+pub struct PodWatches {
+    client: Client,
+    triggers: mpsc::UnboundedSender<RequestRef>,
+    namespaces: Arc<Mutex<HashMap<String, Watch>>>,
+}
+
+struct Watch {
+    pods: Store<Pod>,
+    ready: signal::Receiver<bool>,
+    requests: Arc<Mutex<HashSet<RequestRef>>>,
+    task: AbortHandle,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl PodWatches {
+    /// The watches, and the stream of requests to look at again.
+    pub fn new(client: Client) -> (Self, mpsc::UnboundedReceiver<RequestRef>) {
+        let (triggers, changes) = mpsc::unbounded();
+        (
+            PodWatches {
+                client,
+                triggers,
+                namespaces: Arc::default(),
+            },
+            changes,
+        )
+    }
+
+    /// The pods of a namespace; from now on the request is looked at again whenever one of them changes.
+    pub async fn pods(
+        &self,
+        namespace: &str,
+        request: &RequestRef,
+    ) -> Result<Vec<Arc<Pod>>, WatchError> {
+        let (pods, mut ready) = self.subscribe(namespace, request);
+        match tokio::time::timeout(READY, ready.wait_for(|ready| *ready)).await {
+            Ok(Ok(_)) => Ok(pods.state()),
+            _ => Err(WatchError::NotReady(namespace.to_owned())),
+        }
+    }
+
+    fn subscribe(
+        &self,
+        namespace: &str,
+        request: &RequestRef,
+    ) -> (Store<Pod>, signal::Receiver<bool>) {
+        let mut namespaces = self
+            .namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let watch = namespaces
+            .entry(namespace.to_owned())
+            .or_insert_with(|| self.watch(namespace));
+        watch
+            .requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(request.clone());
+        (watch.pods.clone(), watch.ready.clone())
+    }
+
+    fn watch(&self, namespace: &str) -> Watch {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let (pods, writer) = store();
+        let requests: Arc<Mutex<HashSet<RequestRef>>> = Arc::default();
+        let stream = watcher(api, watcher::Config::default().any_semantic())
+            .default_backoff()
+            .modify(crate::reconcile::view::strip);
+        let (triggers, interested) = (self.triggers.clone(), requests.clone());
+        let changes = reflector(writer, stream)
+            .touched_objects()
+            .for_each(move |change| {
+                if let Err(error) = change {
+                    tracing::warn!(%error, "watching pods failed; it is tried again");
+                }
+                for request in interested
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .iter()
+                {
+                    // A closed channel means that the controller has ended, and soon the process.
+                    let _ = triggers.unbounded_send(request.clone());
+                }
+                future::ready(())
+            });
+        Watch {
+            ready: readiness(pods.clone()),
+            pods,
+            requests,
+            task: tokio::spawn(changes).abort_handle(),
+        }
+    }
+
+    /// The request is looked at again, as when one of its pods had changed.
+    pub fn look_again(&self, request: RequestRef) {
+        // A closed channel means that the controller has ended, and soon the process.
+        let _ = self.triggers.unbounded_send(request);
+    }
+
+    /// The request does not need its namespace's pods any more.
+    pub fn release(&self, request: &RequestRef) {
+        let Some(namespace) = &request.namespace else {
+            return;
+        };
+        let mut namespaces = self
+            .namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(watch) = namespaces.get(namespace) {
+            let mut requests = watch
+                .requests
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            requests.remove(request);
+            let unused = requests.is_empty();
+            drop(requests);
+            if unused {
+                namespaces.remove(namespace);
+            }
+        }
+    }
+}
+
+/// A store wakes only one of those who wait for it, so one waits for all.
+fn readiness(pods: Store<Pod>) -> signal::Receiver<bool> {
+    let (ready, wait) = signal::channel(false);
+    tokio::spawn(async move {
+        if pods.wait_until_ready().await.is_ok() {
+            // Where nobody waits any more, nobody has to know.
+            let _ = ready.send(true);
+        }
+    });
+    wait
+}

@@ -1,0 +1,5 @@
+//! What the operator and a sampler say to each other: the container's arguments, its receipt, and whether it shall stop.
+
+pub mod cancellation;
+pub mod container;
+pub(crate) mod receipt;

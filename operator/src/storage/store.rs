@@ -1,0 +1,437 @@
+//! The store, by its URL: grants for samplers, bounded reads, writes that never overwrite.
+//!
+//! Invariant: nothing is read that is larger than the caller expects, no object is ever replaced, and an object that was
+//! created is on the disk before anybody is told so.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http::{HeaderName, HeaderValue, Method};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::signer::{SignedUrlOptions, Signer};
+use object_store::{
+    Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+};
+use phpprof_crds::UploadRoute;
+use serde::Serialize;
+use url::Url;
+
+/// Where the store is and how it is reached; the credentials come from the environment.
+#[derive(Clone, Debug, Default)]
+pub struct StoreConfig {
+    /// file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
+    pub url: String,
+    /// For S3 that is not at AWS.
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
+    pub path_style: bool,
+    /// PEM of a private CA, trusted beside the webpki roots.
+    pub ca_bundle: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the store's url {0:?} is not one; write s3://bucket/prefix")]
+    Url(String),
+    #[error(
+        "the store's scheme {0:?} is not supported; write s3://bucket/prefix, gs://, az:// or file:///folder"
+    )]
+    Scheme(String),
+    #[error("the store's folder {0:?} cannot be used; is its volume mounted?")]
+    Folder(String, #[source] object_store::Error),
+    #[error("{0} has a character that no credential has; look at the store's Secret")]
+    Credential(&'static str),
+    #[error("the CA bundle is not PEM")]
+    CaBundle(#[source] object_store::Error),
+    #[error("the store cannot be set up")]
+    Build(#[source] object_store::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Without what differs from one try to the next, because it goes into a status.
+    #[error("{0}")]
+    Store(String),
+    #[error("the store denies access; check the permissions of the operator's credentials")]
+    Denied,
+    #[error("object {0} does not exist")]
+    Missing(String),
+    #[error("object {key} has more than {limit} bytes")]
+    TooLarge { key: String, limit: u64 },
+    #[error("this store cannot sign create-only writes")]
+    CannotSign,
+}
+
+impl From<object_store::Error> for StoreError {
+    fn from(error: object_store::Error) -> Self {
+        if matches!(error, object_store::Error::PermissionDenied { .. }) {
+            return StoreError::Denied;
+        }
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        StoreError::Store(match &error {
+            object_store::Error::Unauthenticated { .. } => {
+                "the store does not accept the operator's credentials".to_owned()
+            }
+            _ => cause.to_string(),
+        })
+    }
+}
+
+/// A create-only write of one key, for whoever holds it, and where to ask whether to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    pub route: UploadRoute,
+    pub method: String,
+    pub url: String,
+    pub headers: std::collections::BTreeMap<String, String>,
+    /// Empty for a checkpoint: its sampler asks where its whole profile belongs.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stop: String,
+    /// Of the server's key; empty where a certificate authority vouches for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<String>,
+}
+
+/// Beside an object: its presence says that its sampler shall stop.
+pub fn stop_key(key: &str) -> String {
+    format!("{key}.stop")
+}
+
+/// What came of a write that does not overwrite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    Now,
+    Before,
+}
+
+/// Signs create-only writes, for stores that can.
+#[derive(Clone, Debug)]
+struct Presigner {
+    signer: Arc<dyn Signer>,
+    /// The header that makes a signed PUT create-only.
+    precondition: (HeaderName, HeaderValue),
+}
+
+impl Presigner {
+    fn new(signer: Arc<dyn Signer>, header: &'static str, value: &'static str) -> Self {
+        Presigner {
+            signer,
+            precondition: (
+                HeaderName::from_static(header),
+                HeaderValue::from_static(value),
+            ),
+        }
+    }
+}
+
+/// One bucket, or a folder of it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    objects: Arc<dyn ObjectStore>,
+    presigner: Option<Presigner>,
+    /// Scheme and bucket, as in s3://bucket, or the folder, as in file:///folder.
+    root: String,
+    prefix: String,
+}
+
+impl Store {
+    pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
+        let url = Url::parse(&config.url).map_err(|_| OpenError::Url(config.url.clone()))?;
+        if url.scheme() == "file" {
+            return folder(&url);
+        }
+        let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
+        let bucket = bucket
+            .ok_or_else(|| OpenError::Url(config.url.clone()))?
+            .to_owned();
+        let root = format!("{}://{bucket}", url.scheme());
+        let options = client_options(config.ca_bundle.as_deref())?;
+        let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
+            "s3" => {
+                let store = Arc::new(s3(config, bucket, options)?);
+                let presigner = Presigner::new(store.clone(), "if-none-match", "*");
+                (store, Some(presigner))
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_client_options(options)
+                    .with_retry(quick_retry());
+                let store = Arc::new(builder.build().map_err(OpenError::Build)?);
+                let presigner = Presigner::new(store.clone(), "x-goog-if-generation-match", "0");
+                (store, Some(presigner))
+            }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::from_env()
+                    .with_container_name(bucket)
+                    .with_client_options(options)
+                    .with_retry(quick_retry());
+                // A SAS signs no header, so none that Azure signs is create-only.
+                (Arc::new(builder.build().map_err(OpenError::Build)?), None)
+            }
+            scheme => return Err(OpenError::Scheme(scheme.to_owned())),
+        };
+        Ok(Store {
+            objects,
+            presigner,
+            root,
+            prefix: url.path().trim_matches('/').to_owned(),
+        })
+    }
+
+    /// Whether it can sign create-only writes, which [`Store::grant`] needs.
+    pub fn signs(&self) -> bool {
+        self.presigner.is_some()
+    }
+
+    /// The folder of the bucket that everything lies in; empty or without a slash at either end.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The store's own URI of a key; it grants nothing.
+    pub fn uri(&self, key: &str) -> String {
+        format!("{}/{key}", self.root)
+    }
+
+    /// Signs a create-only PUT of the key, and a GET of what says that its sampler shall stop.
+    pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
+        let presigner = self.presigner.as_ref().ok_or(StoreError::CannotSign)?;
+        let stop = Path::from(stop_key(key));
+        let stop = presigner
+            .signer
+            .signed_url(Method::GET, &stop, valid_for)
+            .await?;
+        Ok(Grant {
+            stop: stop.into(),
+            ..self.put_grant(key, valid_for).await?
+        })
+    }
+
+    /// Signs a create-only PUT of the key alone.
+    pub async fn put_grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
+        let Presigner {
+            signer,
+            precondition: (name, value),
+        } = self.presigner.clone().ok_or(StoreError::CannotSign)?;
+        let headers = [(
+            name.to_string(),
+            value.to_str().unwrap_or_default().to_owned(),
+        )]
+        .into();
+        let options = SignedUrlOptions::new().with_signed_header(name, value);
+        let url = signer
+            .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
+            .await?;
+        Ok(Grant {
+            route: UploadRoute::Direct,
+            method: "PUT".to_owned(),
+            url: url.into(),
+            headers,
+            stop: String::new(),
+            pins: Vec::new(),
+        })
+    }
+
+    /// The size of an object, if there is one.
+    pub async fn size(&self, key: &str) -> Result<Option<u64>, StoreError> {
+        match self.objects.head(&Path::from(key)).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The bytes of an object; reading stops where it is larger than the limit, whatever its headers said.
+    pub async fn read(&self, key: &str, limit: u64) -> Result<Vec<u8>, StoreError> {
+        let object = match self.objects.get(&Path::from(key)).await {
+            Ok(object) => object,
+            Err(object_store::Error::NotFound { .. }) => {
+                return Err(StoreError::Missing(key.to_owned()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let expected = usize::try_from(object.meta.size.min(limit)).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(expected);
+        let mut stream = object.into_stream();
+        while let Some(chunk) = stream.next().await {
+            bytes.extend_from_slice(&chunk?);
+            if bytes.len() as u64 > limit {
+                return Err(StoreError::TooLarge {
+                    key: key.to_owned(),
+                    limit,
+                });
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The size of an object, and its bytes as they come.
+    pub async fn stream(
+        &self,
+        key: &str,
+    ) -> Result<(u64, BoxStream<'static, object_store::Result<Bytes>>), StoreError> {
+        match self.objects.get(&Path::from(key)).await {
+            Ok(object) => Ok((object.meta.size, object.into_stream())),
+            Err(object_store::Error::NotFound { .. }) => Err(StoreError::Missing(key.to_owned())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The keys that end with this, as they are found.
+    pub fn keys_ending(
+        &self,
+        end: &'static str,
+    ) -> impl futures::Stream<Item = Result<String, StoreError>> + '_ {
+        let prefix = (!self.prefix.is_empty()).then(|| Path::from(self.prefix.as_str()));
+        self.objects
+            .list(prefix.as_ref())
+            .filter_map(move |found| async move {
+                match found {
+                    Ok(meta) if meta.location.as_ref().ends_with(end) => {
+                        Some(Ok(meta.location.to_string()))
+                    }
+                    Ok(_) => None,
+                    Err(error) => Some(Err(error.into())),
+                }
+            })
+    }
+
+    /// Deletes an object; one that is not there is as good.
+    pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        match self.objects.delete(&Path::from(key)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes an object unless there is one.
+    pub async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<Created, StoreError> {
+        let options = PutOptions {
+            mode: PutMode::Create,
+            ..PutOptions::default()
+        };
+        match self
+            .objects
+            .put_opts(&Path::from(key), bytes.into(), options)
+            .await
+        {
+            Ok(_) => Ok(Created::Now),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(Created::Before),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_memory(objects: Arc<dyn ObjectStore>) -> Self {
+        // Tests run side by side; whoever comes second finds it installed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let signer = Arc::new(
+            AmazonS3Builder::new()
+                .with_bucket_name("profiles")
+                .with_region("us-east-1")
+                .with_access_key_id("test")
+                .with_secret_access_key("test")
+                .build()
+                .expect("a signer needs no server"),
+        );
+        Store {
+            objects,
+            presigner: Some(Presigner::new(signer, "if-none-match", "*")),
+            root: "s3://profiles".to_owned(),
+            prefix: String::new(),
+        }
+    }
+}
+
+/// A folder of a volume: what was written is synced, file and folder, before it counts.
+fn folder(url: &Url) -> Result<Store, OpenError> {
+    let path = url
+        .to_file_path()
+        .ok()
+        .filter(|path| path.parent().is_some());
+    let path = path.ok_or_else(|| OpenError::Url(url.to_string()))?;
+    let objects = LocalFileSystem::new_with_prefix(&path)
+        .map_err(|error| OpenError::Folder(path.display().to_string(), error))?;
+    Ok(Store {
+        objects: Arc::new(objects.with_fsync(true).with_automatic_cleanup(true)),
+        presigner: None,
+        root: format!("file://{}", path.display()),
+        prefix: String::new(),
+    })
+}
+
+fn s3(config: &StoreConfig, bucket: String, options: ClientOptions) -> Result<AmazonS3, OpenError> {
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(bucket)
+        .with_virtual_hosted_style_request(!config.path_style)
+        .with_client_options(options)
+        .with_retry(quick_retry());
+    for (name, key) in CREDENTIALS {
+        if let Ok(value) = std::env::var(name) {
+            builder = builder.with_config(key, credential(name, &value)?);
+        }
+    }
+    if let Some(endpoint) = &config.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(region) = &config.region {
+        builder = builder.with_region(region);
+    }
+    builder.build().map_err(OpenError::Build)
+}
+
+const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [
+    ("AWS_ACCESS_KEY_ID", AmazonS3ConfigKey::AccessKeyId),
+    ("AWS_SECRET_ACCESS_KEY", AmazonS3ConfigKey::SecretAccessKey),
+    ("AWS_SESSION_TOKEN", AmazonS3ConfigKey::Token),
+];
+
+/// A Secret made from a file often ends with a newline, at which object_store 0.14 panics with the first request.
+fn credential<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
+    let value = value.trim();
+    match value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(value),
+        false => Err(OpenError::Credential(name)),
+    }
+}
+
+/// A store that is away is tried again by the reconciler, which can tell the user; so not long by the client.
+fn quick_retry() -> RetryConfig {
+    RetryConfig {
+        max_retries: 1,
+        retry_timeout: Duration::from_secs(5),
+        ..RetryConfig::default()
+    }
+}
+
+/// The webpki roots come with the binary, because its image has no certificates.
+fn client_options(ca_bundle: Option<&str>) -> Result<ClientOptions, OpenError> {
+    let mut options = ClientOptions::new()
+        .with_no_system_certificates(true)
+        .with_connect_timeout(Duration::from_secs(3))
+        .with_read_timeout(Duration::from_secs(10))
+        .with_timeout(Duration::from_secs(60));
+    for root in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
+        options = options
+            .with_root_certificate(Certificate::from_der(root).map_err(OpenError::CaBundle)?);
+    }
+    if let Some(pem) = ca_bundle {
+        for root in Certificate::from_pem_bundle(pem.as_bytes()).map_err(OpenError::CaBundle)? {
+            options = options.with_root_certificate(root);
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests;

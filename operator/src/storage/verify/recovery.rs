@@ -1,0 +1,243 @@
+//! What a sampler of a long run had stored before it went: found, judged, and what is left of it deleted.
+//!
+//! Invariant: one object is read for a target, the best that is there, and within the bounds of every upload.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use phpprof_crds::{ProfileRequest, TargetReason};
+use phpprof_profile::total;
+
+use super::{Collector, Fault, SAMPLES, beginning, fault, full_receipt};
+use crate::decide::checkpoints::leftovers;
+use crate::decide::effect::{Done, Rescue};
+use crate::sampler::receipt::{FullReceipt, UploadReceipt};
+use crate::storage::store::StoreError;
+
+const DELETED_AT_ONCE: usize = 8;
+
+/// What was found of a sampler that has gone.
+struct Found {
+    key: String,
+    /// What its receipt would have said.
+    receipt: UploadReceipt,
+    full: FullReceipt,
+}
+
+impl Collector {
+    /// Looks for what a sampler that has gone had stored, and judges the first of it. Nobody has said what its size and SHA-256 must be.
+    pub async fn rescue(&self, rescue: &Rescue) -> Done {
+        let failed = |message: String| Done::TargetFailed {
+            pod_uid: rescue.pod_uid.clone(),
+            reason: rescue.reason,
+            message,
+        };
+        let Rescue {
+            pod_uid,
+            reason,
+            message,
+            ..
+        } = rescue;
+        match self.try_rescue(rescue).await {
+            Ok(None) => failed(message.clone()),
+            Ok(Some(found)) => Done::Rescued {
+                pod_uid: pod_uid.clone(),
+                key: found.key,
+                receipt: found.receipt,
+                reason: *reason,
+                message: beginning(
+                    found.full.duration_seconds,
+                    rescue.duration_seconds.into(),
+                    message,
+                ),
+                full: Box::new(found.full),
+            },
+            Err(Fault::Target(_, why)) => {
+                failed(format!("{message}; what it had stored is of no use: {why}"))
+            }
+            Err(Fault::Store(message)) => Done::StoreAway(message),
+        }
+    }
+
+    async fn try_rescue(&self, rescue: &Rescue) -> Result<Option<Found>, Fault> {
+        let Some((key, size)) = self.first_of(&rescue.keys).await? else {
+            return Ok(None);
+        };
+        self.check_limit(size)?;
+        let _turn = self.desk.acquire().await;
+        let (profile, sha256) = self.decoded(key, size, None).await?;
+        let full = full_receipt(&profile)?;
+        let samples = total(&profile, SAMPLES);
+        if full.samples != samples {
+            let said = full.samples;
+            let message =
+                format!("the profile has {samples} samples, and its own receipt says {said}");
+            return fault(TargetReason::InvalidProfile, message);
+        }
+        let receipt = UploadReceipt {
+            route: None,
+            samples,
+            size,
+            sha256,
+        };
+        Ok(Some(Found {
+            key: key.clone(),
+            receipt,
+            full,
+        }))
+    }
+
+    /// The first of the keys under which there is something, and its size.
+    async fn first_of<'a>(&self, keys: &'a [String]) -> Result<Option<(&'a String, u64)>, Fault> {
+        for key in keys {
+            match self.store.size(key).await {
+                Ok(Some(size)) => return Ok(Some((key, size))),
+                // Where the operator may not list, S3 denies what is not there.
+                Ok(None) | Err(StoreError::Denied) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Deletes what is left of checkpoints. What is missed here goes with the manifest, which names it.
+    pub async fn clear(&self, request: &ProfileRequest) {
+        let deleted = stream::iter(leftovers(request))
+            .map(|key| async move { self.store.delete(&key).await })
+            .buffer_unordered(DELETED_AT_ONCE)
+            .try_collect::<()>()
+            .await;
+        if let Err(error) = deleted {
+            tracing::info!(%error, "checkpoints are deleted later, with their manifest");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+    use phpprof_crds::{ProfileRequestStatus, TargetState, TargetStatus};
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::effect::record;
+    use crate::storage::store::Store;
+    use crate::storage::verify::tests::profile;
+    use crate::testing::{at, request};
+
+    /// What the receipt in the contract's comment says.
+    const SAMPLES: i64 = 2970;
+    const KEYS: [&str; 3] = ["w.pb.gz", "w.checkpoint-2.pb.gz", "w.checkpoint-1.pb.gz"];
+
+    async fn rescued(objects: &[(&str, Vec<u8>)]) -> Done {
+        let store = Store::in_memory(Arc::new(InMemory::new()));
+        for (key, bytes) in objects {
+            store.create(key, bytes.clone()).await.unwrap();
+        }
+        let rescue = Rescue {
+            pod_uid: "u".into(),
+            keys: KEYS.map(str::to_owned).into(),
+            duration_seconds: 180,
+            reason: TargetReason::TargetExited,
+            message: "it ended".into(),
+        };
+        Collector::new(store).rescue(&rescue).await
+    }
+
+    /// `expected` is the key of what is found, or why there is nothing.
+    async fn check(objects: &[(&str, Vec<u8>)], expected: &str) {
+        let actual = match rescued(objects).await {
+            Done::Rescued { key, .. } => key,
+            Done::TargetFailed {
+                reason, message, ..
+            } => format!("{reason}: {message}"),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(actual, expected);
+    }
+
+    #[tokio::test]
+    async fn the_best_that_is_there_is_taken() {
+        let good = || profile(SAMPLES);
+        let [whole, second, first] = KEYS;
+        check(&[], "TargetExited: it ended").await;
+        check(&[(first, good())], first).await;
+        check(&[(first, good()), (second, good())], second).await;
+        check(&[(first, good()), (whole, good())], whole).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_no_profile_of_ours_is_of_no_use() {
+        let [_, second, first] = KEYS;
+        let refused = "TargetExited: it ended; what it had stored is of no use: ";
+        let check = async |bytes: Vec<u8>, why: &str| {
+            let done = rescued(&[(second, bytes), (first, profile(SAMPLES))]).await;
+            let Done::TargetFailed { message, .. } = &done else {
+                panic!("{done:?}");
+            };
+            let expected = format!("{}{why}", refused.trim_start_matches("TargetExited: "));
+            assert!(message.starts_with(&expected), "{message}");
+        };
+        check(b"not a profile".to_vec(), "not a profile within bounds").await;
+        check(vec![0; 33 << 20], "the object has 34603008 bytes").await;
+        check(
+            profile(7),
+            "the profile has 7 samples, and its own receipt says 2970",
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_target_with_the_beginning_of_its_profile_says_so() {
+        let done = rescued(&[(KEYS[1], profile(SAMPLES))]).await;
+        let mut status = ProfileRequestStatus {
+            targets: vec![TargetStatus {
+                pod_name: "web".into(),
+                pod_uid: "u".into(),
+                object_key: KEYS[0].into(),
+                ..TargetStatus::default()
+            }],
+            ..ProfileRequestStatus::default()
+        };
+        record(&mut status, &[done], Some(1), at(0));
+        let target = &status.targets[0];
+        assert_eq!(target.state, TargetState::Uploaded);
+        assert_eq!(target.reason, Some(TargetReason::TargetExited));
+        assert_eq!(target.object_key, KEYS[1]);
+        assert_eq!(target.samples, Some(SAMPLES));
+        assert_eq!(target.upload_mode, None);
+        let message = "the profile has the first 30 s of 180: it ended";
+        assert_eq!(target.message, message);
+        let complete = crate::decide::status::completed(&status.targets).message;
+        assert_eq!(
+            complete,
+            format!("profiled 1 pod; pod web: TargetExited: {message}")
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_checkpoints_is_deleted_and_the_one_that_counts_is_not() {
+        let store = Store::in_memory(Arc::new(InMemory::new()));
+        for key in KEYS {
+            store.create(key, vec![1]).await.unwrap();
+        }
+        let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 180}));
+        request.status = Some(ProfileRequestStatus {
+            targets: vec![TargetStatus {
+                object_key: KEYS[1].into(),
+                checkpoint_seconds: Some(60),
+                ..TargetStatus::default()
+            }],
+            ..ProfileRequestStatus::default()
+        });
+        let manifest = crate::storage::manifest::manifest(&request, None);
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        assert_eq!(manifest["checkpointKeys"], json!([KEYS[2], KEYS[0]]));
+        Collector::new(store.clone()).clear(&request).await;
+        let mut left = Vec::new();
+        for key in KEYS {
+            left.push(store.size(key).await.unwrap().is_some());
+        }
+        assert_eq!(left, [false, true, false]);
+    }
+}

@@ -1,0 +1,500 @@
+//! `decide` driven on a toy cluster with lost, late and repeated effects, stale reads and restarts.
+//!
+//! The toy keeps what is real in few words: pods that admit one container per name, a kubelet, a store, a status
+//! behind a resource version. Whatever happens, no pod gets a second sampler, a request ends, and no profile is
+//! claimed that the store does not have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState, TargetStatus};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::decide::decision::{Decision, decide};
+use crate::decide::effect::{Done, Effect, Injection, record};
+use crate::decide::limits::{Limits, later};
+use crate::decide::observed::{
+    Admission, Observed, PodView, SamplerDeadlines, SamplerState, SamplerView, StoreTrouble,
+};
+use crate::sampler::receipt::{ShortReceipt, UploadReceipt};
+use crate::testing::{at, pod, request};
+
+const PODS: usize = 3;
+const RECEIPT: &str = r#"{"reason":"Uploaded","samples":1,"size":5,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// The operator looks: at how old a view of the pods, at an old status or the newest, and how far it gets.
+    Look {
+        pods_behind: usize,
+        status_behind: bool,
+        dies_after: Option<usize>,
+    },
+    /// The kubelet moves a pod's sampler on.
+    Kubelet {
+        pod: usize,
+        fails: bool,
+    },
+    /// A sampler stores what it has sampled so far.
+    Checkpoint {
+        pod: usize,
+    },
+    RestartTarget {
+        pod: usize,
+    },
+    DeletePod {
+        pod: usize,
+    },
+    Pass {
+        seconds: i64,
+    },
+    Store {
+        away: bool,
+    },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let look = (0..4usize, any::<bool>(), proptest::option::of(0..4usize)).prop_map(
+        |(pods_behind, status_behind, dies_after)| Happening::Look {
+            pods_behind,
+            status_behind,
+            dies_after,
+        },
+    );
+    prop_oneof![
+        8 => look,
+        4 => (0..PODS, any::<bool>()).prop_map(|(pod, fails)| Happening::Kubelet { pod, fails }),
+        2 => (0..PODS).prop_map(|pod| Happening::Checkpoint { pod }),
+        1 => (0..PODS).prop_map(|pod| Happening::RestartTarget { pod }),
+        1 => (0..PODS).prop_map(|pod| Happening::DeletePod { pod }),
+        2 => (1..120i64).prop_map(|seconds| Happening::Pass { seconds }),
+        1 => any::<bool>().prop_map(|away| Happening::Store { away }),
+    ]
+}
+
+struct Toy {
+    now: Timestamp,
+    /// Newest last; the index is the resource version.
+    requests: Vec<ProfileRequest>,
+    /// Newest last.
+    pods: Vec<BTreeMap<String, PodView>>,
+    /// Every container that was ever added, by pod.
+    added: BTreeMap<String, Vec<String>>,
+    /// Keys.
+    store: BTreeSet<String>,
+    /// What was granted for each pod, the whole profile's key last, and how much of it was used.
+    granted: BTreeMap<String, (Vec<String>, usize)>,
+    store_away: bool,
+    trouble: Option<StoreTrouble>,
+    limits: Limits,
+}
+
+fn receipt() -> UploadReceipt {
+    match ShortReceipt::parse(RECEIPT) {
+        Some(ShortReceipt::Uploaded(receipt)) => receipt,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Toy {
+    fn new(duration_seconds: i32) -> Self {
+        let pods = (0..PODS)
+            .map(|n| pod(&format!("p{n}")))
+            .map(|pod| (pod.uid.clone(), pod))
+            .collect();
+        Toy {
+            now: at(0),
+            requests: vec![request(
+                json!({"target": {"selector": {"matchLabels": {"app": "web"}}}, "durationSeconds": duration_seconds}),
+            )],
+            pods: vec![pods],
+            added: BTreeMap::new(),
+            store: BTreeSet::new(),
+            granted: BTreeMap::new(),
+            store_away: false,
+            trouble: None,
+            limits: Limits::default(),
+        }
+    }
+
+    fn newest(&self) -> &ProfileRequest {
+        self.requests.last().expect("there is one from the start")
+    }
+
+    fn change_pods(&mut self, change: impl FnOnce(&mut BTreeMap<String, PodView>)) {
+        let mut pods = self.pods.last().cloned().unwrap_or_default();
+        change(&mut pods);
+        self.pods.push(pods);
+    }
+
+    fn happen(&mut self, happening: &Happening) {
+        match happening {
+            Happening::Look {
+                pods_behind,
+                status_behind,
+                dies_after,
+            } => {
+                self.look(
+                    *pods_behind,
+                    usize::from(*status_behind),
+                    dies_after.unwrap_or(usize::MAX),
+                );
+            }
+            Happening::Kubelet { pod, fails } => self.kubelet(&format!("uid-of-p{pod}"), *fails),
+            Happening::Checkpoint { pod } => self.checkpoint(&format!("uid-of-p{pod}")),
+            Happening::RestartTarget { pod } => {
+                let version = self.pods.len();
+                self.change_pods(|pods| {
+                    if let Some(pod) = pods.get_mut(&format!("uid-of-p{pod}")) {
+                        pod.containers[0].id = format!("containerd://{version}");
+                        for sampler in pod
+                            .samplers
+                            .values_mut()
+                            .filter(|sampler| sampler.state == SamplerState::Running)
+                        {
+                            sampler.state = SamplerState::Ended {
+                                exit_code: 137,
+                                message: String::new(),
+                                at: None,
+                            };
+                        }
+                    }
+                });
+            }
+            Happening::DeletePod { pod } => self.change_pods(|pods| {
+                pods.remove(&format!("uid-of-p{pod}"));
+            }),
+            Happening::Pass { seconds } => {
+                self.now = later(self.now, SignedDuration::from_secs(*seconds))
+            }
+            Happening::Store { away } => self.store_away = *away,
+        }
+    }
+
+    fn checkpoint(&mut self, uid: &str) {
+        let pod = self.pods.last().and_then(|pods| pods.get(uid));
+        let runs = pod.is_some_and(|pod| {
+            let mut samplers = pod.samplers.values();
+            samplers.any(|sampler| sampler.state == SamplerState::Running)
+        });
+        let Some((keys, used)) = self.granted.get_mut(uid) else {
+            return;
+        };
+        let is_last = *used + 1 == keys.len();
+        if runs && !is_last && !self.store_away {
+            self.store.insert(keys[*used].clone());
+            *used += 1;
+        }
+    }
+
+    fn kubelet(&mut self, uid: &str, fails: bool) {
+        let (now, away) = (self.now, self.store_away);
+        let whole = |(keys, _): &(Vec<String>, usize)| keys.last().cloned();
+        let stored = self.granted.get(uid).and_then(whole).unwrap_or_default();
+        let mut upload = false;
+        self.change_pods(|pods| {
+            for sampler in pods
+                .get_mut(uid)
+                .into_iter()
+                .flat_map(|pod| pod.samplers.values_mut())
+            {
+                let ended = |message: &str| SamplerState::Ended {
+                    exit_code: 0,
+                    message: message.into(),
+                    at: Some(now),
+                };
+                sampler.state = match &sampler.state {
+                    SamplerState::Waiting { .. } => SamplerState::Running,
+                    SamplerState::Running if fails => ended(r#"{"reason":"NoPhpFound"}"#),
+                    SamplerState::Running if away => SamplerState::Running,
+                    SamplerState::Running => {
+                        upload = true;
+                        ended(RECEIPT)
+                    }
+                    ended => ended.clone(),
+                };
+            }
+        });
+        if upload {
+            self.store.insert(stored);
+        }
+    }
+
+    /// One look of the operator, which may die before any of its effects or before it writes down what came of them.
+    fn look(&mut self, pods_behind: usize, status_behind: usize, dies_after: usize) {
+        let version = self.requests.len() - 1 - status_behind.min(self.requests.len() - 1);
+        let request = self.requests[version].clone();
+        let pods = self.pods[self.pods.len() - 1 - pods_behind.min(self.pods.len() - 1)].clone();
+        let observed = self.observe(&request, pods);
+        let Decision {
+            status, effects, ..
+        } = decide(self.now, &request, &observed, &self.limits);
+        let Some(request) = self.persist(version, request, status) else {
+            return;
+        };
+        let mut done = Vec::new();
+        for (index, effect) in effects.iter().enumerate() {
+            if index >= dies_after {
+                self.trouble = None;
+                return;
+            }
+            done.extend(self.act(effect));
+        }
+        if effects.len() == dies_after {
+            self.trouble = None;
+            return;
+        }
+        let mut status = request.status.clone().unwrap_or_default();
+        record(&mut status, &done, Some(1), self.now);
+        self.persist(self.requests.len() - 1, request, status);
+    }
+
+    fn observe(&self, request: &ProfileRequest, pods: BTreeMap<String, PodView>) -> Observed {
+        let status = request.status.clone().unwrap_or_default();
+        if status.start_time.is_none() {
+            let matched = Ok(pods.into_values().collect());
+            return Observed {
+                admission: Some(Admission {
+                    namespace_enabled: true,
+                    matched,
+                }),
+                ..Observed::default()
+            };
+        }
+        Observed {
+            admission: None,
+            pods,
+            store_trouble: self.trouble.clone(),
+            ..Observed::default()
+        }
+    }
+
+    /// As the API server does: only over the version that was read.
+    fn persist(
+        &mut self,
+        version: usize,
+        mut request: ProfileRequest,
+        status: phpprof_crds::ProfileRequestStatus,
+    ) -> Option<ProfileRequest> {
+        if request.status.clone().unwrap_or_default() == status {
+            return Some(request);
+        }
+        if version != self.requests.len() - 1 {
+            return None;
+        }
+        request.status = Some(status);
+        self.requests.push(request.clone());
+        Some(request)
+    }
+
+    fn act(&mut self, effect: &Effect) -> Option<Done> {
+        match effect {
+            Effect::Inject(injection) => Some(self.inject(injection)),
+            Effect::Verify(_) | Effect::Rescue(_) | Effect::Merge | Effect::List
+                if self.store_away =>
+            {
+                let retry_at = later(self.now, SignedDuration::from_secs(1));
+                self.trouble = Some(StoreTrouble {
+                    message: "away".into(),
+                    retry_at,
+                });
+                Some(Done::StoreAway("away".into()))
+            }
+            Effect::Verify(upload) => {
+                self.trouble = None;
+                let pod_uid = upload.pod_uid.clone();
+                Some(match self.store.contains(&upload.key) {
+                    true => Done::Verified {
+                        pod_uid,
+                        receipt: upload.receipt.clone(),
+                        full: Box::default(),
+                        cut_short: None,
+                    },
+                    false => Done::TargetFailed {
+                        pod_uid,
+                        reason: TargetReason::ProfileMissing,
+                        message: String::new(),
+                    },
+                })
+            }
+            Effect::Rescue(rescue) => {
+                self.trouble = None;
+                let (pod_uid, reason) = (rescue.pod_uid.clone(), rescue.reason);
+                let message = rescue.message.clone();
+                let found = rescue.keys.iter().find(|key| self.store.contains(*key));
+                Some(match found.cloned() {
+                    Some(key) => Done::Rescued {
+                        pod_uid,
+                        key,
+                        receipt: receipt(),
+                        full: Box::default(),
+                        reason,
+                        message,
+                    },
+                    None => Done::TargetFailed {
+                        pod_uid,
+                        reason,
+                        message,
+                    },
+                })
+            }
+            Effect::Merge => {
+                self.trouble = None;
+                self.store.insert("merged".into());
+                Some(Done::Merged {
+                    profile: ProfileResult {
+                        url: "merged".into(),
+                        samples: 1,
+                        ..ProfileResult::default()
+                    },
+                    links: Vec::new(),
+                    cancelled: false,
+                })
+            }
+            Effect::List => {
+                self.trouble = None;
+                self.store.insert("manifest".into());
+                Some(Done::Listed)
+            }
+            Effect::Stop(_) | Effect::DeleteRequest => None,
+        }
+    }
+
+    fn inject(&mut self, injection: &Injection) -> Done {
+        let pod_uid = injection.pod_uid.clone();
+        let name = injection.ephemeral_container_name.clone();
+        let Some(pod) = self.pods.last().and_then(|pods| pods.get(&pod_uid)) else {
+            return Done::TargetFailed {
+                pod_uid,
+                reason: TargetReason::PodDeleted,
+                message: String::new(),
+            };
+        };
+        if pod.samplers.contains_key(&name) {
+            return Done::Injected;
+        }
+        let mut keys = injection.checkpoint_keys.clone();
+        keys.push(injection.object_key.clone());
+        self.granted.insert(pod_uid.clone(), (keys, 0));
+        self.added
+            .entry(pod_uid.clone())
+            .or_default()
+            .push(name.clone());
+        let deadlines = Some(SamplerDeadlines {
+            not_after: injection.not_after,
+            upload_until: injection.upload_until,
+        });
+        let state = SamplerState::Waiting {
+            reason: String::new(),
+            message: String::new(),
+        };
+        self.change_pods(|pods| {
+            if let Some(pod) = pods.get_mut(&pod_uid) {
+                pod.samplers.insert(name, SamplerView { deadlines, state });
+            }
+        });
+        Done::Injected
+    }
+
+    fn check(&self) {
+        for (pod, containers) in &self.added {
+            assert!(containers.len() <= 1, "{pod} has {containers:?}");
+        }
+        let status = self.newest().status.clone().unwrap_or_default();
+        if status.profile.is_some() {
+            assert!(
+                self.store.contains("merged"),
+                "a profile is claimed that is not there"
+            );
+        }
+        for target in status
+            .targets
+            .iter()
+            .filter(|target| target.state == TargetState::Uploaded)
+        {
+            assert!(
+                self.store.contains(&target.object_key),
+                "{} is not stored",
+                target.pod_name
+            );
+        }
+        for pod in self.added.keys() {
+            assert!(
+                status.targets.iter().any(|target| target.pod_uid == *pod),
+                "{pod} is not in the status"
+            );
+        }
+    }
+
+    /// From here on the world is kind: everything moves, and the operator sees what is.
+    fn settle(&mut self) {
+        for _ in 0..60 {
+            for pod in 0..PODS {
+                self.kubelet(&format!("uid-of-p{pod}"), false);
+            }
+            self.look(0, 0, usize::MAX);
+            self.now = later(self.now, SignedDuration::from_secs(30));
+            self.check();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_request_ends_and_no_pod_gets_a_second_sampler(
+        happenings in proptest::collection::vec(happening(), 0..60),
+        store_away_at_the_end in any::<bool>(),
+        is_long in any::<bool>(),
+    ) {
+        let mut toy = Toy::new(if is_long { 300 } else { 30 });
+        for happening in &happenings {
+            toy.happen(happening);
+            toy.check();
+        }
+        toy.store_away = store_away_at_the_end;
+        toy.settle();
+        let status = toy.newest().status.clone().unwrap_or_default();
+        prop_assert!(status.completion_time.is_some(), "{:?}", status.conditions.first());
+        prop_assert_eq!(status.profile.is_some(), status.conditions[0].type_ == "Complete");
+        prop_assert_eq!(status.active, 0);
+    }
+}
+
+#[test]
+fn a_request_in_a_kind_world_completes_with_every_pod() {
+    let mut toy = Toy::new(30);
+    toy.settle();
+    let status = toy.newest().status.clone().unwrap();
+    assert_eq!((status.succeeded, status.failed), (3, 0));
+    assert_eq!(status.conditions[0].reason, "Complete");
+}
+
+#[test]
+fn a_pod_that_goes_in_a_long_run_leaves_the_newest_of_its_checkpoints() {
+    let mut toy = Toy::new(300);
+    (0..3).for_each(|_| toy.look(0, 0, usize::MAX));
+    (0..PODS).for_each(|pod| toy.kubelet(&format!("uid-of-p{pod}"), false));
+    // One pod goes with two checkpoints, one without any.
+    toy.now = later(toy.now, SignedDuration::from_secs(130));
+    (0..2).for_each(|_| toy.checkpoint("uid-of-p0"));
+    toy.happen(&Happening::DeletePod { pod: 0 });
+    toy.happen(&Happening::RestartTarget { pod: 1 });
+    toy.settle();
+    let status = toy.newest().status.clone().unwrap();
+    let end = |target: &TargetStatus| {
+        let (_, file) = target.object_key.rsplit_once(".0.").unwrap();
+        (target.reason, file.to_owned())
+    };
+    let ends: Vec<_> = status.targets.iter().map(end).collect();
+    let expected = [
+        (Some(TargetReason::TargetRestarted), "pb.gz".to_owned()),
+        (Some(TargetReason::PodDeleted), "checkpoint-2.pb.gz".into()),
+        (None, "pb.gz".into()),
+    ];
+    assert_eq!(ends, expected);
+    assert_eq!(status.conditions[0].reason, "SomeTargetsFailed");
+}

@@ -13,7 +13,8 @@ use crate::decide::limits::Limits;
 use crate::decide::observed::{Admission, ContainerView, PodView, Refusal};
 use crate::decide::select::{Selection, select};
 use crate::decide::status::Verdict;
-use crate::reconcile::view::SAMPLER_PREFIX;
+use crate::sampler::injection::SAMPLER_PREFIX;
+use crate::sampler::object_keys::key;
 
 /// Fills in start and targets of a request that is accepted; the verdict says whether it is.
 pub fn admit(
@@ -115,7 +116,7 @@ fn new_target(
             first_8(&request.uid().unwrap_or_default())
         ),
         state: TargetState::Pending,
-        object_key: key(request, limits, &file),
+        object_key: key(request, &limits.key_prefix, &file),
         checkpoint_seconds: interval(request.spec.duration_seconds, limits.checkpoint_seconds),
         ..TargetStatus::default()
     }
@@ -123,17 +124,4 @@ fn new_target(
 
 fn first_8(uid: &str) -> &str {
     uid.get(..8).unwrap_or(uid)
-}
-
-/// The key of a file of this request.
-pub fn key(request: &ProfileRequest, limits: &Limits, file: &str) -> String {
-    let (namespace, name) = (request.namespace().unwrap_or_default(), request.name_any());
-    let path = format!(
-        "{namespace}/{name}-{}/{file}",
-        request.uid().unwrap_or_default()
-    );
-    match limits.key_prefix.as_str() {
-        "" => path,
-        prefix => format!("{prefix}/{path}"),
-    }
 }

@@ -11,12 +11,13 @@ use phpprof_crds::{
 
 use crate::decide::admission::admit;
 use crate::decide::checkpoints;
-use crate::decide::effect::{Effect, Injection, Rescue, Telling, Upload};
+use crate::decide::effect::{Effect, Rescue, Telling, Upload};
 use crate::decide::limits::{Deadlines, Limits, later, not_after};
 use crate::decide::mode::mode;
 use crate::decide::observed::{Observed, PodView};
 use crate::decide::status::{Verdict, all_failed, pods, progress, settle};
 use crate::decide::target::{Step, step};
+use crate::sampler::injection::Injection;
 use crate::sampler::receipt::UploadReceipt;
 
 /// What to persist, then what to do, then when to look again.

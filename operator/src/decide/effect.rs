@@ -3,12 +3,11 @@
 use jiff::Timestamp;
 use phpprof_crds::{
     Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
-    UploadMode,
 };
 
 use crate::decide::decision::fail;
-use crate::decide::mode::Mode;
 use crate::decide::status::{Verdict, all_failed, completed, progress, settle};
+use crate::sampler::injection::Injection;
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
 /// Something to do outside; each is idempotent.
@@ -28,29 +27,6 @@ pub enum Effect {
     Stop(Telling),
     /// Delete the request, whose time is over.
     DeleteRequest,
-}
-
-/// A sampler and the pod that gets it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Injection {
-    pub namespace: String,
-    pub pod_name: String,
-    pub pod_uid: String,
-    pub container_name: String,
-    /// With the runtime's scheme.
-    pub container_id: String,
-    pub ephemeral_container_name: String,
-    pub object_key: String,
-    /// How often it stores what it has sampled so far, and under which keys, in their order; none in a short run.
-    pub checkpoint_seconds: i32,
-    pub checkpoint_keys: Vec<String>,
-    pub upload_mode: UploadMode,
-    pub duration_seconds: i32,
-    pub samples_per_second: i32,
-    pub include_idle: bool,
-    pub not_after: Timestamp,
-    pub upload_until: Timestamp,
-    pub mode: Mode,
 }
 
 /// A sampler that is told something.

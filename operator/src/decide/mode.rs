@@ -3,15 +3,7 @@
 use phpprof_crds::Target;
 
 use crate::decide::observed::ContainerView;
-
-/// The two ways to be allowed to read the target's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The target's uid and gid, no capability: passes Pod Security `restricted`.
-    SameUser { uid: i64, gid: i64 },
-    /// Root with SYS_PTRACE and nothing else.
-    Ptrace { user_known: bool },
-}
+use crate::sampler::injection::Mode;
 
 /// SameUser where the target's user is known and not root, else Ptrace.
 ///

@@ -13,7 +13,6 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use kube::runtime::events::{Event, EventType};
 use phpprof_crds::ProfileRequest;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -24,7 +23,6 @@ use crate::export::grafana::{Grafana, annotation};
 use crate::export::links::Template;
 use crate::export::retry::{Call, ClientError, client, deliver, secret_header};
 use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
-use crate::reconcile::events;
 use crate::storage::verify::Collector;
 
 /// From a request's end; then what was not taken is given up.
@@ -117,6 +115,32 @@ struct Annotations {
     url: Url,
     headers: HeaderMap,
     dashboard: Option<String>,
+}
+
+/// What came of telling one of them, for an event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Exported {
+    pub is_done: bool,
+    pub reason: &'static str,
+    pub note: String,
+}
+
+impl Exported {
+    fn done(reason: &'static str, note: String) -> Self {
+        Exported {
+            is_done: true,
+            reason,
+            note,
+        }
+    }
+
+    fn failed(reason: &'static str, note: String) -> Self {
+        Exported {
+            is_done: false,
+            reason,
+            note,
+        }
+    }
 }
 
 /// Where to tell what.
@@ -241,11 +265,11 @@ impl Outlets {
         collector: &Collector,
         request: &ProfileRequest,
         limits: &Limits,
-    ) -> Vec<Event> {
+    ) -> Vec<Exported> {
         let until = Instant::now() + self.patience;
         let Ok(_place) = self.places.try_acquire() else {
             let note = format!("{WAITING} others are waiting to be sent");
-            return vec![events::told(EventType::Warning, "NotSent", &note)];
+            return vec![Exported::failed("NotSent", note)];
         };
         let (pushed, annotated) = tokio::join!(
             self.push(collector, request, limits, until),
@@ -265,7 +289,7 @@ impl Outlets {
         request: &ProfileRequest,
         limits: &Limits,
         until: Instant,
-    ) -> Option<Event> {
+    ) -> Option<Exported> {
         let pyroscope = self.pyroscope.as_ref()?;
         let series = series::series(request, &pyroscope.naming);
         let wanted = series.len();
@@ -298,16 +322,16 @@ impl Outlets {
         Some(match sent {
             Ok(()) => {
                 let note = format!("{wanted} series pushed to {host}");
-                events::told(EventType::Normal, "Pushed", &note)
+                Exported::done("Pushed", note)
             }
             Err(error) => {
                 let note = format!("{taken} of {wanted} series pushed to {host}: {error}");
-                events::told(EventType::Warning, "PushFailed", &note)
+                Exported::failed("PushFailed", note)
             }
         })
     }
 
-    async fn annotate(&self, request: &ProfileRequest, until: Instant) -> Option<Event> {
+    async fn annotate(&self, request: &ProfileRequest, until: Instant) -> Option<Exported> {
         let annotations = self.annotations.as_ref()?;
         let body = annotation(request, annotations.dashboard.as_deref())?;
         let call = Call {
@@ -319,11 +343,11 @@ impl Outlets {
         Some(match deliver(&self.client, &call, until).await {
             Ok(()) => {
                 let note = format!("annotated in Grafana at {host}");
-                events::told(EventType::Normal, "Annotated", &note)
+                Exported::done("Annotated", note)
             }
             Err(error) => {
                 let note = format!("not annotated in Grafana at {host}: {error}");
-                events::told(EventType::Warning, "AnnotationFailed", &note)
+                Exported::failed("AnnotationFailed", note)
             }
         })
     }

@@ -23,7 +23,8 @@ use url::form_urlencoded;
 
 use crate::http::keyring::Keyring;
 use crate::sampler::cancellation::{Stop, Stops};
-use crate::storage::store::{Created, Grant, Store};
+use crate::sampler::grant::Grant;
+use crate::storage::store::{Created, Store};
 
 /// As for every other upload.
 const LARGEST: usize = 32 << 20;

@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::decide::admission::key;
 use crate::decide::limits::{Limits, later};
 use crate::http::keyring::Keyring;
+use crate::sampler::object_keys::key;
+use crate::sampler::object_keys::{MANIFEST, MERGED};
 use crate::storage::store::{Store, StoreError};
-use crate::storage::verify::{MANIFEST, MERGED};
 
 const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
 /// A page is drawn of profiles up to this size; larger ones can be downloaded.
@@ -99,7 +99,7 @@ impl Results {
         let link = |name: String, file: &str| {
             let signature = self
                 .keyring
-                .link(&key(request, &self.limits, file), expires);
+                .link(&key(request, &self.limits.key_prefix, file), expires);
             let path = format!(
                 "/l/{expires}.{signature}/{namespace}/{}/{file}",
                 request.name_any()
@@ -128,7 +128,7 @@ impl Results {
         let (expires, signature) = token.split_once('.')?;
         let expires: i64 = expires.parse().ok()?;
         let request = (self.find)(&place.namespace, &place.name)?;
-        let key = key(&request, &self.limits, &place.file);
+        let key = key(&request, &self.limits.key_prefix, &place.file);
         let signed = self.keyring.is_link(&key, expires, signature);
         let alive = (self.clock)().as_second() <= expires;
         (signed && alive).then_some((request, key))
@@ -224,7 +224,7 @@ async fn whole(results: &Results, key: &str) -> Result<Response, StoreError> {
 
 async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, StoreError> {
     let _turn = results.desk.acquire().await;
-    let merged = key(request, &results.limits, MERGED);
+    let merged = key(request, &results.limits.key_prefix, MERGED);
     let bytes = results.store.read(&merged, LARGEST_PAGE).await?;
     let title = format!(
         "{}/{}",

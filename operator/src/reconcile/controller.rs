@@ -335,7 +335,8 @@ fn tell(context: &Arc<Context>, request: ProfileRequest) {
             limits,
             ..
         } = context.as_ref();
-        let events = outlets.tell(collector, &request, limits).await;
+        let exported = outlets.tell(collector, &request, limits).await;
+        let events = exported.into_iter().map(events::exported).collect();
         publish(&context, &request, events);
     });
 }

@@ -5,6 +5,7 @@ use kube::runtime::events::{Event, EventType};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus};
 
 use crate::decide::status::pods;
+use crate::export::exporter::Exported;
 use crate::sampler::receipt::printable;
 
 /// The longest note that the API server takes.
@@ -43,8 +44,12 @@ pub fn injected(count: usize) -> Event {
 }
 
 /// What came of telling a service beyond the cluster.
-pub fn told(kind: EventType, reason: &str, note: &str) -> Event {
-    event(kind, reason, note.to_owned(), None)
+pub fn exported(exported: Exported) -> Event {
+    let kind = match exported.is_done {
+        true => EventType::Normal,
+        false => EventType::Warning,
+    };
+    event(kind, exported.reason, exported.note, None)
 }
 
 fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {

@@ -10,12 +10,15 @@ use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, UploadMode};
 use serde_json::Value;
 
-use crate::decide::effect::{Done, Effect, Injection, Telling};
+use crate::decide::effect::{Done, Effect, Telling};
 use crate::http::relay;
 use crate::reconcile::controller::Context;
 use crate::sampler::cancellation::Stop;
 use crate::sampler::container::{Grants, Refusal, patch, refusal};
-use crate::storage::store::{Grant, StoreError, stop_key};
+use crate::sampler::grant::Grant;
+use crate::sampler::injection::Injection;
+use crate::sampler::object_keys::stop_key;
+use crate::storage::store::StoreError;
 
 /// Pods that are patched, and samplers that are told over the store, at the same time.
 pub(crate) const AT_ONCE: usize = 8;

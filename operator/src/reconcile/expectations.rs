@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::effect::Injection;
 use crate::decide::limits::later;
 use crate::decide::observed::{SamplerDeadlines, StoreTrouble};
+use crate::sampler::injection::Injection;
 
 /// The longest pause between two tries of the store.
 const LONGEST_PAUSE: i64 = 30;

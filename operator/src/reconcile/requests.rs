@@ -89,8 +89,8 @@ impl<'a> Owner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::admission::key;
     use crate::decide::limits::Limits;
+    use crate::sampler::object_keys::key;
     use crate::testing::request;
     use serde_json::json;
 
@@ -114,7 +114,7 @@ mod tests {
                 ..Limits::default()
             };
             check(
-                &key(&request, &limits, "web.fpm.4f9c7a1d.0.pb.gz"),
+                &key(&request, &limits.key_prefix, "web.fpm.4f9c7a1d.0.pb.gz"),
                 Some(["shop", "first", uid]),
             );
         }

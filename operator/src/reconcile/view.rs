@@ -9,9 +9,8 @@ use kube::ResourceExt as _;
 use crate::decide::observed::{
     ContainerView, PodView, SamplerDeadlines, SamplerState, SamplerView,
 };
+use crate::sampler::injection::SAMPLER_PREFIX;
 
-/// Names of our ephemeral containers start with this.
-pub const SAMPLER_PREFIX: &str = "phpprof-";
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// What matters of a pod.

@@ -16,10 +16,10 @@ use phpprof_crds::TargetReason;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::decide::effect::Injection;
-use crate::decide::mode::Mode;
+use crate::sampler::grant::Grant;
+use crate::sampler::injection::Injection;
+use crate::sampler::injection::Mode;
 use crate::sampler::receipt::printable;
-use crate::storage::store::Grant;
 
 /// What all samplers have in common: their image, what CPU each may use, and which private CA they trust.
 #[derive(Clone, Debug, Default)]

@@ -2,4 +2,7 @@
 
 pub mod cancellation;
 pub mod container;
+pub(crate) mod grant;
+pub(crate) mod injection;
+pub(crate) mod object_keys;
 pub(crate) mod receipt;

@@ -8,8 +8,8 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use crate::sampler::object_keys::MANIFEST;
 use crate::storage::store::{Store, StoreError};
-use crate::storage::verify::MANIFEST;
 
 const EVERY: Duration = Duration::from_secs(3600);
 /// A hundred targets and their receipts.
@@ -100,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::storage::store::stop_key;
+    use crate::sampler::object_keys::stop_key;
     use crate::testing::at;
 
     async fn store(objects: &[(&str, String)]) -> Store {

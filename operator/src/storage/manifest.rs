@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::decide::checkpoints::leftovers;
 use crate::decide::limits::later;
-use crate::storage::store::stop_key;
+use crate::sampler::object_keys::stop_key;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -19,8 +19,11 @@ use object_store::{
     Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
 };
 use phpprof_crds::UploadRoute;
-use serde::Serialize;
+
 use url::Url;
+
+use crate::sampler::grant::Grant;
+use crate::sampler::object_keys::stop_key;
 
 /// Where the store is and how it is reached; the credentials come from the environment.
 #[derive(Clone, Debug, Default)]
@@ -84,26 +87,6 @@ impl From<object_store::Error> for StoreError {
             _ => cause.to_string(),
         })
     }
-}
-
-/// A create-only write of one key, for whoever holds it, and where to ask whether to stop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Grant {
-    pub route: UploadRoute,
-    pub method: String,
-    pub url: String,
-    pub headers: std::collections::BTreeMap<String, String>,
-    /// Empty for a checkpoint: its sampler asks where its whole profile belongs.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub stop: String,
-    /// Of the server's key; empty where a certificate authority vouches for it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pins: Vec<String>,
-}
-
-/// Beside an object: its presence says that its sampler shall stop.
-pub fn stop_key(key: &str) -> String {
-    format!("{key}.stop")
 }
 
 /// What came of a write that does not overwrite.

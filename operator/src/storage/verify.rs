@@ -12,18 +12,15 @@ use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState, Tar
 use phpprof_profile::{Limits as Bounds, MergeError, Merger, Profile, decode, encode_gzip, total};
 use tokio::sync::Semaphore;
 
-use crate::decide::admission::key;
 use crate::decide::effect::{Done, Upload};
 use crate::decide::limits::Limits;
+use crate::sampler::object_keys::{MANIFEST, MERGED, key};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 use crate::storage::manifest::manifest;
 use crate::storage::store::{Created, Store, StoreError};
 
 /// The name of the sample type that receipts count.
 const SAMPLES: &str = "samples";
-
-pub const MERGED: &str = "merged.pb.gz";
-pub const MANIFEST: &str = "manifest.json";
 
 /// Verifies and merges, one at a time.
 pub struct Collector {
@@ -189,7 +186,7 @@ impl Collector {
 
     /// Stores the manifest of a request without a merged profile.
     pub async fn list(&self, request: &ProfileRequest, limits: &Limits) -> Done {
-        let key = key(request, limits, MANIFEST);
+        let key = key(request, &limits.key_prefix, MANIFEST);
         match self.create(&key, manifest(request, None)).await {
             Ok(_) => Done::Listed,
             Err(Fault::Store(message) | Fault::Target(_, message)) => Done::StoreAway(message),
@@ -198,7 +195,7 @@ impl Collector {
 
     /// The file of a request's merged profile.
     pub async fn merged(&self, request: &ProfileRequest, limits: &Limits) -> Result<Bytes, String> {
-        let key = key(request, limits, MERGED);
+        let key = key(request, &limits.key_prefix, MERGED);
         let limit = self.bounds.compressed_bytes as u64;
         let read = self.store.read(&key, limit).await;
         read.map(Bytes::from).map_err(|error| error.to_string())
@@ -250,7 +247,7 @@ impl Collector {
             Ok((total(&merged, SAMPLES), encode_gzip(&merged)))
         })
         .await?;
-        let merged_key = key(request, limits, MERGED);
+        let merged_key = key(request, &limits.key_prefix, MERGED);
         let size = self.create(&merged_key, bytes).await?;
         let result = ProfileResult {
             url: self.store.uri(&merged_key),
@@ -259,7 +256,7 @@ impl Collector {
             access_key: String::new(),
         };
         let manifest = manifest(request, Some((&merged_key, &result)));
-        self.create(&key(request, limits, MANIFEST), manifest)
+        self.create(&key(request, &limits.key_prefix, MANIFEST), manifest)
             .await?;
         Ok(result)
     }

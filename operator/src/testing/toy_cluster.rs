@@ -12,11 +12,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::decide::decision::{Decision, decide};
-use crate::decide::effect::{Done, Effect, Injection, record};
+use crate::decide::effect::{Done, Effect, record};
 use crate::decide::limits::{Limits, later};
 use crate::decide::observed::{
     Admission, Observed, PodView, SamplerDeadlines, SamplerState, SamplerView, StoreTrouble,
 };
+use crate::sampler::injection::Injection;
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt};
 use crate::testing::{at, pod, request};
 

@@ -19,10 +19,10 @@ use phpprof_profile::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decide::admission::key;
 use crate::export::series::KINDS;
+use crate::sampler::object_keys::MERGED;
+use crate::sampler::object_keys::key;
 use crate::storage::store::Store;
-use crate::storage::verify::MERGED;
 use crate::testing::request;
 
 const PODS: [&str; 2] = ["web-1", "web-2"];
@@ -248,7 +248,7 @@ async fn scene() -> Scene {
     let limits = Limits::default();
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let file = encode_gzip(&merged());
-    let place = key(&request, &limits, MERGED);
+    let place = key(&request, &limits.key_prefix, MERGED);
     store.create(&place, file).await.unwrap();
     Scene {
         collector: Collector::new(store),
@@ -263,7 +263,7 @@ impl Scene {
         let events = outlets
             .tell(&self.collector, &self.request, &self.limits)
             .await;
-        let told = |event: Event| (event.reason, event.note.unwrap_or_default());
+        let told = |exported: Exported| (exported.reason.to_owned(), exported.note);
         events.into_iter().map(told).collect()
     }
 

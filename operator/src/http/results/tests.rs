@@ -79,7 +79,7 @@ async fn scene() -> Scene {
     let bytes = profile();
     store.create(POD_KEY, bytes.clone()).await.unwrap();
     store
-        .create(&key(&first, &limits, MERGED), bytes)
+        .create(&key(&first, &limits.key_prefix, MERGED), bytes)
         .await
         .unwrap();
     let find = move |namespace: &str, name: &str| {

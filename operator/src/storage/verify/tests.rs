@@ -189,7 +189,7 @@ async fn uploaded(store: &Store) -> ProfileRequest {
     for (name, samples) in [("a", 7), ("b", 5)] {
         let bytes = profile(samples);
         let pod_uid = format!("uid-of-{name}");
-        let object_key = key(&request, &Limits::default(), name);
+        let object_key = key(&request, "", name);
         store
             .create(&object_key, bytes.clone())
             .await
@@ -264,7 +264,7 @@ async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
         assert_eq!(collector.list(&request, &limits).await, Done::Listed);
     }
     let manifest = store
-        .read(&key(&request, &limits, "manifest.json"), 1 << 20)
+        .read(&key(&request, &limits.key_prefix, "manifest.json"), 1 << 20)
         .await
         .expect("stored");
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
@@ -294,6 +294,8 @@ async fn a_verified_profile_that_has_vanished_is_never_claimed() {
     let limits = Limits::default();
     let done = Collector::new(empty.clone()).merge(&request, &limits).await;
     assert!(matches!(done, Done::MergeFailed(_)), "{done:?}");
-    let manifest = empty.size(&key(&request, &limits, MANIFEST)).await;
+    let manifest = empty
+        .size(&key(&request, &limits.key_prefix, MANIFEST))
+        .await;
     assert!(manifest.expect("asked").is_some());
 }

@@ -8,18 +8,24 @@ use std::sync::Arc;
 use clap::Parser;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
+use kube::runtime::events::Recorder;
 use phpprof_operator::decide::limits::Limits;
-use phpprof_operator::export::exporter::OutletArgs;
+use phpprof_operator::export::exporter::ExportArgs;
 use phpprof_operator::export::links::{self, Template};
 use phpprof_operator::http::health::{self, Readiness};
 use phpprof_operator::http::keyring::{KeySecret, KeyringError};
 use phpprof_operator::http::relay::{Gone, Relay};
 use phpprof_operator::http::tls::{self, Certificate};
-use phpprof_operator::reconcile::controller::{self, Parts};
+use phpprof_operator::reconcile::context::Context;
+use phpprof_operator::reconcile::controller;
+use phpprof_operator::reconcile::expectations::Expectations;
 use phpprof_operator::reconcile::requests::Requests;
+use phpprof_operator::reconcile::running::Running;
+use phpprof_operator::reconcile::watches::PodWatches;
 use phpprof_operator::sampler::cancellation::Stops;
 use phpprof_operator::sampler::container::SamplerConfig;
 use phpprof_operator::storage::store::{Store, StoreConfig};
+use phpprof_operator::storage::verify::Collector;
 use tracing_subscriber::EnvFilter;
 
 /// Turns ProfileRequests into samplers and their uploads into one profile. Every flag is set by the chart.
@@ -98,7 +104,7 @@ struct Args {
     #[arg(long)]
     link: Vec<Template>,
     #[command(flatten)]
-    outlets: OutletArgs,
+    exporter: ExportArgs,
     /// Address of /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
@@ -142,9 +148,9 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let limits = limits(&args, &store);
     let page = args.results_url.as_deref().map(links::page);
-    let grafana = args.outlets.templates()?;
+    let grafana = args.exporter.templates()?;
     let links = page.into_iter().chain(grafana).chain(args.link).collect();
-    let outlets = args.outlets.open(ca_bundle.as_deref())?;
+    let exporter = args.exporter.open(ca_bundle.as_deref())?;
     let sampler = SamplerConfig {
         image: args.sampler_image,
         pull_policy: args.sampler_pull_policy,
@@ -172,7 +178,13 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     });
     let relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
     let readiness = Readiness::default();
-    let parts = Parts {
+    let (watches, changes) = PodWatches::new(client.clone());
+    let context = Arc::new(Context {
+        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
+        collector: Collector::new(store.clone()),
+        expectations: Expectations::default(),
+        running: Running::default(),
+        clock: Timestamp::now,
         client,
         limits,
         sampler,
@@ -181,18 +193,23 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         relay_url: args.relay_url,
         stops,
         links,
+        exporter,
+        watches,
+    });
+    let looped = controller::run(
+        context,
+        changes,
         requests,
-        outlets,
-        results_address: args.results_address,
-        readiness: readiness.clone(),
-    };
+        args.results_address,
+        readiness.clone(),
+    );
     let renewal = secret.renew(keyring.clone(), || {
         if let Err(error) = certificate.renew(&keyring) {
             tracing::error!(%error, "the renewed certificate cannot be served");
         }
     });
     tokio::select! {
-        ended = controller::run(parts) => Ok(ended?),
+        ended = looped => Ok(ended?),
         () = renewal => Ok(()),
         served = tls::serve(args.relay_address, certificate.clone(), relay.router()) => Ok(served?),
         served = health::serve(args.health_address, readiness) => Ok(served?),

@@ -11,11 +11,11 @@ use phpprof_crds::{
 
 use crate::decide::admission::admit;
 use crate::decide::checkpoints;
-use crate::decide::effect::{Effect, Rescue, Telling, Upload};
+use crate::decide::effect::{Effect, Recovery, Telling, Upload};
 use crate::decide::limits::{Deadlines, Limits, later, not_after};
 use crate::decide::mode::mode;
 use crate::decide::observed::{Observed, PodView};
-use crate::decide::status::{Verdict, all_failed, pods, progress, settle};
+use crate::decide::status::{Verdict, all_failed, fail, pods, progress, settle};
 use crate::decide::target::{Step, step};
 use crate::sampler::injection::Injection;
 use crate::sampler::receipt::UploadReceipt;
@@ -75,7 +75,7 @@ pub fn decide(
     };
     let status = request.status.clone().unwrap_or_default();
     match stage(request, &status) {
-        // `departed` sees to its samplers.
+        // `deletion` sees to its samplers.
         Stage::BeingDeleted => round.wait(status, Next::OnChange),
         Stage::Finished(completed) => round.finished(completed, status),
         Stage::New => round.admit(status),
@@ -175,7 +175,7 @@ impl Round<'_> {
                     effects.push(Effect::Inject(self.injection(target, pod)))
                 }
                 (Step::Fail(reason, message), _) => {
-                    match self.rescue(target, reason, message, &deadlines) {
+                    match self.recover(target, reason, message, &deadlines) {
                         Some(Ok(effect)) => effects.push(effect),
                         Some(Err(retry_at)) => wake_at(retry_at),
                         None => {}
@@ -249,7 +249,7 @@ impl Round<'_> {
 
     /// Asks the store for what a sampler that has gone had stored of a long run, as [`Round::verify`] does. Where nothing can be there, the
     /// target has failed.
-    fn rescue(
+    fn recover(
         &self,
         target: &mut TargetStatus,
         reason: TargetReason,
@@ -273,7 +273,7 @@ impl Round<'_> {
                 None
             }
             Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),
-            _ => Some(Ok(Effect::Rescue(Rescue {
+            _ => Some(Ok(Effect::Recover(Recovery {
                 pod_uid: target.pod_uid.clone(),
                 keys,
                 duration_seconds,
@@ -363,13 +363,6 @@ impl Round<'_> {
             },
         }
     }
-}
-
-/// Records why there is no profile of a pod.
-pub fn fail(target: &mut TargetStatus, reason: TargetReason, message: String) {
-    target.state = TargetState::Failed;
-    target.reason = Some(reason);
-    target.message = message;
 }
 
 fn telling(target: &TargetStatus, until: Timestamp) -> Telling {

@@ -5,8 +5,7 @@ use phpprof_crds::{
     Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
 };
 
-use crate::decide::decision::fail;
-use crate::decide::status::{Verdict, all_failed, completed, progress, settle};
+use crate::decide::status::{Verdict, all_failed, completed, fail, progress, settle};
 use crate::sampler::injection::Injection;
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
@@ -18,7 +17,7 @@ pub enum Effect {
     /// Hold what the store has against a receipt.
     Verify(Upload),
     /// Look for what a sampler that has gone had stored.
-    Rescue(Rescue),
+    Recover(Recovery),
     /// Store the merged profile and the manifest.
     Merge,
     /// Store the manifest alone: there is nothing to merge.
@@ -51,7 +50,7 @@ pub struct Upload {
 
 /// Where a sampler that has gone may have stored something, best first, and why it has gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rescue {
+pub struct Recovery {
     pub pod_uid: String,
     pub keys: Vec<String>,
     pub duration_seconds: i32,
@@ -83,7 +82,7 @@ pub enum Done {
         cut_short: Option<String>,
     },
     /// Of a sampler that has gone, this was found.
-    Rescued {
+    Recovered {
         pod_uid: String,
         key: String,
         receipt: UploadReceipt,
@@ -145,7 +144,7 @@ pub fn record(
                     }
                 }
             }
-            Done::Rescued {
+            Done::Recovered {
                 pod_uid,
                 key,
                 receipt,
@@ -187,7 +186,7 @@ pub fn record(
     let changes_targets = |done: &Done| {
         matches!(
             done,
-            Done::TargetFailed { .. } | Done::Verified { .. } | Done::Rescued { .. }
+            Done::TargetFailed { .. } | Done::Verified { .. } | Done::Recovered { .. }
         )
     };
     if verdict.is_none() && done.iter().any(changes_targets) {

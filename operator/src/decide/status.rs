@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use phpprof_crds::{Outcome, ProfileRequestStatus, Reason, TargetState, TargetStatus, condition};
+use phpprof_crds::{
+    Outcome, ProfileRequestStatus, Reason, TargetReason, TargetState, TargetStatus, condition,
+};
 
 use crate::sampler::receipt::printable;
 
@@ -34,6 +36,13 @@ pub fn settle(
         status.completion_time = Some(Time(now));
     }
     status.conditions = conditions(&status.conditions, &verdict, generation, now);
+}
+
+/// Records why there is no profile of a pod.
+pub fn fail(target: &mut TargetStatus, reason: TargetReason, message: String) {
+    target.state = TargetState::Failed;
+    target.reason = Some(reason);
+    target.message = message;
 }
 
 fn count(status: &mut ProfileRequestStatus) {

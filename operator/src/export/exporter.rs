@@ -33,7 +33,7 @@ const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 
 /// Flags and variables; the chart's `pyroscope` and `grafana`.
 #[derive(Args, Clone, Debug, Default)]
-pub struct OutletArgs {
+pub struct ExportArgs {
     /// Where completed requests' profiles are pushed to, for instance http://pyroscope.monitoring.svc:4040
     #[arg(long)]
     pyroscope_url: Option<Url>,
@@ -90,7 +90,7 @@ pub struct OutletArgs {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum OutletError {
+pub enum ExportError {
     #[error(
         "{0} must be http://… or https://…, with a host and without a user, a query and a fragment"
     )]
@@ -144,7 +144,7 @@ impl Exported {
 }
 
 /// Where to tell what.
-pub struct Outlets {
+pub struct Exporter {
     client: reqwest::Client,
     pyroscope: Option<Pyroscope>,
     annotations: Option<Annotations>,
@@ -153,9 +153,9 @@ pub struct Outlets {
     patience: Duration,
 }
 
-impl OutletArgs {
+impl ExportArgs {
     /// Templates of links to Grafana.
-    pub fn templates(&self) -> Result<Vec<Template>, OutletError> {
+    pub fn templates(&self) -> Result<Vec<Template>, ExportError> {
         let (Some(url), Some(datasource)) = (&self.grafana_url, &self.grafana_datasource) else {
             return Ok(Vec::new());
         };
@@ -170,8 +170,8 @@ impl OutletArgs {
         Ok(grafana.templates())
     }
 
-    pub fn open(self, ca_bundle: Option<&str>) -> Result<Outlets, OutletError> {
-        Ok(Outlets {
+    pub fn open(self, ca_bundle: Option<&str>) -> Result<Exporter, ExportError> {
+        Ok(Exporter {
             client: client(ca_bundle)?,
             pyroscope: self.pyroscope()?,
             annotations: self.annotations()?,
@@ -181,7 +181,7 @@ impl OutletArgs {
         })
     }
 
-    fn pyroscope(&self) -> Result<Option<Pyroscope>, OutletError> {
+    fn pyroscope(&self) -> Result<Option<Pyroscope>, ExportError> {
         let Some(url) = &self.pyroscope_url else {
             return Ok(None);
         };
@@ -192,10 +192,10 @@ impl OutletArgs {
             .collect();
         names.sort_unstable();
         if names.len() > MOST_LABELS || names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(OutletError::Labels);
+            return Err(ExportError::Labels);
         }
         let credentials = match (&self.pyroscope_token, &self.pyroscope_username) {
-            (Some(_), Some(_)) => return Err(OutletError::TwoCredentials),
+            (Some(_), Some(_)) => return Err(ExportError::TwoCredentials),
             (Some(token), None) => Some(format!("Bearer {}", token.trim())),
             (None, Some(user)) => {
                 let password = self.pyroscope_password.as_deref().unwrap_or_default();
@@ -206,7 +206,7 @@ impl OutletArgs {
         };
         let mut headers = headers(credentials.as_deref())?;
         if let Some(tenant) = &self.pyroscope_tenant {
-            let wrong = |_| OutletError::Header("--pyroscope-tenant is no header's value".into());
+            let wrong = |_| ExportError::Header("--pyroscope-tenant is no header's value".into());
             headers.insert(TENANT, HeaderValue::from_str(tenant).map_err(wrong)?);
         }
         Ok(Some(Pyroscope {
@@ -220,7 +220,7 @@ impl OutletArgs {
         }))
     }
 
-    fn annotations(&self) -> Result<Option<Annotations>, OutletError> {
+    fn annotations(&self) -> Result<Option<Annotations>, ExportError> {
         let (Some(url), Some(token)) = (&self.grafana_url, &self.grafana_token) else {
             return Ok(None);
         };
@@ -232,33 +232,33 @@ impl OutletArgs {
     }
 }
 
-fn headers(credentials: Option<&str>) -> Result<HeaderMap, OutletError> {
+fn headers(credentials: Option<&str>) -> Result<HeaderMap, ExportError> {
     let mut headers = HeaderMap::new();
     if let Some(credentials) = credentials {
         let (name, value) =
-            secret_header(AUTHORIZATION, credentials).map_err(OutletError::Header)?;
+            secret_header(AUTHORIZATION, credentials).map_err(ExportError::Header)?;
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
 /// An address to which a path can be added.
-fn plain<'a>(url: &'a Url, flag: &'static str) -> Result<&'a Url, OutletError> {
+fn plain<'a>(url: &'a Url, flag: &'static str) -> Result<&'a Url, ExportError> {
     let good = matches!(url.scheme(), "http" | "https")
         && url.has_host()
         && url.username().is_empty()
         && url.password().is_none()
         && url.query().is_none()
         && url.fragment().is_none();
-    good.then_some(url).ok_or(OutletError::Url(flag))
+    good.then_some(url).ok_or(ExportError::Url(flag))
 }
 
-fn below(url: &Url, flag: &'static str, path: &str) -> Result<Url, OutletError> {
+fn below(url: &Url, flag: &'static str, path: &str) -> Result<Url, ExportError> {
     let base = plain(url, flag)?.as_str().trim_end_matches('/');
-    Url::parse(&format!("{base}/{path}")).map_err(|_| OutletError::Url(flag))
+    Url::parse(&format!("{base}/{path}")).map_err(|_| ExportError::Url(flag))
 }
 
-impl Outlets {
+impl Exporter {
     /// Tells of a request whose profile is stored, and what came of it.
     pub async fn tell(
         &self,

@@ -1,6 +1,6 @@
 //! Where Grafana shows a request's profile, as templates for the links of a status, and the annotation that marks its time.
 //!
-//! It sends nothing and fills nothing in; `links` does, `outlets` sends.
+//! It sends nothing and fills nothing in; `links` does, `exporter` sends.
 //!
 //! Invariant: a template names the series that `series` pushes, and its range is the request's; the sample's id cannot be used, because
 //! Pyroscope gives every pushed profile a new one.

@@ -4,38 +4,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::channel::mpsc::UnboundedReceiver;
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Controller};
-use kube::runtime::events::{Event, Recorder};
+use kube::runtime::events::Event;
 use kube::runtime::reflector::{self, ObjectRef, reflector};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, Resource as _, ResourceExt as _};
+use kube::{Api, Resource as _, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
 
 use crate::decide::decision::{Decision, Next, decide};
 use crate::decide::effect::{Done, record};
-use crate::decide::limits::Limits;
-use crate::export::exporter::Outlets;
-use crate::export::links::Template;
 use crate::http::health::Readiness;
-use crate::http::keyring::Keyring;
 use crate::http::results::{self, Results};
-use crate::reconcile::deletion::{Running, abandon, is_running};
+use crate::reconcile::context::Context;
+use crate::reconcile::deletion::abandon;
 use crate::reconcile::events;
-use crate::reconcile::execute::act;
-use crate::reconcile::expectations::Memory;
+use crate::reconcile::execute::execute;
 use crate::reconcile::observe::{ObserveError, observe};
 use crate::reconcile::requests::Requests;
-use crate::reconcile::watches::{PodWatches, RequestRef};
-use crate::sampler::cancellation::Stops;
-use crate::sampler::container::SamplerConfig;
+use crate::reconcile::running::is_running;
+use crate::reconcile::watches::RequestRef;
 use crate::storage::expiry;
-use crate::storage::store::Store;
-use crate::storage::verify::Collector;
 
 /// Requests that are looked at at the same time.
 const CONCURRENCY: u16 = 16;
@@ -43,38 +37,6 @@ const CONCURRENCY: u16 = 16;
 const ROUNDS: usize = 16;
 /// The pause after a call that is worth another try.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// What all requests share.
-pub struct Context {
-    pub client: Client,
-    pub limits: Limits,
-    pub sampler: SamplerConfig,
-    pub store: Store,
-    pub keyring: Keyring,
-    /// Where samplers reach the relay.
-    pub relay_url: String,
-    pub stops: Arc<Stops>,
-    pub links: Vec<Template>,
-    outlets: Outlets,
-    pub(crate) collector: Collector,
-    pub(crate) watches: PodWatches,
-    pub(crate) memory: Memory,
-    running: Running,
-    recorder: Recorder,
-    clock: fn() -> Timestamp,
-}
-
-impl Context {
-    pub(crate) fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-
-    fn look_again(&self) {
-        for request in self.running.references() {
-            self.watches.look_again(request);
-        }
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
@@ -84,46 +46,18 @@ pub enum ReconcileError {
     Status(#[source] kube::Error),
 }
 
-/// What the loop is made of.
-pub struct Parts {
-    pub client: Client,
-    pub limits: Limits,
-    pub sampler: SamplerConfig,
-    pub store: Store,
-    pub keyring: Keyring,
-    pub relay_url: String,
-    pub stops: Arc<Stops>,
-    pub links: Vec<Template>,
-    pub requests: Arc<Requests>,
-    pub outlets: Outlets,
-    pub results_address: SocketAddr,
-    pub readiness: Readiness,
-}
-
-/// Runs until the process is told to end.
-pub async fn run(parts: Parts) -> std::io::Result<()> {
-    let Parts {
-        client, readiness, ..
-    } = parts;
-    let (watches, changes) = PodWatches::new(client.clone());
-    let context = Arc::new(Context {
-        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
-        collector: Collector::new(parts.store.clone()),
-        memory: Memory::default(),
-        running: Running::default(),
-        clock: Timestamp::now,
-        client: client.clone(),
-        limits: parts.limits,
-        sampler: parts.sampler,
-        store: parts.store,
-        keyring: parts.keyring,
-        relay_url: parts.relay_url,
-        stops: parts.stops,
-        links: parts.links,
-        outlets: parts.outlets,
-        watches,
-    });
-    let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(client);
+/// Runs until the process is told to end; `changes` are requests to look at again.
+///
+/// # Errors
+/// Where the results cannot be served.
+pub async fn run(
+    context: Arc<Context>,
+    changes: UnboundedReceiver<RequestRef>,
+    known_requests: Arc<Requests>,
+    results_address: SocketAddr,
+    readiness: Readiness,
+) -> std::io::Result<()> {
+    let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(context.client.clone());
     let (known, writer) = reflector::store();
     let (config, relisted) = (watcher::Config::default().any_semantic(), context.clone());
     // Controller::new leaves deletions out; those that a broken watch has missed are found after the next list.
@@ -140,10 +74,10 @@ pub async fn run(parts: Parts) -> std::io::Result<()> {
         .shutdown_on_signal();
     tokio::spawn(announce(requests, readiness));
     tokio::spawn(expiry::run(context.store.clone()));
-    parts.requests.know(known);
-    let results = results(&context, parts.requests);
+    known_requests.know(known);
+    let results = results(&context, known_requests);
     let deletions = context.clone();
-    let served = results::serve(parts.results_address, results);
+    let served = results::serve(results_address, results);
     let looped = controller
         .run(reconcile, |_, error, _| retry(error), context)
         .for_each(|result| {
@@ -248,7 +182,9 @@ async fn reconcile(
             .is_some_and(|status| status.completion_time.is_some())
         {
             context.watches.release(&reference);
-            context.memory.forget(&request.uid().unwrap_or_default());
+            context
+                .expectations
+                .forget(&request.uid().unwrap_or_default());
         }
         if effects.is_empty() {
             match next {
@@ -257,7 +193,7 @@ async fn reconcile(
                 Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
             }
         }
-        let done = act(&context, &request, effects).await;
+        let done = execute(&context, &request, effects).await;
         if done.contains(&Done::Deleted) {
             return Ok(Action::await_change());
         }
@@ -324,18 +260,18 @@ async fn conclude(
 
 /// Beside the work, and after the status: what is told beyond the cluster changes nothing of a request.
 fn tell(context: &Arc<Context>, request: ProfileRequest) {
-    if context.outlets.is_empty() {
+    if context.exporter.is_empty() {
         return;
     }
     let context = context.clone();
     tokio::spawn(async move {
         let Context {
-            outlets,
+            exporter,
             collector,
             limits,
             ..
         } = context.as_ref();
-        let exported = outlets.tell(collector, &request, limits).await;
+        let exported = exporter.tell(collector, &request, limits).await;
         let events = exported.into_iter().map(events::exported).collect();
         publish(&context, &request, events);
     });

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::decide::effect::{Done, Effect, Telling};
 use crate::http::relay;
-use crate::reconcile::controller::Context;
+use crate::reconcile::context::Context;
 use crate::sampler::cancellation::Stop;
 use crate::sampler::container::{Grants, Refusal, patch, refusal};
 use crate::sampler::grant::Grant;
@@ -25,7 +25,11 @@ pub(crate) const AT_ONCE: usize = 8;
 const FIELD_MANAGER: &str = "phpprof-operator";
 
 /// Does all effects of one decision and remembers what the next look needs.
-pub async fn act(context: &Context, request: &ProfileRequest, effects: Vec<Effect>) -> Vec<Done> {
+pub async fn execute(
+    context: &Context,
+    request: &ProfileRequest,
+    effects: Vec<Effect>,
+) -> Vec<Done> {
     let uid = request.uid().unwrap_or_default();
     let dones: Vec<Done> = stream::iter(effects)
         .map(|effect| perform(context, request, effect))
@@ -36,13 +40,13 @@ pub async fn act(context: &Context, request: &ProfileRequest, effects: Vec<Effec
         match done {
             Done::StoreAway(message) => {
                 context
-                    .memory
+                    .expectations
                     .store_failed(&uid, message.clone(), context.now())
             }
-            Done::Verified { .. } | Done::Rescued { .. } | Done::Merged { .. } | Done::Listed => {
-                context.memory.store_answered(&uid)
+            Done::Verified { .. } | Done::Recovered { .. } | Done::Merged { .. } | Done::Listed => {
+                context.expectations.store_answered(&uid)
             }
-            Done::Stopped { pod_uid } => context.memory.remember_stop(&uid, pod_uid),
+            Done::Stopped { pod_uid } => context.expectations.remember_stop(&uid, pod_uid),
             _ => {}
         }
     }
@@ -55,13 +59,13 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
             let done = inject(context, &injection).await;
             if done == Done::Injected {
                 context
-                    .memory
+                    .expectations
                     .remember_injection(&request.uid().unwrap_or_default(), &injection);
             }
             done
         }
         Effect::Verify(upload) => context.collector.verify(&upload).await,
-        Effect::Rescue(rescue) => context.collector.rescue(&rescue).await,
+        Effect::Recover(recovery) => context.collector.recover(&recovery).await,
         Effect::Merge => merge(context, request).await,
         Effect::Stop(telling) => match tell(context, request, &telling, Stop::Keep).await {
             Ok(()) => Done::Stopped {

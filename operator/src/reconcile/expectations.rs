@@ -14,7 +14,7 @@ const LONGEST_PAUSE: i64 = 30;
 
 /// By the uid of the request.
 #[derive(Default)]
-pub struct Memory(Mutex<HashMap<String, Remembered>>);
+pub struct Expectations(Mutex<HashMap<String, Remembered>>);
 
 #[derive(Default)]
 struct Remembered {
@@ -32,7 +32,7 @@ pub struct Injected {
     pub deadlines: SamplerDeadlines,
 }
 
-impl Memory {
+impl Expectations {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Remembered>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_store_is_tried_again_after_a_pause_that_doubles() {
-        let memory = Memory::default();
+        let memory = Expectations::default();
         let mut pauses = Vec::new();
         for _ in 0..7 {
             memory.store_failed("u", "away".into(), at(0));

@@ -1,12 +1,14 @@
 //! The loop around each request: what the cluster has is observed, and what was decided is done.
 
+pub mod context;
 pub mod controller;
 mod deletion;
 pub(crate) mod events;
 mod execute;
-mod expectations;
+pub mod expectations;
 mod observe;
 pub mod requests;
 mod resolve;
+pub mod running;
 pub(crate) mod view;
-mod watches;
+pub mod watches;

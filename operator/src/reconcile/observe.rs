@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use phpprof_crds::{NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, Reason};
 
 use crate::decide::observed::{Admission, Observed, PodView, Refusal, SamplerState, SamplerView};
-use crate::reconcile::controller::Context;
+use crate::reconcile::context::Context;
 use crate::reconcile::resolve::{Named, Unresolved, resolve};
 use crate::reconcile::view::view;
 use crate::reconcile::watches::{RequestRef, WatchError};
@@ -31,7 +31,7 @@ pub async fn observe(
 ) -> Result<Observed, ObserveError> {
     let status = request.status.clone().unwrap_or_default();
     let uid = request.uid().unwrap_or_default();
-    let store_trouble = context.memory.trouble(&uid);
+    let store_trouble = context.expectations.trouble(&uid);
     if request.metadata.deletion_timestamp.is_some() || status.completion_time.is_some() {
         return Ok(Observed {
             store_trouble,
@@ -69,14 +69,14 @@ pub async fn observe(
     Ok(Observed {
         pods: pods.collect(),
         store_trouble,
-        stopped: context.memory.stopped(&uid),
+        stopped: context.expectations.stopped(&uid),
         ..Observed::default()
     })
 }
 
 /// A watch is a moment behind: what was injected since must not be injected again.
 fn with_recent_injection(context: &Context, request_uid: &str, mut pod: PodView) -> PodView {
-    if let Some(injected) = context.memory.injected(request_uid, &pod.uid) {
+    if let Some(injected) = context.expectations.injected(request_uid, &pod.uid) {
         let state = SamplerState::Waiting {
             reason: String::new(),
             message: String::new(),

@@ -3,4 +3,4 @@
 pub(crate) mod expiry;
 mod manifest;
 pub mod store;
-pub(crate) mod verify;
+pub mod verify;

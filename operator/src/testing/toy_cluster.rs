@@ -293,7 +293,7 @@ impl Toy {
     fn act(&mut self, effect: &Effect) -> Option<Done> {
         match effect {
             Effect::Inject(injection) => Some(self.inject(injection)),
-            Effect::Verify(_) | Effect::Rescue(_) | Effect::Merge | Effect::List
+            Effect::Verify(_) | Effect::Recover(_) | Effect::Merge | Effect::List
                 if self.store_away =>
             {
                 let retry_at = later(self.now, SignedDuration::from_secs(1));
@@ -320,13 +320,13 @@ impl Toy {
                     },
                 })
             }
-            Effect::Rescue(rescue) => {
+            Effect::Recover(recovery) => {
                 self.trouble = None;
-                let (pod_uid, reason) = (rescue.pod_uid.clone(), rescue.reason);
-                let message = rescue.message.clone();
-                let found = rescue.keys.iter().find(|key| self.store.contains(*key));
+                let (pod_uid, reason) = (recovery.pod_uid.clone(), recovery.reason);
+                let message = recovery.message.clone();
+                let found = recovery.keys.iter().find(|key| self.store.contains(*key));
                 Some(match found.cloned() {
-                    Some(key) => Done::Rescued {
+                    Some(key) => Done::Recovered {
                         pod_uid,
                         key,
                         receipt: receipt(),

@@ -91,7 +91,7 @@ fn short(decision: &Decision) -> String {
     let effect = |effect: &Effect| match effect {
         Effect::Inject(injection) => format!("inject {}", injection.pod_name),
         Effect::Verify(upload) => format!("verify {}", upload.receipt.size),
-        Effect::Rescue(rescue) => format!("rescue {}", rescue.keys.len()),
+        Effect::Recover(recovery) => format!("recovery {}", recovery.keys.len()),
         Effect::Merge => "merge".to_owned(),
         Effect::List => "list".to_owned(),
         Effect::Stop(telling) => format!("stop {}", telling.pod_uid),
@@ -401,14 +401,14 @@ fn check_gone(second: i64, limits: &Limits, observed: &Observed, expected: &str)
 fn of_a_long_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_minute_before() {
     let (limits, gone) = (Limits::default(), pods(&[]));
     for (second, keys) in [(30, 1), (200, 4), (9999, 5)] {
-        let expected = format!("Collecting; rescue {keys}; on change");
+        let expected = format!("Collecting; recovery {keys}; on change");
         check_gone(second, &limits, &gone, &expected);
     }
     // What the sampler has said of PHP does not become better by looking for more.
     let refused = pods(&[("a", ended(r#"{"reason":"NoPhpFound"}"#))]);
     check_gone(200, &limits, &refused, "Collecting; ; now");
     let late = pods(&[("a", ended(r#"{"reason":"UploadDeadlineExceeded"}"#))]);
-    check_gone(200, &limits, &late, "Collecting; rescue 4; on change");
+    check_gone(200, &limits, &late, "Collecting; recovery 4; on change");
 }
 
 #[test]
@@ -416,7 +416,12 @@ fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
     let (limits, gone) = (Limits::default(), pods(&[]));
     let away = trouble(gone, 202);
     check_gone(200, &limits, &away, "WaitingForStore; ; at 202");
-    check_gone(202, &limits, &away, "WaitingForStore; rescue 4; on change");
+    check_gone(
+        202,
+        &limits,
+        &away,
+        "WaitingForStore; recovery 4; on change",
+    );
     // Slack, slack and duration, upload deadline, grace: 60 + 60 + 300 + 600 + 300.
     check_gone(1321, &limits, &away, "WaitingForStore; ; now");
 }

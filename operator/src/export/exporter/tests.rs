@@ -259,8 +259,8 @@ async fn scene() -> Scene {
 
 impl Scene {
     /// The reasons and notes of the events.
-    async fn tell(&self, outlets: &Outlets) -> Vec<(String, String)> {
-        let events = outlets
+    async fn tell(&self, exporter: &Exporter) -> Vec<(String, String)> {
+        let events = exporter
             .tell(&self.collector, &self.request, &self.limits)
             .await;
         let told = |exported: Exported| (exported.reason.to_owned(), exported.note);
@@ -298,27 +298,27 @@ impl Scene {
     }
 }
 
-fn outlets(arguments: OutletArgs, patience: Duration) -> Outlets {
+fn exporter(arguments: ExportArgs, patience: Duration) -> Exporter {
     // Tests run side by side; whoever comes second finds it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Outlets {
+    Exporter {
         patience,
         ..arguments.open(None).unwrap()
     }
 }
 
-fn pyroscope(url: &str) -> OutletArgs {
-    OutletArgs {
+fn pyroscope(url: &str) -> ExportArgs {
+    ExportArgs {
         pyroscope_url: Some(url.parse().unwrap()),
-        ..OutletArgs::default()
+        ..ExportArgs::default()
     }
 }
 
-fn grafana(url: &str, token: &str) -> OutletArgs {
-    OutletArgs {
+fn grafana(url: &str, token: &str) -> ExportArgs {
+    ExportArgs {
         grafana_url: Some(url.parse().unwrap()),
         grafana_token: Some(token.to_owned()),
-        ..OutletArgs::default()
+        ..ExportArgs::default()
     }
 }
 
@@ -327,7 +327,7 @@ async fn a_receiver_of_pushes_finds_the_totals_of_each_pod_and_type() {
     let stub = Server::default().start().await;
     let url = std::env::var("PYROSCOPE_URL").unwrap_or(stub);
     let scene = scene().await;
-    let told = scene.tell(&outlets(pyroscope(&url), PATIENCE)).await;
+    let told = scene.tell(&exporter(pyroscope(&url), PATIENCE)).await;
     let (reason, note) = &told[0];
     assert_eq!(reason, "Pushed", "{note}");
     for pod in PODS {
@@ -342,11 +342,11 @@ async fn a_receiver_of_pushes_finds_the_totals_of_each_pod_and_type() {
 async fn who_is_busy_is_asked_again_and_nothing_is_pushed_twice() {
     let server = Server::default();
     server.told(|told| told.busy = 1);
-    let arguments = OutletArgs {
+    let arguments = ExportArgs {
         pyroscope_tenant: Some("shop".to_owned()),
         ..pyroscope(&server.start().await)
     };
-    let told = scene().await.tell(&outlets(arguments, PATIENCE)).await;
+    let told = scene().await.tell(&exporter(arguments, PATIENCE)).await;
     assert_eq!(told[0].0, "Pushed");
     assert!(told[0].1.starts_with("4 series pushed to 127.0.0.1:"));
     let (calls, pushes) = server.told(|told| (told.calls, told.pushes.len()));
@@ -358,11 +358,11 @@ async fn who_is_busy_is_asked_again_and_nothing_is_pushed_twice() {
 async fn who_stays_busy_is_given_up_and_an_event_says_so() {
     let server = Server::default();
     server.told(|told| told.busy = u32::MAX);
-    let outlets = outlets(
+    let exporter = exporter(
         pyroscope(&server.start().await),
         Duration::from_millis(2500),
     );
-    let told = scene().await.tell(&outlets).await;
+    let told = scene().await.tell(&exporter).await;
     let (reason, note) = &told[0];
     assert_eq!(reason, "PushFailed");
     assert!(note.starts_with("0 of 4 series pushed to "), "{note}");
@@ -379,7 +379,7 @@ async fn a_server_that_is_not_there_is_an_event_and_no_more() {
     drop(listener);
     let told = scene()
         .await
-        .tell(&outlets(pyroscope(&url), Duration::from_millis(500)))
+        .tell(&exporter(pyroscope(&url), Duration::from_millis(500)))
         .await;
     assert_eq!(told[0].0, "PushFailed");
     assert!(told[0].1.contains("refused"), "{}", told[0].1);
@@ -391,7 +391,7 @@ async fn an_annotation_is_made_with_the_token_and_marks_the_requests_time() {
     let url = server.start().await;
     let scene = scene().await;
     let told = scene
-        .tell(&outlets(grafana(&url, &format!("{TOKEN}\n")), PATIENCE))
+        .tell(&exporter(grafana(&url, &format!("{TOKEN}\n")), PATIENCE))
         .await;
     assert_eq!(told[0].0, "Annotated", "{}", told[0].1);
     let annotations = server.told(|told| told.annotations.clone());
@@ -404,7 +404,7 @@ async fn a_token_that_is_refused_is_not_tried_again_and_is_in_no_event() {
     let url = Server::default().start().await;
     let told = scene()
         .await
-        .tell(&outlets(grafana(&url, "glsa_wrong"), PATIENCE))
+        .tell(&exporter(grafana(&url, "glsa_wrong"), PATIENCE))
         .await;
     let (reason, note) = &told[0];
     assert_eq!(reason, "AnnotationFailed");
@@ -417,13 +417,13 @@ async fn a_token_that_is_refused_is_not_tried_again_and_is_in_no_event() {
 
 #[tokio::test]
 async fn nobody_is_told_where_nothing_was_configured() {
-    let outlets = outlets(OutletArgs::default(), PATIENCE);
-    assert!(outlets.is_empty());
-    assert!(scene().await.tell(&outlets).await.is_empty());
+    let exporter = exporter(ExportArgs::default(), PATIENCE);
+    assert!(exporter.is_empty());
+    assert!(scene().await.tell(&exporter).await.is_empty());
 }
 
 #[track_caller]
-fn refused(arguments: OutletArgs, words: &str) {
+fn refused(arguments: ExportArgs, words: &str) {
     let error = arguments.open(None).err().unwrap().to_string();
     assert!(error.contains(words), "{error}");
 }
@@ -440,12 +440,12 @@ fn what_cannot_be_sent_is_refused_at_the_start() {
     ] {
         refused(pyroscope(url), "--pyroscope-url must be http");
     }
-    let twice = OutletArgs {
+    let twice = ExportArgs {
         pyroscope_label: vec!["a=1".parse().unwrap(), "a=2".parse().unwrap()],
         ..pyroscope("http://p")
     };
     refused(twice, "one name twice");
-    let two = OutletArgs {
+    let two = ExportArgs {
         pyroscope_token: Some("a".to_owned()),
         pyroscope_username: Some("b".to_owned()),
         ..pyroscope("http://p")

@@ -8,7 +8,7 @@ use phpprof_profile::total;
 
 use super::{Collector, Fault, SAMPLES, beginning, fault, full_receipt};
 use crate::decide::checkpoints::leftovers;
-use crate::decide::effect::{Done, Rescue};
+use crate::decide::effect::{Done, Recovery};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 use crate::storage::store::StoreError;
 
@@ -24,28 +24,28 @@ struct Found {
 
 impl Collector {
     /// Looks for what a sampler that has gone had stored, and judges the first of it. Nobody has said what its size and SHA-256 must be.
-    pub async fn rescue(&self, rescue: &Rescue) -> Done {
+    pub async fn recover(&self, recovery: &Recovery) -> Done {
         let failed = |message: String| Done::TargetFailed {
-            pod_uid: rescue.pod_uid.clone(),
-            reason: rescue.reason,
+            pod_uid: recovery.pod_uid.clone(),
+            reason: recovery.reason,
             message,
         };
-        let Rescue {
+        let Recovery {
             pod_uid,
             reason,
             message,
             ..
-        } = rescue;
-        match self.try_rescue(rescue).await {
+        } = recovery;
+        match self.try_recover(recovery).await {
             Ok(None) => failed(message.clone()),
-            Ok(Some(found)) => Done::Rescued {
+            Ok(Some(found)) => Done::Recovered {
                 pod_uid: pod_uid.clone(),
                 key: found.key,
                 receipt: found.receipt,
                 reason: *reason,
                 message: beginning(
                     found.full.duration_seconds,
-                    rescue.duration_seconds.into(),
+                    recovery.duration_seconds.into(),
                     message,
                 ),
                 full: Box::new(found.full),
@@ -57,8 +57,8 @@ impl Collector {
         }
     }
 
-    async fn try_rescue(&self, rescue: &Rescue) -> Result<Option<Found>, Fault> {
-        let Some((key, size)) = self.first_of(&rescue.keys).await? else {
+    async fn try_recover(&self, recovery: &Recovery) -> Result<Option<Found>, Fault> {
+        let Some((key, size)) = self.first_of(&recovery.keys).await? else {
             return Ok(None);
         };
         self.check_limit(size)?;
@@ -129,25 +129,25 @@ mod tests {
     const SAMPLES: i64 = 2970;
     const KEYS: [&str; 3] = ["w.pb.gz", "w.checkpoint-2.pb.gz", "w.checkpoint-1.pb.gz"];
 
-    async fn rescued(objects: &[(&str, Vec<u8>)]) -> Done {
+    async fn recovered(objects: &[(&str, Vec<u8>)]) -> Done {
         let store = Store::in_memory(Arc::new(InMemory::new()));
         for (key, bytes) in objects {
             store.create(key, bytes.clone()).await.unwrap();
         }
-        let rescue = Rescue {
+        let recovery = Recovery {
             pod_uid: "u".into(),
             keys: KEYS.map(str::to_owned).into(),
             duration_seconds: 180,
             reason: TargetReason::TargetExited,
             message: "it ended".into(),
         };
-        Collector::new(store).rescue(&rescue).await
+        Collector::new(store).recover(&recovery).await
     }
 
     /// `expected` is the key of what is found, or why there is nothing.
     async fn check(objects: &[(&str, Vec<u8>)], expected: &str) {
-        let actual = match rescued(objects).await {
-            Done::Rescued { key, .. } => key,
+        let actual = match recovered(objects).await {
+            Done::Recovered { key, .. } => key,
             Done::TargetFailed {
                 reason, message, ..
             } => format!("{reason}: {message}"),
@@ -171,7 +171,7 @@ mod tests {
         let [_, second, first] = KEYS;
         let refused = "TargetExited: it ended; what it had stored is of no use: ";
         let check = async |bytes: Vec<u8>, why: &str| {
-            let done = rescued(&[(second, bytes), (first, profile(SAMPLES))]).await;
+            let done = recovered(&[(second, bytes), (first, profile(SAMPLES))]).await;
             let Done::TargetFailed { message, .. } = &done else {
                 panic!("{done:?}");
             };
@@ -189,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_with_the_beginning_of_its_profile_says_so() {
-        let done = rescued(&[(KEYS[1], profile(SAMPLES))]).await;
+        let done = recovered(&[(KEYS[1], profile(SAMPLES))]).await;
         let mut status = ProfileRequestStatus {
             targets: vec![TargetStatus {
                 pod_name: "web".into(),

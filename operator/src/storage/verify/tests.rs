@@ -256,7 +256,7 @@ async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     for target in &mut request.status.as_mut().expect("uploaded").targets {
-        crate::decide::decision::fail(target, TargetReason::InvalidProfile, "no".into());
+        crate::decide::status::fail(target, TargetReason::InvalidProfile, "no".into());
     }
     let limits = Limits::default();
     let collector = Collector::new(store.clone());

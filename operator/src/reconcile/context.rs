@@ -1,0 +1,52 @@
+//! What all requests share, made once when the operator starts.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::runtime::events::Recorder;
+
+use crate::decide::limits::Limits;
+use crate::export::exporter::Exporter;
+use crate::export::links::Template;
+use crate::http::keyring::Keyring;
+use crate::reconcile::expectations::Expectations;
+use crate::reconcile::running::Running;
+use crate::reconcile::watches::PodWatches;
+use crate::sampler::cancellation::Stops;
+use crate::sampler::container::SamplerConfig;
+use crate::storage::store::Store;
+use crate::storage::verify::Collector;
+
+/// The parts that a look at a request uses.
+pub struct Context {
+    pub client: Client,
+    pub limits: Limits,
+    pub sampler: SamplerConfig,
+    pub store: Store,
+    pub keyring: Keyring,
+    /// Where samplers reach the relay.
+    pub relay_url: String,
+    pub stops: Arc<Stops>,
+    pub links: Vec<Template>,
+    pub exporter: Exporter,
+    pub collector: Collector,
+    pub watches: PodWatches,
+    pub expectations: Expectations,
+    pub running: Running,
+    pub recorder: Recorder,
+    pub clock: fn() -> Timestamp,
+}
+
+impl Context {
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Has all requests that may have samplers looked at again.
+    pub(crate) fn look_again(&self) {
+        for request in self.running.references() {
+            self.watches.look_again(request);
+        }
+    }
+}

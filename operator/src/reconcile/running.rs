@@ -1,0 +1,97 @@
+//! Requests that may have samplers, as they were seen last: the news of a deletion comes without the object.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use kube::ResourceExt as _;
+use phpprof_crds::ProfileRequest;
+
+use crate::reconcile::watches::RequestRef;
+
+/// By name; the uid tells one that was deleted from its successor.
+#[derive(Default)]
+pub struct Running(Mutex<HashMap<RequestRef, ProfileRequest>>);
+
+impl Running {
+    /// Keeps the request for as long as it runs; gives one of the same name that must have been deleted meanwhile.
+    pub fn see(&self, reference: &RequestRef, request: &ProfileRequest) -> Option<ProfileRequest> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match is_running(request) {
+            true => all.insert(reference.clone(), request.clone()),
+            false => all.remove(reference),
+        };
+        before.filter(|before| before.uid() != request.uid())
+    }
+
+    pub fn references(&self) -> Vec<RequestRef> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.keys().cloned().collect()
+    }
+
+    pub fn take(&self, reference: &RequestRef) -> Option<ProfileRequest> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(reference)
+    }
+}
+
+/// Whether it may have samplers that have not ended.
+pub fn is_running(request: &ProfileRequest) -> bool {
+    request
+        .status
+        .as_ref()
+        .is_some_and(|status| status.start_time.is_some() && status.completion_time.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::runtime::reflector::ObjectRef;
+    use phpprof_crds::ProfileRequestStatus;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{at, request};
+
+    fn seen(uid: &str, ended: bool) -> ProfileRequest {
+        let mut request = request(json!({"target": {"podName": "web"}}));
+        request.metadata.uid = Some(uid.to_owned());
+        request.status = Some(ProfileRequestStatus {
+            start_time: Some(Time(at(0))),
+            completion_time: ended.then(|| Time(at(9))),
+            ..ProfileRequestStatus::default()
+        });
+        request
+    }
+
+    #[test]
+    fn a_request_is_kept_while_it_runs_and_given_once() {
+        let (running, reference) = (Running::default(), ObjectRef::new("first").within("shop"));
+        assert_eq!(running.see(&reference, &seen("a", false)), None);
+        assert_eq!(running.see(&reference, &seen("a", false)), None);
+        assert_eq!(
+            running.take(&reference).and_then(|kept| kept.uid()),
+            Some("a".into())
+        );
+        assert_eq!(running.take(&reference), None);
+        running.see(&reference, &seen("b", false));
+        assert_eq!(running.see(&reference, &seen("b", true)), None);
+        assert_eq!(running.take(&reference), None);
+    }
+
+    #[test]
+    fn one_that_was_replaced_by_another_of_its_name_was_deleted() {
+        let (running, reference) = (Running::default(), ObjectRef::new("first").within("shop"));
+        running.see(&reference, &seen("a", false));
+        let displaced = running.see(&reference, &seen("b", false));
+        assert_eq!(
+            displaced.and_then(|displaced| displaced.uid()),
+            Some("a".into())
+        );
+        let fresh = request(json!({"target": {"podName": "web"}}));
+        let displaced = running.see(&reference, &fresh);
+        assert_eq!(
+            displaced.and_then(|displaced| displaced.uid()),
+            Some("b".into())
+        );
+    }
+}

@@ -219,6 +219,10 @@ impl Sampler {
         {
             return Some(call);
         }
+        // A call that no path has yet may be of two moments.
+        if known.is_none() && trace.together < trace.frames.len() - index {
+            return None;
+        }
         let found = if index + 1 == trace.frames.len() {
             self.root(worker, trace, (id, name), now)?
         } else {

@@ -203,6 +203,7 @@ impl Sampler {
         // What lies below the part around the top was read last: it is of later calls where its own had returned by then.
         let last = last.current_execute_data;
         let below_stood = last >= worker.reader.copy.hot || !worker.reader.copy.inside(last);
+        let is_fast = is_fast(tops);
         let (mut path, mut known) = (PathId::NONE, 0);
         let newest = tops.len().saturating_sub(1);
         for (top, look) in moments(tops.len()) {
@@ -211,7 +212,7 @@ impl Sampler {
             // The looks around the moment.
             let around = top.saturating_sub(1)..(top + 3).min(tops.len() + 1);
             let around = if below_stood { around } else { 0..0 };
-            self.follow_one(worker, address, around, (trace, climb), now);
+            self.follow_one(worker, address, (top, around, is_fast), (trace, climb), now);
             if climb.is_whole {
                 return Followed::Whole;
             }
@@ -233,7 +234,7 @@ impl Sampler {
         &mut self,
         worker: &mut Worker,
         top: u64,
-        around: Range<usize>,
+        (index, around, is_fast): (usize, Range<usize>, bool),
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) {
@@ -251,7 +252,12 @@ impl Sampler {
         self.identify(worker, trace, now);
         self.add_frameless(worker, trace, now);
         let around = trace.around.clone();
-        trace.stood = worker.reader.copy.stood(layout, &trace.frames, around);
+        let copy = &worker.reader.copy;
+        trace.stood = copy.stood(layout, &trace.frames, around);
+        trace.together = match is_fast {
+            true => copy.stood(layout, &trace.frames, index..index + 2),
+            false => trace.frames.len(),
+        };
         self.climb(worker, trace, climb, now);
     }
 
@@ -293,6 +299,14 @@ impl Sampler {
             may_sleep,
         })
     }
+}
+
+/// Whether the program has moved between half of the looks of a read: then a look may show what an earlier call left, above another caller.
+fn is_fast(tops: &[Globals]) -> bool {
+    let moves = tops
+        .windows(2)
+        .filter(|pair| pair[0].current_execute_data != pair[1].current_execute_data);
+    2 * moves.count() >= tops.len().saturating_sub(1)
 }
 
 /// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The newest

@@ -18,6 +18,9 @@ pub struct Trace {
     pub end: End,
     /// The looks at the part around the top that are next to its moment; none where what lies below that part is of another one.
     pub around: Range<usize>,
+    /// So many frames, from the root, are of one moment: where the program moves between half of the looks, those that both looks next to
+    /// the top's word show.
+    pub together: usize,
     /// How many frames, from the root, all of these looks show.
     pub stood: usize,
     /// Which frames further looks at uneven intervals show; `None` where there were none yet.
@@ -34,6 +37,7 @@ impl Default for Trace {
             end: End::Torn,
             around: 0..0,
             stood: 0,
+            together: 0,
             stands: None,
             stands_since: None,
         }

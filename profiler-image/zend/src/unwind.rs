@@ -5,11 +5,14 @@
 //! frame which the engine itself starts (`ZEND_CALL_TOP`) is torn. That the chain holds together does not make it true:
 //! that is for [`crate::site`] and the quiescent read. Invariant: unwinding ends on any bytes.
 
+mod delegates;
+
 use std::ops::Range;
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
 use crate::short::Short;
+use delegates::delegates;
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
 pub const MAX_FRAMES: usize = 4096;
@@ -29,8 +32,6 @@ const IS_UNDEF: u8 = 0;
 const IS_OBJECT: u8 = 8;
 /// Dummy frames and placeholders in one stack; each stands beside a frame that has a function.
 const MAX_NAMELESS: usize = 1024;
-/// `yield from` chains longer than this are refused.
-const MAX_DELEGATES: usize = 64;
 
 /// One `zend_execute_data`, its words as they were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -409,95 +410,6 @@ pub fn unwind<M: Memory + ?Sized>(
 fn is_placeholder(layout: &Layout, frame: &Frame) -> bool {
     frame.this != 0
         && frame.this.checked_add(layout.generator.execute_fake as u64) == Some(frame.address)
-}
-
-/// The frames that stand for a placeholder are those of the delegating generators, the innermost first
-/// (`zend_generator_check_placeholder_frame`, Zend/zend_generators.c).
-fn delegates<M: Memory + ?Sized>(
-    memory: &M,
-    layout: &Layout,
-    copy: &mut Copy,
-    placeholder: &Frame,
-    frames: &mut Vec<Frame>,
-) -> Option<()> {
-    // The engine's loop: from the outermost generator up, for as long as the parent is not the root, which runs itself.
-    let outermost = Node::read(memory, layout, placeholder.this)?;
-    let root = match layout.rules.placeholder_ends_at_root {
-        true => outermost.root(memory, layout)?,
-        false => 0,
-    };
-    let mut outer_first = vec![outermost.execute_data];
-    let mut parent = outermost.parent;
-    while parent != root {
-        let node = Node::read(memory, layout, parent)?;
-        if root == 0 && node.parent == 0 {
-            break;
-        }
-        if outer_first.len() >= MAX_DELEGATES {
-            return None;
-        }
-        outer_first.push(node.execute_data);
-        parent = node.parent;
-    }
-    for address in outer_first.into_iter().rev() {
-        let frame = copy.frame(memory, layout, address)?;
-        if frame.func == 0 || frames.len() >= MAX_FRAMES {
-            return None;
-        }
-        frames.push(frame);
-    }
-    Some(())
-}
-
-/// What unwinding needs of a `zend_generator`.
-struct Node {
-    execute_data: u64,
-    parent: u64,
-    children: u32,
-    ptr: u64,
-}
-
-impl Node {
-    fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, generator: u64) -> Option<Self> {
-        let row = &layout.generator;
-        let (mut execute_data, mut parent, mut children, mut ptr) =
-            ([0; 8], [0; 8], [0; 4], [0; 8]);
-        let at = |offset: usize| generator.checked_add(offset as u64);
-        memory
-            .gather(&mut [
-                Piece {
-                    address: at(row.execute_data)?,
-                    bytes: &mut execute_data,
-                },
-                Piece {
-                    address: at(row.node_parent)?,
-                    bytes: &mut parent,
-                },
-                Piece {
-                    address: at(row.node_children)?,
-                    bytes: &mut children,
-                },
-                Piece {
-                    address: at(row.node_ptr)?,
-                    bytes: &mut ptr,
-                },
-            ])
-            .ok()?;
-        Some(Self {
-            execute_data: u64::from_le_bytes(execute_data),
-            parent: u64::from_le_bytes(parent),
-            children: u32::from_le_bytes(children),
-            ptr: u64::from_le_bytes(ptr),
-        })
-    }
-
-    /// The root of the tree: a leaf knows it, another node knows a leaf.
-    fn root<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<u64> {
-        if self.children == 0 {
-            return Some(self.ptr);
-        }
-        Some(Self::read(memory, layout, self.ptr)?.ptr)
-    }
 }
 
 #[cfg(test)]

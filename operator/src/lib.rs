@@ -1,6 +1,6 @@
 //! The operator: turns a ProfileRequest into samplers and their uploads into one profile.
 //!
-//! `observe` reads the cluster, `decide` is a pure function of what was read, `act` does what was decided.
+//! `observe` reads the cluster, `decide` is a pure function of what was read, `execute` does what was decided.
 //!
 //! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
 //! once the store has it.

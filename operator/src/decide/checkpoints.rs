@@ -1,7 +1,7 @@
 //! Checkpoints of long runs: how often a sampler stores what it has sampled so far, under which keys, and which of them may be there when it
 //! has gone.
 //!
-//! It is pure; `collect` asks the store.
+//! It is pure; `storage` asks the store.
 //!
 //! Invariant: a target's keys follow from its status and the duration alone, so that whoever comes later knows all that were granted; there are
 //! fewer than [`MOST`] of them.

@@ -1,4 +1,4 @@
-//! The loop around observe, decide and act, for each request.
+//! The loop around observe, decide and execute, for each request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ impl Requests {
     }
 }
 
-/// The request that a key belongs to: what `admit::key` wrote into it.
+/// The request that a key belongs to: what `object_keys::key` wrote into it.
 #[derive(Debug, PartialEq, Eq)]
 struct Owner<'a> {
     namespace: &'a str,

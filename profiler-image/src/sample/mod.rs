@@ -301,7 +301,7 @@ impl Sampler {
     }
 }
 
-/// Whether the program has moved between half of the looks of a read: then a look may show what an earlier call left, above another caller.
+/// Whether the program has moved between half of the looks of a read, or too few say so: then a look may show what an earlier call left, above another caller.
 fn is_fast(tops: &[Globals]) -> bool {
     let moves = tops
         .windows(2)

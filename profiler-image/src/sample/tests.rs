@@ -189,3 +189,18 @@ fn a_moment_is_a_top_and_a_look_next_to_it() {
     assert_eq!(shown, [(1, 2), (1, 1), (1, 0), (0, 1), (0, 0), (0, 2)]);
     assert!(moments(9).all(|(top, look)| look <= 9 && top.abs_diff(look) <= 2));
 }
+
+#[test]
+fn code_is_fast_where_the_top_moves_between_half_of_the_looks() {
+    let fast = |tops: &[u64]| {
+        let top = |&current_execute_data: &u64| Globals {
+            current_execute_data,
+            ..Globals::default()
+        };
+        is_fast(&tops.iter().map(top).collect::<Vec<_>>())
+    };
+    assert!(!fast(&[1, 1, 1]) && !fast(&[1, 2, 2, 2]));
+    assert!(fast(&[1, 2, 2]) && fast(&[1, 2, 3]));
+    // One word says nothing.
+    assert!(fast(&[1]));
+}

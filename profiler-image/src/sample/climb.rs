@@ -219,7 +219,7 @@ impl Sampler {
         {
             return Some(call);
         }
-        // A call that no path has yet may be of two moments.
+        // A call that no path has yet may be of two moments: a look can show what an earlier call left above another caller.
         if known.is_none() && trace.together < trace.frames.len() - index {
             return None;
         }

@@ -36,6 +36,8 @@ use standing::{IDENTITY, Standing};
 
 /// Reads for a sample of whose stack nothing could be told, or of which a part lies where a call of its own reads it.
 const READS: usize = 4;
+/// Looks around a word that must show the frames of which words in memory say who called whom.
+const AROUND: usize = 3;
 
 /// How far a stack could be followed.
 enum Followed {
@@ -184,12 +186,37 @@ impl Sampler {
             .window
             .showed(matches!(followed, Followed::Whole) || climb.is_full);
         match followed {
-            Followed::Whole => self.accepted(worker, trace, climb, has_moved),
+            Followed::Whole => {
+                let outcome = self.accepted(worker, trace, climb, has_moved);
+                if !climb.open.is_empty() {
+                    self.learn(worker, &tops, &last, (trace, climb), now);
+                }
+                outcome
+            }
             Followed::Part(path) => cut(path, climb.is_full),
         }
     }
 
-    /// Follows the stack through the moments of the read at hand, the newest first, to one in which it is whole.
+    /// Climbs the newest moment of the read at hand for its proofs alone: what further calls show is most like it.
+    fn learn(
+        &mut self,
+        worker: &mut Worker,
+        tops: &[Globals],
+        last: &Globals,
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) {
+        let Some(newest) = tops.len().checked_sub(1) else {
+            return;
+        };
+        self.standing.begin(self.has_room);
+        worker.reader.copy.take_look(newest + 1);
+        let address = tops[newest].current_execute_data;
+        trace.around = around_if_below_stood(worker, newest, tops, last);
+        self.follow_one(worker, (address, newest), (trace, climb), now);
+    }
+
+    /// Follows the stack through the moments of the read at hand, the first one first, to one in which it is whole.
     fn follow(
         &mut self,
         worker: &mut Worker,
@@ -200,19 +227,13 @@ impl Sampler {
     ) -> Followed {
         let layout = worker.process.engine.layout;
         self.functions.begin();
-        // What lies below the part around the top was read last: it is of later calls where its own had returned by then.
-        let last = last.current_execute_data;
-        let below_stood = last >= worker.reader.copy.hot || !worker.reader.copy.inside(last);
-        let is_fast = is_fast(tops);
+        trace.is_fast = is_fast(tops);
         let (mut path, mut known) = (PathId::NONE, 0);
-        let newest = tops.len().saturating_sub(1);
         for (top, look) in moments(tops.len()) {
             worker.reader.copy.take_look(look);
             let address = tops[top].current_execute_data;
-            // The looks around the moment.
-            let around = top.saturating_sub(1)..(top + 3).min(tops.len() + 1);
-            let around = if below_stood { around } else { 0..0 };
-            self.follow_one(worker, address, (top, around, is_fast), (trace, climb), now);
+            trace.around = around_if_below_stood(worker, top, tops, last);
+            self.follow_one(worker, (address, top), (trace, climb), now);
             if climb.is_whole {
                 return Followed::Whole;
             }
@@ -220,30 +241,28 @@ impl Sampler {
                 return Followed::Part(climb.path());
             }
             let copy = &worker.reader.copy;
-            let stood = copy.stood(layout, &trace.frames, newest..newest + 2);
+            let stood = copy.stood(layout, &trace.frames, next_to(0));
             let stood = stood.min(climb.proven());
-            if top == newest && stood > known {
+            if top == 0 && stood > known {
                 (path, known) = (climb.path_of(stood), stood);
             }
         }
         Followed::Part(path)
     }
 
-    /// Unwinds from a top, identifies the frames, and climbs.
+    /// Unwinds from a top, which the read's word of that index gives, identifies the frames, and climbs.
     fn follow_one(
         &mut self,
         worker: &mut Worker,
-        top: u64,
-        (index, around, is_fast): (usize, Range<usize>, bool),
+        (address, top): (u64, usize),
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) {
         let layout = worker.process.engine.layout;
         let memory = Arc::clone(&worker.reader.memory);
         let copy = &mut worker.reader.copy;
-        trace.end = unwind(&*memory, layout, copy, top, &mut trace.frames);
+        trace.end = unwind(&*memory, layout, copy, address, &mut trace.frames);
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
-        trace.around = around;
         climb.begin();
         if trace.end == End::Torn {
             // Without a root nothing tells which part of the chain is true.
@@ -254,10 +273,7 @@ impl Sampler {
         let around = trace.around.clone();
         let copy = &worker.reader.copy;
         trace.stood = copy.stood(layout, &trace.frames, around);
-        trace.together = match is_fast {
-            true => copy.stood(layout, &trace.frames, index..index + 2),
-            false => trace.frames.len(),
-        };
+        trace.together = copy.not_denied(layout, &trace.frames, next_to(top));
         self.climb(worker, trace, climb, now);
     }
 
@@ -301,7 +317,7 @@ impl Sampler {
     }
 }
 
-/// Whether the program has moved between half of the looks of a read, or too few say so: then a look may show what an earlier call left, above another caller.
+/// Whether the program has moved between half of the looks of a read, or too few say so: then all can be in step with one of its loops.
 fn is_fast(tops: &[Globals]) -> bool {
     let moves = tops
         .windows(2)
@@ -309,11 +325,37 @@ fn is_fast(tops: &[Globals]) -> bool {
     2 * moves.count() >= tops.len().saturating_sub(1)
 }
 
-/// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The newest
-/// word comes first, each with the looks that are nearest to it.
+/// The two looks next to a word: on both sides of it, but that the first word comes before all looks.
+fn next_to(top: usize) -> Range<usize> {
+    top..top + 2
+}
+
+/// The looks around a word; none where what lies below the part around the top, which was read last, is of later calls, since its own
+/// had returned by then.
+fn around_if_below_stood(
+    worker: &Worker,
+    top: usize,
+    tops: &[Globals],
+    last: &Globals,
+) -> Range<usize> {
+    let (copy, last) = (&worker.reader.copy, last.current_execute_data);
+    match last >= copy.hot || !copy.inside(last) {
+        true => around(top, tops.len() + 1),
+        false => 0..0,
+    }
+}
+
+/// The looks around a word, of so many.
+fn around(top: usize, looks: usize) -> Range<usize> {
+    let first = top.saturating_sub(1).min(looks.saturating_sub(AROUND));
+    first..looks.min(first + AROUND)
+}
+
+/// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The first
+/// word comes first, as reading slows the program down where it writes what was read; each with the looks that are nearest to it.
 fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..tops).rev().flat_map(move |top| {
-        [Some(top + 1), Some(top), Some(top + 2), top.checked_sub(1)]
+    (0..tops).flat_map(move |top| {
+        [Some(top), Some(top + 1), top.checked_sub(1), Some(top + 2)]
             .into_iter()
             .flatten()
             .filter(move |&look| look <= tops)

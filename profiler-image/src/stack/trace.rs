@@ -18,8 +18,9 @@ pub struct Trace {
     pub end: End,
     /// The looks at the part around the top that are next to its moment; none where what lies below that part is of another one.
     pub around: Range<usize>,
-    /// So many frames, from the root, are of one moment: where the program moves between half of the looks, those that both looks next to
-    /// the top's word show.
+    /// The program moves between half of the looks: what they show can be in step with one of its loops.
+    pub is_fast: bool,
+    /// So many frames, from the root, are of one moment: neither of the two looks next to the top's word denies them.
     pub together: usize,
     /// How many frames, from the root, all of these looks show.
     pub stood: usize,
@@ -36,8 +37,9 @@ impl Default for Trace {
             ids: Vec::new(),
             end: End::Torn,
             around: 0..0,
-            stood: 0,
+            is_fast: false,
             together: 0,
+            stood: 0,
             stands: None,
             stands_since: None,
         }

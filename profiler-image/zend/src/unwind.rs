@@ -187,11 +187,48 @@ impl Copy {
         }
     }
 
-    /// How many of the frames these of the looks at the part around the top show, as [`stood`] counts them.
+    /// How many of the frames, from the root, all these of the looks show. What lies elsewhere than on the part around the top was
+    /// read once, and stood if a frame above it did.
     #[must_use]
     pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
+        self.agree(layout, frames, looks).0
+    }
+
+    /// How many of the frames, from the root, none of these looks denies: the same, but what lies elsewhere counts where its caller
+    /// stood at its op.
+    #[must_use]
+    pub fn not_denied(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
+        self.agree(layout, frames, looks).1
+    }
+
+    /// How many of the frames, leaf first, these looks show, and how many they do not deny, both counted from the root: the same calls,
+    /// at the same ops but for the last of them, which may have gone on.
+    fn agree(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> (usize, usize) {
         let looks = self.looks.get(looks).unwrap_or_default();
-        stood(layout, self.hot, frames, looks)
+        let (mut stood, mut not_denied) = (0, 0);
+        for (index, frame) in frames.iter().enumerate().rev() {
+            let mut shown = looks
+                .iter()
+                .filter_map(|look| frame_at(layout, self.hot, look, frame.address))
+                .peekable();
+            let is_shown = shown.peek().is_some();
+            let (mut is_call, mut is_op) = (true, true);
+            for again in shown {
+                is_call &= again.is_same_call(frame);
+                is_op &= again.opline == frame.opline;
+            }
+            if !is_call {
+                break;
+            }
+            not_denied = frames.len() - index;
+            if is_shown {
+                stood = not_denied;
+            }
+            if !is_op {
+                break;
+            }
+        }
+        (stood, not_denied)
     }
 
     /// Whether these looks show the zval at an address as the copy has it; not without any look.
@@ -259,36 +296,6 @@ impl Copy {
             self.at(address)?.get(..size)?,
         ))
     }
-}
-
-/// How many of the frames, leaf first, all looks at the memory from `at` on show, counted from the root: the same calls, at the
-/// same ops but for the last of them, which may have gone on. What lies elsewhere was read once, and stood if a frame above it
-/// did.
-#[must_use]
-pub fn stood(layout: &Layout, at: u64, frames: &[Frame], looks: &[Vec<u8>]) -> usize {
-    let mut stood = 0;
-    for (index, frame) in frames.iter().enumerate().rev() {
-        let mut shown = looks
-            .iter()
-            .filter_map(|look| frame_at(layout, at, look, frame.address))
-            .peekable();
-        if shown.peek().is_none() {
-            continue;
-        }
-        let (mut is_call, mut is_op) = (true, true);
-        for again in shown {
-            is_call &= again.is_same_call(frame);
-            is_op &= again.opline == frame.opline;
-        }
-        if !is_call {
-            break;
-        }
-        stood = frames.len() - index;
-        if !is_op {
-            break;
-        }
-    }
-    stood
 }
 
 /// The frame at an address in bytes that were read from `base` on.

@@ -244,12 +244,13 @@ proptest! {
     }
 }
 
-/// Three calls, the root first, as looks show them: each look has the oplines, and the functions, of the calls.
-fn stood(shown: &[[(u64, u64); 3]]) -> usize {
+/// Three calls, the root first, as looks show them: each look has the oplines, and the functions, of the calls. How many of them stood,
+/// and how many are not denied.
+fn agree<const CALLS: usize>(shown: &[[(u64, u64); CALLS]]) -> (usize, usize) {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let row = &layout.execute_data;
-    let look = |calls: &[(u64, u64); 3]| {
-        let mut bytes = vec![0; 3 * 0x60];
+    let look = |calls: &[(u64, u64); CALLS]| {
+        let mut bytes = vec![0; CALLS * 0x60];
         for (index, &(func, opline)) in calls.iter().enumerate() {
             let mut put = |offset: usize, value: u64| {
                 let at = index * 0x60 + offset;
@@ -263,29 +264,49 @@ fn stood(shown: &[[(u64, u64); 3]]) -> usize {
     let looks: Vec<Vec<u8>> = shown.iter().map(look).collect();
     let mut copy = Copy {
         base: 0x1000,
-        bytes: vec![0; 0x60 * 3],
+        bytes: vec![0; 0x60 * CALLS],
         hot: 0x1000,
         looks: looks.clone(),
         ..Copy::default()
     };
     copy.take_look(0);
     assert_eq!(copy.bytes, looks[0]);
-    let frames: Vec<Frame> = (0..3)
+    let mut frames: Vec<Frame> = (0..CALLS as u64)
         .rev()
         .map(|index| 0x1000 + index * 0x60)
         .map(|address| Frame::parse(layout, address, copy.at(address).unwrap()))
         .collect();
-    copy.stood(layout, &frames, 0..copy.looks.len())
+    // The body of a generator lies on the heap.
+    let body = Frame {
+        address: 0x9000,
+        ..frames[0]
+    };
+    frames.insert(0, body);
+    let looks = 0..copy.looks.len();
+    (
+        copy.stood(layout, &frames, looks.clone()),
+        copy.not_denied(layout, &frames, looks),
+    )
 }
 
 #[test]
 fn what_all_looks_show_stood_up_to_the_first_caller_that_went_on() {
     let calls = [(1, 10), (2, 20), (3, 30)];
+    let stood = |shown: &[[(u64, u64); 3]]| agree(shown).0;
     assert_eq!(stood(&[calls, calls, calls]), 3);
     assert_eq!(stood(&[calls, [(1, 10), (2, 20), (3, 31)]]), 3);
     assert_eq!(stood(&[calls, [(1, 10), (2, 21), (3, 30)]]), 2);
     assert_eq!(stood(&[calls, [(1, 10), (2, 20), (4, 30)]]), 2);
     assert_eq!(stood(&[calls, calls, [(5, 10), (2, 20), (3, 30)]]), 0);
+}
+
+#[test]
+fn what_no_look_can_show_is_denied_only_with_its_caller() {
+    let calls = [(1, 10), (2, 20), (3, 30)];
+    let not_denied = |shown: &[[(u64, u64); 3]]| agree(shown).1;
+    assert_eq!(not_denied(&[calls, calls]), 4);
+    assert_eq!(not_denied(&[calls, [(1, 10), (2, 20), (3, 31)]]), 3);
+    assert_eq!(not_denied(&[calls, [(1, 10), (2, 20), (4, 30)]]), 2);
 }
 
 #[test]

@@ -101,12 +101,16 @@ impl Sampler {
         let on_page = ends
             .iter()
             .all(|frame| worker.reader.copy.inside(frame.address));
+        // The looks of one read come at even intervals: they can be in step with a fast loop, and code of the JIT is so fast that words
+        // of two calls then look like those of one.
+        let may_be_in_step = trace.is_fast && worker.reader.has_jit_code != Some(false);
+        let tells = on_page && !may_be_in_step;
         let operand = match words {
             Words::Code => return true,
-            Words::Cache if on_page && trace.stood + 1 >= callee => return true,
-            Words::Frames if on_page && trace.stood >= callee => return true,
+            Words::Cache if tells && trace.stood + 1 >= callee => return true,
+            Words::Frames if tells && trace.stood >= callee => return true,
             Words::Operand(address)
-                if on_page
+                if tells
                     && trace.stood >= callee
                     && worker.reader.copy.shows(address, trace.around.clone()) =>
             {

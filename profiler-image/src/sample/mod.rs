@@ -188,7 +188,7 @@ impl Sampler {
         match followed {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);
-                if !climb.open.is_empty() {
+                if self.has_room && !climb.open.is_empty() {
                     self.learn(worker, &tops, &last, (trace, climb), now);
                 }
                 outcome
@@ -197,7 +197,8 @@ impl Sampler {
         }
     }
 
-    /// Climbs the newest moment of the read at hand for its proofs alone: what further calls show is most like it.
+    /// Climbs the newest moment of the read at hand for its proofs alone: what further calls show is most like it. Takes calls of the
+    /// kernel of its own.
     fn learn(
         &mut self,
         worker: &mut Worker,
@@ -209,7 +210,7 @@ impl Sampler {
         let Some(newest) = tops.len().checked_sub(1) else {
             return;
         };
-        self.standing.begin(self.has_room);
+        self.standing.begin(true);
         worker.reader.copy.take_look(newest + 1);
         let address = tops[newest].current_execute_data;
         trace.around = around_if_below_stood(worker, newest, tops, last);

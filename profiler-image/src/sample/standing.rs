@@ -24,7 +24,7 @@ pub(super) const PROOF: usize = 5;
 pub(super) const WORDS: usize = 2;
 /// Calls that must show the frame of a function, for it to be what was read.
 pub(super) const IDENTITY: usize = 1;
-/// Times that one sample may seek what stands.
+/// Times that one sample may seek what stands, and each newest moment that is climbed for its proofs.
 const MOST: usize = 4;
 /// Looks of one call: before and after the top's word.
 const LOOKS: usize = 2;
@@ -42,7 +42,7 @@ const HEADER: usize = 128;
 pub(super) struct Standing {
     shown: Shown,
     pauses: Pauses,
-    /// Times that this sample may still seek what stands.
+    /// Times that this sample, or this newest moment, may still seek what stands.
     left: usize,
 }
 
@@ -72,7 +72,7 @@ impl Default for Header {
 }
 
 impl Standing {
-    /// Before a sample: whether there is room for further calls of the kernel.
+    /// Before a sample, or a newest moment: whether there is room for further calls of the kernel.
     pub(super) fn begin(&mut self, has_room: bool) {
         self.left = if has_room { MOST } else { 0 };
     }

@@ -9,17 +9,15 @@
 //! Invariant: a frame is named only below proven or open edges, so no caller is wronged.
 
 mod climb;
+mod follow;
 mod frameless;
 mod phase;
 mod proof;
 mod quiescent;
 mod standing;
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use phpprof_zend::memory::Fault;
-use phpprof_zend::unwind::{Copy, End, unwind};
+use phpprof_zend::unwind::Copy;
 use rustc_hash::FxHashMap;
 
 use crate::read::reader::{Globals, Reader, Reading};
@@ -32,19 +30,11 @@ use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
+use follow::{Followed, around_if_below_stood};
 use standing::{IDENTITY, Standing};
 
 /// Reads for a sample of whose stack nothing could be told, or of which a part lies where a call of its own reads it.
 const READS: usize = 4;
-/// Looks around a word that must show the frames of which words in memory say who called whom.
-const AROUND: usize = 3;
-
-/// How far a stack could be followed.
-enum Followed {
-    Whole,
-    /// The callers that stood, if any did.
-    Part(PathId),
-}
 
 /// What happened to the samples of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -217,67 +207,6 @@ impl Sampler {
         self.follow_one(worker, (address, newest), (trace, climb), now);
     }
 
-    /// Follows the stack through the moments of the read at hand, the first one first, to one in which it is whole.
-    fn follow(
-        &mut self,
-        worker: &mut Worker,
-        tops: &[Globals],
-        last: &Globals,
-        (trace, climb): (&mut Trace, &mut Climb),
-        now: u64,
-    ) -> Followed {
-        let layout = worker.process.engine.layout;
-        self.functions.begin();
-        trace.is_fast = is_fast(tops);
-        let (mut path, mut known) = (PathId::NONE, 0);
-        for (top, look) in moments(tops.len()) {
-            worker.reader.copy.take_look(look);
-            let address = tops[top].current_execute_data;
-            trace.around = around_if_below_stood(worker, top, tops, last);
-            self.follow_one(worker, (address, top), (trace, climb), now);
-            if climb.is_whole {
-                return Followed::Whole;
-            }
-            if climb.is_full {
-                return Followed::Part(climb.path());
-            }
-            let copy = &worker.reader.copy;
-            let stood = copy.stood(layout, &trace.frames, next_to(0));
-            let stood = stood.min(climb.proven());
-            if top == 0 && stood > known {
-                (path, known) = (climb.path_of(stood), stood);
-            }
-        }
-        Followed::Part(path)
-    }
-
-    /// Unwinds from a top, which the read's word of that index gives, identifies the frames, and climbs.
-    fn follow_one(
-        &mut self,
-        worker: &mut Worker,
-        (address, top): (u64, usize),
-        (trace, climb): (&mut Trace, &mut Climb),
-        now: u64,
-    ) {
-        let layout = worker.process.engine.layout;
-        let memory = Arc::clone(&worker.reader.memory);
-        let copy = &mut worker.reader.copy;
-        trace.end = unwind(&*memory, layout, copy, address, &mut trace.frames);
-        (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
-        climb.begin();
-        if trace.end == End::Torn {
-            // Without a root nothing tells which part of the chain is true.
-            return;
-        }
-        self.identify(worker, trace, now);
-        self.add_frameless(worker, trace, now);
-        let around = trace.around.clone();
-        let copy = &worker.reader.copy;
-        trace.stood = copy.stood(layout, &trace.frames, around);
-        trace.together = copy.not_denied(layout, &trace.frames, next_to(top));
-        self.climb(worker, trace, climb, now);
-    }
-
     fn identify(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {
         let generation = worker.reader.request_time;
         if generation != worker.generation {
@@ -316,52 +245,6 @@ impl Sampler {
             may_sleep,
         })
     }
-}
-
-/// Whether the program has moved between half of the looks of a read, or too few say so: then all can be in step with one of its loops.
-fn is_fast(tops: &[Globals]) -> bool {
-    let moves = tops
-        .windows(2)
-        .filter(|pair| pair[0].current_execute_data != pair[1].current_execute_data);
-    2 * moves.count() >= tops.len().saturating_sub(1)
-}
-
-/// The two looks next to a word: on both sides of it, but that the first word comes before all looks.
-fn next_to(top: usize) -> Range<usize> {
-    top..top + 2
-}
-
-/// The looks around a word; none where what lies below the part around the top, which was read last, is of later calls, since its own
-/// had returned by then.
-fn around_if_below_stood(
-    worker: &Worker,
-    top: usize,
-    tops: &[Globals],
-    last: &Globals,
-) -> Range<usize> {
-    let (copy, last) = (&worker.reader.copy, last.current_execute_data);
-    match last >= copy.hot || !copy.inside(last) {
-        true => around(top, tops.len() + 1),
-        false => 0..0,
-    }
-}
-
-/// The looks around a word, of so many.
-fn around(top: usize, looks: usize) -> Range<usize> {
-    let first = top.saturating_sub(1).min(looks.saturating_sub(AROUND));
-    first..looks.min(first + AROUND)
-}
-
-/// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The first
-/// word comes first, as reading slows the program down where it writes what was read; each with the looks that are nearest to it.
-fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..tops).flat_map(move |top| {
-        [Some(top), Some(top + 1), top.checked_sub(1), Some(top + 2)]
-            .into_iter()
-            .flatten()
-            .filter(move |&look| look <= tops)
-            .map(move |look| (top, look))
-    })
 }
 
 /// What becomes of a stack of which only a part is known.

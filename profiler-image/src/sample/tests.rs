@@ -182,34 +182,3 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
         (&["{main}".to_owned(), "found".to_owned()][..], false)
     );
 }
-
-#[test]
-fn a_moment_is_a_top_and_a_look_next_to_it() {
-    let shown: Vec<(usize, usize)> = moments(2).collect();
-    assert_eq!(shown, [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 0)]);
-    assert!(moments(9).all(|(top, look)| look <= 9 && top.abs_diff(look) <= 2));
-}
-
-#[test]
-fn as_many_looks_as_there_are_lie_around_each_word() {
-    assert_eq!(
-        (around(0, 5), around(2, 5), around(3, 5)),
-        (0..3, 1..4, 2..5)
-    );
-    assert_eq!(around(0, 2), 0..2);
-}
-
-#[test]
-fn code_is_fast_where_the_top_moves_between_half_of_the_looks() {
-    let fast = |tops: &[u64]| {
-        let top = |&current_execute_data: &u64| Globals {
-            current_execute_data,
-            ..Globals::default()
-        };
-        is_fast(&tops.iter().map(top).collect::<Vec<_>>())
-    };
-    assert!(!fast(&[1, 1, 1]) && !fast(&[1, 2, 2, 2]));
-    assert!(fast(&[1, 2, 2]) && fast(&[1, 2, 3]));
-    // One word says nothing.
-    assert!(fast(&[1]));
-}

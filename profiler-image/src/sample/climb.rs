@@ -32,6 +32,8 @@ pub(super) struct Climb {
     paths: Vec<PathId>,
     /// All frames are in it.
     pub is_whole: bool,
+    /// It ended at a frame that its caller's op does not call: that call has ended, or is not made yet.
+    pub is_refuted: bool,
     /// The tree had no room for the rest.
     pub is_full: bool,
     /// The open edges.
@@ -43,13 +45,15 @@ struct At {
     path: PathId,
     /// The innermost user function so far, and the index of its op.
     site: Option<(NameId, u32)>,
+    /// A caller has gone on to another op since: known calls alone lead on.
+    has_gone_on: bool,
 }
 
 impl Climb {
     pub(super) fn begin(&mut self) {
         self.paths.clear();
         self.open.clear();
-        (self.is_whole, self.is_full) = (false, false);
+        (self.is_whole, self.is_refuted, self.is_full) = (false, false, false);
     }
 
     /// How many frames, from the root, have a path.
@@ -85,6 +89,7 @@ impl Sampler {
         let mut at = At {
             path: PathId::NONE,
             site: None,
+            has_gone_on: false,
         };
         if trace.end == End::TooDeep {
             let Some(path) = self.mark(at.path, Names::TRUNCATED) else {
@@ -148,7 +153,14 @@ impl Sampler {
             // A caller's opline is inside its code; the leaf's own proves nothing, and nothing is built on it.
             return None;
         }
-        let mut call = self.call(worker, trace, index, at, (id, name), (climb, now))?;
+        let call = self.call(worker, trace, index, at, (id, name), (climb, now));
+        let mut call = match call {
+            Some(call) => call,
+            None if climb.is_refuted && trace.may_have_gone_on => {
+                self.call_before(at, name, climb)?
+            }
+            None => return None,
+        };
         call.is_hidden = is_hidden;
         let caller = trace.frames.get(index + 1);
         let depth = trace.frames.len() - index;
@@ -192,6 +204,21 @@ impl Sampler {
         Some(())
     }
 
+    /// The call that the caller has made at another op, from which it has gone on since.
+    fn call_before(&self, at: &mut At, name: NameId, climb: &mut Climb) -> Option<Call> {
+        let before = self.tree.nearest_op_that_calls(at.path, name)?;
+        let call = *self.tree.call_of(before, name)?;
+        let is_settled = |edge| self.edges.is_settled(edge);
+        if !call.edge.is_none_or(is_settled) {
+            return None;
+        }
+        (at.path, at.has_gone_on, climb.is_refuted) = (before, true, false);
+        if let Some(path) = climb.paths.last_mut() {
+            *path = before;
+        }
+        Some(call)
+    }
+
     fn line(&mut self, worker: &Worker, id: FunctionId, key: &Key, op: Option<u32>) -> u32 {
         if !key.is_user() {
             return 0;
@@ -219,8 +246,13 @@ impl Sampler {
         {
             return Some(call);
         }
+        if at.has_gone_on {
+            climb.is_refuted = true;
+            return None;
+        }
         // A call that no path has yet may be of two moments: a look can show what an earlier call left above another caller.
         if known.is_none() && trace.together < trace.frames.len() - index {
+            climb.is_refuted = self.is_refuted(worker, trace, index, at.site, name);
             return None;
         }
         let found = if index + 1 == trace.frames.len() {
@@ -231,7 +263,10 @@ impl Sampler {
         };
         let mut call = known.unwrap_or_default();
         match found {
-            Known::Refuted => return None,
+            Known::Refuted => {
+                climb.is_refuted = true;
+                return None;
+            }
             Known::Proven(check) => (call.edge, call.check) = (None, check),
             Known::Open(edge) => {
                 climb.open.push(edge);
@@ -239,6 +274,22 @@ impl Sampler {
             }
         }
         Some(call)
+    }
+
+    /// Whether the caller's op denies the call of frame `index`.
+    fn is_refuted(
+        &mut self,
+        worker: &Worker,
+        trace: &Trace,
+        index: usize,
+        site: Option<(NameId, u32)>,
+        name: NameId,
+    ) -> bool {
+        let edge = self.edge_at(trace, index, site, name);
+        edge.is_some_and(|edge| match self.edges.known(&edge) {
+            Some(known) => known == Known::Refuted,
+            None => self.denies(worker, trace, index, edge),
+        })
     }
 
     /// What is known of a stack's root. The engine begins with a script; what else it calls by itself, as a shutdown function

@@ -1,11 +1,15 @@
-//! From one read to a stack: the read's moments are followed, the first one first, to one that shows a whole stack.
+//! From one read to a stack: of the moments that the read shows, the first one that is whole.
 //!
-//! Invariant: what comes after that moment is not looked at.
+//! The sample's moment is the first word with the first look after it. The program goes on between the two: in a call that lasts less
+//! than that, the frame of the word is gone when the look is read, or another call's stands in its place. Then the look's own frames are
+//! followed, up to the word's depth: they are still of that moment, while later moments show the calls that last longer. Only where
+//! these do not tell, the later moments are followed.
+//! Invariant: the sample is the first whole stack of this order; what comes after it is not looked at.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use phpprof_zend::unwind::{End, unwind};
+use phpprof_zend::unwind::{Copy, End, unwind};
 
 use super::Sampler;
 use super::climb::Climb;
@@ -16,6 +20,8 @@ use crate::stack::trace::Trace;
 
 /// Looks around a word that must show the frames of which words in memory say who called whom.
 const AROUND: usize = 3;
+/// Frames above those that a word leads to, which the first look is searched for.
+const CALLEES: usize = 8;
 
 /// How far a stack could be followed.
 pub(super) enum Followed {
@@ -24,55 +30,174 @@ pub(super) enum Followed {
     Part(PathId),
 }
 
+/// What is known of a sample that is not whole yet: the callers that a path leads to, from the root.
+#[derive(Clone, Copy)]
+struct Kept {
+    path: PathId,
+    frames: usize,
+    /// Of the frame that the path ends in, where that lies on the page; else 0.
+    address: u64,
+}
+
+/// One read of a worker: the words that say which is the top, and the same word when all was read.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    pub tops: &'a [Globals],
+    pub last: &'a Globals,
+}
+
+impl Kept {
+    const NOTHING: Self = Self {
+        path: PathId::NONE,
+        frames: 0,
+        address: 0,
+    };
+
+    /// The deeper of two.
+    fn or(self, other: Self) -> Self {
+        match other.frames > self.frames {
+            true => other,
+            false => self,
+        }
+    }
+}
+
 impl Sampler {
-    /// Follows the stack through the moments of the read at hand, the first one first, to one in which it is whole.
+    /// Follows the stack to the first moment of the read at hand in which it is whole.
     pub(super) fn follow(
         &mut self,
         worker: &mut Worker,
-        tops: &[Globals],
-        last: &Globals,
+        words: Words<'_>,
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> Followed {
-        let layout = worker.process.engine.layout;
         self.functions.begin();
-        trace.is_fast = is_fast(tops);
-        let (mut path, mut known) = (PathId::NONE, 0);
-        for (top, look) in moments(tops.len()) {
-            worker.reader.copy.take_look(look);
-            let address = tops[top].current_execute_data;
-            trace.around = around_if_below_stood(worker, top, tops, last);
-            self.follow_one(worker, (address, top), (trace, climb), now);
+        trace.is_fast = is_fast(words.tops);
+        let mut kept = Kept::NOTHING;
+        for (moment, (top, look)) in moments(words.tops.len()).enumerate() {
+            self.follow_one(worker, words, (top, look), (trace, climb), now);
             if climb.is_whole {
                 return Followed::Whole;
             }
             if climb.is_full {
                 return Followed::Part(climb.path());
             }
-            let copy = &worker.reader.copy;
-            let stood = copy.stood(layout, &trace.frames, next_to(0));
-            let stood = stood.min(climb.proven());
-            if top == 0 && stood > known {
-                (path, known) = (climb.path_of(stood), stood);
+            if top == 0 {
+                let stood = self.stood(worker, trace, climb);
+                kept = kept.or(stood);
+            }
+            if moment == 0 {
+                match self.follow_first_look(worker, words, (trace, climb), now) {
+                    Ok(followed) => return followed,
+                    Err(shown) => kept = kept.or(shown),
+                }
             }
         }
-        Followed::Part(path)
+        Followed::Part(kept.path)
     }
 
-    /// Unwinds from a top, which the read's word of that index gives, identifies the frames, and climbs.
+    /// Follows what the first look shows up to the first word's depth; else what is known of it.
+    fn follow_first_look(
+        &mut self,
+        worker: &mut Worker,
+        words: Words<'_>,
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) -> Result<Followed, Kept> {
+        let layout = worker.process.engine.layout;
+        let first = words.tops[0].current_execute_data;
+        let mut kept = shown(&worker.reader.copy, trace, climb, first);
+        if trace.end == End::Root && trace.stood == trace.frames.len() {
+            // Nothing has moved: no call has ended or begun.
+            return Err(kept);
+        }
+        // Where the word's own frame leads nowhere, a later word leads to its callers.
+        for (top, globals) in words.tops.iter().enumerate().skip(1) {
+            let address = globals.current_execute_data;
+            let is_known = words.tops[..top]
+                .iter()
+                .any(|known| known.current_execute_data == address);
+            if is_known || !worker.reader.copy.inside(address) {
+                continue;
+            }
+            self.follow_from(worker, words, (address, 0, 0), (trace, climb), now);
+            if climb.is_full {
+                return Ok(Followed::Part(climb.path()));
+            }
+            kept = kept.or(shown(&worker.reader.copy, trace, climb, first));
+        }
+        if kept.address == 0 {
+            return Err(kept);
+        }
+        for _ in 0..CALLEES {
+            let copy = &worker.reader.copy;
+            let Some(callee) = copy.callee_of(layout, kept.address, first) else {
+                break;
+            };
+            self.follow_from(worker, words, (callee, 0, 0), (trace, climb), now);
+            if climb.is_refuted {
+                // A call that has ended, or that is not made yet.
+                break;
+            }
+            if climb.is_full || !climb.is_whole {
+                return Err(kept);
+            }
+            kept = shown(&worker.reader.copy, trace, climb, first);
+        }
+        let leaf = (kept.address, 0, 0);
+        self.follow_from(worker, words, leaf, (trace, climb), now);
+        match climb.is_whole {
+            true => Ok(Followed::Whole),
+            false => Err(kept),
+        }
+    }
+
+    /// What the looks next to the first word show to have stood.
+    fn stood(&self, worker: &Worker, trace: &Trace, climb: &Climb) -> Kept {
+        let layout = worker.process.engine.layout;
+        let stood = worker
+            .reader
+            .copy
+            .stood(layout, &trace.frames, next_to(0))
+            .min(climb.proven());
+        Kept {
+            path: climb.path_of(stood),
+            frames: stood,
+            address: 0,
+        }
+    }
+
+    /// Follows one moment: the word and the look of these indices.
     pub(super) fn follow_one(
         &mut self,
         worker: &mut Worker,
-        (address, top): (u64, usize),
+        words: Words<'_>,
+        (top, look): (usize, usize),
+        found: (&mut Trace, &mut Climb),
+        now: u64,
+    ) {
+        let address = words.tops[top].current_execute_data;
+        self.follow_from(worker, words, (address, top, look), found, now);
+    }
+
+    /// Unwinds what a look shows from an address on, which is of about the moment of a word, identifies the frames, and climbs.
+    fn follow_from(
+        &mut self,
+        worker: &mut Worker,
+        words: Words<'_>,
+        (address, top, look): (u64, usize, usize),
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) {
         let layout = worker.process.engine.layout;
+        worker.reader.copy.take_look(look);
+        trace.around = around_if_below_stood(worker, top, words);
         let memory = Arc::clone(&worker.reader.memory);
         let copy = &mut worker.reader.copy;
         trace.end = unwind(&*memory, layout, copy, address, &mut trace.frames);
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
         climb.begin();
+        trace.may_have_gone_on = (top, look) == (0, 0);
         if trace.end == End::Torn {
             // Without a root nothing tells which part of the chain is true.
             return;
@@ -87,8 +212,25 @@ impl Sampler {
     }
 }
 
+/// The callers that a path leads to, up to a word's frame, all on the page: what lies elsewhere was read later than the look.
+fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
+    let callers = trace.frames.iter().rev().take(climb.proven());
+    let is_shown = |address: u64| copy.inside(address) && address <= word;
+    let frames = callers.take_while(|frame| is_shown(frame.address)).count();
+    let leaf = trace.frames.len().checked_sub(frames);
+    let is_all = trace.frames.iter().all(|frame| copy.inside(frame.address));
+    match leaf.and_then(|leaf| trace.frames.get(leaf)) {
+        Some(leaf) if is_all && copy.inside(word) => Kept {
+            path: climb.path_of(frames),
+            frames,
+            address: leaf.address,
+        },
+        _ => Kept::NOTHING,
+    }
+}
+
 /// Whether the program has moved between half of the looks of a read, or too few say so: then all can be in step with one of its loops.
-fn is_fast(tops: &[Globals]) -> bool {
+pub(super) fn is_fast(tops: &[Globals]) -> bool {
     let moves = tops
         .windows(2)
         .filter(|pair| pair[0].current_execute_data != pair[1].current_execute_data);
@@ -102,28 +244,23 @@ fn next_to(top: usize) -> Range<usize> {
 
 /// The looks around a word; none where what lies below the part around the top, which was read last, is of later calls, since its own
 /// had returned by then.
-pub(super) fn around_if_below_stood(
-    worker: &Worker,
-    top: usize,
-    tops: &[Globals],
-    last: &Globals,
-) -> Range<usize> {
-    let (copy, last) = (&worker.reader.copy, last.current_execute_data);
+fn around_if_below_stood(worker: &Worker, top: usize, words: Words<'_>) -> Range<usize> {
+    let (copy, last) = (&worker.reader.copy, words.last.current_execute_data);
     match last >= copy.hot || !copy.inside(last) {
-        true => around(top, tops.len() + 1),
+        true => around(top, words.tops.len() + 1),
         false => 0..0,
     }
 }
 
 /// The looks around a word, of so many.
-fn around(top: usize, looks: usize) -> Range<usize> {
+pub(super) fn around(top: usize, looks: usize) -> Range<usize> {
     let first = top.saturating_sub(1).min(looks.saturating_sub(AROUND));
     first..looks.min(first + AROUND)
 }
 
 /// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The first
 /// word comes first, as reading slows the program down where it writes what was read; each with the looks that are nearest to it.
-fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..tops).flat_map(move |top| {
         [Some(top), Some(top + 1), top.checked_sub(1), Some(top + 2)]
             .into_iter()

@@ -2,9 +2,9 @@
 //!
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
 //! most reads of call-heavy code. So one read looks at the part around the top several times, a microsecond apart, and at
-//! the word that says which is the top in between. The sample is the newest of these moments that shows a whole stack
-//! ([`climb`]): what it needs besides, as names, is read soonest after it. None is taken from a later read, which would
-//! favour calls that last: where no moment is whole, the callers that stood are kept, and the stack ends in `[unstable]`.
+//! the word that says which is the top in between. The sample is the first of these moments that shows a whole stack
+//! ([`follow`], [`climb`]). None is taken from a later read, which would favour calls that last: where no moment is
+//! whole, the callers that stood are kept, and the stack ends in `[unstable]`.
 //! Edges that no call site names wait for a proof ([`standing`]).
 //! Invariant: a frame is named only below proven or open edges, so no caller is wronged.
 
@@ -20,7 +20,7 @@ use phpprof_zend::memory::Fault;
 use phpprof_zend::unwind::Copy;
 use rustc_hash::FxHashMap;
 
-use crate::read::reader::{Globals, Reader, Reading};
+use crate::read::reader::{Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;
@@ -30,7 +30,7 @@ use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
-use follow::{Followed, around_if_below_stood};
+use follow::{Followed, Words};
 use standing::{IDENTITY, Standing};
 
 /// Reads for a sample of whose stack nothing could be told, or of which a part lies where a call of its own reads it.
@@ -170,7 +170,11 @@ impl Sampler {
             (top.current_execute_data, top.top) != (tops[0].current_execute_data, tops[0].top)
         });
         self.quality.moved += u64::from(has_moved);
-        let followed = self.follow(worker, &tops, &last, (trace, climb), now);
+        let words = Words {
+            tops: &tops,
+            last: &last,
+        };
+        let followed = self.follow(worker, words, (trace, climb), now);
         worker
             .reader
             .window
@@ -179,7 +183,7 @@ impl Sampler {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);
                 if self.has_room && !climb.open.is_empty() {
-                    self.learn(worker, &tops, &last, (trace, climb), now);
+                    self.learn(worker, words, (trace, climb), now);
                 }
                 outcome
             }
@@ -192,19 +196,15 @@ impl Sampler {
     fn learn(
         &mut self,
         worker: &mut Worker,
-        tops: &[Globals],
-        last: &Globals,
-        (trace, climb): (&mut Trace, &mut Climb),
+        words: Words<'_>,
+        found: (&mut Trace, &mut Climb),
         now: u64,
     ) {
-        let Some(newest) = tops.len().checked_sub(1) else {
+        let Some(newest) = words.tops.len().checked_sub(1) else {
             return;
         };
         self.standing.begin(true);
-        worker.reader.copy.take_look(newest + 1);
-        let address = tops[newest].current_execute_data;
-        trace.around = around_if_below_stood(worker, newest, tops, last);
-        self.follow_one(worker, (address, newest), (trace, climb), now);
+        self.follow_one(worker, words, (newest, newest + 1), found, now);
     }
 
     fn identify(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {

@@ -61,6 +61,25 @@ impl Sampler {
         })
     }
 
+    /// Whether the call site denies an edge of which nothing is known; then it is refuted from now on.
+    pub(super) fn denies(
+        &mut self,
+        worker: &Worker,
+        trace: &Trace,
+        index: usize,
+        edge: Edge,
+    ) -> bool {
+        let is_denied = self.pushes_no_frame(worker, trace, index, edge)
+            || matches!(
+                self.ask(worker, trace, index, edge),
+                Some((Evidence::Refuted, _))
+            );
+        if is_denied {
+            self.edges.refute(edge);
+        }
+        is_denied
+    }
+
     /// Whether user code above the callee stands at an op that has not called it: the two frames are of different moments.
     fn pushes_no_frame(
         &mut self,

@@ -6,7 +6,8 @@ use phpprof_zend::engine::{Engine, Module};
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::phase::PhaseGlobals;
-use phpprof_zend::testing::{BLOCK, EngineImage, IS_NULL, IS_STRING, NewOp};
+use phpprof_zend::testing::{BLOCK, EngineImage, IS_NULL, IS_STRING, NewOp, UserFunction};
+use phpprof_zend::unwind::frame_at;
 
 use super::*;
 use crate::target::process::Process;
@@ -24,6 +25,7 @@ const NUMBER: u32 = 3;
 /// The engine of PHP 8.4, in whose code `{main}` calls `found`.
 pub(crate) struct Scene {
     image: EngineImage,
+    main: UserFunction,
     /// Address of the pointer `zend_flf_functions`.
     table: u64,
     jit: Option<JitBuffer>,
@@ -42,6 +44,7 @@ impl Scene {
         image.call(main.func, main.op(1), image.layout.call_info.top);
         Self {
             image,
+            main,
             table,
             jit: None,
         }
@@ -64,6 +67,13 @@ impl Scene {
         let found = image.user(Some("found"), &[call]);
         let frame = image.call(found.func, found.op(0), 0);
         image.put_zval(frame + u64::from(RESULT), 0, result);
+        scene
+    }
+
+    /// `found` is the top frame.
+    fn calling() -> Self {
+        let mut scene = Self::new();
+        scene.call("found", 0);
         scene
     }
 
@@ -114,15 +124,8 @@ impl Scene {
         else {
             panic!("no sample")
         };
-        let mut lines = Vec::new();
-        let paths = sampler.tree.settle(&sampler.edges);
-        paths.lines(stack.path, &mut lines);
-        let names = lines.iter().map(|&(id, _)| {
-            let names = &sampler.functions.names;
-            names.get(id).name.to_owned()
-        });
         let is_proven = stack.ending == Ending::Whole && !is_open;
-        (names.collect(), is_proven)
+        (names(&sampler, stack.path), is_proven)
     }
 
     fn check(&self, expected: &[&str]) {
@@ -130,6 +133,15 @@ impl Scene {
         assert_eq!(names, expected);
         assert!(is_proven);
     }
+}
+
+/// The functions of a path, root first.
+fn names(sampler: &Sampler, path: PathId) -> Vec<String> {
+    let mut lines = Vec::new();
+    let paths = sampler.tree.settle(&sampler.edges);
+    paths.lines(path, &mut lines);
+    let name = |&(id, _): &(_, _)| sampler.functions.names.get(id).name.to_owned();
+    lines.iter().map(name).collect()
 }
 
 #[test]
@@ -180,5 +192,69 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
     assert_eq!(
         (&names[..], is_proven),
         (&["{main}".to_owned(), "found".to_owned()][..], false)
+    );
+}
+
+/// Which frame a first look shows differently.
+#[derive(Clone, Copy, PartialEq)]
+enum Whose {
+    Callee,
+    Caller,
+}
+
+/// Samples a call by `{main}`, and then a read whose first look shows other words at these offsets of the frames.
+fn sampled_with_a_first_look(scene: &Scene, words: &[(Whose, usize, u64)]) -> Vec<String> {
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let copy = &mut worker.reader.copy;
+    let callee = tops[0].current_execute_data;
+    let layout = scene.image.layout;
+    let caller = frame_at(layout, copy.hot, &copy.looks[0], callee)
+        .unwrap()
+        .prev;
+    for &(whose, offset, value) in words {
+        let frame = if whose == Whose::Callee {
+            callee
+        } else {
+            caller
+        };
+        let at = usize::try_from(frame - copy.hot).unwrap() + offset;
+        copy.looks[0][at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    let words = Words {
+        tops: &tops,
+        last: &last,
+    };
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    let followed = sampler.follow(&mut worker, words, (&mut trace, &mut climb), 2);
+    assert!(matches!(followed, Followed::Whole));
+    names(&sampler, climb.path())
+}
+
+/// The later looks show the word's call, but a later moment would favour what lasts longer.
+#[test]
+fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
+    let scene = Scene::calling();
+    let row = &scene.image.layout.execute_data;
+    let words = [
+        // Any function that is known by now.
+        (Whose::Callee, row.func, scene.main.func),
+        (Whose::Callee, row.opline, scene.main.op(0)),
+        (Whose::Caller, row.opline, scene.main.op(0)),
+    ];
+    assert_eq!(sampled_with_a_first_look(&scene, &words), ["{main}"]);
+}
+
+#[test]
+fn a_call_whose_caller_has_gone_on_to_another_op_since_is_the_leaf() {
+    let scene = Scene::calling();
+    let opline = scene.image.layout.execute_data.opline;
+    let words = [(Whose::Caller, opline, scene.main.op(0))];
+    assert_eq!(
+        sampled_with_a_first_look(&scene, &words),
+        ["{main}", "found"]
     );
 }

@@ -3,6 +3,8 @@
 //! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is kept apart, in [`Edges`]: a
 //! new path proves no known edge again. Invariant: a path leads over proven and open edges only.
 
+use std::iter::successors;
+
 use phpprof_zend::site::Check;
 use rustc_hash::FxHashMap;
 
@@ -11,6 +13,9 @@ use super::names::{NameId, Names};
 
 /// Nodes beyond this many find no room: with their calls some four megabytes. It is what a hash table of 2^16 holds.
 pub const MAX_PATHS: usize = 57_344;
+
+/// Ops of one call that are searched for the one which calls a function.
+const MAX_OPS: usize = 64;
 
 /// A function with all its callers, at one of its ops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,9 +30,12 @@ impl PathId {
 struct Node {
     parent: PathId,
     name: NameId,
+    op: u32,
     line: u32,
     /// Index of its [`Call`].
     call: u32,
+    /// The node of the same call, at another op, that was added before it; [`PathId::NONE`] for the first one.
+    earlier: PathId,
 }
 
 /// A function with all its callers, wherever in its code it is.
@@ -46,6 +54,8 @@ pub struct Call {
 pub struct CallTree {
     nodes: Vec<Node>,
     calls: Vec<Call>,
+    /// By call: its node that was added last.
+    newest: Vec<PathId>,
     /// By parent, function, and the index of its op.
     children: FxHashMap<(PathId, NameId, u32), PathId>,
     by_function: FxHashMap<(PathId, NameId), u32>,
@@ -65,6 +75,19 @@ impl CallTree {
         self.calls.get(index as usize)
     }
 
+    /// The node of the same call as this one that is known to call a function: at the op that is nearest in the code.
+    #[must_use]
+    pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
+        let node = |path: PathId| self.nodes.get(path.0 as usize);
+        let this = node(path)?;
+        let newest = self.newest.get(this.call as usize).copied();
+        let ops = successors(newest, |&at| node(at).map(|node| node.earlier))
+            .take_while(|&at| at != PathId::NONE)
+            .take(MAX_OPS);
+        let callers = ops.filter(|&at| at != path && self.call_of(at, name).is_some());
+        callers.min_by_key(|&at| node(at).map(|node| node.op.abs_diff(this.op)))
+    }
+
     /// Adds a node; `call` is what is known of the function's call, at its first sight. `None` where there is no room.
     pub fn add(
         &mut self,
@@ -81,13 +104,17 @@ impl CallTree {
         let index = *self.by_function.entry((parent, name)).or_insert(next);
         if index == next {
             self.calls.push(call);
+            self.newest.push(PathId::NONE);
         }
         let path = PathId(u32::try_from(self.nodes.len()).ok()?);
+        let newest = self.newest.get_mut(index as usize)?;
         self.nodes.push(Node {
             parent,
             name,
+            op,
             line,
             call: index,
+            earlier: std::mem::replace(newest, path),
         });
         self.children.insert((parent, name, op), path);
         Some(path)
@@ -157,10 +184,13 @@ impl Default for CallTree {
             nodes: vec![Node {
                 parent: PathId::NONE,
                 name: Names::UNSTABLE,
+                op: 0,
                 line: 0,
                 call: 0,
+                earlier: PathId::NONE,
             }],
             calls: vec![Call::default()],
+            newest: vec![PathId::NONE],
             children: FxHashMap::default(),
             by_function: FxHashMap::default(),
         }
@@ -252,6 +282,22 @@ mod tests {
         assert_eq!(proven(&edges), main);
         edges.prove(edge, Check::Nothing);
         assert_eq!(proven(&edges), leaf);
+    }
+
+    #[test]
+    fn of_the_ops_that_call_a_function_the_nearest_is_found() {
+        let mut tree = CallTree::default();
+        let mut add = |parent, name, op| tree.add(parent, name, op, 1, Call::default()).unwrap();
+        let main = [0, 4, 5].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
+        add(main[0], Names::IDLE, 0);
+        add(main[0], Names::COLLECTING, 0);
+        add(main[1], Names::COLLECTING, 0);
+        let nearest = |of, name| tree.nearest_op_that_calls(of, name);
+        assert_eq!(nearest(main[2], Names::IDLE), Some(main[0]));
+        assert_eq!(nearest(main[2], Names::COLLECTING), Some(main[1]));
+        // Not the node itself, nor what lies below all roots.
+        assert_eq!(nearest(main[0], Names::IDLE), None);
+        assert_eq!(nearest(PathId::NONE, Names::IDLE), None);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Trace {
     pub around: Range<usize>,
     /// The program moves between half of the looks: what they show can be in step with one of its loops.
     pub is_fast: bool,
+    /// It is what the first look shows up to the first word's depth: all frames are of the moment of the word or later ones, but a caller
+    /// may have gone on to another op since.
+    pub may_have_gone_on: bool,
     /// So many frames, from the root, are of one moment: neither of the two looks next to the top's word denies them.
     pub together: usize,
     /// How many frames, from the root, all of these looks show.
@@ -38,6 +41,7 @@ impl Default for Trace {
             end: End::Torn,
             around: 0..0,
             is_fast: false,
+            may_have_gone_on: false,
             together: 0,
             stood: 0,
             stands: None,

@@ -152,6 +152,18 @@ impl Copy {
             .is_some_and(|offset| offset < self.bytes.len() as u64)
     }
 
+    /// The lowest frame above this one, up to an address, that names it as its caller, by what was copied.
+    #[must_use]
+    pub fn callee_of(&self, layout: &Layout, caller: u64, last: u64) -> Option<u64> {
+        let size = layout.execute_data.sizeof;
+        let first = caller.checked_add(size as u64)?;
+        (first..=last).step_by(ZVAL).find(|&address| {
+            let header = self.at(address).and_then(|bytes| bytes.get(..size));
+            let frame = header.map(|header| Frame::parse(layout, address, header));
+            frame.is_some_and(|frame| frame.prev == caller && frame.func != 0 && frame.is_pushed())
+        })
+    }
+
     /// The bytes from `address` on, as far as they were copied.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&[u8]> {

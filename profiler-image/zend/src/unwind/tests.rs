@@ -53,6 +53,26 @@ fn check_heap(image: &EngineImage, start: u64, expected: (Vec<u64>, End)) {
 const TOP: u32 = 1 << 17;
 
 #[test]
+fn the_lowest_frame_that_names_its_caller_is_what_that_one_calls() {
+    let frames = [
+        (32, 1, 0, TOP),
+        (160, 2, 32, 0),
+        (320, 3, 160, 0),
+        (480, 4, 160, 0),
+    ];
+    let at = |&(offset, func, prev, info): &_| (BASE + offset, func, BASE + prev, info);
+    let mut page = image(of_8_2(), &frames.iter().map(at).collect::<Vec<_>>());
+    page.room(BASE, 4096);
+    let copy = page.copy(BASE, 4096);
+    let callee = |caller: u64, last: u64| copy.callee_of(of_8_2(), BASE + caller, BASE + last);
+    assert_eq!(callee(32, 480), Some(BASE + 160));
+    assert_eq!(callee(160, 480), Some(BASE + 320));
+    // None up to there, above the last one, and beyond what was copied.
+    assert_eq!((callee(160, 319), callee(480, 4000)), (None, None));
+    assert_eq!(callee(u64::MAX - BASE, u64::MAX - BASE), None);
+}
+
+#[test]
 fn a_chain_to_a_frame_that_the_engine_started_is_whole() {
     let frames = [(32, 1, 0, TOP), (160, 2, BASE + 32, 0)];
     check(&frames, BASE + 160, &[2, 1], End::Root);

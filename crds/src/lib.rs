@@ -4,6 +4,7 @@
 //!
 //! Invariant: what the schema or a CEL rule can refuse is refused there; no field is ignored by the operator.
 
+mod bounded;
 mod exit_codes;
 mod reason;
 pub mod reference;

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ProfileRequestStatus;
+use crate::{ProfileRequestStatus, bounded};
 
 /// What to profile, for how long and how often.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -108,8 +108,17 @@ pub struct Target {
 
     /// Pods by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)")
-        .message("selector must not be empty; name labels in matchLabels or matchExpressions"))]
+    #[schemars(schema_with = "bounded::selector")]
+    #[x_kube(
+        validation = Rule::new("(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)")
+            .message("selector must not be empty; name labels in matchLabels or matchExpressions"),
+        validation = Rule::new("(has(self.matchLabels) ? size(self.matchLabels) : 0) + (has(self.matchExpressions) ? size(self.matchExpressions) : 0) <= 64")
+            .message("selector must have at most 64 labels and expressions in all"),
+        validation = Rule::new("!has(self.matchLabels) || self.matchLabels.all(key, size(key) <= 317)")
+            .message("the key of a label must have at most 317 characters: a prefix of 253, a slash and a name of 63"),
+        validation = Rule::new("(has(self.matchLabels) ? self.matchLabels.map(key, size(key) + size(self.matchLabels[key])).sum() : 0) + (has(self.matchExpressions) ? self.matchExpressions.map(e, size(e.key) + (has(e.values) ? e.values.map(value, size(value)).sum() : 0)).sum() : 0) <= 12288")
+            .message("selector must have at most 12288 characters in all its keys and values")
+    )]
     pub selector: Option<LabelSelector>,
 
     /// The pods of a workload: anything with a /scale subresource, or a DaemonSet or Job.

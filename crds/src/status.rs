@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::TargetReason;
+use crate::{TargetReason, bounded};
 
 /// What has happened to a request.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -22,6 +22,7 @@ pub struct ProfileRequestStatus {
     pub completion_time: Option<Time>,
     /// Accepted, Complete and Failed; the current one comes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::conditions")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_string()]))]
     pub conditions: Vec<Condition>,
     /// Pods that the target names.
@@ -56,8 +57,10 @@ pub struct ProfileRequestStatus {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// For instance Flame graph.
+    #[schemars(length(max = 253))]
     pub name: String,
     /// Where it leads.
+    #[schemars(length(max = 32768))]
     pub url: String,
 }
 
@@ -66,6 +69,7 @@ pub struct Link {
 #[serde(rename_all = "camelCase")]
 pub struct ProfileResult {
     /// The store's own URI, never a signed one.
+    #[schemars(length(max = 32768))]
     pub url: String,
     /// Samples of all pods.
     pub samples: i64,
@@ -73,6 +77,7 @@ pub struct ProfileResult {
     pub size_bytes: i64,
     /// Opens the request's results at the operator: POST {"accessKey": …} to /r/NAMESPACE/NAME there.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
     pub access_key: String,
 }
 
@@ -97,19 +102,25 @@ pub enum TargetState {
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
     /// Name of the pod.
+    #[schemars(length(max = 253))]
     pub pod_name: String,
     /// UID of the pod.
     #[serde(rename = "podUID")]
+    #[schemars(length(max = 128))]
     pub pod_uid: String,
     /// Node of the pod.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
     pub node_name: String,
     /// Container that runs PHP.
+    #[schemars(length(max = 63))]
     pub container_name: String,
     /// Its id when it was chosen, with the runtime's scheme.
     #[serde(rename = "containerID")]
+    #[schemars(length(max = 1024))]
     pub container_id: String,
     /// Name of the sampler's ephemeral container.
+    #[schemars(length(max = 63))]
     pub ephemeral_container_name: String,
     /// Where the pod stands.
     pub state: TargetState,
@@ -118,6 +129,7 @@ pub struct TargetStatus {
     pub reason: Option<TargetReason>,
     /// The reason in words, with what to do next.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32768))]
     pub message: String,
     /// The PHP that was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,12 +171,14 @@ pub struct TargetStatus {
     pub upload_mode: Option<UploadRoute>,
     /// Key of the pod's profile in the store.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 4096))]
     pub object_key: String,
     /// Size of the pod's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,
     /// SHA-256 of the pod's profile, base64url without padding.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
     pub sha256: String,
 }
 
@@ -183,15 +197,18 @@ pub enum UploadRoute {
 #[serde(rename_all = "camelCase")]
 pub struct PhpRuntime {
     /// For instance 8.2.29.
+    #[schemars(length(max = 4096))]
     pub version: String,
     /// For instance fpm-fcgi.
     #[serde(default)]
+    #[schemars(length(max = 4096))]
     pub sapi: String,
     /// Whether it is a ZTS build.
     #[serde(default)]
     pub thread_safe: bool,
     /// off, function or tracing.
     #[serde(default)]
+    #[schemars(length(max = 4096))]
     pub jit: String,
 }
 

@@ -2,6 +2,10 @@
 
 use std::{fs, path::Path};
 
+use kube::CustomResourceExt as _;
+use phpprof_crds::ProfileRequest;
+use serde_json::Value;
+
 fn check(path: &str, expected: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     let actual = fs::read_to_string(&file).unwrap_or_default();
@@ -33,6 +37,40 @@ fn the_reference_page_is_generated_from_the_types() {
         "docs/reference/profilerequest.md",
         &phpprof_crds::reference::markdown().unwrap(),
     );
+}
+
+/// Places below a schema that can be of any length.
+fn unbounded(schema: &Value, path: &str, found: &mut Vec<String>) {
+    let has = |bound: &str| schema.get(bound).is_some();
+    let is_bounded = match schema["type"].as_str() {
+        Some("string") => has("maxLength") || has("enum") || schema["format"] == "date-time",
+        Some("array") => has("maxItems"),
+        Some("object") => has("maxProperties") || !has("additionalProperties"),
+        Some(_) => true,
+        None => false,
+    };
+    if !is_bounded {
+        found.push(path.to_owned());
+    }
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        unbounded(field, &format!("{path}.{name}"), found);
+    }
+    for inner in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get(inner) {
+            unbounded(inner, &format!("{path}[]"), found);
+        }
+    }
+}
+
+#[test]
+fn every_list_map_and_string_of_a_request_is_bounded() {
+    let crd = serde_json::to_value(ProfileRequest::crd()).unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    let mut found = Vec::new();
+    for part in ["spec", "status"] {
+        unbounded(&schema[part], part, &mut found);
+    }
+    assert_eq!(found, [""; 0]);
 }
 
 #[test]

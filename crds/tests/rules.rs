@@ -73,6 +73,37 @@ fn a_selector_that_would_match_everything_is_refused() {
 }
 
 #[test]
+fn a_selector_is_bounded_in_all_that_it_has() {
+    let labels = |count: usize, length: usize| -> serde_json::Map<String, Value> {
+        let label = |number: usize| (format!("{number:0length$}"), json!("web"));
+        (0..count).map(label).collect()
+    };
+    let labelled = |labels: Value| json!({"target": {"selector": {"matchLabels": labels}}});
+    check(labelled(labels(64, 100).into()), "");
+    check(
+        labelled(labels(65, 10).into()),
+        "selector must have at most 64 labels and expressions in all",
+    );
+    check(
+        labelled(labels(1, 318).into()),
+        "the key of a label must have at most 317 characters: a prefix of 253, a slash and a name of 63",
+    );
+    let long = "selector must have at most 12288 characters in all its keys and values";
+    check(labelled(labels(64, 190).into()), long);
+    let values = vec!["x".repeat(63); 64];
+    let expressions = vec![json!({"key": "app", "operator": "In", "values": values}); 4];
+    check(
+        json!({"target": {"selector": {"matchExpressions": expressions}}}),
+        long,
+    );
+    let both = json!({"matchLabels": labels(64, 10), "matchExpressions": [{"key": "app", "operator": "Exists"}]});
+    check(
+        json!({"target": {"selector": both}}),
+        "selector must have at most 64 labels and expressions in all",
+    );
+}
+
+#[test]
 fn a_duration_of_zero_or_a_million_is_refused() {
     let message = "durationSeconds must be from 1 to 3600, for instance 30";
     check(

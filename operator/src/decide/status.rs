@@ -8,7 +8,7 @@ use phpprof_crds::{
 
 use crate::sampler::receipt::printable;
 
-/// The longest message of a condition.
+/// The longest message of a condition and of a target, whose words can be a webhook's.
 const MESSAGE: usize = 1024;
 
 /// The reason that all conditions carry, in words.
@@ -27,6 +27,11 @@ pub fn settle(
 ) {
     status.observed_generation = generation;
     count(status);
+    for target in &mut status.targets {
+        if target.message.len() > MESSAGE {
+            target.message = printable(&target.message, MESSAGE);
+        }
+    }
     status
         .targets
         .sort_by_key(|target| (target.state != TargetState::Failed, target.pod_name.clone()));

@@ -1,0 +1,78 @@
+//! Schemas of Kubernetes' own types, with bounds that theirs do not have.
+//!
+//! Invariant: each list, map and string is bounded. A schema cannot bound a map's keys: a rule of the request does.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Labels and expressions of a selector, and values of one expression.
+const MOST: usize = 64;
+/// `k8s.io/apimachinery/pkg/util/validation`: a prefix, a slash and a name.
+const LONGEST_KEY: usize = 317;
+/// `LabelValueMaxLength` there.
+const LONGEST_VALUE: usize = 63;
+/// `labelValueFmt` there.
+const VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+
+/// The schema of a `LabelSelector` (k8s.io/apimachinery/pkg/apis/meta/v1).
+pub fn selector(_: &mut SchemaGenerator) -> Schema {
+    let value = json_schema!({"type": "string", "maxLength": LONGEST_VALUE, "pattern": VALUE});
+    json_schema!({
+        "type": "object",
+        "nullable": true,
+        "properties": {
+            "matchLabels": {
+                "description": "Labels with the value that a pod must have for each of them.",
+                "type": "object",
+                "maxProperties": MOST,
+                "additionalProperties": value,
+            },
+            "matchExpressions": {
+                "description": "Requirements on labels; a pod must meet all of them.",
+                "type": "array",
+                "maxItems": MOST,
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {"description": "The key of a label.", "type": "string", "maxLength": LONGEST_KEY},
+                        "operator": {
+                            "description": "In and NotIn compare with the values; Exists and DoesNotExist take none.",
+                            "type": "string",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                        },
+                        "values": {
+                            "description": "Values of the label.",
+                            "type": "array",
+                            "maxItems": MOST,
+                            "items": value,
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// The schema of a list of `Condition` (k8s.io/apimachinery/pkg/apis/meta/v1), with the bounds that it has there.
+pub fn conditions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 8,
+        "items": {
+            "type": "object",
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "properties": {
+                "type": {"description": "Accepted, Complete or Failed.", "type": "string", "maxLength": 316},
+                "status": {"description": "Whether the condition holds.", "type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"description": "Why, in one word.", "type": "string", "maxLength": 1024},
+                "message": {"description": "The reason in words, with what to do next.", "type": "string", "maxLength": 32768},
+                "lastTransitionTime": {"description": "When the status changed last.", "type": "string", "format": "date-time"},
+                "observedGeneration": {
+                    "description": "The generation of the spec that the condition speaks of.",
+                    "type": "integer",
+                    "format": "int64",
+                },
+            },
+        },
+    })
+}

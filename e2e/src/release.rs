@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::command::{kubectl, run};
 use crate::pods::{image, restarts};
+use crate::say;
 use crate::scene::poll;
 use crate::store::StoreFiles;
 
@@ -136,6 +137,30 @@ pub async fn kill(scene: &crate::Scene, operator: &Pod) -> Result<()> {
         restarted,
     )
     .await
+}
+
+/// Fails where the operator has ended, or its memory has come near to what the chart gives it.
+pub async fn keeps_within_its_memory(scene: &crate::Scene, operator: &Pod) -> Result<()> {
+    let now: Api<Pod> = Api::namespaced(scene.client.clone(), NAMESPACE);
+    let now = now.get(&operator.name_any()).await?;
+    ensure!(restarts(&now) == 0, "the operator has ended");
+    let line = "for pid in $pids; do grep VmHWM /proc/$pid/status; done";
+    let peak = scene.on_node(line, operator).await?;
+    let peak = peak.split_whitespace().nth(1).context("no peak")?;
+    let (peak, limit) = (peak.parse::<u64>()? / 1024, memory_limit_mib(operator)?);
+    say(&format!("the operator's memory: {peak} MiB of {limit}"));
+    ensure!(peak < limit, "{peak} MiB");
+    Ok(())
+}
+
+/// What the chart gives the operator.
+fn memory_limit_mib(operator: &Pod) -> Result<u64> {
+    let containers = operator.spec.iter().flat_map(|spec| &spec.containers);
+    let mut limits = containers
+        .filter_map(|container| container.resources.as_ref()?.limits.as_ref()?.get("memory"));
+    let limit = limits.next().context("no limit of memory")?;
+    let mib = limit.0.strip_suffix("Mi").context("not in Mi")?;
+    Ok(mib.parse()?)
 }
 
 async fn upgrade(values: &[String]) -> Result<()> {

@@ -151,6 +151,18 @@ impl Scene {
         })
     }
 
+    /// Does something in another namespace with these labels, which is gone afterwards.
+    pub async fn beside<T>(
+        &self,
+        labels: Labels,
+        act: impl AsyncFnOnce(&Scene) -> Result<T>,
+    ) -> Result<T> {
+        let other = Self::create(self.client.clone(), labels).await?;
+        let done = act(&other).await;
+        other.remove().await?;
+        done
+    }
+
     async fn remove(&self) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces

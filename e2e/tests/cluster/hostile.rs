@@ -7,10 +7,10 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::pods::{restarts, without_php};
+use e2e::pods::without_php;
 use e2e::requests::failed_with;
 use e2e::store::sha256;
-use e2e::{Scene, alone, poll, release, say};
+use e2e::{Scene, alone, poll, release};
 use flate2::{Compression, write::GzEncoder};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -114,30 +114,8 @@ fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memo
         let pod = release::operator(&scene.client)
             .await?
             .context("no operator")?;
-        ensure!(restarts(&pod) == 0, "the operator has ended");
-        let peak = scene
-            .on_node(
-                "for pid in $pids; do grep VmHWM /proc/$pid/status; done",
-                &pod,
-            )
-            .await?;
-        let peak = peak.split_whitespace().nth(1).context("no peak")?;
-        let peak: u64 = peak.parse::<u64>()? / 1024;
-        let limit = memory_limit_mib(&pod)?;
-        say(&format!("the operator's memory: {peak} MiB of {limit}"));
-        ensure!(peak < limit, "{peak} MiB");
-        Ok(())
+        release::keeps_within_its_memory(scene, &pod).await
     })
-}
-
-/// What the chart gives the operator.
-fn memory_limit_mib(operator: &Pod) -> Result<u64> {
-    let containers = operator.spec.iter().flat_map(|spec| &spec.containers);
-    let mut limits = containers
-        .filter_map(|container| container.resources.as_ref()?.limits.as_ref()?.get("memory"));
-    let limit = limits.next().context("no limit of memory")?;
-    let mib = limit.0.strip_suffix("Mi").context("not in Mi")?;
-    Ok(mib.parse()?)
 }
 
 /// Puts the object and the container with the receipt where the operator looks for them.

@@ -1,6 +1,7 @@
 //! What phpprof promises, tried on a real cluster: `make e2e`.
 
 mod checkpoints;
+mod crowd;
 mod dokuwiki;
 mod ends;
 mod grants;

@@ -14,6 +14,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetState};
@@ -40,8 +41,16 @@ const NEW_LINK: &str = "the link has expired, or is not one of this request; get
 const NEW_KEY: &str = "this accessKey does not open this request; it stands in the request's status: \
     kubectl get profilerequest NAME -o jsonpath='{.status.profile.accessKey}'";
 
-/// Finds a request by namespace and name.
+const AWAY: &str = "the API server did not answer the operator; try again";
+
+/// Finds a request by namespace and name; it may lack its targets.
 pub type Find = Box<dyn Fn(&str, &str) -> Option<ProfileRequest> + Send + Sync>;
+/// Fetches all of a request, for who has shown its access key.
+pub type Fetch = Box<
+    dyn Fn(String, String) -> BoxFuture<'static, Result<Option<ProfileRequest>, kube::Error>>
+        + Send
+        + Sync,
+>;
 
 /// What results are served from.
 pub struct Results {
@@ -49,6 +58,7 @@ pub struct Results {
     pub store: Store,
     pub limits: Limits,
     pub find: Find,
+    pub fetch: Fetch,
     pub clock: fn() -> Timestamp,
     /// One page is drawn at a time: that bounds the memory.
     pub desk: Semaphore,
@@ -75,12 +85,13 @@ struct Link {
 }
 
 impl Results {
-    pub fn new(keyring: Keyring, store: Store, limits: Limits, find: Find) -> Self {
+    pub fn new(keyring: Keyring, store: Store, limits: Limits, find: Find, fetch: Fetch) -> Self {
         Results {
             keyring,
             store,
             limits,
             find,
+            fetch,
             clock: Timestamp::now,
             desk: Semaphore::new(1),
         }
@@ -170,10 +181,20 @@ async fn open(
         return refuse(StatusCode::BAD_REQUEST, "post {\"accessKey\": \"…\"}");
     };
     // A request that is not there is refused as a wrong key is: nobody learns of names.
-    let request = (results.find)(&namespace, &name).filter(|request| {
+    let opens = |request: &ProfileRequest| {
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         results.keyring.is_access_key(uid, &question.access_key)
-    });
+    };
+    if !(results.find)(&namespace, &name).is_some_and(|request| opens(&request)) {
+        return refuse(StatusCode::FORBIDDEN, NEW_KEY);
+    }
+    let request = match (results.fetch)(namespace, name).await {
+        Ok(request) => request.filter(opens),
+        Err(error) => {
+            tracing::warn!(%error, "a request could not be fetched for its results");
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, AWAY);
+        }
+    };
     let Some(request) = request else {
         return refuse(StatusCode::FORBIDDEN, NEW_KEY);
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc::UnboundedReceiver;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::DeserializeGuard;
@@ -26,9 +26,9 @@ use crate::reconcile::deletion::abandon;
 use crate::reconcile::events;
 use crate::reconcile::execute::execute;
 use crate::reconcile::observe::{ObserveError, observe};
-use crate::reconcile::requests::Requests;
+use crate::reconcile::requests::{Requests, strip};
 use crate::reconcile::running::is_running;
-use crate::reconcile::watches::RequestRef;
+use crate::reconcile::watches::{RequestRef, paged};
 use crate::storage::expiry;
 
 /// Requests that are looked at at the same time.
@@ -59,9 +59,12 @@ pub async fn run(
 ) -> std::io::Result<()> {
     let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(context.client.clone());
     let (known, writer) = reflector::store();
-    let (config, relisted) = (watcher::Config::default().any_semantic(), context.clone());
+    let relisted = context.clone();
+    let arriving = watcher(requests.clone(), paged())
+        .default_backoff()
+        .modify(strip);
     // Controller::new leaves deletions out; those that a broken watch has missed are found after the next list.
-    let touched = reflector(writer, watcher(requests.clone(), config))
+    let touched = reflector(writer, arriving)
         .inspect_ok(move |event| {
             if matches!(event, watcher::Event::InitDone) {
                 relisted.look_again();
@@ -104,12 +107,18 @@ fn depart(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileR
 }
 
 fn results(context: &Context, requests: Arc<Requests>) -> Results {
-    let find = move |namespace: &str, name: &str| requests.find(namespace, name);
+    let known = requests.clone();
+    let find = move |namespace: &str, name: &str| known.find(namespace, name);
+    let fetch = move |namespace: String, name: String| {
+        let requests = requests.clone();
+        async move { requests.fetch(&namespace, &name).await }.boxed()
+    };
     Results::new(
         context.keyring.clone(),
         context.store.clone(),
         context.limits.clone(),
         Box::new(find),
+        Box::new(fetch),
     )
 }
 

@@ -1,5 +1,7 @@
 //! The requests that the cluster has, as the controller knows them, and whether the one of a key is gone.
 //!
+//! What is known of a request is little once it is over: there may be thousands of them, and of anybody's.
+//!
 //! Invariant: a request that is there is never taken for one that is gone: what is not known is asked for, and a question without an
 //! answer says nothing.
 
@@ -7,8 +9,8 @@ use std::sync::OnceLock;
 
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client};
-use phpprof_crds::ProfileRequest;
+use kube::{Api, Client, Resource as _};
+use phpprof_crds::{ProfileRequest, Target};
 
 /// What a uid of Kubernetes has.
 const UID_LENGTH: usize = 36;
@@ -32,12 +34,26 @@ impl Requests {
         let _ = self.known.set(known);
     }
 
+    /// As it arrived: without its targets where it is over.
     pub fn find(&self, namespace: &str, name: &str) -> Option<ProfileRequest> {
         let found = self
             .known
             .get()?
             .get(&ObjectRef::new(name).within(namespace))?;
         found.0.as_ref().ok().cloned()
+    }
+
+    /// All of it, from the API server.
+    ///
+    /// # Errors
+    /// What the API server answers, but that the request is not there.
+    pub async fn fetch(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ProfileRequest>, kube::Error> {
+        let requests: Api<ProfileRequest> = Api::namespaced(self.client.clone(), namespace);
+        requests.get_opt(name).await
     }
 
     /// Whether the request of a key is certainly not there any more.
@@ -57,6 +73,28 @@ impl Requests {
                 false
             }
         }
+    }
+}
+
+/// Drops what is not looked at of a request that arrives: metadata of others, which no schema bounds, and where it is over what it has
+/// told of its pods.
+pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
+    let metadata = arriving.meta_mut();
+    metadata.managed_fields = None;
+    metadata.labels = None;
+    metadata.annotations = None;
+    metadata.owner_references = None;
+    metadata.finalizers = None;
+    let Ok(request) = &mut arriving.0 else {
+        return;
+    };
+    if let Some(status) = &mut request.status
+        && status.completion_time.is_some()
+    {
+        status.targets = Vec::new();
+        status.links = Vec::new();
+        status.conditions.truncate(1);
+        request.spec.target = Target::default();
     }
 }
 
@@ -93,6 +131,49 @@ mod tests {
     use crate::sampler::object_keys::key;
     use crate::testing::request;
     use serde_json::json;
+
+    fn stripped(status: serde_json::Value) -> ProfileRequest {
+        let mut request = request(json!({"target": {"podName": "web"}}));
+        request.metadata.annotations = Some([("x".into(), "y".repeat(1 << 20))].into());
+        request.metadata.labels = Some([("app".into(), "web".into())].into());
+        request.status = serde_json::from_value(status).unwrap();
+        let mut arriving = DeserializeGuard(Ok(request));
+        strip(&mut arriving);
+        arriving.0.unwrap()
+    }
+
+    fn target() -> serde_json::Value {
+        let names = ["podName", "podUID", "containerName", "containerID"];
+        let mut target = json!({"state": "Uploaded", "ephemeralContainerName": "phpprof-0"});
+        for name in names {
+            target[name] = json!("web");
+        }
+        target
+    }
+
+    #[test]
+    fn of_a_request_that_is_over_a_few_hundred_bytes_are_known() {
+        let condition = json!({"type": "Complete", "status": "True", "reason": "Complete", "message": "",
+            "lastTransitionTime": "2026-09-21T14:13:20Z"});
+        let request = stripped(json!({
+            "startTime": "2026-09-21T14:13:20Z", "completionTime": "2026-09-21T14:14:20Z",
+            "conditions": [condition, condition, condition], "targets": vec![target(); 100],
+        }));
+        let text = serde_json::to_string(&request).unwrap();
+        assert!(text.len() < 1000, "{text}");
+        assert!(request.metadata.uid.is_some());
+    }
+
+    #[test]
+    fn of_a_request_that_runs_all_is_known_but_what_others_wrote_beside_it() {
+        let request = stripped(json!({"startTime": "2026-09-21T14:13:20Z", "targets": [target()]}));
+        assert_eq!(request.spec.target.pod_name.as_deref(), Some("web"));
+        assert_eq!(request.status.unwrap().targets.len(), 1);
+        assert_eq!(
+            (request.metadata.annotations, request.metadata.labels),
+            (None, None)
+        );
+    }
 
     #[track_caller]
     fn check(key: &str, expected: Option<[&str; 3]>) {

@@ -18,6 +18,8 @@ use tokio::task::AbortHandle;
 /// What a change of a pod sends to the controller.
 pub type RequestRef = ObjectRef<DeserializeGuard<ProfileRequest>>;
 
+/// Objects in a page of a list. An object has up to 1.5 MiB (etcd's `--max-request-bytes`), and a page is in memory as a whole.
+const PAGE: u32 = 16;
 /// How long a new watch may take until it has listed its namespace.
 const READY: Duration = Duration::from_secs(10);
 
@@ -48,6 +50,12 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Lists come in pages: the API server ignores a page's size where any version of the objects is asked for
+/// (`resourceVersion=0`), so the newest one is.
+pub(crate) fn paged() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
 }
 
 impl PodWatches {
@@ -101,7 +109,7 @@ impl PodWatches {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let (pods, writer) = store();
         let requests: Arc<Mutex<HashSet<RequestRef>>> = Arc::default();
-        let stream = watcher(api, watcher::Config::default().any_semantic())
+        let stream = watcher(api, paged())
             .default_backoff()
             .modify(crate::reconcile::view::strip);
         let (triggers, interested) = (self.triggers.clone(), requests.clone());

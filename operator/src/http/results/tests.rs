@@ -2,6 +2,7 @@
 
 use axum::http::Request;
 use base64::Engine as _;
+use futures::FutureExt as _;
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, ProfileResult, TargetStatus};
 use serde_json::{Value, json};
@@ -82,6 +83,13 @@ async fn scene() -> Scene {
         .create(&key(&first, &limits.key_prefix, MERGED), bytes)
         .await
         .unwrap();
+    let whole = first.clone();
+    let fetch = move |_, _| {
+        let whole = whole.clone();
+        async move { Ok(Some(whole)) }.boxed()
+    };
+    // What is known of a request that is over.
+    first.status.as_mut().unwrap().targets.clear();
     let find = move |namespace: &str, name: &str| {
         (namespace == "shop" && name == "first").then(|| first.clone())
     };
@@ -90,6 +98,7 @@ async fn scene() -> Scene {
         store,
         limits,
         find: Box::new(find),
+        fetch: Box::new(fetch),
         clock: || at(NOW.with(|now| now.load(Ordering::Relaxed))),
         desk: Semaphore::new(1),
     };

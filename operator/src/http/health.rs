@@ -3,9 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use tokio::net::TcpListener;
+
+use crate::http::connections::{self, plain};
+
+const CONNECTION: Duration = Duration::from_secs(60);
 
 /// Whether the requests have been listed once.
 #[derive(Clone, Default)]
@@ -23,7 +28,8 @@ pub async fn serve(address: SocketAddr, readiness: Readiness) -> std::io::Result
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
         .with_state(readiness);
-    axum::serve(TcpListener::bind(address).await?, router).await
+    let listener = TcpListener::bind(address).await?;
+    match connections::serve(listener, plain(), CONNECTION, router).await {}
 }
 
 async fn ready(State(readiness): State<Readiness>) -> StatusCode {

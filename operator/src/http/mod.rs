@@ -1,5 +1,6 @@
 //! What the operator serves: the relay, results and health, and the keys of the two.
 
+pub mod connections;
 pub mod health;
 pub mod keyring;
 mod keys;

@@ -4,23 +4,26 @@
 //!
 //! Invariant: 200 is answered only once the store has these very bytes; what was read is bounded before it is read.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, put};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use phpprof_crds::UploadRoute;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use url::form_urlencoded;
 
+use crate::http::connections::Connection;
 use crate::http::keyring::Keyring;
 use crate::sampler::cancellation::{Stop, Stops};
 use crate::sampler::grant::Grant;
@@ -33,6 +36,8 @@ const ROOM: u32 = 40 << 10;
 const UNIT: usize = 1 << 10;
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 const BODY_TAKES: Duration = Duration::from_secs(20);
+/// Requests that one grant may have at the same time: a question whether to stop, an upload, and one more of each whose line was cut.
+const SHARE: usize = 4;
 /// A long poll ends after this long, and is made again; shorter than what proxies cut.
 const POLL: Duration = Duration::from_secs(25);
 
@@ -53,6 +58,25 @@ pub struct Relay {
     pub clock: fn() -> Timestamp,
     gone: Gone,
     room: Semaphore,
+    /// By key: requests that are being answered.
+    busy: Mutex<HashMap<String, usize>>,
+}
+
+/// One request of a key, for as long as it is answered.
+struct Share<'a> {
+    relay: &'a Relay,
+    key: String,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.relay.with_busy(|busy| {
+            let count = busy.remove(&self.key).unwrap_or_default();
+            if count > 1 {
+                busy.insert(self.key.clone(), count - 1);
+            }
+        });
+    }
 }
 
 /// Why a request is refused, in words for whoever looks at a sampler's log.
@@ -71,6 +95,28 @@ impl Relay {
             clock: Timestamp::now,
             gone,
             room: Semaphore::new(ROOM as usize),
+            busy: Mutex::default(),
+        }
+    }
+
+    fn with_busy<T>(&self, act: impl FnOnce(&mut HashMap<String, usize>) -> T) -> T {
+        act(&mut self.busy.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One more request of a key, unless it has its share.
+    fn share(&self, key: String) -> Result<Share<'_>, Refused> {
+        let has_room = self.with_busy(|busy| {
+            let count = busy.entry(key.clone()).or_default();
+            let has_room = *count < SHARE;
+            *count += usize::from(has_room);
+            has_room
+        });
+        match has_room {
+            true => Ok(Share { relay: self, key }),
+            false => refuse(
+                StatusCode::TOO_MANY_REQUESTS,
+                "the grant has too many requests at once; try again",
+            ),
         }
     }
 
@@ -123,8 +169,16 @@ pub fn grant(
     })
 }
 
-/// The key that a request is for, once its grant was checked.
-fn granted(relay: &Relay, uri: &Uri, headers: &HeaderMap) -> Result<String, Refused> {
+/// The share of the key that a request is for, once its grant was checked.
+fn granted<'a>(relay: &'a Relay, request: &Request) -> Result<Share<'a>, Refused> {
+    let key = key(relay, request.uri(), request.headers())?;
+    if let Some(connection) = request.extensions().get::<Connection>() {
+        connection.is_known();
+    }
+    relay.share(key)
+}
+
+fn key(relay: &Relay, uri: &Uri, headers: &HeaderMap) -> Result<String, Refused> {
     let query: Vec<(String, String)> =
         form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .into_owned()
@@ -163,21 +217,18 @@ async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 }
 
 async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
-    let key = granted(relay, request.uri(), request.headers())?;
-    if relay.is_dropped(&key).await {
+    let share = granted(relay, &request)?;
+    let key = &share.key;
+    if relay.is_dropped(key).await {
         return refuse(StatusCode::FORBIDDEN, "the request was deleted");
     }
     let size = length(request.headers())?;
     let digest = digest(request.headers())?;
-    let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(ROOM);
-    let room = tokio::time::timeout(WAIT_FOR_ROOM, relay.room.acquire_many(units)).await;
-    let Ok(Ok(_room)) = room else {
-        return refuse(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many uploads at once; try again",
-        );
+    let taken = tokio::time::timeout(BODY_TAKES, body(relay, request.into_body(), size)).await;
+    let Ok(taken) = taken else {
+        return refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long");
     };
-    let bytes = body(request.into_body(), size).await?;
+    let (bytes, _room) = taken?;
     if ring::digest::digest(&ring::digest::SHA256, &bytes).as_ref() != digest {
         return refuse(
             StatusCode::BAD_REQUEST,
@@ -190,18 +241,13 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
             format!("the store is away: {error}\n"),
         )
     };
-    match relay
-        .store
-        .create(&key, bytes.clone())
-        .await
-        .map_err(away)?
-    {
+    match relay.store.create(key, bytes.clone()).await.map_err(away)? {
         Created::Now => Ok(()),
         Created::Before => {
             // An answer that was lost, or something else under that key.
-            let there = match relay.store.size(&key).await.map_err(away)? {
+            let there = match relay.store.size(key).await.map_err(away)? {
                 Some(there) if there == size as u64 => {
-                    relay.store.read(&key, there).await.map_err(away)?
+                    relay.store.read(key, there).await.map_err(away)?
                 }
                 _ => Vec::new(),
             };
@@ -243,20 +289,52 @@ fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
     }
 }
 
-async fn body(body: Body, size: usize) -> Result<Vec<u8>, Refused> {
-    match tokio::time::timeout(BODY_TAKES, to_bytes(body, size)).await {
-        Ok(Ok(bytes)) if bytes.len() == size => Ok(bytes.into()),
-        Ok(_) => refuse(StatusCode::BAD_REQUEST, "the body is not of its length"),
-        Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+/// The body, and the room that it takes: room is taken as bytes arrive, so that who sends none holds none.
+async fn body(
+    relay: &Relay,
+    body: Body,
+    size: usize,
+) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Refused> {
+    let wrong = || refuse(StatusCode::BAD_REQUEST, "the body is not of its length");
+    // Memory that nothing was written to takes none.
+    let (mut bytes, mut room) = (Vec::with_capacity(size), None::<SemaphorePermit<'_>>);
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        let Ok(chunk) = chunk else { return wrong() };
+        if bytes.len() + chunk.len() > size {
+            return wrong();
+        }
+        let held = room.as_ref().map_or(0, SemaphorePermit::num_permits);
+        let units = (bytes.len() + chunk.len())
+            .div_ceil(UNIT)
+            .saturating_sub(held);
+        let more = relay
+            .room
+            .acquire_many(u32::try_from(units).unwrap_or(ROOM));
+        let Ok(Ok(more)) = tokio::time::timeout(WAIT_FOR_ROOM, more).await else {
+            return refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many uploads at once; try again",
+            );
+        };
+        match &mut room {
+            Some(room) => room.merge(more),
+            None => room = Some(more),
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    match bytes.len() == size {
+        true => Ok((bytes.into(), room)),
+        false => wrong(),
     }
 }
 
 async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
-    let key = match granted(&relay, request.uri(), request.headers()) {
-        Ok(key) => key,
+    let share = match granted(&relay, &request) {
+        Ok(share) => share,
         Err(refused) => return refused.into_response(),
     };
-    match tokio::time::timeout(POLL, relay.word(&key)).await {
+    match tokio::time::timeout(POLL, relay.word(&share.key)).await {
         Ok(stop) => stop.word().into_response(),
         Err(_) => StatusCode::NO_CONTENT.into_response(),
     }

@@ -7,13 +7,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -24,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::decide::limits::{Limits, later};
+use crate::http::connections::{self, Connection, plain};
 use crate::http::keyring::Keyring;
 use crate::sampler::object_keys::key;
 use crate::sampler::object_keys::{MANIFEST, MERGED};
@@ -34,6 +36,8 @@ const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
 const LARGEST_PAGE: u64 = 32 << 20;
 /// An access key and the JSON around it.
 const LONGEST_QUESTION: usize = 1 << 10;
+/// Longer than the largest profile takes on a slow line.
+const CONNECTION: Duration = Duration::from_secs(15 * 60);
 const FLAME: &str = "flame.html";
 
 const NEW_LINK: &str = "the link has expired, or is not one of this request; get a new one with the request's accessKey: open the link in its status again \
@@ -61,7 +65,7 @@ pub struct Results {
     pub fetch: Fetch,
     pub clock: fn() -> Timestamp,
     /// One page is drawn at a time: that bounds the memory.
-    pub desk: Semaphore,
+    pub desk: Arc<Semaphore>,
 }
 
 #[derive(Deserialize)]
@@ -93,7 +97,7 @@ impl Results {
             find,
             fetch,
             clock: Timestamp::now,
-            desk: Semaphore::new(1),
+            desk: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -157,7 +161,8 @@ struct Place {
 
 /// Serves until the process ends.
 pub async fn serve(address: SocketAddr, results: Results) -> std::io::Result<()> {
-    axum::serve(TcpListener::bind(address).await?, results.router()).await
+    let listener = TcpListener::bind(address).await?;
+    match connections::serve(listener, plain(), CONNECTION, results.router()).await {}
 }
 
 /// The page behind a status's link: it posts the key, which stands in the fragment, and goes on to the flame graph.
@@ -206,10 +211,17 @@ async fn open(
     private(json.into(), "application/json")
 }
 
-async fn object(State(results): State<Arc<Results>>, Path(place): Path<Place>) -> Response {
+async fn object(
+    State(results): State<Arc<Results>>,
+    Path(place): Path<Place>,
+    connection: Option<Extension<Connection>>,
+) -> Response {
     let Some((request, key)) = results.linked(&place.token, &place) else {
         return refuse(StatusCode::FORBIDDEN, NEW_LINK);
     };
+    if let Some(Extension(connection)) = connection {
+        connection.is_known();
+    }
     let answer = match place.file.as_str() {
         FLAME => flame(&results, &request).await,
         _ => whole(&results, &key).await,
@@ -244,7 +256,8 @@ async fn whole(results: &Results, key: &str) -> Result<Response, StoreError> {
 }
 
 async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, StoreError> {
-    let _turn = results.desk.acquire().await;
+    // Whoever asked may be gone before the page is drawn: it keeps its turn until then.
+    let turn = results.desk.clone().acquire_owned().await;
     let merged = key(request, &results.limits.key_prefix, MERGED);
     let bytes = results.store.read(&merged, LARGEST_PAGE).await?;
     let title = format!(
@@ -253,6 +266,7 @@ async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, 
         request.name_any()
     );
     let drawn = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
         let profile = decode(&bytes, &Bounds::default()).map_err(|error| error.to_string())?;
         page::page(&profile, &View::default(), &title).map_err(|error| error.to_string())
     });

@@ -1,32 +1,27 @@
 //! TLS for the relay: the operator's own certificate, which samplers know by its key.
 //!
-//! Invariant: no connection lives longer, and no more of them are open, than is written here; a renewed key is served from the
-//! next connection on.
+//! Invariant: a renewed key is served from the next connection on.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use futures::FutureExt as _;
 use rcgen::CertificateParams;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version::TLS13};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use crate::http::connections::{self, Handshake};
 use crate::http::keyring::Keyring;
 use crate::http::keys::{KeyError, key_pair};
 
-/// Samplers that ask whether to stop, and those that upload.
-const CONNECTIONS: usize = 1024;
 const HANDSHAKE: Duration = Duration::from_secs(10);
-const HEADERS: Duration = Duration::from_secs(10);
 /// Longer than a long poll, an upload or a store that does not answer takes.
 const CONNECTION: Duration = Duration::from_secs(120);
 
@@ -96,39 +91,11 @@ async fn serve_on(
         .with_no_client_auth()
         .with_cert_resolver(certificate);
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let open = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // A semaphore that nobody closes always gives a permit.
-        let permit = open.clone().acquire_owned().await;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection to the relay could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let (acceptor, router) = (acceptor.clone(), router.clone());
-        tokio::spawn(async move {
-            let _permit = permit;
-            // What comes of one connection is told by its answer, or is the other side's to see.
-            let _ = tokio::time::timeout(CONNECTION, one(acceptor, stream, router)).await;
-        });
-    }
-}
-
-async fn one(acceptor: TlsAcceptor, stream: TcpStream, router: Router) {
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
-        return;
-    };
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection to the relay ended early");
-    }
+    let handshake: Handshake<_> = Arc::new(move |stream| {
+        let accepted = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
+        async move { accepted.await.ok()?.ok() }.boxed()
+    });
+    match connections::serve(listener, handshake, CONNECTION, router).await {}
 }
 
 /// A relay for tests, on a port of this machine.

@@ -114,7 +114,7 @@ pub(crate) async fn tell_store(
 ) -> Result<(), StoreError> {
     if request.spec.upload_mode != UploadMode::Relay && context.store.signs() {
         let key = stop_key(&telling.key);
-        context.store.create(&key, stop.word().into()).await?;
+        context.store.create(&key, stop.word()).await?;
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ mod tests {
     async fn store(objects: &[(&str, String)]) -> Store {
         let store = Store::in_memory(Arc::new(InMemory::new()));
         for (key, text) in objects {
-            store.create(key, text.clone().into()).await.unwrap();
+            store.create(key, text.clone()).await.unwrap();
         }
         store
     }

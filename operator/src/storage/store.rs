@@ -16,7 +16,8 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer};
 use object_store::{
-    Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+    Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    RetryConfig,
 };
 use phpprof_crds::UploadRoute;
 
@@ -298,7 +299,11 @@ impl Store {
     }
 
     /// Writes an object unless there is one.
-    pub async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<Created, StoreError> {
+    pub async fn create(
+        &self,
+        key: &str,
+        bytes: impl Into<PutPayload>,
+    ) -> Result<Created, StoreError> {
         let options = PutOptions {
             mode: PutMode::Create,
             ..PutOptions::default()

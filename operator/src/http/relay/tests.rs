@@ -241,3 +241,58 @@ async fn a_renewed_key_is_one_that_running_samplers_have_pinned() {
     scene.certificate.renew(&scene.keyring).unwrap();
     assert_eq!(served_pin(scene.address).await, pins[1]);
 }
+
+/// What is promised by its length and never sent takes no room of others.
+#[tokio::test]
+async fn uploads_that_send_nothing_hold_no_room() {
+    let scene = scene(in_memory()).await;
+    let address = format!("https://{}", scene.address);
+    let mut silent = Vec::new();
+    for number in 0..20 {
+        let key = format!("{KEY}{number}");
+        let grant = grant(&scene.keyring, &address, &key, POD, at(60)).unwrap();
+        let body = reqwest::Body::wrap_stream(futures::stream::pending::<
+            Result<Vec<u8>, std::io::Error>,
+        >());
+        let call = scene
+            .client()
+            .put(&grant.url)
+            .header("authorization", &grant.headers["authorization"])
+            .header(
+                "content-digest",
+                format!("sha-256=:{}:", STANDARD.encode([0; 32])),
+            )
+            .header("content-length", LARGEST.to_string())
+            .body(body);
+        silent.push(tokio::spawn(call.send()));
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let grant = scene.grant(at(60));
+    let put = scene.put(&grant, b"profile");
+    let (status, answer) = tokio::time::timeout(Duration::from_secs(5), put)
+        .await
+        .unwrap();
+    assert_eq!(status, 200, "{answer}");
+    silent.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_grant_has_its_share_of_requests_and_no_more() {
+    let scene = scene(in_memory()).await;
+    let grant = scene.grant(at(60));
+    let ask = || {
+        scene
+            .client()
+            .get(&grant.stop)
+            .header("authorization", &grant.headers["authorization"])
+    };
+    let waiting: Vec<_> = (0..SHARE).map(|_| tokio::spawn(ask().send())).collect();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(ask().send().await.unwrap().status(), 429);
+    for one in waiting {
+        one.abort();
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (status, answer) = scene.put(&grant, b"profile").await;
+    assert_eq!(status, 200, "{answer}");
+}

@@ -100,7 +100,7 @@ async fn scene() -> Scene {
         find: Box::new(find),
         fetch: Box::new(fetch),
         clock: || at(NOW.with(|now| now.load(Ordering::Relaxed))),
-        desk: Semaphore::new(1),
+        desk: Arc::new(Semaphore::new(1)),
     };
     Scene {
         router: results.router(),

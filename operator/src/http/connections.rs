@@ -1,0 +1,178 @@
+//! Connections of a port: bounded in number and in time.
+//!
+//! Who has shown a grant is known; all others are strangers, and of these the oldest ends when there are too many: silent ones keep
+//! nobody out. Invariant: no connection lives longer, and no more of them are open, than is written here.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use futures::future::BoxFuture;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+/// Connections of one port.
+pub const CONNECTIONS: usize = 1024;
+/// Of these, such that have not shown a grant.
+pub const STRANGERS: usize = 256;
+const HEADERS: Duration = Duration::from_secs(10);
+
+/// What makes a stream out of a connection, within a time of its own; `None` where that fails.
+pub type Handshake<S> = Arc<dyn Fn(TcpStream) -> BoxFuture<'static, Option<S>> + Send + Sync>;
+
+/// The strangers of a port, the oldest first.
+#[derive(Clone, Default)]
+struct Strangers(Arc<Mutex<BTreeMap<u64, AbortHandle>>>);
+
+impl Strangers {
+    fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<u64, AbortHandle>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, id: u64, task: AbortHandle) {
+        let oldest = self.with(|all| {
+            all.insert(id, task);
+            (all.len() > STRANGERS).then(|| all.pop_first())
+        });
+        if let Some((_, task)) = oldest.flatten() {
+            task.abort();
+        }
+    }
+}
+
+/// The connection that a request came by.
+#[derive(Clone)]
+pub struct Connection {
+    id: u64,
+    strangers: Strangers,
+}
+
+impl Connection {
+    /// It has shown a grant: silent ones do not end it.
+    pub fn is_known(&self) {
+        self.strangers.with(|all| all.remove(&self.id));
+    }
+}
+
+/// Is no stranger any more when its connection has ended.
+struct Ended(Connection);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.is_known();
+    }
+}
+
+/// Serves until the process ends; a connection lives so long at most.
+pub async fn serve<S>(
+    listener: TcpListener,
+    handshake: Handshake<S>,
+    lives: Duration,
+    router: Router,
+) -> std::convert::Infallible
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (open, ids) = (Arc::new(Semaphore::new(CONNECTIONS)), AtomicU64::new(0));
+    let strangers = Strangers::default();
+    loop {
+        // A semaphore that nobody closes always gives a permit.
+        let permit = open.clone().acquire_owned().await;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let connection = Connection {
+            id: ids.fetch_add(1, Ordering::Relaxed),
+            strangers: strangers.clone(),
+        };
+        let router = router.clone().layer(Extension(connection.clone()));
+        let (handshake, ended) = (handshake.clone(), Ended(connection.clone()));
+        // It waits until it is among the strangers: one that ends at once is then taken from them.
+        let (listed, wait) = tokio::sync::oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let _held = (permit, ended);
+            let _ = wait.await;
+            // What comes of one connection is told by its answer, or is the other side's to see.
+            let _ = tokio::time::timeout(lives, one(stream, handshake, router)).await;
+        });
+        strangers.add(connection.id, task.abort_handle());
+        // Who was ended already does not wait any more.
+        let _ = listed.send(());
+    }
+}
+
+async fn one<S>(stream: TcpStream, handshake: Handshake<S>, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(stream) = handshake(stream).await else {
+        return;
+    };
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// No handshake: HTTP without TLS.
+pub fn plain() -> Handshake<TcpStream> {
+    Arc::new(|stream| Box::pin(std::future::ready(Some(stream))))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    async fn port(router: Router) -> std::net::SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, plain(), Duration::from_secs(60), router));
+        address
+    }
+
+    async fn ask(stream: &mut TcpStream) -> String {
+        let question = b"GET /word HTTP/1.1\r\nhost: x\r\n\r\n";
+        stream.write_all(question).await.unwrap();
+        let mut answer = [0; 4096];
+        let length = stream.read(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    }
+
+    #[tokio::test]
+    async fn a_thousand_silent_connections_keep_nobody_out_and_end_no_known_one() {
+        let word = async |Extension(connection): Extension<Connection>| {
+            connection.is_known();
+            "word"
+        };
+        let address = port(Router::new().route("/word", get(word))).await;
+        let mut known = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut known).await.ends_with("word"));
+        let mut silent = Vec::new();
+        for _ in 0..1000 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut honest = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut honest).await.ends_with("word"));
+        assert!(ask(&mut known).await.ends_with("word"));
+        // The oldest has been ended.
+        assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap_or(0), 0);
+    }
+}

@@ -153,14 +153,11 @@ impl Sampler {
             // A caller's opline is inside its code; the leaf's own proves nothing, and nothing is built on it.
             return None;
         }
-        let call = self.call(worker, trace, index, at, (id, name), (climb, now));
-        let mut call = match call {
-            Some(call) => call,
-            None if climb.is_refuted && trace.may_have_gone_on => {
-                self.call_before(at, name, climb)?
-            }
-            None => return None,
-        };
+        let found = (id, name);
+        let mut call = match self.call(worker, trace, index, at, found, (climb, now)) {
+            None if climb.is_refuted && trace.may_have_gone_on => self.call_before(at, name, climb),
+            call => call,
+        }?;
         call.is_hidden = is_hidden;
         let caller = trace.frames.get(index + 1);
         let depth = trace.frames.len() - index;
@@ -171,19 +168,7 @@ impl Sampler {
         {
             return None;
         }
-        let own = op.unwrap_or(NO_OP);
-        let path = match self.tree.child(at.path, name, own) {
-            Some(path) => path,
-            None => {
-                let line = self.line(worker, id, &key, op);
-                let added = self.tree.add(at.path, name, own, line, call);
-                climb.is_full = added.is_none();
-                added?
-            }
-        };
-        if call.edge.is_none() && self.tree.call(path).edge.is_some() {
-            self.tree.prove(path, call.check);
-        }
+        let path = self.node(worker, at.path, found, (&key, op), call, climb)?;
         // The function at an address that is reused was read after the frame: its code is that of the frame's opline, or the
         // frame must still be there. The nameless frames of the engine itself are the same for every fiber.
         let may_be_reused = op.is_none() && !is_hidden && !key.is_named();
@@ -202,6 +187,32 @@ impl Sampler {
             at.site = Some((name, op));
         }
         Some(())
+    }
+
+    /// The node below a path of a function at one of its ops; `None` where there is no room for it.
+    fn node(
+        &mut self,
+        worker: &mut Worker,
+        below: PathId,
+        (id, name): (FunctionId, NameId),
+        (key, op): (&Key, Option<u32>),
+        call: Call,
+        climb: &mut Climb,
+    ) -> Option<PathId> {
+        let own = op.unwrap_or(NO_OP);
+        let path = match self.tree.child(below, name, own) {
+            Some(path) => path,
+            None => {
+                let line = self.line(worker, id, key, op);
+                let added = self.tree.add(below, name, own, line, call);
+                climb.is_full = added.is_none();
+                added?
+            }
+        };
+        if call.edge.is_none() && self.tree.call(path).edge.is_some() {
+            self.tree.prove(path, call.check);
+        }
+        Some(path)
     }
 
     /// The call that the caller has made at another op, from which it has gone on since.

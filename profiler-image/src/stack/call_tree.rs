@@ -30,7 +30,6 @@ impl PathId {
 struct Node {
     parent: PathId,
     name: NameId,
-    op: u32,
     line: u32,
     /// Index of its [`Call`].
     call: u32,
@@ -75,7 +74,7 @@ impl CallTree {
         self.calls.get(index as usize)
     }
 
-    /// The node of the same call as this one that is known to call a function: at the op that is nearest in the code.
+    /// The node of the same call as this one that is known to call a function: at the op whose line is nearest.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
@@ -85,7 +84,7 @@ impl CallTree {
             .take_while(|&at| at != PathId::NONE)
             .take(MAX_OPS);
         let callers = ops.filter(|&at| at != path && self.call_of(at, name).is_some());
-        callers.min_by_key(|&at| node(at).map(|node| node.op.abs_diff(this.op)))
+        callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
 
     /// Adds a node; `call` is what is known of the function's call, at its first sight. `None` where there is no room.
@@ -111,7 +110,6 @@ impl CallTree {
         self.nodes.push(Node {
             parent,
             name,
-            op,
             line,
             call: index,
             earlier: std::mem::replace(newest, path),
@@ -178,19 +176,25 @@ impl CallTree {
     }
 }
 
+/// Room for all nodes, which takes memory as they come, with what lies below each root: a list that doubles would hold room for more.
+fn all<T>(below: T) -> Vec<T> {
+    let mut all = Vec::with_capacity(MAX_PATHS);
+    all.push(below);
+    all
+}
+
 impl Default for CallTree {
     fn default() -> Self {
         Self {
-            nodes: vec![Node {
+            nodes: all(Node {
                 parent: PathId::NONE,
                 name: Names::UNSTABLE,
-                op: 0,
                 line: 0,
                 call: 0,
                 earlier: PathId::NONE,
-            }],
-            calls: vec![Call::default()],
-            newest: vec![PathId::NONE],
+            }),
+            calls: all(Call::default()),
+            newest: all(PathId::NONE),
             children: FxHashMap::default(),
             by_function: FxHashMap::default(),
         }
@@ -285,9 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn of_the_ops_that_call_a_function_the_nearest_is_found() {
+    fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
         let mut tree = CallTree::default();
-        let mut add = |parent, name, op| tree.add(parent, name, op, 1, Call::default()).unwrap();
+        let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
         let main = [0, 4, 5].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
         add(main[0], Names::IDLE, 0);
         add(main[0], Names::COLLECTING, 0);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use tokio::net::TcpListener;
 
-use crate::http::connections::{self, plain};
+use crate::http::connections::{self, Bounds, plain};
 
-const CONNECTION: Duration = Duration::from_secs(60);
+const BOUNDS: Bounds = Bounds::living(Duration::from_secs(60));
 
 /// Whether the requests have been listed once.
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ pub async fn serve(address: SocketAddr, readiness: Readiness) -> std::io::Result
         .route("/readyz", get(ready))
         .with_state(readiness);
     let listener = TcpListener::bind(address).await?;
-    match connections::serve(listener, plain(), CONNECTION, router).await {}
+    match connections::serve(listener, plain(), BOUNDS, router).await {}
 }
 
 async fn ready(State(readiness): State<Readiness>) -> StatusCode {

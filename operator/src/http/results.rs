@@ -37,7 +37,7 @@ const LARGEST_PAGE: u64 = 32 << 20;
 /// An access key and the JSON around it.
 const LONGEST_QUESTION: usize = 1 << 10;
 /// Longer than the largest profile takes on a slow line.
-const CONNECTION: Duration = Duration::from_secs(15 * 60);
+const BOUNDS: connections::Bounds = connections::Bounds::living(Duration::from_secs(15 * 60));
 const FLAME: &str = "flame.html";
 
 const NEW_LINK: &str = "the link has expired, or is not one of this request; get a new one with the request's accessKey: open the link in its status again \
@@ -162,7 +162,7 @@ struct Place {
 /// Serves until the process ends.
 pub async fn serve(address: SocketAddr, results: Results) -> std::io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    match connections::serve(listener, plain(), CONNECTION, results.router()).await {}
+    match connections::serve(listener, plain(), BOUNDS, results.router()).await {}
 }
 
 /// The page behind a status's link: it posts the key, which stands in the fragment, and goes on to the flame graph.

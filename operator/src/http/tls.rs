@@ -17,13 +17,13 @@ use rustls::{ServerConfig, version::TLS13};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::connections::{self, Handshake};
+use crate::http::connections::{self, Bounds, Handshake};
 use crate::http::keyring::Keyring;
 use crate::http::keys::{KeyError, key_pair};
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Longer than a long poll, an upload or a store that does not answer takes.
-const CONNECTION: Duration = Duration::from_secs(120);
+const BOUNDS: Bounds = Bounds::living(Duration::from_secs(120));
 
 #[derive(Debug, thiserror::Error)]
 pub enum PinnedError {
@@ -95,7 +95,7 @@ async fn serve_on(
         let accepted = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
         async move { accepted.await.ok()?.ok() }.boxed()
     });
-    match connections::serve(listener, handshake, CONNECTION, router).await {}
+    match connections::serve(listener, handshake, BOUNDS, router).await {}
 }
 
 /// A relay for tests, on a port of this machine.

@@ -296,8 +296,8 @@ async fn body(
     size: usize,
 ) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Refused> {
     let wrong = || refuse(StatusCode::BAD_REQUEST, "the body is not of its length");
-    // Memory that nothing was written to takes none.
-    let (mut bytes, mut room) = (Vec::with_capacity(size), None::<SemaphorePermit<'_>>);
+    // It grows with what arrives: a length is only a promise.
+    let (mut bytes, mut room) = (Vec::new(), None::<SemaphorePermit<'_>>);
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else { return wrong() };

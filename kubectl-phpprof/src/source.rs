@@ -17,6 +17,7 @@ const LIMITS: Limits = Limits {
     compressed_bytes: 256 << 20,
     decompressed_bytes: 1 << 30,
     memory_bytes: 2 << 30,
+    samples: 10_000_000,
     depth: 4096,
     labels: 64,
 };

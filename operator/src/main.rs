@@ -19,13 +19,14 @@ use phpprof_operator::http::tls::{self, Certificate};
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::controller;
 use phpprof_operator::reconcile::expectations::Expectations;
+use phpprof_operator::reconcile::jobs::Jobs;
 use phpprof_operator::reconcile::requests::Requests;
 use phpprof_operator::reconcile::running::Running;
 use phpprof_operator::reconcile::watches::PodWatches;
 use phpprof_operator::sampler::cancellation::Stops;
 use phpprof_operator::sampler::container::SamplerConfig;
+use phpprof_operator::storage::collector::Collector;
 use phpprof_operator::storage::store::{Store, StoreConfig};
-use phpprof_operator::storage::verify::Collector;
 use tracing_subscriber::EnvFilter;
 
 /// Turns ProfileRequests into samplers and their uploads into one profile. Every flag is set by the chart.
@@ -183,6 +184,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         collector: Collector::new(store.clone()),
         expectations: Expectations::default(),
+        jobs: Jobs::default(),
         running: Running::default(),
         clock: Timestamp::now,
         client,

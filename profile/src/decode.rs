@@ -20,21 +20,23 @@ pub struct Limits {
     pub compressed_bytes: usize,
     /// The file after gzip; inflating stops here.
     pub decompressed_bytes: usize,
-    /// The decoded profile: bounds samples, locations, functions, strings and whatever else there can be many of.
+    /// The decoded profile: bounds locations, functions, strings, whatever else there can be many of, and the samples where they are held.
     pub memory_bytes: usize,
+    pub samples: usize,
     /// Frames of one sample.
     pub depth: usize,
     /// Labels of one sample.
     pub labels: usize,
 }
 
-/// Fits an operator that may use 128 MiB: the file, its profile and the profile it is merged into, at once.
+/// What a sampler stores is far smaller.
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             compressed_bytes: 32 << 20,
             decompressed_bytes: 64 << 20,
             memory_bytes: 40 << 20,
+            samples: 200_000,
             depth: 4096,
             labels: 64,
         }
@@ -52,6 +54,8 @@ pub enum DecodeError {
     DecompressedTooLarge(usize),
     #[error("the profile takes more than {0} bytes of memory")]
     MemoryExceeded(usize),
+    #[error("the profile has more than {0} samples")]
+    TooManySamples(usize),
     #[error("a field has more than {0} bytes")]
     RecordTooLarge(usize),
     #[error("a sample has more than {0} frames")]
@@ -92,19 +96,48 @@ impl DecodeError {
 }
 
 pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
-    if file.len() > limits.compressed_bytes {
-        return Err(DecodeError::CompressedTooLarge(limits.compressed_bytes));
-    }
-    let profile = if file.starts_with(&[0x1f, 0x8b]) {
-        read(MultiGzDecoder::new(file), limits)
-    } else {
-        read(file, limits)
-    }?;
-    check(&profile)?;
+    let mut samples = Vec::new();
+    let mut memory = 0usize;
+    let mut profile = read(file, limits, &mut |sample: Sample| {
+        memory = memory.saturating_add(
+            size_of::<Sample>()
+                + (sample.location_id.len() + sample.value.len()) * size_of::<u64>()
+                + sample.label.len() * size_of::<Label>(),
+        );
+        samples.push(sample);
+        match memory > limits.memory_bytes {
+            true => Err(DecodeError::MemoryExceeded(limits.memory_bytes)),
+            false => Ok(()),
+        }
+    })?;
+    let checks = Checks::of(&profile)?;
+    samples
+        .iter()
+        .try_for_each(|sample| checks.sample(&profile, sample))?;
+    profile.sample = samples;
     Ok(profile)
 }
 
-fn read(stream: impl Read, limits: &Limits) -> Result<Profile, DecodeError> {
+/// Everything but the samples, which are handed over one by one and not yet checked but for their size.
+pub(crate) fn read(
+    file: &[u8],
+    limits: &Limits,
+    take: &mut dyn FnMut(Sample) -> Result<(), DecodeError>,
+) -> Result<Profile, DecodeError> {
+    if file.len() > limits.compressed_bytes {
+        return Err(DecodeError::CompressedTooLarge(limits.compressed_bytes));
+    }
+    match file.starts_with(&[0x1f, 0x8b]) {
+        true => read_stream(MultiGzDecoder::new(file), limits, take),
+        false => read_stream(file, limits, take),
+    }
+}
+
+fn read_stream(
+    stream: impl Read,
+    limits: &Limits,
+    take: &mut dyn FnMut(Sample) -> Result<(), DecodeError>,
+) -> Result<Profile, DecodeError> {
     let capped = Capped {
         stream,
         cap: limits.decompressed_bytes,
@@ -112,16 +145,21 @@ fn read(stream: impl Read, limits: &Limits) -> Result<Profile, DecodeError> {
     };
     let mut records = Records::new(BufReader::new(capped), MAX_RECORD);
     let mut profile = Profile::default();
-    let mut memory = 0usize;
+    let (mut memory, mut samples) = (0usize, 0usize);
     while let Some(record) = records.next()? {
         profile.merge(record.bytes)?;
-        if record.field == 2 {
-            check_size(profile.sample.last_mut(), limits)?;
-        }
         memory = memory.saturating_add(added(&profile, record.field, record.bytes.len()));
         if memory > limits.memory_bytes {
             return Err(DecodeError::MemoryExceeded(limits.memory_bytes));
         }
+        let Some(sample) = profile.sample.pop() else {
+            continue;
+        };
+        samples += 1;
+        if samples > limits.samples {
+            return Err(DecodeError::TooManySamples(limits.samples));
+        }
+        take(small(sample, limits)?)?;
     }
     Ok(profile)
 }
@@ -129,11 +167,8 @@ fn read(stream: impl Read, limits: &Limits) -> Result<Profile, DecodeError> {
 /// What the record that was just merged takes in memory.
 fn added(profile: &Profile, field: u64, wire_bytes: usize) -> usize {
     match field {
-        2 => profile.sample.last().map_or(0, |sample| {
-            size_of::<Sample>()
-                + (sample.location_id.capacity() + sample.value.capacity()) * size_of::<u64>()
-                + sample.label.capacity() * size_of::<Label>()
-        }),
+        // A sample is handed over.
+        2 => 0,
         4 => profile.location.last().map_or(0, |location| {
             size_of::<Location>() + location.line.capacity() * size_of::<Line>()
         }),
@@ -145,8 +180,7 @@ fn added(profile: &Profile, field: u64, wire_bytes: usize) -> usize {
 }
 
 /// Refuses a sample that is too large; gives back what was reserved for the others.
-fn check_size(sample: Option<&mut Sample>, limits: &Limits) -> Result<(), DecodeError> {
-    let Some(sample) = sample else { return Ok(()) };
+fn small(mut sample: Sample, limits: &Limits) -> Result<Sample, DecodeError> {
     if sample.location_id.len() > limits.depth {
         return Err(DecodeError::TooDeep(limits.depth));
     }
@@ -156,42 +190,51 @@ fn check_size(sample: Option<&mut Sample>, limits: &Limits) -> Result<(), Decode
     sample.location_id.shrink_to_fit();
     sample.value.shrink_to_fit();
     sample.label.shrink_to_fit();
-    Ok(())
+    Ok(sample)
 }
 
-/// Refuses a profile in which anything points to what is not there.
-fn check(profile: &Profile) -> Result<(), DecodeError> {
-    if profile.sample_type.is_empty() {
-        return Err(DecodeError::NoSampleType);
-    }
-    if profile
-        .string_table
-        .first()
-        .is_none_or(|first| !first.is_empty())
-    {
-        return Err(DecodeError::StringTable);
-    }
-    check_strings(profile)?;
-    let mappings = Ids::of("mapping", profile.mapping.iter().map(|mapping| mapping.id))?;
-    let functions = Ids::of(
-        "function",
-        profile.function.iter().map(|function| function.id),
-    )?;
-    let locations = Ids::of(
-        "location",
-        profile.location.iter().map(|location| location.id),
-    )?;
-    for location in &profile.location {
-        if location.mapping_id != 0 {
-            mappings.check(location.mapping_id)?;
+/// What a sample may point to.
+pub(crate) struct Checks {
+    locations: Ids,
+}
+
+impl Checks {
+    /// Refuses a profile in which anything but a sample points to what is not there.
+    pub fn of(profile: &Profile) -> Result<Self, DecodeError> {
+        if profile.sample_type.is_empty() {
+            return Err(DecodeError::NoSampleType);
         }
-        location
-            .line
-            .iter()
-            .try_for_each(|line| functions.check(line.function_id))?;
+        if profile
+            .string_table
+            .first()
+            .is_none_or(|first| !first.is_empty())
+        {
+            return Err(DecodeError::StringTable);
+        }
+        check_strings(profile)?;
+        let mappings = Ids::of("mapping", profile.mapping.iter().map(|mapping| mapping.id))?;
+        let functions = Ids::of(
+            "function",
+            profile.function.iter().map(|function| function.id),
+        )?;
+        let locations = Ids::of(
+            "location",
+            profile.location.iter().map(|location| location.id),
+        )?;
+        for location in &profile.location {
+            if location.mapping_id != 0 {
+                mappings.check(location.mapping_id)?;
+            }
+            location
+                .line
+                .iter()
+                .try_for_each(|line| functions.check(line.function_id))?;
+        }
+        Ok(Checks { locations })
     }
-    let expected = profile.sample_type.len();
-    for sample in &profile.sample {
+
+    pub fn sample(&self, profile: &Profile, sample: &Sample) -> Result<(), DecodeError> {
+        let expected = profile.sample_type.len();
         if sample.value.len() != expected {
             return Err(DecodeError::Values {
                 expected,
@@ -199,19 +242,21 @@ fn check(profile: &Profile) -> Result<(), DecodeError> {
             });
         }
         sample
+            .label
+            .iter()
+            .flat_map(|label| [label.key, label.str, label.num_unit])
+            .try_for_each(|index| check_string(profile, index))?;
+        sample
             .location_id
             .iter()
-            .try_for_each(|&id| locations.check(id))?;
+            .try_for_each(|&id| self.locations.check(id))
     }
-    Ok(())
 }
 
 fn check_strings(profile: &Profile) -> Result<(), DecodeError> {
     let value_types = profile.sample_type.iter().chain(&profile.period_type);
-    let labels = profile.sample.iter().flat_map(|sample| &sample.label);
     value_types
         .flat_map(|kind| [kind.r#type, kind.unit])
-        .chain(labels.flat_map(|label| [label.key, label.str, label.num_unit]))
         .chain(
             profile
                 .mapping
@@ -231,13 +276,17 @@ fn check_strings(profile: &Profile) -> Result<(), DecodeError> {
             profile.default_sample_type,
             profile.doc_url,
         ])
-        .try_for_each(|index| match usize::try_from(index) {
-            Ok(position) if position < profile.string_table.len() => Ok(()),
-            _ => Err(DecodeError::Dangling {
-                kind: "string",
-                id: index.into(),
-            }),
-        })
+        .try_for_each(|index| check_string(profile, index))
+}
+
+fn check_string(profile: &Profile, index: i64) -> Result<(), DecodeError> {
+    match usize::try_from(index) {
+        Ok(position) if position < profile.string_table.len() => Ok(()),
+        _ => Err(DecodeError::Dangling {
+            kind: "string",
+            id: index.into(),
+        }),
+    }
 }
 
 /// Fails the read that goes past the cap, so that a gzip bomb stops there.

@@ -1,21 +1,25 @@
-//! Several profiles into one: the pods of a request.
+//! Several profiles into one file: the pods of a request.
 //!
 //! It does not scale values and does not align times.
 //!
-//! Invariant: each value type's total is the sum of the totals (up to the ends of `i64`); nothing is added where an error is returned
-//! for the types; memory stays below the bound plus one profile.
+//! Invariant: each value type's total is the sum of the totals (up to the ends of `i64`). Memory stays below the room that was given, whatever
+//! the profiles are, and no profile can take the others' part of it.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt;
-
-use crate::proto::{Function, Label, Line, Location, Mapping, Profile, ValueType};
+use crate::builder::Settings;
+use crate::packer::Packer;
+use crate::proto::{Function, Line, Location, Profile, ValueType};
+use crate::rows::Rows;
+use crate::share;
+use crate::source::Source;
 use crate::tables::Tables;
+use incoming::Incoming;
 
-/// The merged profile in memory; see [`crate::Limits::memory_bytes`] for the sum this is part of.
-const MEMORY_BYTES: usize = 40 << 20;
-/// Comments kept: the receipt of each of 100 pods and then some.
-const COMMENTS: usize = 256;
-const COMMENT_BYTES: usize = 1 << 20;
+mod incoming;
+
+/// The function of a row that stands for those that found no room.
+pub const OTHER: &str = "[other]";
+/// Of each profile the first comment is kept, what a sampler says of its run, if it is no longer.
+const COMMENT_BYTES: usize = 4096;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
@@ -23,251 +27,246 @@ pub enum MergeError {
     Empty,
     #[error("sample types differ: {expected} and {actual}")]
     SampleTypes { expected: String, actual: String },
-    #[error("the merged profile takes more than {0} bytes of memory")]
-    MemoryExceeded(usize),
 }
 
-pub fn merge(profiles: &[Profile]) -> Result<Profile, MergeError> {
-    let mut merger = Merger::default();
-    profiles
-        .iter()
-        .try_for_each(|profile| merger.add(profile))?;
-    merger.finish()
+/// What a merged profile may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub rows: usize,
+    /// In memory, all tables together.
+    pub bytes: usize,
+}
+
+/// Fits what 100 pods of a large application bring.
+impl Default for Room {
+    fn default() -> Self {
+        Room {
+            rows: 400_000,
+            bytes: 56 << 20,
+        }
+    }
+}
+
+/// What is known of a profile without its own word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known<'a> {
+    /// In the place of labels of these names.
+    pub labels: Vec<(&'a str, &'a str)>,
+    /// 0 where it is not known.
+    pub time_nanos: i64,
+    pub duration_nanos: i64,
+}
+
+/// What came of merging.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// A gzip-compressed pprof file.
+    pub file: Vec<u8>,
+    /// Of each value type.
+    pub totals: Vec<i64>,
+    /// What of that stands in rows of [`OTHER`].
+    pub other: Vec<i64>,
+    /// Profiles that have such a row.
+    pub cut: usize,
 }
 
 /// Merges one profile after the other, so that no two of them need to be in memory at once.
 #[derive(Debug)]
 pub struct Merger {
-    merged: Option<Profile>,
-    types: Types,
+    head: Profile,
+    types: Vec<String>,
     tables: Tables,
-    comment_bytes: usize,
-    memory_bytes: usize,
+    rows: Rows,
+    room: Room,
+    folds: &'static [&'static str],
+    /// Profiles that were added, and that are still to come.
+    added: usize,
+    left: usize,
+    merged: Merged,
 }
 
-impl Default for Merger {
-    fn default() -> Self {
-        Merger::within(MEMORY_BYTES)
+/// Small profiles of phpprof's own sample types into one that is held in memory.
+pub fn merge(profiles: &[Profile]) -> Result<Profile, MergeError> {
+    let room = Room::default();
+    let mut merger = Merger::new(&Settings::default(), profiles.len(), room, &[]);
+    for profile in profiles {
+        let known = Known {
+            labels: Vec::new(),
+            time_nanos: profile.time_nanos,
+            duration_nanos: profile.duration_nanos,
+        };
+        merger.add(profile, &known)?;
     }
+    let Merger {
+        mut head,
+        tables,
+        rows,
+        added,
+        ..
+    } = merger;
+    if added == 0 {
+        return Err(MergeError::Empty);
+    }
+    tables.finish_into(&mut head);
+    rows.each(|sample| head.sample.push(sample.clone()));
+    Ok(head)
 }
 
 impl Merger {
-    /// A merger that refuses what would take more memory than this.
-    pub fn within(memory_bytes: usize) -> Self {
-        Merger {
-            merged: None,
-            types: Types::default(),
-            tables: Tables::new(),
-            comment_bytes: 0,
-            memory_bytes,
-        }
-    }
-
-    pub fn add(&mut self, profile: &Profile) -> Result<(), MergeError> {
-        let types = Types::of(profile);
-        let expected = self.merged.as_ref().map_or(&types, |_| &self.types);
-        let order = expected
-            .order_in(&types)
-            .ok_or_else(|| MergeError::SampleTypes {
-                expected: expected.to_string(),
-                actual: types.to_string(),
-            })?;
-        match &mut self.merged {
-            None => {
-                self.types = types;
-                self.merged = Some(head(&mut self.tables, profile));
-            }
-            Some(merged) => {
-                merged.time_nanos = earliest(merged.time_nanos, profile.time_nanos);
-                merged.duration_nanos = merged.duration_nanos.max(profile.duration_nanos);
-                merged.period = merged.period.max(profile.period);
-            }
-        }
-        self.comments(profile);
-        self.samples(profile, &order)
-    }
-
-    pub fn finish(self) -> Result<Profile, MergeError> {
-        let mut merged = self.merged.ok_or(MergeError::Empty)?;
-        self.tables.finish_into(&mut merged);
-        Ok(merged)
-    }
-
-    fn comments(&mut self, profile: &Profile) {
-        let Some(merged) = &mut self.merged else {
-            return;
+    /// A merged profile that says this of itself, of so many profiles; labels that `folds` names are given up first where room is short. Rows
+    /// with the largest values of the last sample type are kept.
+    pub fn new(
+        settings: &Settings,
+        profiles: usize,
+        room: Room,
+        folds: &'static [&'static str],
+    ) -> Self {
+        let mut tables = Tables::new();
+        let mut value_type = |(name, unit): (&str, &str)| ValueType {
+            r#type: tables.string(name),
+            unit: tables.string(unit),
         };
-        for comment in profile.comments() {
-            self.comment_bytes += comment.len();
-            if merged.comment.len() == COMMENTS || self.comment_bytes > COMMENT_BYTES {
-                return;
-            }
-            merged.comment.push(self.tables.string(comment));
+        let types = &settings.sample_types;
+        let sample_type: Vec<_> = types.iter().copied().map(&mut value_type).collect();
+        let period_type = Some(value_type(settings.period_type));
+        let sums = vec![0; types.len()];
+        Merger {
+            head: Profile {
+                sample_type,
+                period_type,
+                period: settings.period,
+                time_nanos: settings.time_nanos,
+                duration_nanos: settings.duration_nanos,
+                default_sample_type: tables.string(settings.default_sample_type),
+                ..Profile::default()
+            },
+            types: types.iter().copied().map(word).collect(),
+            tables,
+            rows: Rows::new(types.len()),
+            room,
+            folds,
+            added: 0,
+            left: profiles,
+            merged: Merged {
+                file: Vec::new(),
+                totals: sums.clone(),
+                other: sums,
+                cut: 0,
+            },
         }
     }
 
-    /// `order` says where in a sample of this profile each merged value stands.
-    fn samples(&mut self, profile: &Profile, order: &[usize]) -> Result<(), MergeError> {
-        let tables = &mut self.tables;
-        let mappings: HashMap<u64, u64> = profile
-            .mapping
-            .iter()
-            .map(|row| (row.id, mapping(tables, profile, row)))
-            .collect();
-        let functions: HashMap<u64, u64> = profile
-            .function
-            .iter()
-            .map(|row| (row.id, function(tables, profile, row)))
-            .collect();
-        let locations: HashMap<u64, u64> = profile
-            .location
-            .iter()
-            .map(|row| (row.id, location(tables, row, &mappings, &functions)))
-            .collect();
-        for sample in &profile.sample {
-            let stack = sample
-                .location_id
-                .iter()
-                .filter_map(|id| locations.get(id).copied())
-                .collect();
-            let labels = sample
-                .label
-                .iter()
-                .map(|row| label(tables, profile, row))
-                .collect();
-            let value = |index: &usize| sample.value.get(*index).copied().unwrap_or(0);
-            tables.sample(stack, labels, order.iter().map(value));
-            if tables.bytes > self.memory_bytes {
-                return Err(MergeError::MemoryExceeded(self.memory_bytes));
+    /// Adds a profile. Where its types are others, nothing is added.
+    pub fn add<S: Source + ?Sized>(
+        &mut self,
+        source: &S,
+        known: &Known<'_>,
+    ) -> Result<(), MergeError> {
+        let order = self.order(source.head())?;
+        self.describe(source.head(), known);
+        let free = self.room.rows.saturating_sub(self.rows.len());
+        let weight = order.last().copied().unwrap_or(0);
+        let kept = share::choose(source, weight, share::of(free, self.left), self.folds);
+        let free = self.room.bytes.saturating_sub(self.bytes());
+        let bytes = self.bytes() + share::of(free, self.left);
+        self.added += 1;
+        self.left = self.left.saturating_sub(1);
+        let folds = if kept.is_whole() { &[][..] } else { self.folds };
+        let mut incoming = Incoming::new(source.head(), order, known, folds);
+        let (mut cut, mut other) = (false, vec![0; self.types.len()]);
+        source.each(&mut |sample| {
+            let values = incoming.values(sample);
+            add(&mut self.merged.totals, &values);
+            let fits =
+                kept.has(sample, source.head()) && self.bytes() + incoming.cost(sample) <= bytes;
+            if fits {
+                let stack = incoming.stack(sample, &mut self.tables);
+                let labels = incoming.labels(sample, &mut self.tables);
+                self.rows.add(&stack, labels, &values);
+            } else {
+                cut = true;
+                add(&mut other, &values);
             }
+        });
+        if cut {
+            self.merged.cut += 1;
+            add(&mut self.merged.other, &other);
+            let labels = incoming.own_labels(&mut self.tables);
+            let stack = [other_location(&mut self.tables)];
+            self.rows.add(&stack, labels, &other);
         }
         Ok(())
     }
-}
 
-/// The first of two times, where 0 is not known.
-fn earliest(one: i64, other: i64) -> i64 {
-    if one == 0 || other == 0 {
-        one.max(other)
-    } else {
-        one.min(other)
-    }
-}
-
-/// What the values of a profile are, each as `name/unit`.
-#[derive(Debug, Default)]
-struct Types {
-    samples: Vec<String>,
-    period: Option<String>,
-}
-
-impl Types {
-    fn of(profile: &Profile) -> Self {
-        let word = |name: &str, unit: &str| format!("{name}/{unit}");
-        Types {
-            samples: profile
-                .sample_types()
-                .map(|(name, unit)| word(name, unit))
-                .collect(),
-            period: profile
-                .period_type
-                .map(|period| word(profile.string(period.r#type), profile.string(period.unit))),
+    /// The file of all that was added.
+    pub fn finish(mut self) -> Result<Merged, MergeError> {
+        if self.added == 0 {
+            return Err(MergeError::Empty);
         }
+        let mut packer = Packer::default();
+        self.rows.each(|sample| packer.sample(sample));
+        self.tables.finish_into(&mut self.head);
+        self.merged.file = packer.finish(&self.head);
+        Ok(self.merged)
     }
 
-    /// Where each of these types stands in another profile, whose order may be another; none where the types differ.
-    fn order_in(&self, other: &Types) -> Option<Vec<usize>> {
-        let same = self.samples.len() == other.samples.len() && self.period == other.period;
-        if self.samples == other.samples {
-            return same.then(|| (0..self.samples.len()).collect());
-        }
-        let place = |word: &String| other.samples.iter().position(|another| another == word);
-        let order: Vec<usize> = self.samples.iter().map(place).collect::<Option<_>>()?;
-        // One type twice and another not at all is no order.
-        let distinct = order.iter().collect::<HashSet<_>>().len() == order.len();
-        (same && distinct).then_some(order)
+    /// About what is held.
+    fn bytes(&self) -> usize {
+        self.tables.bytes + self.rows.bytes
     }
-}
 
-impl fmt::Display for Types {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.samples.join(", "))?;
-        match &self.period {
-            Some(period) => write!(formatter, ", period {period}"),
-            None => Ok(()),
+    /// Where in a sample of this profile each merged value stands; its order may be another.
+    fn order(&self, profile: &Profile) -> Result<Vec<usize>, MergeError> {
+        let theirs: Vec<String> = profile.sample_types().map(word).collect();
+        let place = |wanted: &String| theirs.iter().position(|word| word == wanted);
+        let order: Option<Vec<usize>> = self.types.iter().map(place).collect();
+        order
+            .filter(|_| theirs.len() == self.types.len())
+            .ok_or_else(|| MergeError::SampleTypes {
+                expected: self.types.join(", "),
+                actual: theirs.join(", "),
+            })
+    }
+
+    fn describe(&mut self, profile: &Profile, known: &Known<'_>) {
+        let head = &mut self.head;
+        head.time_nanos = match (head.time_nanos, known.time_nanos) {
+            (0, time) | (time, 0) => time,
+            (one, other) => one.min(other),
+        };
+        head.duration_nanos = head.duration_nanos.max(known.duration_nanos);
+        let comment = profile
+            .comments()
+            .next()
+            .filter(|comment| comment.len() <= COMMENT_BYTES);
+        if let Some(comment) = comment {
+            head.comment.push(self.tables.string(comment));
         }
     }
 }
 
-/// What a profile says of itself, without its rows and comments.
-fn head(tables: &mut Tables, profile: &Profile) -> Profile {
-    let mut value_type = |kind: &ValueType| ValueType {
-        r#type: tables.string(profile.string(kind.r#type)),
-        unit: tables.string(profile.string(kind.unit)),
-    };
-    let sample_type = profile.sample_type.iter().map(&mut value_type).collect();
-    let period_type = profile.period_type.as_ref().map(&mut value_type);
-    let mut string = |index| tables.string(profile.string(index));
-    Profile {
-        sample_type,
-        period_type,
-        period: profile.period,
-        time_nanos: profile.time_nanos,
-        duration_nanos: profile.duration_nanos,
-        drop_frames: string(profile.drop_frames),
-        keep_frames: string(profile.keep_frames),
-        default_sample_type: string(profile.default_sample_type),
-        doc_url: string(profile.doc_url),
-        ..Profile::default()
+fn word((name, unit): (&str, &str)) -> String {
+    format!("{name}/{unit}")
+}
+
+fn add(sums: &mut [i64], values: &[i64]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum = sum.saturating_add(*value);
     }
 }
 
-fn mapping(tables: &mut Tables, profile: &Profile, row: &Mapping) -> u64 {
-    let filename = tables.string(profile.string(row.filename));
-    let build_id = tables.string(profile.string(row.build_id));
-    tables.mapping(Mapping {
-        filename,
-        build_id,
-        ..*row
-    })
-}
-
-fn function(tables: &mut Tables, profile: &Profile, row: &Function) -> u64 {
-    let name = tables.string(profile.string(row.name));
-    let system_name = tables.string(profile.string(row.system_name));
-    let filename = tables.string(profile.string(row.filename));
-    tables.function(Function {
+fn other_location(tables: &mut Tables) -> u64 {
+    let name = tables.string(OTHER);
+    let function_id = tables.function(Function {
         name,
-        system_name,
-        filename,
-        ..*row
-    })
-}
-
-fn location(
-    tables: &mut Tables,
-    row: &Location,
-    mappings: &HashMap<u64, u64>,
-    functions: &HashMap<u64, u64>,
-) -> u64 {
-    let known = |line: &Line| {
-        Some(Line {
-            function_id: *functions.get(&line.function_id)?,
-            ..*line
-        })
-    };
+        system_name: name,
+        ..Function::default()
+    });
     tables.location(Location {
-        mapping_id: mappings.get(&row.mapping_id).copied().unwrap_or(0),
-        line: row.line.iter().filter_map(known).collect(),
-        ..*row
+        line: vec![Line {
+            function_id,
+            ..Line::default()
+        }],
+        ..Location::default()
     })
-}
-
-fn label(tables: &mut Tables, profile: &Profile, row: &Label) -> Label {
-    Label {
-        key: tables.string(profile.string(row.key)),
-        str: tables.string(profile.string(row.str)),
-        num: row.num,
-        num_unit: tables.string(profile.string(row.num_unit)),
-    }
 }

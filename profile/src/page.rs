@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::lookup::Lookup;
 use crate::proto::Profile;
+use crate::source::Source;
 use crate::stacks::{Numbers, Step, View, ViewError, label_value};
 use crate::text::xml;
 
@@ -60,10 +61,11 @@ struct Data<'a> {
 }
 
 /// The page of one profile, at first in this view; the reader can choose another.
-pub fn page(profile: &Profile, view: &View, title: &str) -> Result<String, ViewError> {
+pub fn page<S: Source + ?Sized>(source: &S, view: &View, title: &str) -> Result<String, ViewError> {
+    let profile = source.head();
     let chosen = view.index(profile)?;
     let mut tables = Tables::default();
-    let samples = tables.samples(profile, view, &[]);
+    let samples = tables.samples(source, view, &[]);
     Ok(html(profile, title, chosen, tables, samples, None))
 }
 
@@ -149,39 +151,43 @@ struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     /// Node, set and values of each sample, equal ones added up; `order` says where each value stands, if elsewhere.
-    fn samples(&mut self, profile: &'a Profile, view: &View, order: &[usize]) -> Vec<i64> {
+    fn samples<S: Source + ?Sized>(
+        &mut self,
+        source: &'a S,
+        view: &View,
+        order: &[usize],
+    ) -> Vec<i64> {
+        let profile = source.head();
         let lookup = Lookup::new(profile);
         let width = if order.is_empty() {
             profile.sample_type.len()
         } else {
             order.len()
         };
-        let mut rows: Vec<(usize, usize, Vec<i64>)> = Vec::new();
+        // Of each row: node, set and values.
+        let mut rows: Vec<i64> = Vec::new();
         let mut known: HashMap<(usize, usize), usize> = HashMap::new();
-        for sample in &profile.sample {
+        let number = |index: usize| i64::try_from(index).unwrap_or(0);
+        source.each(&mut |sample| {
             if !view.has_labels(profile, sample) {
-                continue;
+                return;
             }
             let steps = self.numbers.steps(&lookup, sample, self.compared);
             let node = self.node(&steps);
             let set = self.set(profile, sample);
-            let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
-            let values = (0..width).map(|index| value(order.get(index).copied().unwrap_or(index)));
             let next = rows.len();
             let row = *known.entry((node, set)).or_insert(next);
-            match rows.get_mut(row) {
-                Some((_, _, sums)) => {
-                    for (sum, value) in sums.iter_mut().zip(values) {
-                        *sum = sum.saturating_add(value);
-                    }
-                }
-                None => rows.push((node, set, values.collect())),
+            if row == next {
+                rows.extend([number(node), number(set)]);
+                rows.resize(next + 2 + width, 0);
             }
-        }
-        let number = |index: usize| i64::try_from(index).unwrap_or(0);
-        rows.into_iter()
-            .flat_map(|(node, set, values)| [number(node), number(set)].into_iter().chain(values))
-            .collect()
+            let place = |index: usize| order.get(index).copied().unwrap_or(index);
+            let values = (0..width).map(|index| sample.value.get(place(index)));
+            for (sum, value) in rows.iter_mut().skip(row + 2).zip(values) {
+                *sum = sum.saturating_add(value.copied().unwrap_or(0));
+            }
+        });
+        rows
     }
 
     fn node(&mut self, steps: &[Step]) -> usize {

@@ -5,13 +5,14 @@
 //! Invariant: the values of all pieces add up to the total of the samples that have the labels, and no piece is above a bound
 //! unless a single stack is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use prost::Message as _;
 
 use crate::builder::{Builder, FrameRef, MappingInfo, Settings};
 use crate::lookup::{Frame, Lookup};
 use crate::proto::Profile;
+use crate::source::Source;
 use crate::stacks::View;
 
 /// What a receiver takes of one profile.
@@ -25,27 +26,29 @@ pub struct PieceBounds {
 /// Name and unit of a sample type.
 pub type SampleType = (&'static str, &'static str);
 
-/// Leaf first, and its value.
-type Stack<'a> = (Vec<Frame<'a>>, i64);
+/// Numbers of frames, leaf first, and the value.
+type Stack = (Box<[usize]>, i64);
 
 /// The samples that have these labels, with that sample type alone, which becomes the period's type too. There are none where
 /// the profile has no such type, or nothing of it.
-pub fn pieces(
-    profile: &Profile,
+pub fn pieces<S: Source + ?Sized>(
+    source: &S,
     kind: SampleType,
     labels: &[(String, String)],
     bounds: &PieceBounds,
 ) -> Vec<Profile> {
+    let profile = source.head();
     let Some(index) = profile.value_index(kind.0) else {
         return Vec::new();
     };
-    let stacks = stacks(profile, index, labels);
+    let (frames, stacks) = stacks(source, index, labels);
     let mut pieces = Vec::new();
     // What does not fit is halved, so what waits is never more than the logarithm of what there is.
     let mut waiting = vec![stacks.as_slice()];
     while let Some(stacks) = waiting.pop() {
         let one = stacks.len() == 1;
-        let made = (one || stacks.len() <= bounds.samples).then(|| build(profile, kind, stacks));
+        let made =
+            (one || stacks.len() <= bounds.samples).then(|| build(profile, kind, &frames, stacks));
         match made {
             _ if stacks.is_empty() => {}
             Some(piece) if one || piece.encoded_len() <= bounds.bytes => pieces.push(piece),
@@ -58,24 +61,39 @@ pub fn pieces(
     pieces
 }
 
-fn stacks<'a>(profile: &'a Profile, index: usize, labels: &[(String, String)]) -> Vec<Stack<'a>> {
+/// The frames of all stacks, and the stacks.
+fn stacks<'a, S: Source + ?Sized>(
+    source: &'a S,
+    index: usize,
+    labels: &[(String, String)],
+) -> (Vec<Frame<'a>>, Vec<Stack>) {
     let view = View {
         sample_type: None,
         labels: labels.to_vec(),
     };
+    let profile = source.head();
     let lookup = Lookup::new(profile);
-    let mut sums: BTreeMap<Vec<Frame<'_>>, i64> = BTreeMap::new();
-    for sample in &profile.sample {
+    let mut frames: Vec<Frame<'a>> = Vec::new();
+    let mut numbers: HashMap<Frame<'a>, usize> = HashMap::new();
+    let mut sums: BTreeMap<Box<[usize]>, i64> = BTreeMap::new();
+    source.each(&mut |sample| {
         let value = sample.value.get(index).copied().unwrap_or(0);
-        if value != 0 && view.has_labels(profile, sample) {
-            let sum = sums.entry(lookup.frames(sample).collect()).or_default();
-            *sum = sum.saturating_add(value);
+        if value == 0 || !view.has_labels(profile, sample) {
+            return;
         }
-    }
-    sums.into_iter().collect()
+        let stack = lookup.frames(sample).map(|frame| {
+            *numbers.entry(frame).or_insert_with(|| {
+                frames.push(frame);
+                frames.len() - 1
+            })
+        });
+        let sum = sums.entry(stack.collect()).or_default();
+        *sum = sum.saturating_add(value);
+    });
+    (frames, sums.into_iter().collect())
 }
 
-fn build(profile: &Profile, kind: SampleType, stacks: &[Stack<'_>]) -> Profile {
+fn build(profile: &Profile, kind: SampleType, frames: &[Frame<'_>], stacks: &[Stack]) -> Profile {
     let mut builder = Builder::new(Settings {
         sample_types: vec![kind],
         default_sample_type: kind.0,
@@ -85,9 +103,10 @@ fn build(profile: &Profile, kind: SampleType, stacks: &[Stack<'_>]) -> Profile {
         duration_nanos: profile.duration_nanos,
         mapping: MappingInfo::default(),
     });
-    for (frames, value) in stacks {
-        let frames: Vec<FrameRef<'_>> = frames
+    for (stack, value) in stacks {
+        let frames: Vec<FrameRef<'_>> = stack
             .iter()
+            .filter_map(|number| frames.get(*number))
             .map(|frame| FrameRef {
                 name: frame.name,
                 file: frame.file,

@@ -10,6 +10,7 @@ use std::fmt::Write;
 
 use crate::lookup::Lookup;
 use crate::proto::Profile;
+use crate::source::Source;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -22,8 +23,14 @@ pub struct Row {
 }
 
 /// The sum of one value over all samples; 0 for a sample type that the profile does not have.
-pub fn total(profile: &Profile, sample_type: &str) -> i64 {
-    values(profile, sample_type).fold(0, |sum, (_, value)| sum.saturating_add(value))
+pub fn total<S: Source + ?Sized>(source: &S, sample_type: &str) -> i64 {
+    let index = source.head().value_index(sample_type);
+    let mut sum = 0i64;
+    source.each(&mut |sample| {
+        let value = index.and_then(|index| sample.value.get(index));
+        sum = sum.saturating_add(value.copied().unwrap_or(0));
+    });
+    sum
 }
 
 /// Every function with its values, largest flat value first.

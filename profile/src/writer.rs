@@ -3,40 +3,26 @@
 //! It sums nothing: each sample is a row of its own. Invariant: what it writes is what [`crate::encode_gzip`] would write of the same
 //! rows, but that the samples come first.
 
-use std::io::Write as _;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use prost::Message as _;
-use prost::encoding::message;
-
 use crate::builder::{Builder, FrameRef, Label, Settings};
-
-/// `Profile.sample`.
-const SAMPLE: u32 = 2;
+use crate::packer::Packer;
 
 pub struct Writer {
     builder: Builder,
-    gzip: GzEncoder<Vec<u8>>,
-    record: Vec<u8>,
+    packer: Packer,
 }
 
 impl Writer {
     pub fn new(settings: Settings) -> Self {
         Writer {
             builder: Builder::new(settings),
-            gzip: GzEncoder::new(Vec::new(), Compression::default()),
-            record: Vec::new(),
+            packer: Packer::default(),
         }
     }
 
     /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its labels.
     pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
         let sample = self.builder.sample(stack, values, labels);
-        self.record.clear();
-        message::encode(SAMPLE, &sample, &mut self.record);
-        // As in `finish`.
-        let _ = self.gzip.write_all(&self.record);
+        self.packer.sample(&sample);
     }
 
     pub fn comment(&mut self, text: impl AsRef<str>) {
@@ -44,13 +30,8 @@ impl Writer {
     }
 
     /// The file.
-    pub fn finish(mut self) -> Vec<u8> {
-        let rest = self.builder.finish().encode_to_vec();
-        // A `Vec` takes every write. Were it ever not so, the answer is empty, which every reader refuses.
-        let written = self.gzip.write_all(&rest);
-        written
-            .and_then(|()| self.gzip.finish())
-            .unwrap_or_default()
+    pub fn finish(self) -> Vec<u8> {
+        self.packer.finish(&self.builder.finish())
     }
 }
 

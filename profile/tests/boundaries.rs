@@ -2,8 +2,8 @@
 
 use phpprof_profile::proto::{Label as RawLabel, Line, Profile, Sample};
 use phpprof_profile::{
-    Builder, FrameRef, Label, Limits, MappingInfo, Merger, Settings, View, decode, diff,
-    encode_gzip, merge, top, total,
+    Builder, FrameRef, Label, Limits, MappingInfo, Settings, View, decode, diff, encode_gzip,
+    merge, top, total,
 };
 use prost::Message;
 
@@ -153,9 +153,16 @@ fn a_gzip_bomb_stops_at_the_cap() {
 }
 
 #[test]
-fn many_empty_samples_do_not_outgrow_the_memory_bound() {
-    check(
-        &[0x12, 0x00].repeat(1 << 20),
+fn many_empty_samples_do_not_outgrow_their_bounds() {
+    let many = [0x12, 0x00].repeat(1 << 20);
+    check(&many, Err("the profile has more than 200000 samples"));
+    let limits = Limits {
+        samples: usize::MAX,
+        ..Limits::default()
+    };
+    check_within(
+        &many,
+        &limits,
         Err("the profile takes more than 41943040 bytes of memory"),
     );
 }
@@ -239,44 +246,6 @@ fn equal_stacks_with_equal_labels_are_one_sample() {
     check(&profile.encode_to_vec(), Ok(()));
 }
 
-#[test]
-fn merging_adds_values_and_keeps_every_comment() {
-    let later = Profile {
-        time_nanos: 1_790_000_000_000_000_009,
-        duration_nanos: 2_000_000_000,
-        ..shop("b")
-    };
-    let merged = merge(&[later, shop("a"), shop("a")]).unwrap();
-    assert_eq!(total(&merged, "samples"), 33);
-    assert_eq!(
-        merged.sample.len(),
-        6,
-        "the pods are told apart by their label"
-    );
-    assert_eq!(
-        merged.comments().collect::<Vec<_>>(),
-        [r#"{"pod":"b"}"#, r#"{"pod":"a"}"#, r#"{"pod":"a"}"#]
-    );
-    assert_eq!(
-        (merged.time_nanos, merged.duration_nanos),
-        (1_790_000_000_000_000_000, 2_000_000_000)
-    );
-    check(&encode_gzip(&merged), Ok(()));
-}
-
-#[test]
-fn merging_needs_the_same_sample_types() {
-    let mut other = shop("b");
-    other.sample_type.pop();
-    let error = merge(&[shop("a"), other]).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "sample types differ: samples/count, cpu/nanoseconds, wall/nanoseconds, period wall/nanoseconds \
-         and samples/count, cpu/nanoseconds, period wall/nanoseconds"
-    );
-    assert_eq!(merge(&[]).unwrap_err().to_string(), "nothing to merge");
-}
-
 /// As samplers wrote it until wall time became the default.
 fn older(profile: &Profile) -> Profile {
     let mut older = profile.clone();
@@ -309,23 +278,6 @@ fn profiles_in_the_older_order_of_types_are_read_by_name() {
         let diff = diff(&older, &profile, &view).unwrap();
         assert_eq!(diff.total_before, diff.total_after);
     }
-}
-
-#[test]
-fn one_type_twice_is_no_other_order_of_two() {
-    let mut twice = shop("b");
-    twice.sample_type[1] = twice.sample_type[2];
-    assert!(merge(&[shop("a"), twice.clone()]).is_err());
-    assert!(merge(&[twice, shop("a")]).is_err());
-}
-
-#[test]
-fn merging_stops_at_its_memory_bound() {
-    let error = Merger::within(1000).add(&shop("a")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the merged profile takes more than 1000 bytes of memory"
-    );
 }
 
 #[test]

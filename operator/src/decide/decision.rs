@@ -11,7 +11,7 @@ use phpprof_crds::{
 
 use crate::decide::admission::admit;
 use crate::decide::checkpoints;
-use crate::decide::effect::{Effect, Recovery, Telling, Upload};
+use crate::decide::effect::{Effect, Job, Recovery, Telling, Upload};
 use crate::decide::limits::{Deadlines, Limits, later, not_after};
 use crate::decide::mode::mode;
 use crate::decide::observed::{Observed, PodView};
@@ -174,6 +174,7 @@ impl Round<'_> {
                 (Step::Inject, Some(pod)) => {
                     effects.push(Effect::Inject(self.injection(target, pod)))
                 }
+                (Step::Fail(..) | Step::Verify(_), _) if self.is_under_way(target) => {}
                 (Step::Fail(reason, message), _) => {
                     match self.recover(target, reason, message, &deadlines) {
                         Some(Ok(effect)) => effects.push(effect),
@@ -218,6 +219,12 @@ impl Round<'_> {
             effects,
             next,
         }
+    }
+
+    /// Its end has the request looked at again.
+    fn is_under_way(&self, target: &TargetStatus) -> bool {
+        let job = Job::Target(target.pod_uid.clone());
+        self.observed.under_way.contains(&job)
     }
 
     /// Asks the store, unless it failed a moment ago: then when to try again. Gives up when there is no time left.
@@ -321,6 +328,9 @@ impl Round<'_> {
     }
 
     fn collect(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
+        if self.observed.under_way.contains(&Job::Collection) {
+            return self.wait(status, Next::OnChange);
+        }
         let uploaded = status
             .targets
             .iter()

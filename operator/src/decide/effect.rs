@@ -96,6 +96,10 @@ pub enum Done {
     /// Merged profile and manifest are stored.
     Merged {
         profile: ProfileResult,
+        /// What is to be said of it; mostly nothing.
+        note: String,
+        /// Pods that are not in it.
+        changed: Vec<Changed>,
         links: Vec<Link>,
         cancelled: bool,
     },
@@ -104,6 +108,56 @@ pub enum Done {
     /// The manifest of a request without a profile is stored, or there is no way to store it.
     Listed,
     Deleted,
+}
+
+/// A pod whose verified profile is another one, or none, when the pods are merged: somebody has changed the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub pod_uid: String,
+    pub reason: TargetReason,
+    pub message: String,
+}
+
+impl Changed {
+    pub fn of(target: TargetStatus, reason: TargetReason, message: String) -> Self {
+        let pod = target.pod_name;
+        Changed {
+            pod_uid: target.pod_uid,
+            reason,
+            message: format!("the verified profile of pod {pod} has changed: {message}"),
+        }
+    }
+}
+
+/// Brings them into the targets.
+pub fn changed_in<'a>(targets: impl Iterator<Item = &'a mut TargetStatus>, changed: &[Changed]) {
+    for target in targets {
+        let change = changed.iter().find(|it| it.pod_uid == target.pod_uid);
+        if let Some(change) = change {
+            fail(target, change.reason, change.message.clone());
+        }
+    }
+}
+
+/// Work on the store that is done beside the looks at a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Job {
+    /// The profile of the pod with this uid is verified, or looked for.
+    Target(String),
+    /// The pods are merged, or listed.
+    Collection,
+}
+
+impl Effect {
+    /// The work that the effect starts, if it is not done at once.
+    pub fn job(&self) -> Option<Job> {
+        match self {
+            Effect::Verify(upload) => Some(Job::Target(upload.pod_uid.clone())),
+            Effect::Recover(recovery) => Some(Job::Target(recovery.pod_uid.clone())),
+            Effect::Merge | Effect::List => Some(Job::Collection),
+            Effect::Inject(_) | Effect::Stop(_) | Effect::DeleteRequest => None,
+        }
+    }
 }
 
 /// Brings what came of the effects into the status; losing it is no harm, the effects are then done again.
@@ -161,18 +215,15 @@ pub fn record(
             }
             Done::Merged {
                 profile,
+                note,
+                changed,
                 links,
                 cancelled,
             } => {
                 status.profile = Some(profile.clone());
                 status.links = links.clone();
-                verdict = Some(match (completed(&status.targets), cancelled) {
-                    (natural, false) => natural,
-                    (natural, true) => Verdict {
-                        reason: Reason::Cancelled,
-                        message: format!("cancelled; {}", natural.message),
-                    },
-                });
+                changed_in(status.targets.iter_mut(), changed);
+                verdict = Some(merged(&status.targets, note, *cancelled));
             }
             Done::Listed => verdict = Some(all_failed(&status.targets)),
             Done::MergeFailed(message) => {
@@ -195,6 +246,18 @@ pub fn record(
     if let Some(verdict) = verdict {
         settle(status, verdict, generation, now);
     }
+}
+
+fn merged(targets: &[TargetStatus], note: &str, cancelled: bool) -> Verdict {
+    let mut verdict = completed(targets);
+    if cancelled {
+        verdict.reason = Reason::Cancelled;
+        verdict.message = format!("cancelled; {}", verdict.message);
+    }
+    if !note.is_empty() {
+        verdict.message = format!("{}; {note}", verdict.message);
+    }
+    verdict
 }
 
 /// A target that was settled once stays as it is, whatever comes late.

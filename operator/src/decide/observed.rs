@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use phpprof_crds::Reason;
 
+use crate::decide::effect::Job;
+
 /// The cluster as far as one request is concerned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
@@ -14,6 +16,8 @@ pub struct Observed {
     pub pods: BTreeMap<String, PodView>,
     /// The store failed a moment ago.
     pub store_trouble: Option<StoreTrouble>,
+    /// Work that was begun and whose outcome is not known yet.
+    pub under_way: BTreeSet<Job>,
     /// Uids of pods whose samplers were told to stop.
     pub stopped: BTreeSet<String>,
 }

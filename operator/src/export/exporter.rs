@@ -23,7 +23,7 @@ use crate::export::grafana::{Grafana, annotation};
 use crate::export::links::Template;
 use crate::export::retry::{Call, ClientError, client, deliver, secret_header};
 use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
-use crate::storage::verify::Collector;
+use crate::storage::collector::Collector;
 
 /// From a request's end; then what was not taken is given up.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, Target, TargetState};
-use phpprof_profile::{PieceBounds, Profile, SampleType, encode_gzip, pieces};
+use phpprof_profile::{PieceBounds, Profile, SampleType, Source, encode_gzip, pieces};
 use serde_json::{Value, json};
 
 /// What Pyroscope takes where nothing else is configured: 4 MB before compression, 16,000 samples.
@@ -189,11 +189,11 @@ pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
 }
 
 /// The bodies that push one series of the merged profile, in JSON as the push API's schema has it; none where it has no time.
-pub fn bodies(merged: &Profile, series: &Series, request: &ProfileRequest) -> Vec<String> {
+pub fn bodies(merged: &impl Source, series: &Series, request: &ProfileRequest) -> Vec<String> {
     let mut pieces = pieces(merged, series.kind.sample_type, &series.of, &BOUNDS);
     pieces.truncate(MOST_PIECES);
     let bodies = pieces.iter_mut().enumerate().map(|(index, piece)| {
-        piece.time_nanos = time_of(merged, request, index);
+        piece.time_nanos = time_of(merged.head(), request, index);
         body(series, &encode_gzip(piece)).to_string()
     });
     bodies.collect()

@@ -28,12 +28,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// What each port takes, whose connections live so long.
+    /// So many connections that live so long, a quarter of them strangers.
     #[must_use]
-    pub const fn living(lives: Duration) -> Self {
+    pub const fn new(connections: usize, lives: Duration) -> Self {
         Self {
-            connections: 1024,
-            strangers: 256,
+            connections,
+            strangers: connections / 4,
             lives,
         }
     }

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use crate::http::connections::{self, Bounds, plain};
 
-const BOUNDS: Bounds = Bounds::living(Duration::from_secs(60));
+pub(crate) const BOUNDS: Bounds = Bounds::new(64, Duration::from_secs(60));
 
 /// Whether the requests have been listed once.
 #[derive(Clone, Default)]

@@ -32,8 +32,8 @@ use crate::storage::store::{Created, Store};
 /// As for every other upload.
 const LARGEST: usize = 32 << 20;
 /// Bytes of uploads that are in memory at the same time, in units of a KiB.
-const ROOM: u32 = 40 << 10;
-const UNIT: usize = 1 << 10;
+pub(crate) const ROOM: u32 = 40 << 10;
+pub(crate) const UNIT: usize = 1 << 10;
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 const BODY_TAKES: Duration = Duration::from_secs(20);
 /// Requests that one grant may have at the same time: a question whether to stop, an upload, and one more of each whose line was cut.
@@ -245,13 +245,7 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
         Created::Now => Ok(()),
         Created::Before => {
             // An answer that was lost, or something else under that key.
-            let there = match relay.store.size(key).await.map_err(away)? {
-                Some(there) if there == size as u64 => {
-                    relay.store.read(key, there).await.map_err(away)?
-                }
-                _ => Vec::new(),
-            };
-            match there == bytes {
+            match relay.store.holds(key, &bytes).await.map_err(away)? {
                 true => Ok(()),
                 false => refuse(StatusCode::CONFLICT, "the key holds other bytes already"),
             }

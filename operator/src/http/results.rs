@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetState};
-use phpprof_profile::{Limits as Bounds, View, decode, page};
+use phpprof_profile::{Limits as Bounds, Packed, View, page};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -29,15 +29,18 @@ use crate::http::connections::{self, Connection, plain};
 use crate::http::keyring::Keyring;
 use crate::sampler::object_keys::key;
 use crate::sampler::object_keys::{MANIFEST, MERGED};
+use crate::storage::collector::merged_bounds;
 use crate::storage::store::{Store, StoreError};
 
 const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
-/// A page is drawn of profiles up to this size; larger ones can be downloaded.
-const LARGEST_PAGE: u64 = 32 << 20;
+/// A page is drawn of profiles up to this size, and with names of so many bytes; larger ones can be downloaded.
+pub(crate) const LARGEST_PAGE: usize = 16 << 20;
+pub(crate) const NAMES_OF_PAGE: usize = 24 << 20;
 /// An access key and the JSON around it.
 const LONGEST_QUESTION: usize = 1 << 10;
 /// Longer than the largest profile takes on a slow line.
-const BOUNDS: connections::Bounds = connections::Bounds::living(Duration::from_secs(15 * 60));
+pub(crate) const BOUNDS: connections::Bounds =
+    connections::Bounds::new(256, Duration::from_secs(15 * 60));
 const FLAME: &str = "flame.html";
 
 const NEW_LINK: &str = "the link has expired, or is not one of this request; get a new one with the request's accessKey: open the link in its status again \
@@ -259,7 +262,11 @@ async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, 
     // Whoever asked may be gone before the page is drawn: it keeps its turn until then.
     let turn = results.desk.clone().acquire_owned().await;
     let merged = key(request, &results.limits.key_prefix, MERGED);
-    let bytes = results.store.read(&merged, LARGEST_PAGE).await?;
+    let bytes = results.store.read(&merged, LARGEST_PAGE as u64).await?;
+    let bounds = Bounds {
+        memory_bytes: NAMES_OF_PAGE,
+        ..merged_bounds()
+    };
     let title = format!(
         "{}/{}",
         request.namespace().unwrap_or_default(),
@@ -267,7 +274,7 @@ async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, 
     );
     let drawn = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        let profile = decode(&bytes, &Bounds::default()).map_err(|error| error.to_string())?;
+        let profile = Packed::open(bytes, &bounds).map_err(|error| error.to_string())?;
         page::page(&profile, &View::default(), &title).map_err(|error| error.to_string())
     });
     Ok(match drawn.await {

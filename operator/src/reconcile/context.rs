@@ -5,18 +5,20 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::events::Recorder;
+use phpprof_crds::ProfileRequest;
 
 use crate::decide::limits::Limits;
 use crate::export::exporter::Exporter;
 use crate::export::links::Template;
 use crate::http::keyring::Keyring;
 use crate::reconcile::expectations::Expectations;
+use crate::reconcile::jobs::Jobs;
 use crate::reconcile::running::Running;
 use crate::reconcile::watches::PodWatches;
 use crate::sampler::cancellation::Stops;
 use crate::sampler::container::SamplerConfig;
+use crate::storage::collector::Collector;
 use crate::storage::store::Store;
-use crate::storage::verify::Collector;
 
 /// The parts that a look at a request uses.
 pub struct Context {
@@ -33,6 +35,7 @@ pub struct Context {
     pub collector: Collector,
     pub watches: PodWatches,
     pub expectations: Expectations,
+    pub jobs: Jobs,
     pub running: Running,
     pub recorder: Recorder,
     pub clock: fn() -> Timestamp,
@@ -41,6 +44,13 @@ pub struct Context {
 impl Context {
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// The request is over.
+    pub(crate) fn forget(&self, request: &ProfileRequest) {
+        let uid = request.metadata.uid.as_deref().unwrap_or_default();
+        self.expectations.forget(uid);
+        self.jobs.forget(uid);
     }
 
     /// Has all requests that may have samplers looked at again.

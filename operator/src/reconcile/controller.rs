@@ -24,7 +24,7 @@ use crate::http::results::{self, Results};
 use crate::reconcile::context::Context;
 use crate::reconcile::deletion::abandon;
 use crate::reconcile::events;
-use crate::reconcile::execute::execute;
+use crate::reconcile::execute::{execute, remember};
 use crate::reconcile::observe::{ObserveError, observe};
 use crate::reconcile::requests::{Requests, strip};
 use crate::reconcile::running::is_running;
@@ -175,6 +175,11 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     for _ in 0..ROUNDS {
+        let done = context.jobs.take(&request.uid().unwrap_or_default());
+        if !done.is_empty() {
+            remember(&context, &request, &done);
+            request = conclude(&context, request, &done).await?;
+        }
         let observed = observe(&context, &request, &reference).await?;
         let Decision {
             status,
@@ -191,9 +196,7 @@ async fn reconcile(
             .is_some_and(|status| status.completion_time.is_some())
         {
             context.watches.release(&reference);
-            context
-                .expectations
-                .forget(&request.uid().unwrap_or_default());
+            context.forget(&request);
         }
         if effects.is_empty() {
             match next {
@@ -202,7 +205,7 @@ async fn reconcile(
                 Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
             }
         }
-        let done = execute(&context, &request, effects).await;
+        let done = execute(&context, &reference, &request, effects).await;
         if done.contains(&Done::Deleted) {
             return Ok(Action::await_change());
         }

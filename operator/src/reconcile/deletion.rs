@@ -23,8 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Beside the work: nobody waits for it, and a store that is away is tried for as long as it is for any request.
 pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
-    let uid = request.uid().unwrap_or_default();
-    context.expectations.forget(&uid);
+    context.forget(&request);
     let status = request.status.clone().unwrap_or_default();
     let Some(start) = status.start_time else {
         return;

@@ -1,5 +1,6 @@
 //! Does what was decided. Every effect can be done again without harm.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -13,6 +14,8 @@ use serde_json::Value;
 use crate::decide::effect::{Done, Effect, Telling};
 use crate::http::relay;
 use crate::reconcile::context::Context;
+use crate::reconcile::jobs;
+use crate::reconcile::watches::RequestRef;
 use crate::sampler::cancellation::Stop;
 use crate::sampler::container::{Grants, Refusal, patch, refusal};
 use crate::sampler::grant::Grant;
@@ -24,19 +27,33 @@ use crate::storage::store::StoreError;
 pub(crate) const AT_ONCE: usize = 8;
 const FIELD_MANAGER: &str = "phpprof-operator";
 
-/// Does all effects of one decision and remembers what the next look needs.
+/// Does all effects of one decision, but only begins those that take long, and remembers what the next look needs.
 pub async fn execute(
-    context: &Context,
+    context: &Arc<Context>,
+    reference: &RequestRef,
     request: &ProfileRequest,
     effects: Vec<Effect>,
 ) -> Vec<Done> {
-    let uid = request.uid().unwrap_or_default();
-    let dones: Vec<Done> = stream::iter(effects)
+    let mut at_once = Vec::new();
+    for effect in effects {
+        match effect.job() {
+            Some(job) => jobs::start(context, reference, request, job, effect),
+            None => at_once.push(effect),
+        }
+    }
+    let dones: Vec<Done> = stream::iter(at_once)
         .map(|effect| perform(context, request, effect))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
-    for done in &dones {
+    remember(context, request, &dones);
+    dones
+}
+
+/// Remembers how the store is, and whom it has told to stop.
+pub fn remember(context: &Context, request: &ProfileRequest, dones: &[Done]) {
+    let uid = request.uid().unwrap_or_default();
+    for done in dones {
         match done {
             Done::StoreAway(message) => {
                 context
@@ -50,7 +67,6 @@ pub async fn execute(
             _ => {}
         }
     }
-    dones
 }
 
 async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) -> Done {
@@ -64,17 +80,14 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
             }
             done
         }
-        Effect::Verify(upload) => context.collector.verify(&upload).await,
-        Effect::Recover(recovery) => context.collector.recover(&recovery).await,
-        Effect::Merge => merge(context, request).await,
         Effect::Stop(telling) => match tell(context, request, &telling, Stop::Keep).await {
             Ok(()) => Done::Stopped {
                 pod_uid: telling.pod_uid,
             },
             Err(error) => Done::StoreAway(error.to_string()),
         },
-        Effect::List => context.collector.list(request, &context.limits).await,
         Effect::DeleteRequest => delete(context, request).await,
+        job => Done::TryAgain(format!("{job:?} is a job")),
     }
 }
 
@@ -117,21 +130,6 @@ pub(crate) async fn tell_store(
         context.store.create(&key, stop.word()).await?;
     }
     Ok(())
-}
-
-async fn merge(context: &Context, request: &ProfileRequest) -> Done {
-    let mut done = context.collector.merge(request, &context.limits).await;
-    if let Done::Merged { profile, links, .. } = &mut done {
-        let uid = request.uid().unwrap_or_default();
-        profile.access_key = context.keyring.access_key(&uid);
-        *links = crate::export::links::links(
-            &context.links,
-            request,
-            &profile.access_key,
-            context.now(),
-        );
-    }
-    done
 }
 
 async fn grants(context: &Context, injection: &Injection) -> Result<Grants, String> {

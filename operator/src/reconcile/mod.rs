@@ -6,6 +6,7 @@ mod deletion;
 pub(crate) mod events;
 mod execute;
 pub mod expectations;
+pub mod jobs;
 mod observe;
 pub mod requests;
 mod resolve;

@@ -69,6 +69,7 @@ pub async fn observe(
     Ok(Observed {
         pods: pods.collect(),
         store_trouble,
+        under_way: context.jobs.under_way(&uid),
         stopped: context.expectations.stopped(&uid),
         ..Observed::default()
     })

@@ -4,7 +4,7 @@
 //! claims is believed only after the store has been asked.
 
 use phpprof_crds::{PhpRuntime, Quality, TargetReason, UploadRoute};
-use phpprof_profile::Profile;
+use phpprof_profile::Source;
 use serde::Deserialize;
 
 /// The longest short receipt of the contract.
@@ -104,8 +104,9 @@ pub struct FullReceipt {
 
 impl FullReceipt {
     /// Nothing where the profile does not start with a receipt of the contract.
-    pub fn of(profile: &Profile) -> Option<Self> {
+    pub fn of(profile: &impl Source) -> Option<Self> {
         let comment = profile
+            .head()
             .comments()
             .next()
             .filter(|comment| comment.len() <= FULL)?;

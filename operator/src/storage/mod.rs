@@ -1,6 +1,10 @@
 //! What samplers have stored: held against their receipts, made one profile, and deleted in time.
 
+pub mod collector;
 pub(crate) mod expiry;
 mod manifest;
+mod merge;
+mod ours;
+mod recovery;
 pub mod store;
-pub mod verify;
+mod verify;

@@ -259,6 +259,25 @@ impl Store {
         Ok(bytes)
     }
 
+    /// Whether an object has these bytes, of which no second copy is held meanwhile.
+    pub async fn holds(&self, key: &str, bytes: &[u8]) -> Result<bool, StoreError> {
+        let (size, mut stream) = match self.stream(key).await {
+            Err(StoreError::Missing(_)) => return Ok(false),
+            opened => opened?,
+        };
+        let mut rest = bytes;
+        if size != rest.len() as u64 {
+            return Ok(false);
+        }
+        while let Some(chunk) = stream.next().await {
+            match rest.strip_prefix(chunk?.as_ref()) {
+                Some(left) => rest = left,
+                None => return Ok(false),
+            }
+        }
+        Ok(rest.is_empty())
+    }
+
     /// The size of an object, and its bytes as they come.
     pub async fn stream(
         &self,

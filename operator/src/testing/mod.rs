@@ -4,6 +4,7 @@ mod toy_cluster;
 
 use jiff::Timestamp;
 use phpprof_crds::ProfileRequest;
+use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 use serde_json::{Value, json};
 
 use crate::decide::observed::{
@@ -54,4 +55,22 @@ pub fn request(spec: Value) -> ProfileRequest {
         "spec": spec,
     }))
     .expect("a request that the schema accepts")
+}
+
+/// A sampler's file of so many samples, with the receipt of the contract; it names a pod that is not its own.
+pub fn profile(samples: i64) -> Vec<u8> {
+    let mut builder = Builder::new(Settings {
+        time_nanos: 1,
+        duration_nanos: i64::MAX,
+        ..Settings::default()
+    });
+    let frame = FrameRef {
+        name: "{main}",
+        file: "/app/index.php",
+        ..FrameRef::default()
+    };
+    let labels = [Label::Str("pod", "forged"), Label::Num("pid", 7, "")];
+    builder.add(&[frame], &[samples, 0, samples * 10_000_000], &labels);
+    builder.comment(include_str!("../../../contract/comment.json").trim());
+    encode_gzip(&builder.finish())
 }

@@ -350,6 +350,8 @@ impl Toy {
                         samples: 1,
                         ..ProfileResult::default()
                     },
+                    note: String::new(),
+                    changed: Vec::new(),
                     links: Vec::new(),
                     cancelled: false,
                 })

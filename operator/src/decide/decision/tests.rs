@@ -236,6 +236,8 @@ fn merged(cancelled: bool) -> Done {
             size_bytes: 20_000,
             access_key: "q1w2e3r4t5y6u7i8o9p0aA".into(),
         },
+        note: String::new(),
+        changed: Vec::new(),
         links: Vec::new(),
         cancelled,
     }

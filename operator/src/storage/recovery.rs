@@ -6,7 +6,8 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_profile::total;
 
-use super::{Collector, Fault, SAMPLES, beginning, fault, full_receipt};
+use super::collector::{Collector, Fault, SAMPLES, fault};
+use super::verify::beginning;
 use crate::decide::checkpoints::leftovers;
 use crate::decide::effect::{Done, Recovery};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
@@ -63,20 +64,19 @@ impl Collector {
         };
         self.check_limit(size)?;
         let _turn = self.desk.acquire().await;
-        let (profile, sha256) = self.decoded(key, size, None).await?;
-        let full = full_receipt(&profile)?;
-        let samples = total(&profile, SAMPLES);
-        if full.samples != samples {
-            let said = full.samples;
+        let upload = self.load(key, size, None).await?;
+        let (full, said) = (upload.receipt, total(&upload.profile, SAMPLES));
+        let samples = full.samples;
+        if samples != said {
             let message =
-                format!("the profile has {samples} samples, and its own receipt says {said}");
+                format!("the profile has {said} samples, and its own receipt says {samples}");
             return fault(TargetReason::InvalidProfile, message);
         }
         let receipt = UploadReceipt {
             route: None,
             samples,
             size,
-            sha256,
+            sha256: upload.sha256,
         };
         Ok(Some(Found {
             key: key.clone(),
@@ -122,8 +122,7 @@ mod tests {
     use super::*;
     use crate::decide::effect::record;
     use crate::storage::store::Store;
-    use crate::storage::verify::tests::profile;
-    use crate::testing::{at, request};
+    use crate::testing::{at, profile, request};
 
     /// What the receipt in the contract's comment says.
     const SAMPLES: i64 = 2970;

@@ -1,0 +1,76 @@
+//! What the operator can hold at most, whatever others do.
+//!
+//! Invariant: the sum is below `resources.limits.memory` of the chart, which a test holds.
+
+use phpprof_profile::{Limits as Bounds, Room};
+
+use crate::http::{health, relay, results, tls};
+use crate::reconcile::watches;
+use crate::storage::collector;
+
+/// The largest object that an API server keeps (etcd's `--max-request-bytes`).
+const LARGEST_OBJECT: usize = 3 << 19;
+/// A page of a list is there as it came and as objects, which take up to twice as much.
+const PAGE_COPIES: usize = 3;
+/// A row of a profile, while it is chosen which are kept.
+const CHOSEN_ROW: usize = 80;
+/// Buffers of a connection: hyper's and, where it has it, those of TLS.
+const CONNECTION: usize = 16 << 10;
+const TLS_CONNECTION: usize = 48 << 10;
+/// The file of a merged profile while it grows, and the page that is drawn of one.
+const MERGED_FILE: usize = 32 << 20;
+const PAGE: usize = 48 << 20;
+/// Its program, its tables of requests that run, and what the allocator does not give back.
+const BASE: usize = 24 << 20;
+
+/// Each part, in bytes.
+#[must_use]
+pub fn parts() -> Vec<(&'static str, usize)> {
+    let upload: Bounds = collector::bounds();
+    let upload_bytes = upload.compressed_bytes + upload.memory_bytes;
+    let room = Room::default();
+    let relay_room = relay::ROOM as usize * relay::UNIT;
+    let plain = health::BOUNDS.connections + results::BOUNDS.connections;
+    vec![
+        ("base", BASE),
+        (
+            "page of a watch",
+            watches::PAGE as usize * LARGEST_OBJECT * PAGE_COPIES,
+        ),
+        (
+            "connections",
+            plain * CONNECTION + tls::BOUNDS.connections * TLS_CONNECTION,
+        ),
+        ("bodies of the relay", relay_room),
+        ("uploads", collector::AT_ONCE * upload_bytes),
+        (
+            "merging",
+            room.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE,
+        ),
+        (
+            "flame graph",
+            results::LARGEST_PAGE + results::NAMES_OF_PAGE + PAGE,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUES: &str = include_str!("../../charts/phpprof/values.yaml");
+
+    #[test]
+    fn what_can_be_held_fits_into_the_limit_of_the_chart() {
+        let limit = VALUES.split("limits: {memory: ").nth(1);
+        let limit = limit.and_then(|rest| rest.split("Mi}").next()?.parse::<usize>().ok());
+        let limit = limit.expect("values.yaml has limits: {memory: …Mi}") << 20;
+        let sum: usize = parts().iter().map(|(_, bytes)| bytes).sum();
+        let mib: Vec<_> = parts()
+            .iter()
+            .map(|(what, bytes)| (*what, bytes >> 20))
+            .collect();
+        assert!(sum <= limit, "{} MiB: {mib:?}", sum >> 20);
+        assert!(limit <= 512 << 20);
+    }
+}

@@ -1,0 +1,145 @@
+//! Work on the store, beside the looks at requests: neither the acceptance of another request nor a cancellation waits for it.
+//!
+//! Invariant: a job of a request is under way once, until a look has taken what came of it. Losing that costs the same work again and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::ResourceExt as _;
+use phpprof_crds::ProfileRequest;
+
+use crate::decide::effect::{Done, Effect, Job};
+use crate::reconcile::context::Context;
+use crate::reconcile::watches::RequestRef;
+
+/// By the uid of the request; nothing came of a job yet that has no outcome.
+#[derive(Default)]
+pub struct Jobs(Mutex<HashMap<String, BTreeMap<Job, Option<Done>>>>);
+
+impl Jobs {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<Job, Option<Done>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Jobs whose outcome nobody has taken.
+    pub fn under_way(&self, request_uid: &str) -> BTreeSet<Job> {
+        let all = self.all();
+        let jobs = all.get(request_uid).into_iter().flat_map(BTreeMap::keys);
+        jobs.cloned().collect()
+    }
+
+    /// Whether it was not under way.
+    fn begin(&self, request_uid: &str, job: &Job) -> bool {
+        let mut all = self.all();
+        let jobs = all.entry(request_uid.to_owned()).or_default();
+        let is_new = !jobs.contains_key(job);
+        jobs.entry(job.clone()).or_default();
+        is_new
+    }
+
+    fn end(&self, request_uid: &str, job: &Job, done: Done) {
+        if let Some(outcome) = self
+            .all()
+            .get_mut(request_uid)
+            .and_then(|jobs| jobs.get_mut(job))
+        {
+            *outcome = Some(done);
+        }
+    }
+
+    /// What came of jobs since it was asked last.
+    pub fn take(&self, request_uid: &str) -> Vec<Done> {
+        let mut all = self.all();
+        let Some(jobs) = all.remove(request_uid) else {
+            return Vec::new();
+        };
+        let (ended, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            jobs.into_iter().partition(|(_, done)| done.is_some());
+        if !open.is_empty() {
+            all.insert(request_uid.to_owned(), open);
+        }
+        ended.into_values().flatten().collect()
+    }
+
+    /// The request is gone.
+    pub fn forget(&self, request_uid: &str) {
+        self.all().remove(request_uid);
+    }
+}
+
+/// Begins the work of an effect, unless it is under way; its end has the request looked at again.
+pub fn start(
+    context: &Arc<Context>,
+    reference: &RequestRef,
+    request: &ProfileRequest,
+    job: Job,
+    effect: Effect,
+) {
+    let uid = request.uid().unwrap_or_default();
+    if !context.jobs.begin(&uid, &job) {
+        return;
+    }
+    let (context, reference, request) = (context.clone(), reference.clone(), request.clone());
+    tokio::spawn(async move {
+        let beside = context.clone();
+        let work = tokio::spawn(async move { work(&beside, &request, effect).await });
+        // Work that ends without an outcome is tried again as work on a store that is away.
+        let done = work
+            .await
+            .unwrap_or_else(|error| Done::StoreAway(error.to_string()));
+        context.jobs.end(&uid, &job, done);
+        context.watches.look_again(reference);
+    });
+}
+
+async fn work(context: &Context, request: &ProfileRequest, effect: Effect) -> Done {
+    let (collector, limits) = (&context.collector, &context.limits);
+    match effect {
+        Effect::Verify(upload) => collector.verify(&upload).await,
+        Effect::Recover(recovery) => collector.recover(&recovery).await,
+        Effect::Merge => merge(context, request).await,
+        Effect::List => collector.list(request, limits).await,
+        at_once => Done::TryAgain(format!("{at_once:?} is no job")),
+    }
+}
+
+async fn merge(context: &Context, request: &ProfileRequest) -> Done {
+    let mut done = context.collector.merge(request, &context.limits).await;
+    if let Done::Merged { profile, links, .. } = &mut done {
+        let uid = request.uid().unwrap_or_default();
+        profile.access_key = context.keyring.access_key(&uid);
+        *links = crate::export::links::links(
+            &context.links,
+            request,
+            &profile.access_key,
+            context.now(),
+        );
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_under_way_until_its_outcome_is_taken() {
+        let jobs = Jobs::default();
+        let (one, other) = (Job::Target("a".into()), Job::Collection);
+        assert!(jobs.begin("u", &one) && jobs.begin("u", &other));
+        jobs.end("u", &one, Done::Listed);
+        assert!(!jobs.begin("u", &one));
+        assert_eq!(jobs.take("u"), [Done::Listed]);
+        assert_eq!(jobs.under_way("u"), [other].into());
+        assert!(jobs.begin("u", &one));
+    }
+
+    #[test]
+    fn what_comes_of_a_request_that_is_gone_is_dropped() {
+        let jobs = Jobs::default();
+        assert!(jobs.begin("u", &Job::Collection));
+        jobs.forget("u");
+        jobs.end("u", &Job::Collection, Done::Listed);
+        assert_eq!(jobs.take("u"), []);
+    }
+}

@@ -1,0 +1,177 @@
+//! Reads profiles from the store, some at a time.
+//!
+//! Invariant: an upload is not trusted: its size is asked for before it is read, and it is decoded within bounds. Besides the merged profile that
+//! is made or looked at, at most [`AT_ONCE`] profiles are in memory, whatever is uploaded by however many pods.
+
+use axum::body::Bytes;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use phpprof_crds::{ProfileRequest, TargetReason};
+use phpprof_profile::{Limits as Bounds, Packed, Room};
+use tokio::sync::Semaphore;
+
+use crate::decide::limits::Limits;
+use crate::sampler::object_keys::{MERGED, key};
+use crate::sampler::receipt::FullReceipt;
+use crate::storage::ours;
+use crate::storage::store::{Created, Store, StoreError};
+
+/// Uploads that are in memory together.
+pub const AT_ONCE: usize = 2;
+/// The name of the sample type that receipts count.
+pub(super) const SAMPLES: &str = "samples";
+
+/// Verifies, merges and lists.
+pub struct Collector {
+    pub(super) store: Store,
+    pub(super) bounds: Bounds,
+    pub(super) desk: Semaphore,
+    /// One merged profile is in memory at a time.
+    pub(super) merging: Semaphore,
+}
+
+/// Why an upload is not what its receipt says.
+pub(super) enum Fault {
+    Target(TargetReason, String),
+    Store(String),
+}
+
+pub(super) fn fault<T>(reason: TargetReason, message: String) -> Result<T, Fault> {
+    Err(Fault::Target(reason, message))
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Fault::Store(error.to_string())
+    }
+}
+
+/// A profile that is one of ours, its samples still packed.
+pub(super) struct Upload {
+    pub profile: Packed<Vec<u8>>,
+    pub receipt: FullReceipt,
+    /// Of the file.
+    pub sha256: String,
+}
+
+/// What a merged profile may be when it is read again: what the merger had room for.
+pub fn merged_bounds() -> Bounds {
+    Bounds {
+        decompressed_bytes: 256 << 20,
+        memory_bytes: Room::default().bytes,
+        samples: Room::default().rows,
+        ..Bounds::default()
+    }
+}
+
+/// What an upload may be.
+pub fn bounds() -> Bounds {
+    Bounds {
+        memory_bytes: 24 << 20,
+        ..Bounds::default()
+    }
+}
+
+impl Collector {
+    pub fn new(store: Store) -> Self {
+        Collector {
+            store,
+            bounds: bounds(),
+            desk: Semaphore::new(AT_ONCE),
+            merging: Semaphore::new(1),
+        }
+    }
+
+    pub(super) fn check_limit(&self, size: u64) -> Result<(), Fault> {
+        let limit = self.bounds.compressed_bytes as u64;
+        match size > limit {
+            true => fault(
+                TargetReason::ProfileTooLarge,
+                format!("the object has {size} bytes, and {limit} are allowed; it was not read"),
+            ),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads an upload whose size was checked, by somebody who has a turn at the desk. The SHA-256 is looked at before anything else where it is
+    /// known.
+    pub(super) async fn load(
+        &self,
+        key: &str,
+        size: u64,
+        expected: Option<&str>,
+    ) -> Result<Upload, Fault> {
+        use TargetReason::{ChecksumMismatch, InvalidProfile};
+        let file = self.store.read(key, size).await?;
+        let sha256 = sha256(&file);
+        if expected.is_some_and(|expected| expected != sha256) {
+            return fault(
+                ChecksumMismatch,
+                "the object's SHA-256 is not the receipt's".to_owned(),
+            );
+        }
+        let bounds = self.bounds.clone();
+        let opened = beside(move || open(file, &bounds)).await;
+        match opened {
+            Ok(Ok((profile, receipt))) => Ok(Upload {
+                profile,
+                receipt,
+                sha256,
+            }),
+            Ok(Err(message)) | Err(message) => fault(InvalidProfile, message),
+        }
+    }
+
+    /// Keeps what is there already: only this operator can have written it, since grants are for other keys.
+    pub(super) async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<u64, Fault> {
+        let size = bytes.len() as u64;
+        match self.store.create(key, bytes).await? {
+            Created::Now => Ok(size),
+            Created::Before => {
+                let missing = || Fault::Store(format!("object {key} is there and is not"));
+                self.store.size(key).await?.ok_or_else(missing)
+            }
+        }
+    }
+
+    /// The file of a request's merged profile.
+    pub async fn merged(&self, request: &ProfileRequest, limits: &Limits) -> Result<Bytes, String> {
+        let key = key(request, &limits.key_prefix, MERGED);
+        let limit = self.bounds.compressed_bytes as u64;
+        let read = self.store.read(&key, limit).await;
+        read.map(Bytes::from).map_err(|error| error.to_string())
+    }
+
+    /// Looks at such a file in the turn of merging, so that one merged profile is in memory at a time.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        file: Bytes,
+        work: impl FnOnce(&Packed<Bytes>) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let _alone = self.merging.acquire().await;
+        let looked = beside(move || Packed::open(file, &merged_bounds()).map(|it| work(&it)));
+        looked.await?.map_err(|error| error.to_string())
+    }
+}
+
+fn open(file: Vec<u8>, bounds: &Bounds) -> Result<(Packed<Vec<u8>>, FullReceipt), String> {
+    let packed = Packed::open(file, bounds)
+        .map_err(|error| format!("not a profile within bounds: {error}"))?;
+    ours::check(&packed).map_err(|why| format!("not a profile of phpprof: {why}"))?;
+    match FullReceipt::of(&packed) {
+        Some(receipt) => Ok((packed, receipt)),
+        None => Err("the profile does not start with a receipt".to_owned()),
+    }
+}
+
+/// Work that takes long goes beside the threads that answer.
+pub(super) async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| error.to_string())
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, bytes))
+}

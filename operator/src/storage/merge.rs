@@ -1,0 +1,222 @@
+//! Makes one profile of a request's pods, and the manifest of everything that is stored of it.
+//!
+//! Invariant: labels, time and length of a pod's profile are those that the operator knows, so that no upload can speak for another pod; what
+//! an earlier life of the operator has stored stays.
+
+use phpprof_crds::{ProfileRequest, ProfileResult, TargetState, TargetStatus};
+use phpprof_profile::{Known, Merged, Merger, Room, Settings, Source as _};
+
+use super::collector::{Collector, Fault, Upload, beside};
+use crate::decide::effect::{Changed, Done, changed_in};
+use crate::decide::limits::Limits;
+use crate::sampler::object_keys::{MANIFEST, MERGED, key};
+use crate::sampler::receipt::UploadReceipt;
+use crate::storage::manifest::manifest;
+use crate::storage::ours::OF_WORKERS;
+
+/// Where the receipts' count stands among the sample types, and wall time.
+const SAMPLES: usize = 0;
+const WALL: usize = 2;
+
+impl Collector {
+    /// Stores the merged profile, then the manifest; both are what an earlier life of the operator would have stored.
+    pub async fn merge(&self, request: &ProfileRequest, limits: &Limits) -> Done {
+        match self.try_merge(request, limits).await {
+            Ok(Stored {
+                profile,
+                note,
+                changed,
+            }) => Done::Merged {
+                profile,
+                note,
+                changed,
+                links: Vec::new(),
+                cancelled: request.spec.cancel,
+            },
+            Err(Fault::Store(message)) => Done::StoreAway(message),
+            // The pods' own profiles are in the store: they are listed all the same.
+            Err(Fault::Target(_, message)) => match self.list(request, limits).await {
+                Done::Listed => Done::MergeFailed(message),
+                away => away,
+            },
+        }
+    }
+
+    /// Stores the manifest of a request without a merged profile.
+    pub async fn list(&self, request: &ProfileRequest, limits: &Limits) -> Done {
+        let key = key(request, &limits.key_prefix, MANIFEST);
+        match self.create(&key, manifest(request, None)).await {
+            Ok(_) => Done::Listed,
+            Err(Fault::Store(message) | Fault::Target(_, message)) => Done::StoreAway(message),
+        }
+    }
+
+    async fn try_merge(&self, request: &ProfileRequest, limits: &Limits) -> Result<Stored, Fault> {
+        let targets: Vec<TargetStatus> = request
+            .status
+            .iter()
+            .flat_map(|status| &status.targets)
+            .filter(|target| target.state == TargetState::Uploaded)
+            .cloned()
+            .collect();
+        let pods = targets.len();
+        let _alone = self.merging.acquire().await;
+        let settings = Settings {
+            period: 1_000_000_000 / i64::from(request.spec.samples_per_second.max(1)),
+            ..Settings::default()
+        };
+        let mut merger = Merger::new(&settings, pods, Room::default(), OF_WORKERS);
+        let mut changed = Vec::new();
+        for target in targets {
+            let _turn = self.desk.acquire().await;
+            match self.upload(&target.object_key, &receipt_of(&target)).await {
+                Ok(upload) => merger = add(merger, upload, request, target, limits).await?,
+                Err(Fault::Target(reason, message)) => {
+                    changed.push(Changed::of(target, reason, message))
+                }
+                Err(away) => return Err(away),
+            }
+        }
+        if let [first, ..] = changed.as_slice()
+            && changed.len() == pods
+        {
+            return Err(Fault::Target(first.reason, first.message.clone()));
+        }
+        let merged = beside(move || merger.finish()).await;
+        let merged = merged
+            .map_err(unmerged)?
+            .map_err(|error| unmerged(error.to_string()))?;
+        self.store_merged(request, merged, changed, limits).await
+    }
+
+    async fn store_merged(
+        &self,
+        request: &ProfileRequest,
+        merged: Merged,
+        changed: Vec<Changed>,
+        limits: &Limits,
+    ) -> Result<Stored, Fault> {
+        let (samples, note) = (total(&merged, SAMPLES), note(&merged));
+        let merged_key = key(request, &limits.key_prefix, MERGED);
+        let size = self.create(&merged_key, merged.file).await?;
+        let profile = ProfileResult {
+            url: self.store.uri(&merged_key),
+            samples,
+            size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
+            access_key: String::new(),
+        };
+        let mut request = request.clone();
+        let targets = request
+            .status
+            .iter_mut()
+            .flat_map(|status| &mut status.targets);
+        changed_in(targets, &changed);
+        let manifest = manifest(&request, Some((&merged_key, &profile)));
+        self.create(&key(&request, &limits.key_prefix, MANIFEST), manifest)
+            .await?;
+        Ok(Stored {
+            profile,
+            note,
+            changed,
+        })
+    }
+}
+
+/// What was stored.
+struct Stored {
+    profile: ProfileResult,
+    note: String,
+    changed: Vec<Changed>,
+}
+
+async fn add(
+    mut merger: Merger,
+    upload: Upload,
+    request: &ProfileRequest,
+    target: TargetStatus,
+    limits: &Limits,
+) -> Result<Merger, Fault> {
+    let span = Span::of(request, limits);
+    let namespace = request.metadata.namespace.clone().unwrap_or_default();
+    let added = beside(move || {
+        let head = upload.profile.head();
+        let known = Known {
+            labels: vec![
+                ("namespace", &namespace),
+                ("pod", &target.pod_name),
+                ("container", &target.container_name),
+            ],
+            time_nanos: span.time(head.time_nanos),
+            duration_nanos: head.duration_nanos.clamp(0, span.longest),
+        };
+        merger.add(&upload.profile, &known).map(|()| merger)
+    });
+    added
+        .await
+        .map_err(unmerged)?
+        .map_err(|error| unmerged(error.to_string()))
+}
+/// Between what times a request's samples can lie, whatever a node's clock says, and how long they can take; in nanoseconds.
+struct Span {
+    first: i64,
+    last: i64,
+    longest: i64,
+}
+
+impl Span {
+    fn of(request: &ProfileRequest, limits: &Limits) -> Self {
+        let nanos = |seconds: i64| seconds.saturating_mul(1_000_000_000);
+        let start = request
+            .status
+            .as_ref()
+            .and_then(|status| status.start_time.as_ref());
+        let first = start.map_or(0, |start| nanos(start.0.as_second()));
+        Span {
+            first,
+            last: first.saturating_add(nanos(limits.start_slack.as_secs())),
+            // It is rounded.
+            longest: nanos(i64::from(request.spec.duration_seconds) + 1),
+        }
+    }
+
+    fn time(&self, said: i64) -> i64 {
+        said.clamp(self.first, self.last.max(self.first))
+    }
+}
+
+fn total(merged: &Merged, index: usize) -> i64 {
+    merged.totals.get(index).copied().unwrap_or_default()
+}
+
+/// What of the merged profile stands together because it found no room; nothing where all did.
+fn note(merged: &Merged) -> String {
+    if merged.cut == 0 {
+        return String::new();
+    }
+    let other = merged.other.get(WALL).copied().unwrap_or_default();
+    let percent = 100.0 * other as f64 / total(merged, WALL).max(1) as f64;
+    format!(
+        "{percent:.1} % of the time is [other]: {} of the profiles have more stacks than a merged one takes; each pod's own is whole",
+        merged.cut
+    )
+}
+
+fn unmerged(message: String) -> Fault {
+    let message = format!("{message}; the pods' own profiles are in the store");
+    Fault::Target(phpprof_crds::TargetReason::InvalidProfile, message)
+}
+
+fn receipt_of(target: &TargetStatus) -> UploadReceipt {
+    UploadReceipt {
+        route: target.upload_mode,
+        samples: target.samples.unwrap_or_default(),
+        size: target
+            .size_bytes
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or_default(),
+        sha256: target.sha256.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

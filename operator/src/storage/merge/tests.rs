@@ -1,0 +1,206 @@
+//! A request's pods in one profile, against a store in memory.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use object_store::memory::InMemory;
+use phpprof_crds::{ProfileRequestStatus, Reason, TargetReason, UploadRoute};
+use phpprof_profile::{Limits as Bounds, Profile, View, decode};
+use serde_json::json;
+
+use super::*;
+use crate::decide::effect::{Upload, record};
+use crate::storage::collector::sha256;
+use crate::storage::store::Store;
+use crate::testing::{at, profile, request};
+
+/// A request whose two pods are uploaded and verified, and one of which failed.
+async fn uploaded(store: &Store) -> ProfileRequest {
+    let mut request = request(json!({"target": {"podName": "web"}}));
+    let mut status = ProfileRequestStatus {
+        start_time: Some(Time(at(0))),
+        ..Default::default()
+    };
+    for (name, samples) in [("a", 7), ("b", 5)] {
+        let bytes = profile(samples);
+        let pod_uid = format!("uid-of-{name}");
+        let object_key = key(&request, "", name);
+        store
+            .create(&object_key, bytes.clone())
+            .await
+            .expect("stored");
+        status.targets.push(TargetStatus {
+            pod_name: name.into(),
+            pod_uid: pod_uid.clone(),
+            object_key: object_key.clone(),
+            ..Default::default()
+        });
+        let upload = Upload {
+            pod_uid,
+            key: object_key,
+            receipt: UploadReceipt {
+                route: Some(UploadRoute::Direct),
+                samples,
+                size: bytes.len() as u64,
+                sha256: sha256(&bytes),
+            },
+            asked_seconds: Some(30),
+        };
+        let done = Collector::new(store.clone()).verify(&upload).await;
+        record(&mut status, &[done], Some(1), at(40));
+    }
+    let failed = TargetStatus {
+        pod_name: "c".into(),
+        state: TargetState::Failed,
+        reason: Some(TargetReason::NoPhpFound),
+        ..Default::default()
+    };
+    status.targets.push(failed);
+    request.status = Some(status);
+    request
+}
+
+#[tokio::test]
+async fn the_pods_are_merged_and_listed_in_a_manifest() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let mut request = uploaded(&store).await;
+    let done = Collector::new(store.clone())
+        .merge(&request, &Limits::default())
+        .await;
+    let mut status = request.status.take().unwrap();
+    record(&mut status, &[done], Some(1), at(41));
+    let result = status.profile.clone().unwrap();
+    assert_eq!(result.samples, 12);
+    assert_eq!(
+        status.conditions[0].reason,
+        Reason::SomeTargetsFailed.to_string()
+    );
+    let folder = "shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
+    assert_eq!(result.url, format!("s3://profiles/{folder}/merged.pb.gz"));
+    let manifest = store
+        .read(&format!("{folder}/manifest.json"), 1 << 20)
+        .await
+        .unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    // What follows from the compression alone is not held.
+    manifest["merged"]["sizeBytes"] = json!("…");
+    for target in manifest["targets"].as_array_mut().unwrap() {
+        target["sizeBytes"] = json!("…");
+        target["sha256"] = json!("…");
+    }
+    insta::assert_snapshot!(serde_json::to_string_pretty(&manifest).unwrap());
+}
+
+#[tokio::test]
+async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let mut request = uploaded(&store).await;
+    for target in &mut request.status.as_mut().expect("uploaded").targets {
+        crate::decide::status::fail(target, TargetReason::InvalidProfile, "no".into());
+    }
+    let limits = Limits::default();
+    let collector = Collector::new(store.clone());
+    for _ in 0..2 {
+        assert_eq!(collector.list(&request, &limits).await, Done::Listed);
+    }
+    let manifest = store
+        .read(&key(&request, &limits.key_prefix, "manifest.json"), 1 << 20)
+        .await
+        .expect("stored");
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+    assert_eq!(manifest["merged"], json!(null));
+    assert_eq!(manifest["targets"][0]["reason"], "InvalidProfile");
+    assert!(manifest["targets"][1]["objectKey"].is_string());
+}
+
+#[tokio::test]
+async fn merging_again_after_a_crash_gives_the_same_result() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let request = uploaded(&store).await;
+    let first = Collector::new(store.clone())
+        .merge(&request, &Limits::default())
+        .await;
+    let again = Collector::new(store)
+        .merge(&request, &Limits::default())
+        .await;
+    assert_eq!(first, again);
+}
+
+#[tokio::test]
+async fn a_verified_profile_that_has_vanished_is_never_claimed() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let request = uploaded(&store).await;
+    let empty = Store::in_memory(Arc::new(InMemory::new()));
+    let limits = Limits::default();
+    let done = Collector::new(empty.clone()).merge(&request, &limits).await;
+    assert!(matches!(done, Done::MergeFailed(_)), "{done:?}");
+    let manifest = empty
+        .size(&key(&request, &limits.key_prefix, MANIFEST))
+        .await;
+    assert!(manifest.expect("asked").is_some());
+}
+
+/// The merged profile of a request, and the request with what came of merging.
+async fn merged(store: &Store, mut request: ProfileRequest) -> (Profile, ProfileRequest) {
+    let collector = Collector::new(store.clone());
+    let done = collector.merge(&request, &Limits::default()).await;
+    let status = request.status.as_mut().expect("uploaded");
+    record(status, &[done], Some(1), at(41));
+    let file = collector.merged(&request, &Limits::default()).await;
+    let profile = decode(&file.expect("stored"), &Bounds::default()).expect("a profile");
+    (profile, request)
+}
+
+#[tokio::test]
+async fn no_pod_speaks_for_another_one_or_for_another_time() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let request = uploaded(&store).await;
+    let (profile, _) = merged(&store, request).await;
+    let of = |pod: &str| {
+        let view = View {
+            sample_type: None,
+            labels: vec![("pod".to_owned(), pod.to_owned())],
+        };
+        phpprof_profile::total(&view.filtered(&profile), "samples")
+    };
+    assert_eq!([of("a"), of("b"), of("forged")], [7, 5, 0]);
+    // The samplers said 1 ns after 1970, and centuries.
+    assert_eq!(profile.time_nanos, at(0).as_second() * 1_000_000_000);
+    assert_eq!(profile.duration_nanos, 31_000_000_000);
+    assert_eq!(profile.period, 1_000_000_000 / 99);
+}
+
+#[tokio::test]
+async fn a_pod_whose_object_was_changed_fails_alone() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let mut request = uploaded(&store).await;
+    let status = request.status.as_mut().expect("uploaded");
+    let lost = status
+        .targets
+        .iter_mut()
+        .find(|target| target.pod_name == "a");
+    lost.expect("there").object_key = "nothing".into();
+    let (profile, request) = merged(&store, request).await;
+    assert_eq!(phpprof_profile::total(&profile, "samples"), 5);
+    let status = request.status.expect("merged");
+    assert_eq!((status.succeeded, status.failed), (1, 2));
+    let said = &status.conditions[0];
+    assert_eq!(said.reason, Reason::SomeTargetsFailed.to_string());
+    let why = "pod a: ProfileMissing: the verified profile of pod a has changed: the store has no object nothing";
+    assert!(said.message.contains(why), "{}", said.message);
+}
+
+#[test]
+fn what_found_no_room_is_counted_and_said() {
+    let merged = Merged {
+        file: Vec::new(),
+        totals: vec![1000, 0, 1_000_000],
+        other: vec![5, 0, 7_000],
+        cut: 3,
+    };
+    assert_eq!(
+        note(&merged),
+        "0.7 % of the time is [other]: 3 of the profiles have more stacks than a merged one takes; each pod's own is whole"
+    );
+    assert_eq!(note(&Merged { cut: 0, ..merged }), "");
+}

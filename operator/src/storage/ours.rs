@@ -1,0 +1,128 @@
+//! Whether a profile is one of ours: what it counts, in which units, and by which labels.
+//!
+//! Invariant: what passes can be merged with any other that passes, and no sum of up to a hundred of them overflows.
+
+use phpprof_profile::{Profile, Settings, Source};
+
+/// Every label that a sampler writes; those of the first line are the operator's own words, which it sets again.
+const LABELS: [&str; 7] = [
+    "namespace",
+    "pod",
+    "container",
+    "php",
+    "sapi",
+    "pid",
+    "thread",
+];
+/// Labels that tell the workers of a pod apart: the first that a merged profile does without.
+pub const OF_WORKERS: &[&str] = &["pid", "thread"];
+/// The most that a value may sum to: a hundred days of nanoseconds, far more than 64 workers in an hour.
+const LARGEST_SUM: i64 = 1 << 53;
+
+/// Why it is none, in words.
+pub fn check(profile: &impl Source) -> Result<(), String> {
+    check_types(profile.head())?;
+    let head = profile.head();
+    let mut sums = vec![0i64; head.sample_type.len()];
+    let mut fault = None;
+    profile.each(&mut |sample| {
+        let label = sample.label.iter().map(|label| head.string(label.key));
+        let foreign = label.into_iter().find(|key| !LABELS.contains(key));
+        if let Some(key) = foreign {
+            fault.get_or_insert_with(|| format!("no sampler writes the label {key:?}"));
+        }
+        for (sum, value) in sums.iter_mut().zip(&sample.value) {
+            if *value < 0 {
+                fault.get_or_insert_with(|| "a sample has a negative value".to_owned());
+            }
+            *sum = sum.saturating_add(*value);
+        }
+    });
+    if sums.iter().any(|sum| *sum > LARGEST_SUM) {
+        fault.get_or_insert_with(|| format!("a sample type sums to more than {LARGEST_SUM}"));
+    }
+    fault.map_or(Ok(()), Err)
+}
+
+/// In any order: older samplers had another.
+fn check_types(head: &Profile) -> Result<(), String> {
+    let ours = Settings::default().sample_types;
+    let theirs: Vec<_> = head.sample_types().collect();
+    let same = theirs.len() == ours.len() && ours.iter().all(|kind| theirs.contains(kind));
+    let words = |types: &[(&str, &str)]| {
+        let words: Vec<_> = types
+            .iter()
+            .map(|(name, unit)| format!("{name}/{unit}"))
+            .collect();
+        words.join(", ")
+    };
+    match same {
+        true => Ok(()),
+        false => Err(format!(
+            "its sample types are {:?}, and ours are {:?}",
+            words(&theirs),
+            words(&ours)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phpprof_profile::{Builder, FrameRef, Label};
+
+    #[track_caller]
+    fn check_profile(settings: Settings, values: &[i64], labels: &[Label<'_>], expected: &str) {
+        let mut builder = Builder::new(settings);
+        builder.add(&[FrameRef::default()], values, labels);
+        let said = check(&builder.finish()).err().unwrap_or_default();
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn what_samplers_write_is_ours() {
+        let labels = [
+            Label::Str("namespace", "shop"),
+            Label::Str("pod", "web"),
+            Label::Str("container", "fpm"),
+            Label::Str("php", "8.2.1"),
+            Label::Str("sapi", "fpm-fcgi"),
+            Label::Num("pid", 7, ""),
+            Label::Num("thread", 7, ""),
+        ];
+        check_profile(Settings::default(), &[1, 2, 3], &labels, "");
+        let mut older = Settings::default();
+        older.sample_types.swap(1, 2);
+        check_profile(older, &[1, 2, 3], &[], "");
+    }
+
+    #[test]
+    fn other_types_labels_and_values_are_not() {
+        let mut other = Settings::default();
+        other.sample_types[1] = ("inuse_space", "bytes");
+        let types = "samples/count, inuse_space/bytes, wall/nanoseconds";
+        let said = format!(
+            "its sample types are {types:?}, and ours are \"samples/count, cpu/nanoseconds, wall/nanoseconds\""
+        );
+        check_profile(other, &[1, 2, 3], &[], &said);
+        let foreign = [Label::Str("le\nak", "x")];
+        check_profile(
+            Settings::default(),
+            &[1, 2, 3],
+            &foreign,
+            "no sampler writes the label \"le\\nak\"",
+        );
+        check_profile(
+            Settings::default(),
+            &[1, -2, 3],
+            &[],
+            "a sample has a negative value",
+        );
+        check_profile(
+            Settings::default(),
+            &[1, 2, i64::MAX],
+            &[],
+            "a sample type sums to more than 9007199254740992",
+        );
+    }
+}

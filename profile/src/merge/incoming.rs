@@ -1,0 +1,181 @@
+//! A profile on its way into a merged one: its numbers translated into the merged tables', each once and only where a row needs it.
+//!
+//! Invariant: [`Incoming::cost`] is at least what the tables grow by when the row is added.
+
+use std::collections::HashMap;
+
+use super::Known;
+use crate::proto::{Function, Label, Line, Location, Mapping, Profile, Sample};
+use crate::rows;
+use crate::tables::Tables;
+
+/// What a location with one line, its function and its mapping take in the tables beside their names.
+const LOCATION_BYTES: usize = 640;
+/// What a further line takes.
+const LINE_BYTES: usize = 256;
+
+pub(super) struct Incoming<'a> {
+    profile: &'a Profile,
+    /// Where in a sample each merged value stands.
+    order: Vec<usize>,
+    own: &'a [(&'a str, &'a str)],
+    /// Labels that are left out.
+    folds: &'static [&'static str],
+    locations: HashMap<u64, &'a Location>,
+    functions: HashMap<u64, &'a Function>,
+    mappings: HashMap<u64, &'a Mapping>,
+    known: HashMap<u64, u64>,
+}
+
+impl<'a> Incoming<'a> {
+    pub fn new(
+        profile: &'a Profile,
+        order: Vec<usize>,
+        known: &'a Known<'a>,
+        folds: &'static [&'static str],
+    ) -> Self {
+        Incoming {
+            profile,
+            order,
+            own: &known.labels,
+            folds,
+            locations: profile.location.iter().map(|row| (row.id, row)).collect(),
+            functions: profile.function.iter().map(|row| (row.id, row)).collect(),
+            mappings: profile.mapping.iter().map(|row| (row.id, row)).collect(),
+            known: HashMap::new(),
+        }
+    }
+
+    pub fn values(&self, sample: &Sample) -> Vec<i64> {
+        let value = |index: &usize| sample.value.get(*index).copied().unwrap_or(0);
+        self.order.iter().map(value).collect()
+    }
+
+    /// The most bytes that the row can take.
+    pub fn cost(&self, sample: &Sample) -> usize {
+        let unknown = |id: &&u64| !self.known.contains_key(id);
+        let new = sample.location_id.iter().filter(unknown);
+        let locations: usize = new.map(|id| self.location_cost(*id)).sum();
+        let own: usize = self
+            .own
+            .iter()
+            .map(|(key, value)| label_cost([*key, *value, ""]))
+            .sum();
+        let theirs: usize = self
+            .kept_labels(sample)
+            .map(|label| {
+                label_cost([label.key, label.str, label.num_unit].map(|it| self.profile.string(it)))
+            })
+            .sum();
+        locations + own + theirs + rows::cost(sample.location_id.len(), self.order.len())
+    }
+
+    fn location_cost(&self, id: u64) -> usize {
+        let Some(location) = self.locations.get(&id) else {
+            return 0;
+        };
+        let mapping = self.mappings.get(&location.mapping_id);
+        let of_mapping = mapping.map_or(0, |row| self.lengths([row.filename, row.build_id, 0]));
+        let functions = location
+            .line
+            .iter()
+            .filter_map(|line| self.functions.get(&line.function_id));
+        let names: usize = functions
+            .map(|row| LINE_BYTES + self.lengths([row.name, row.system_name, row.filename]))
+            .sum();
+        LOCATION_BYTES + of_mapping + names
+    }
+
+    fn lengths(&self, strings: [i64; 3]) -> usize {
+        strings
+            .map(|index| self.profile.string(index).len())
+            .iter()
+            .sum()
+    }
+
+    /// Leaf first.
+    pub fn stack(&mut self, sample: &Sample, tables: &mut Tables) -> Vec<u64> {
+        let mut stack = Vec::with_capacity(sample.location_id.len());
+        for id in &sample.location_id {
+            let known = self.known.get(id).copied();
+            let Some(location) = known.or_else(|| self.location(*id, tables)) else {
+                continue;
+            };
+            self.known.insert(*id, location);
+            stack.push(location);
+        }
+        stack
+    }
+
+    fn location(&self, id: u64, tables: &mut Tables) -> Option<u64> {
+        let row = *self.locations.get(&id)?;
+        let mapping = self.mappings.get(&row.mapping_id);
+        let mapping_id = mapping.map_or(0, |row| {
+            let filename = tables.string(self.profile.string(row.filename));
+            let build_id = tables.string(self.profile.string(row.build_id));
+            tables.mapping(Mapping {
+                filename,
+                build_id,
+                ..**row
+            })
+        });
+        let mut line = Vec::new();
+        for of in &row.line {
+            let Some(function) = self.functions.get(&of.function_id) else {
+                continue;
+            };
+            let mut string = |index| tables.string(self.profile.string(index));
+            let function = Function {
+                name: string(function.name),
+                system_name: string(function.system_name),
+                filename: string(function.filename),
+                ..**function
+            };
+            line.push(Line {
+                function_id: tables.function(function),
+                ..*of
+            });
+        }
+        Some(tables.location(Location {
+            mapping_id,
+            line,
+            ..*row
+        }))
+    }
+
+    /// The sample's own labels and those that are known, in order.
+    pub fn labels(&self, sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+        let mut labels = self.own_labels(tables);
+        let mut string = |index| tables.string(self.profile.string(index));
+        labels.extend(self.kept_labels(sample).map(|label| Label {
+            key: string(label.key),
+            str: string(label.str),
+            num: label.num,
+            num_unit: string(label.num_unit),
+        }));
+        labels.sort_unstable();
+        labels
+    }
+
+    pub fn own_labels(&self, tables: &mut Tables) -> Vec<Label> {
+        let own = self.own.iter().map(|(key, value)| Label {
+            key: tables.string(key),
+            str: tables.string(value),
+            ..Label::default()
+        });
+        let mut own: Vec<Label> = own.collect();
+        own.sort_unstable();
+        own
+    }
+
+    fn kept_labels<'s>(&'s self, sample: &'s Sample) -> impl Iterator<Item = &'s Label> {
+        sample.label.iter().filter(|label| {
+            let key = self.profile.string(label.key);
+            !self.folds.contains(&key) && self.own.iter().all(|(own, _)| *own != key)
+        })
+    }
+}
+
+fn label_cost(texts: [&str; 3]) -> usize {
+    rows::LABEL_BYTES + texts.map(str::len).iter().sum::<usize>()
+}

@@ -1,0 +1,90 @@
+//! Which rows of a profile find room in a merged one.
+//!
+//! Invariant: what is kept are at most so many rows, and of those with the largest values; the choice depends on the profile alone.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+
+use crate::proto::{Profile, Sample};
+use crate::source::Source;
+
+/// What one profile may take of what is left for so many: its part, but an eighth in any case, since the first brings what most have in
+/// common, and most need far less.
+pub(crate) fn of(left: usize, profiles: usize) -> usize {
+    (left / profiles.max(1)).max(left / 8)
+}
+
+/// The rows of one profile that are kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// None: every row as it is.
+    folds: Option<&'static [&'static str]>,
+    /// None: all, added up over the labels that fold. Hashes of rows, with a key of our own: whoever made the profile cannot make two
+    /// rows one.
+    chosen: Option<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl Kept {
+    pub fn is_whole(&self) -> bool {
+        self.folds.is_none()
+    }
+
+    pub fn has(&self, sample: &Sample, profile: &Profile) -> bool {
+        let folds = self.folds.unwrap_or_default();
+        let row = || hash(&self.hasher, profile, sample, folds);
+        self.chosen
+            .as_ref()
+            .is_none_or(|chosen| chosen.contains(&row()))
+    }
+}
+
+/// Keeps all rows where there are so few; else adds them up over the labels that fold; else keeps those with the largest of the values at `weight`.
+pub(crate) fn choose<S: Source + ?Sized>(
+    source: &S,
+    weight: usize,
+    rows: usize,
+    folds: &'static [&'static str],
+) -> Kept {
+    let hasher = RandomState::new();
+    let (whole, all) = (None, None);
+    if source.count() <= rows {
+        return Kept {
+            folds: whole,
+            chosen: all,
+            hasher,
+        };
+    }
+    // Of equal ones the first are kept.
+    let mut weights: HashMap<u64, (i64, Reverse<usize>)> = HashMap::new();
+    source.each(&mut |sample| {
+        let row = hash(&hasher, source.head(), sample, folds);
+        let place = Reverse(weights.len());
+        let (sum, _) = weights.entry(row).or_insert((0, place));
+        *sum = sum.saturating_add(sample.value.get(weight).copied().unwrap_or(0));
+    });
+    let chosen = (weights.len() > rows).then(|| {
+        // One row stands for the rest.
+        let kept = rows.saturating_sub(1);
+        let mut ordered: Vec<_> = weights.into_iter().map(|(row, sum)| (sum, row)).collect();
+        if kept < ordered.len() {
+            ordered.select_nth_unstable_by(kept, |one, other| other.cmp(one));
+        }
+        ordered.into_iter().take(kept).map(|(_, row)| row).collect()
+    });
+    Kept {
+        folds: Some(folds),
+        chosen,
+        hasher,
+    }
+}
+
+fn hash(hasher: &RandomState, profile: &Profile, sample: &Sample, folds: &[&str]) -> u64 {
+    let labels: Vec<_> = sample
+        .label
+        .iter()
+        .filter(|label| !folds.contains(&profile.string(label.key)))
+        .collect();
+    hasher.hash_one((&sample.location_id, labels))
+}

@@ -1,0 +1,208 @@
+//! What merging keeps of each profile, and what it does where room is short.
+
+use phpprof_profile::{
+    Builder, FrameRef, Known, Label, Limits, Merged, Merger, OTHER, Packed, Profile, Room,
+    Settings, Source, View, decode, encode_gzip, merge, top, total,
+};
+
+const FOLDS: &[&str] = &["pid"];
+
+/// So many stacks of a pod in each of its workers; stack `n` took `n + 1` ms there.
+fn pod(stacks: usize, workers: i64) -> Profile {
+    let mut builder = Builder::new(Settings::default());
+    for stack in 0..stacks {
+        let leaf = format!("leaf{stack}");
+        let frames = [leaf.as_str(), "{main}"].map(|name| FrameRef {
+            name,
+            file: "/app/index.php",
+            start_line: 1,
+            line: 1,
+        });
+        let wall = (stack as i64 + 1) * 1_000_000;
+        for pid in 0..workers {
+            let labels = [Label::Str("pod", "forged"), Label::Num("pid", pid, "")];
+            builder.add(&frames, &[1, 0, wall], &labels);
+        }
+    }
+    builder.comment("{\"workers\":1}");
+    builder.finish()
+}
+
+fn known(name: &'static str) -> Known<'static> {
+    Known {
+        labels: vec![("pod", name), ("namespace", "shop")],
+        time_nanos: 1_790_000_000_000_000_000,
+        duration_nanos: 1_000_000_000,
+    }
+}
+
+fn merged(profiles: &[(&'static str, Profile)], room: Room) -> (Merged, Profile) {
+    let mut merger = Merger::new(&Settings::default(), profiles.len(), room, FOLDS);
+    for (name, profile) in profiles {
+        let added = merger.add(profile, &known(name));
+        added.expect("our own types");
+    }
+    let merged = merger.finish().expect("something to merge");
+    let profile = decode(&merged.file, &Limits::default()).expect("a whole profile");
+    for (index, name) in ["samples", "cpu", "wall"].into_iter().enumerate() {
+        assert_eq!(total(&profile, name), merged.totals[index]);
+        let all = profiles.iter().map(|(_, profile)| total(profile, name));
+        assert_eq!(merged.totals[index], all.sum::<i64>());
+    }
+    (merged, profile)
+}
+
+fn rows(count: usize) -> Room {
+    Room {
+        rows: count,
+        ..Room::default()
+    }
+}
+
+fn values_of(profile: &Profile, label: (&str, &str)) -> Vec<i64> {
+    let view = View {
+        sample_type: None,
+        labels: vec![(label.0.to_owned(), label.1.to_owned())],
+    };
+    let kept = view.filtered(profile);
+    kept.sample.iter().map(|sample| sample.value[2]).collect()
+}
+
+#[test]
+fn a_profile_has_the_labels_that_are_known_of_it_and_not_its_own() {
+    let (merged, profile) = merged(&[("web-1", pod(2, 2)), ("web-2", pod(2, 2))], rows(100));
+    assert_eq!((merged.cut, &merged.other), (0, &vec![0, 0, 0]));
+    assert_eq!(profile.sample.len(), 8);
+    assert!(values_of(&profile, ("pod", "forged")).is_empty());
+    assert_eq!(values_of(&profile, ("pod", "web-2")).len(), 4);
+    assert_eq!(values_of(&profile, ("namespace", "shop")).len(), 8);
+    assert_eq!(values_of(&profile, ("pid", "1")).len(), 4);
+}
+
+#[test]
+fn where_room_is_short_workers_are_added_up_first() {
+    let (merged, profile) = merged(&[("web", pod(10, 8))], rows(20));
+    assert_eq!(merged.cut, 0);
+    assert_eq!(profile.sample.len(), 10);
+    assert!(values_of(&profile, ("pid", "1")).is_empty());
+    assert_eq!(values_of(&profile, ("pod", "web")).len(), 10);
+}
+
+#[test]
+fn then_the_smallest_rows_of_each_pod_become_one() {
+    let (merged, profile) = merged(&[("small", pod(3, 1)), ("large", pod(100, 1))], rows(20));
+    assert_eq!(merged.cut, 1);
+    assert_eq!(values_of(&profile, ("pod", "small")).len(), 3);
+    let large = values_of(&profile, ("pod", "large"));
+    assert_eq!(large.len(), 17);
+    // The sixteen largest stacks, and the rest.
+    let rest: i64 = (1..=84).map(|wall| wall * 1_000_000).sum();
+    assert_eq!(large.iter().max(), Some(&rest));
+    assert_eq!(merged.other[2], rest);
+    let row = top(&profile, "wall")
+        .into_iter()
+        .find(|row| row.name == OTHER);
+    assert_eq!(row.unwrap().flat, rest);
+}
+
+#[test]
+fn a_pod_with_very_many_rows_leaves_the_others_their_room() {
+    let hostile = ("hostile", pod(20_000, 1));
+    let honest = ["a", "b", "c"].map(|name| (name, pod(50, 1)));
+    let [a, b, c] = honest;
+    let (merged, profile) = merged(&[hostile, a, b, c], rows(800));
+    assert_eq!(merged.cut, 1);
+    for name in ["a", "b", "c"] {
+        assert_eq!(values_of(&profile, ("pod", name)).len(), 50);
+    }
+}
+
+#[test]
+fn a_pod_with_very_long_names_leaves_the_others_their_room() {
+    let mut builder = Builder::new(Settings::default());
+    for stack in 0..100 {
+        let name = format!("{stack}{}", "x".repeat(50_000));
+        let frame = FrameRef {
+            name: &name,
+            ..FrameRef::default()
+        };
+        builder.add(&[frame], &[1, 0, 1], &[]);
+    }
+    let room = Room {
+        rows: 1000,
+        bytes: 1 << 20,
+    };
+    let (merged, profile) = merged(&[("hostile", builder.finish()), ("web", pod(50, 1))], room);
+    assert_eq!(merged.cut, 1);
+    assert_eq!(values_of(&profile, ("pod", "web")).len(), 50);
+    let names: usize = profile.string_table.iter().map(String::len).sum();
+    assert!(names < 1 << 20, "{names}");
+}
+
+#[test]
+fn merging_adds_values_and_keeps_the_first_comment_of_each() {
+    let later = Profile {
+        time_nanos: 1_790_000_000_000_000_009,
+        duration_nanos: 2_000_000_000,
+        ..pod(3, 1)
+    };
+    let mut two = pod(3, 1);
+    two.time_nanos = 1_790_000_000_000_000_000;
+    two.comment.push(two.comment[0]);
+    let merged = merge(&[later, two]).unwrap();
+    assert_eq!((total(&merged, "samples"), merged.sample.len()), (6, 3));
+    assert_eq!(merged.comments().count(), 2);
+    assert_eq!(
+        (merged.time_nanos, merged.duration_nanos),
+        (1_790_000_000_000_000_000, 2_000_000_000)
+    );
+    assert!(decode(&encode_gzip(&merged), &Limits::default()).is_ok());
+}
+
+#[test]
+fn merging_needs_the_same_sample_types() {
+    let mut other = pod(1, 1);
+    other.sample_type.pop();
+    let mut twice = pod(1, 1);
+    twice.sample_type[1] = twice.sample_type[2];
+    assert_eq!(
+        merge(&[pod(1, 1), other]).unwrap_err().to_string(),
+        "sample types differ: samples/count, cpu/nanoseconds, wall/nanoseconds and samples/count, cpu/nanoseconds"
+    );
+    assert!(merge(&[twice, pod(1, 1)]).is_err());
+    assert_eq!(merge(&[]).unwrap_err().to_string(), "nothing to merge");
+}
+
+#[test]
+fn a_packed_profile_reads_as_one_in_memory() {
+    let profile = pod(40, 3);
+    let file = encode_gzip(&profile);
+    let packed = Packed::open(&file, &Limits::default()).unwrap();
+    assert_eq!(packed.count(), 120);
+    for _ in 0..2 {
+        let mut samples = Vec::new();
+        packed.each(&mut |sample| samples.push(sample.clone()));
+        assert_eq!(samples, profile.sample);
+    }
+    assert_eq!(total(&packed, "wall"), total(&profile, "wall"));
+    let page = |source: &dyn Source| {
+        phpprof_profile::page::page(source, &View::default(), "shop/first").unwrap()
+    };
+    assert_eq!(page(&packed), page(&profile));
+}
+
+#[test]
+fn a_packed_profile_is_refused_as_one_in_memory_is() {
+    let mut dangling = pod(2, 1);
+    dangling.sample[1].location_id[0] = 99;
+    let file = encode_gzip(&dangling);
+    let error = Packed::open(&file, &Limits::default()).unwrap_err();
+    assert_eq!(error.to_string(), "location 99 does not exist");
+    let limits = Limits {
+        samples: 3,
+        ..Limits::default()
+    };
+    let file = encode_gzip(&pod(4, 1));
+    let error = Packed::open(&file, &limits).unwrap_err();
+    assert_eq!(error.to_string(), "the profile has more than 3 samples");
+}

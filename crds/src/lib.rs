@@ -23,6 +23,10 @@ pub use status::{
 pub const NAMESPACE_LABEL: &str = "phpprof.dev/profiling";
 /// The value of [`NAMESPACE_LABEL`] that opts in.
 pub const NAMESPACE_ENABLED: &str = "enabled";
+/// The value of [`NAMESPACE_LABEL`] that stops what runs and holds what is asked for.
+pub const NAMESPACE_DISABLED: &str = "disabled";
+/// Who has asked for a request, as the API server knows them: an annotation that a policy of the chart holds true.
+pub const REQUESTED_BY: &str = "phpprof.dev/requested-by";
 
 /// Condition types of a ProfileRequest; `kubectl wait --for=condition=…` works on each.
 pub mod condition {

@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 pub enum Reason {
     /// Held back: spec.suspend is true, and no sampler was started.
     Suspended,
+    /// Held back: as many requests or samplers run as the administrator allows at the same time; the message has its place in the line.
+    Queued,
+    /// Held back: the administrator, or the namespace's label phpprof.dev/profiling=disabled, has stopped profiling.
+    ProfilingDisabled,
     /// In progress: pods are chosen, and no sampler runs yet.
     Starting,
     /// In progress: samplers run.
@@ -26,7 +30,9 @@ pub enum Reason {
     Complete,
     /// Complete: the merged profile is stored, but at least one chosen pod is not in it; `status.targets` says why.
     SomeTargetsFailed,
-    /// Complete: the request was cancelled; what was sampled until then is in the merged profile.
+    /// Complete: the pods were profiled, but no PHP work was seen in them.
+    NoSamples,
+    /// Complete: the request was cancelled, or profiling was stopped; what was sampled until then is in the merged profile.
     Cancelled,
     /// Refused: the request was cancelled before it was accepted.
     CancelledBeforeStart,
@@ -36,6 +42,8 @@ pub enum Reason {
     DurationOverLimit,
     /// Refused: samplesPerSecond is over the administrator's limit.
     RateOverLimit,
+    /// Refused: it waited for its turn for too long.
+    QueueTimeout,
     /// Refused: the workload that workloadRef names does not exist.
     WorkloadNotFound,
     /// Refused: the workload has neither a /scale subresource nor a selector, or the operator may not read it.
@@ -50,6 +58,8 @@ pub enum Reason {
     EphemeralContainerBudgetSpent,
     /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes; use Auto or Relay.
     DirectNotSupported,
+    /// Failed: the API server did not say what the request's acceptance depends on; the message has its words.
+    ObserveFailed,
     /// Failed: no chosen pod gave a profile; `status.targets` says why.
     AllTargetsFailed,
     /// Failed: pods were profiled, but they could not be merged; the message says why. Their own profiles are in the store.
@@ -75,12 +85,13 @@ impl Reason {
         use Reason::*;
         match self {
             Starting | Sampling | Collecting | WaitingForStore => Outcome::InProgress,
-            Suspended => Outcome::Held,
-            Complete | SomeTargetsFailed | Cancelled => Outcome::Complete,
+            Suspended | Queued | ProfilingDisabled => Outcome::Held,
+            Complete | SomeTargetsFailed | NoSamples | Cancelled => Outcome::Complete,
             CancelledBeforeStart
             | NamespaceNotEnabled
             | DurationOverLimit
             | RateOverLimit
+            | QueueTimeout
             | WorkloadNotFound
             | WorkloadNotSupported
             | NoPodsMatched
@@ -88,7 +99,7 @@ impl Reason {
             | ContainerNotFound
             | EphemeralContainerBudgetSpent
             | DirectNotSupported => Outcome::Refused,
-            AllTargetsFailed | MergeFailed | StoreUnavailable => Outcome::Failed,
+            ObserveFailed | AllTargetsFailed | MergeFailed | StoreUnavailable => Outcome::Failed,
         }
     }
 }
@@ -162,6 +173,8 @@ pub enum TargetReason {
     ChecksumMismatch,
     /// What the store has is not a profile of phpprof, or not one within bounds.
     InvalidProfile,
+    /// The API server did not show the pod to the operator until it was too late.
+    ObserveFailed,
     /// The store did not answer the operator in time, so that the profile could not be verified.
     StoreUnavailable,
 }

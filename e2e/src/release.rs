@@ -180,6 +180,10 @@ async fn upgrade(values: &[String]) -> Result<()> {
         format!("images.operator={}", image("operator")),
         format!("images.sampler={}", image("phpprof")),
         format!("limits.durationSeconds={DURATION_LIMIT}"),
+        // All tests share a node.
+        "limits.requests=500".to_owned(),
+        "limits.requestsPerNamespace=500".to_owned(),
+        "limits.samplersPerNode=500".to_owned(),
         format!("startSlackSeconds={}", START_SLACK.as_secs()),
         format!("uploadDeadlineSeconds={}", UPLOAD_DEADLINE.as_secs()),
         "storeGraceSeconds=20".to_owned(),

@@ -23,6 +23,26 @@ const REMEDIES: &[(&str, &str)] = &[
         "Look at the store and at the operator's credentials; kubectl logs of the operator has its errors.",
     ),
     (
+        "Queued",
+        "It starts by itself. More may run at a time with limits.requestsPerNamespace, limits.requests and limits.samplersPerNode in the chart.",
+    ),
+    (
+        "ProfilingDisabled",
+        "Ask the administrator why (killSwitch in the chart), or whoever has labelled the namespace: kubectl label namespace NAME phpprof.dev/profiling=enabled --overwrite",
+    ),
+    (
+        "QueueTimeout",
+        "Ask again, or for fewer profiles at a time; the administrator may raise limits.requestsPerNamespace, limits.requests or queueTimeoutSeconds in the chart.",
+    ),
+    (
+        "NoSamples",
+        "Ask for a profile under load or for longer, or with --include-idle, which shows where PHP waits.",
+    ),
+    (
+        "ObserveFailed",
+        "kubectl logs of the operator has the API server's words. Ask again when it answers.",
+    ),
+    (
         "SomeTargetsFailed",
         "The profile holds the other pods. Look at the reasons of the pods that failed.",
     ),

@@ -5,6 +5,8 @@
 //! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
 //! once the store has it.
 
+pub mod backoff;
+pub mod chain;
 pub mod decide;
 pub mod export;
 pub mod http;

@@ -9,16 +9,18 @@ use clap::Parser;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use kube::runtime::events::Recorder;
+use phpprof_operator::chain::chain;
 use phpprof_operator::decide::limits::Limits;
 use phpprof_operator::export::exporter::ExportArgs;
 use phpprof_operator::export::links::{self, Template};
 use phpprof_operator::http::health::{self, Readiness};
-use phpprof_operator::http::keyring::{KeySecret, KeyringError};
+use phpprof_operator::http::keyring::KeySecret;
 use phpprof_operator::http::relay::{Gone, Relay};
 use phpprof_operator::http::tls::{self, Certificate};
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::controller;
 use phpprof_operator::reconcile::expectations::Expectations;
+use phpprof_operator::reconcile::halts::{self, Halts};
 use phpprof_operator::reconcile::jobs::Jobs;
 use phpprof_operator::reconcile::requests::Requests;
 use phpprof_operator::reconcile::running::Running;
@@ -73,6 +75,18 @@ struct Args {
     /// Ephemeral containers of ours in one pod, over its whole life
     #[arg(long, default_value_t = 64)]
     max_ephemeral_containers: usize,
+    /// Requests that run at the same time in a namespace; others wait
+    #[arg(long, default_value_t = 16)]
+    max_requests_per_namespace: usize,
+    /// Requests that run at the same time in all; others wait
+    #[arg(long, default_value_t = 64)]
+    max_requests: usize,
+    /// Samplers that run at the same time on a node; requests for more wait
+    #[arg(long, default_value_t = 16)]
+    max_samplers_per_node: usize,
+    /// How long a request waits for its turn
+    #[arg(long, default_value_t = 600)]
+    queue_timeout_seconds: i64,
     /// How long a sampler may take to start
     #[arg(long, default_value_t = 60)]
     start_slack_seconds: i64,
@@ -94,6 +108,9 @@ struct Args {
     /// Secret that holds the operator's own keys, as namespace/name; it must exist, and is filled at the first start
     #[arg(long)]
     key_secret: String,
+    /// ConfigMap that stops all profiling, as namespace/name: profiling: stopped
+    #[arg(long)]
+    switch_config_map: Option<String>,
     /// Address of the results, which are served without TLS: behind an Ingress, a port-forward or the API server
     #[arg(long, default_value = "0.0.0.0:8080")]
     results_address: SocketAddr,
@@ -168,7 +185,10 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    let keyring = secret.open(Timestamp::now()).await.map_err(told)?;
+    let keyring = secret
+        .open(Timestamp::now())
+        .await
+        .map_err(|error| chain(&error))?;
     let certificate = Arc::new(Certificate::new(&keyring)?);
     let stops = Arc::new(Stops::default());
     let requests = Arc::new(Requests::new(client.clone()));
@@ -184,6 +204,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         collector: Collector::new(store.clone()),
         expectations: Expectations::default(),
+        halts: Halts::default(),
         jobs: Jobs::default(),
         running: Running::default(),
         clock: Timestamp::now,
@@ -196,15 +217,18 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         stops,
         links,
         exporter,
+        requests,
         watches,
     });
-    let looped = controller::run(
-        context,
-        changes,
-        requests,
-        args.results_address,
-        readiness.clone(),
-    );
+    tokio::spawn(halts::poll_labels(context.clone()));
+    if let Some(map) = &args.switch_config_map {
+        let (namespace, name) = map
+            .split_once('/')
+            .ok_or("--switch-config-map is namespace/name")?;
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        tokio::spawn(halts::watch_switch(context.clone(), namespace, name));
+    }
+    let looped = controller::run(context, changes, args.results_address, readiness.clone());
     let renewal = secret.renew(keyring.clone(), || {
         if let Err(error) = certificate.renew(&keyring) {
             tracing::error!(%error, "the renewed certificate cannot be served");
@@ -218,17 +242,6 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// An error with what caused it.
-fn told(error: KeyringError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
-}
-
 fn limits(args: &Args, store: &Store) -> Limits {
     Limits {
         namespace_opt_in: !args.all_namespaces,
@@ -236,6 +249,10 @@ fn limits(args: &Args, store: &Store) -> Limits {
         samples_per_second: args.max_samples_per_second,
         pods: args.max_pods,
         ephemeral_containers: args.max_ephemeral_containers,
+        requests_of_namespace: args.max_requests_per_namespace,
+        requests_of_cluster: args.max_requests,
+        samplers_of_node: args.max_samplers_per_node,
+        queue_timeout: SignedDuration::from_secs(args.queue_timeout_seconds),
         start_slack: SignedDuration::from_secs(args.start_slack_seconds),
         upload_deadline: SignedDuration::from_secs(args.upload_deadline_seconds),
         checkpoint_seconds: args.checkpoint_seconds,

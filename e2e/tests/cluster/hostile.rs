@@ -10,12 +10,13 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::pods::without_php;
 use e2e::requests::failed_with;
 use e2e::store::sha256;
-use e2e::{Scene, alone, poll, release};
+use e2e::{Scene, alone_on, poll, release};
 use flate2::{Compression, write::GzEncoder};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use phpprof_crds::{ProfileRequest, TargetReason};
+use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 use serde_json::json;
 
 /// An upload and what the operator has to say of it.
@@ -37,6 +38,20 @@ fn bomb() -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
+/// A profile of these sample types, with a sample of this label.
+fn profile(sample_types: Vec<(&'static str, &'static str)>, label: &str) -> Vec<u8> {
+    let mut builder = Builder::new(Settings {
+        sample_types,
+        ..Settings::default()
+    });
+    builder.add(
+        &[FrameRef::default()],
+        &[1, 1, 1],
+        &[Label::Str(label, "x")],
+    );
+    encode_gzip(&builder.finish())
+}
+
 fn uploads() -> Result<Vec<Upload>> {
     use TargetReason::*;
     let upload = |body: Vec<u8>, times: usize, reason, message| Upload {
@@ -51,7 +66,26 @@ fn uploads() -> Result<Vec<Upload>> {
         .map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect();
     let not_a_profile = || b"not a profile".to_vec();
+    let ours = Settings::default().sample_types;
     Ok(vec![
+        upload(
+            profile(vec![("inuse_space", "bytes")], "pod"),
+            1,
+            InvalidProfile,
+            "not a profile of phpprof: its sample types are",
+        ),
+        upload(
+            profile(ours, "password"),
+            1,
+            InvalidProfile,
+            "no sampler writes the label",
+        ),
+        upload(
+            [0x12, 0x00].repeat(1_000_000),
+            1,
+            InvalidProfile,
+            "the profile has more than 200000 samples",
+        ),
         upload(vec![0; 1 << 20], 100, ProfileTooLarge, "it was not read"),
         upload(bomb()?, 1024, InvalidProfile, "not a profile within bounds"),
         upload(random, 31, InvalidProfile, "not a profile within bounds"),
@@ -88,7 +122,8 @@ fn uploads() -> Result<Vec<Upload>> {
 
 #[test]
 fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memory() -> Result<()> {
-    alone(async |scene| {
+    // The policies keep the test itself from adding what a hostile pod would be.
+    alone_on(&["policies.enabled=false"], async |scene| {
         scene.start(&[without_php("web")]).await?;
         release::scale(0).await?;
         let gone = async || {

@@ -85,6 +85,7 @@ fn choose(
     select(
         &spec.target,
         admission.matched.as_ref().map_err(Refusal::clone)?,
+        &admission.samplers,
         limits,
     )
 }

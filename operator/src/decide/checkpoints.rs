@@ -7,7 +7,7 @@
 //! fewer than [`MOST`] of them.
 
 use jiff::Timestamp;
-use phpprof_crds::{ProfileRequest, TargetReason, TargetStatus};
+use phpprof_crds::{ProfileRequest, TargetReason, TargetState, TargetStatus};
 
 /// Parts of a run at most. Each checkpoint has grants of its own, which stay in the pod for as long as that lives.
 const MOST: i32 = 30;
@@ -40,37 +40,36 @@ fn stem(key: &str) -> &str {
 }
 
 /// Where there may be a profile of a target whose sampler has gone without a receipt: the whole one, then what was due by now, newest first.
+/// Of a run without checkpoints there is none where it had not begun.
 pub fn candidates(
     target: &TargetStatus,
     duration_seconds: i32,
     accepted: Timestamp,
     now: Timestamp,
 ) -> Vec<String> {
+    let elapsed = now.as_second() - accepted.as_second();
     let mut keys = keys(target, duration_seconds);
-    let Some(every) = target.checkpoint_seconds.filter(|_| !keys.is_empty()) else {
+    let every = target.checkpoint_seconds.filter(|_| !keys.is_empty());
+    let not_begun = target.state == TargetState::Pending && elapsed < duration_seconds.into();
+    if every.is_none() && not_begun {
         return Vec::new();
-    };
-    let due = (now.as_second() - accepted.as_second()) / i64::from(every);
+    }
+    let due = every.map_or(0, |every| elapsed / i64::from(every));
     keys.truncate(usize::try_from(due).unwrap_or(0));
     keys.push(target.object_key.clone());
     keys.reverse();
     keys
 }
 
-/// Whether a sampler that ended for this reason may have sampled for long.
-pub fn may_follow(reason: TargetReason) -> bool {
+/// Whether something may be stored of a target whose sampler ended for this reason: where nothing is known of the end, its profile; of a run with
+/// checkpoints these also where the sampler has said why there is no profile.
+pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
     use TargetReason::*;
-    matches!(
-        reason,
-        PodDeleted
-            | TargetRestarted
-            | TargetExited
-            | SamplerKilled
-            | Internal
-            | UploadDeadlineExceeded
-            | UploadRefused
-            | ProfileTooLarge
-    )
+    match reason {
+        PodDeleted | TargetRestarted | TargetExited | SamplerKilled => true,
+        Internal | UploadDeadlineExceeded | UploadRefused | ProfileTooLarge => has_checkpoints,
+        _ => false,
+    }
 }
 
 /// What was granted for a request's targets and is the profile of none: it is deleted when the request has its profile, else with its manifest.
@@ -163,7 +162,11 @@ mod tests {
         check_candidates(Some(60), 185, "whole 3 2 1");
         check_candidates(Some(60), 9000, "whole 4 3 2 1");
         check_candidates(Some(60), -9, "whole");
-        check_candidates(None, 9000, "");
+        check_candidates(None, 29, "");
+        check_candidates(None, 300, "whole");
+        let mut sampling = target("web.pb.gz", None);
+        sampling.state = TargetState::Sampling;
+        assert_eq!(candidates(&sampling, 300, at(0), at(29)), ["web.pb.gz"]);
     }
 
     #[test]

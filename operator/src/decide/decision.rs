@@ -14,7 +14,7 @@ use crate::decide::checkpoints;
 use crate::decide::effect::{Effect, Job, Recovery, Telling, Upload};
 use crate::decide::limits::{Deadlines, Limits, later, not_after};
 use crate::decide::mode::mode;
-use crate::decide::observed::{Observed, PodView};
+use crate::decide::observed::{Blind, Observed, PodView, Queued};
 use crate::decide::status::{Verdict, all_failed, fail, pods, progress, settle};
 use crate::decide::target::{Step, step};
 use crate::sampler::injection::Injection;
@@ -39,6 +39,10 @@ pub enum Next {
     Now,
 }
 
+/// How often a request that waits is looked at without an occasion.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+const HALTED: SignedDuration = SignedDuration::from_secs(10);
+
 /// Where a request stands.
 enum Stage {
     BeingDeleted,
@@ -49,15 +53,18 @@ enum Stage {
 }
 
 fn stage(request: &ProfileRequest, status: &ProfileRequestStatus) -> Stage {
-    let settled =
-        |target: &TargetStatus| matches!(target.state, TargetState::Uploaded | TargetState::Failed);
     match (&status.completion_time, &status.start_time) {
         _ if request.metadata.deletion_timestamp.is_some() => Stage::BeingDeleted,
         (Some(completed), _) => Stage::Finished(completed.0),
         (None, None) => Stage::New,
-        (None, Some(start)) if status.targets.iter().all(settled) => Stage::Ended(start.0),
+        (None, Some(start)) if status.targets.iter().all(is_settled) => Stage::Ended(start.0),
         (None, Some(start)) => Stage::Running(start.0),
     }
+}
+
+/// Whether nothing more comes of the target.
+pub fn is_settled(target: &TargetStatus) -> bool {
+    matches!(target.state, TargetState::Uploaded | TargetState::Failed)
 }
 
 /// The next decision, in the order a request lives.
@@ -74,7 +81,11 @@ pub fn decide(
         limits,
     };
     let status = request.status.clone().unwrap_or_default();
-    match stage(request, &status) {
+    let stage = stage(request, &status);
+    if let Some(blind) = &observed.blind {
+        return round.blind(stage, status, blind);
+    }
+    match stage {
         // `deletion` sees to its samplers.
         Stage::BeingDeleted => round.wait(status, Next::OnChange),
         Stage::Finished(completed) => round.finished(completed, status),
@@ -115,11 +126,32 @@ impl Round<'_> {
         self.wait(status, Next::Now)
     }
 
+    /// Nothing is known of the cluster now; that has an end.
+    fn blind(&self, stage: Stage, mut status: ProfileRequestStatus, blind: &Blind) -> Decision {
+        let wait = Next::At(blind.retry_at);
+        let message = format!("{}; apply the request again", blind.message);
+        match stage {
+            Stage::New if self.now >= later(blind.since, self.limits.start_slack) => {
+                self.conclude(status, Reason::ObserveFailed, message)
+            }
+            Stage::Running(start) if self.now > self.deadlines(start).give_up => {
+                for target in &mut status.targets {
+                    if !is_settled(target) {
+                        fail(target, TargetReason::ObserveFailed, message.clone());
+                    }
+                }
+                self.wait(status, Next::Now)
+            }
+            _ => self.wait(status, wait),
+        }
+    }
+
     fn deadlines(&self, start: Timestamp) -> Deadlines {
         Deadlines::new(start, self.request.spec.duration_seconds, self.limits)
     }
 
-    fn finished(&self, completed: Timestamp, status: ProfileRequestStatus) -> Decision {
+    fn finished(&self, completed: Timestamp, mut status: ProfileRequestStatus) -> Decision {
+        status.observed_generation = self.request.metadata.generation;
         let ttl = SignedDuration::from_secs(self.request.spec.ttl_seconds_after_finished.into());
         let expiry = later(completed, ttl);
         if self.now < expiry {
@@ -151,11 +183,55 @@ impl Round<'_> {
             );
             return self.wait(status, Next::OnChange);
         }
+        if let Some(halt) = &self.observed.halted {
+            return self.hold(status, Reason::ProfilingDisabled, halt.clone(), HALTED);
+        }
+        if let Some(queued) = &self.observed.queued {
+            let Queued { place, of, since } = queued;
+            let message = format!(
+                "place {place} of {of} in the line: as many requests run as may at the same time"
+            );
+            return self.queue(status, *since, message);
+        }
         let Some(admission) = &self.observed.admission else {
             return self.wait(status, Next::Now);
         };
         let verdict = admit(self.now, self.request, admission, self.limits, &mut status);
+        if verdict.reason == Reason::Queued {
+            return self.queue(status, admission.waits_since, verdict.message);
+        }
         self.conclude(status, verdict.reason, verdict.message)
+    }
+
+    /// Not accepted now, and not refused either.
+    fn hold(
+        &self,
+        mut status: ProfileRequestStatus,
+        reason: Reason,
+        message: String,
+        pause: SignedDuration,
+    ) -> Decision {
+        let generation = self.request.metadata.generation;
+        settle(
+            &mut status,
+            Verdict { reason, message },
+            generation,
+            self.now,
+        );
+        self.wait(status, Next::At(later(self.now, pause)))
+    }
+
+    /// Waits for its turn, but not for ever.
+    fn queue(&self, status: ProfileRequestStatus, since: Timestamp, message: String) -> Decision {
+        let timeout = self.limits.queue_timeout;
+        if self.now >= later(since, timeout) {
+            let seconds = timeout.as_secs();
+            let message = format!(
+                "no place became free within {seconds} s; apply the request again, or ask for fewer at a time"
+            );
+            return self.conclude(status, Reason::QueueTimeout, message);
+        }
+        self.hold(status, Reason::Queued, message, LOOK_AGAIN)
     }
 
     fn run(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
@@ -167,9 +243,14 @@ impl Round<'_> {
             let pod = self.observed.pods.get(&target.pod_uid);
             match (step(self.now, target, pod, &deadlines), pod) {
                 (Step::Settled, _) | (Step::Inject, None) => {}
-                (Step::Inject, Some(_)) if self.request.spec.cancel => {
-                    let message = "the request was cancelled before this pod's sampler was added";
-                    fail(target, TargetReason::Cancelled, message.to_owned());
+                (Step::Inject, Some(_)) if self.ends_early() => {
+                    let why = self
+                        .observed
+                        .halted
+                        .as_deref()
+                        .unwrap_or("the request was cancelled");
+                    let message = format!("{why} before this pod's sampler was added");
+                    fail(target, TargetReason::Cancelled, message);
                 }
                 (Step::Inject, Some(pod)) => {
                     effects.push(Effect::Inject(self.injection(target, pod)))
@@ -186,7 +267,7 @@ impl Round<'_> {
                     target.state = state;
                     wake_at(until);
                     let told = self.observed.stopped.contains(&target.pod_uid);
-                    if self.request.spec.cancel && !told {
+                    if self.ends_early() && !told {
                         effects.push(Effect::Stop(telling(target, deadlines.last_upload)));
                     }
                 }
@@ -221,6 +302,11 @@ impl Round<'_> {
         }
     }
 
+    /// What was sampled until now is all that is wanted.
+    fn ends_early(&self) -> bool {
+        self.request.spec.cancel || self.observed.halted.is_some()
+    }
+
     /// Its end has the request looked at again.
     fn is_under_way(&self, target: &TargetStatus) -> bool {
         let job = Job::Target(target.pod_uid.clone());
@@ -248,8 +334,9 @@ impl Round<'_> {
                 pod_uid: target.pod_uid.clone(),
                 key: target.object_key.clone(),
                 receipt,
-                asked_seconds: (!self.request.spec.cancel)
-                    .then_some(self.request.spec.duration_seconds),
+                asked_seconds: (!self.ends_early()
+                    && !self.observed.stopped.contains(&target.pod_uid))
+                .then_some(self.request.spec.duration_seconds),
             })),
         }
     }
@@ -265,7 +352,8 @@ impl Round<'_> {
     ) -> Option<Result<Effect, Timestamp>> {
         let duration_seconds = self.request.spec.duration_seconds;
         let keys = checkpoints::candidates(target, duration_seconds, deadlines.accepted, self.now);
-        if keys.is_empty() || !checkpoints::may_follow(reason) {
+        let has_checkpoints = target.checkpoint_seconds.is_some();
+        if keys.is_empty() || !checkpoints::may_follow(reason, has_checkpoints) {
             fail(target, reason, message);
             return None;
         }

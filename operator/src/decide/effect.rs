@@ -101,7 +101,8 @@ pub enum Done {
         /// Pods that are not in it.
         changed: Vec<Changed>,
         links: Vec<Link>,
-        cancelled: bool,
+        /// Why it ended early, in words.
+        cancelled: Option<String>,
     },
     /// The profiles cannot be merged.
     MergeFailed(String),
@@ -223,7 +224,7 @@ pub fn record(
                 status.profile = Some(profile.clone());
                 status.links = links.clone();
                 changed_in(status.targets.iter_mut(), changed);
-                verdict = Some(merged(&status.targets, note, *cancelled));
+                verdict = Some(merged(&status.targets, note, cancelled.as_deref()));
             }
             Done::Listed => verdict = Some(all_failed(&status.targets)),
             Done::MergeFailed(message) => {
@@ -248,11 +249,11 @@ pub fn record(
     }
 }
 
-fn merged(targets: &[TargetStatus], note: &str, cancelled: bool) -> Verdict {
+fn merged(targets: &[TargetStatus], note: &str, cancelled: Option<&str>) -> Verdict {
     let mut verdict = completed(targets);
-    if cancelled {
+    if let Some(why) = cancelled {
         verdict.reason = Reason::Cancelled;
-        verdict.message = format!("cancelled; {}", verdict.message);
+        verdict.message = format!("{why}; {}", verdict.message);
     }
     if !note.is_empty() {
         verdict.message = format!("{}; {note}", verdict.message);

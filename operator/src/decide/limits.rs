@@ -15,6 +15,13 @@ pub struct Limits {
     pub pods: i32,
     /// Ephemeral containers of ours in one pod; they are never removed from it.
     pub ephemeral_containers: usize,
+    /// Requests that run at the same time, in a namespace and in all.
+    pub requests_of_namespace: usize,
+    pub requests_of_cluster: usize,
+    /// Samplers that run at the same time on a node.
+    pub samplers_of_node: usize,
+    /// How long a request waits for its turn.
+    pub queue_timeout: SignedDuration,
     /// How long a sampler may take to start.
     pub start_slack: SignedDuration,
     /// How long uploads are retried past a sampler's `not-after`; grants end then.
@@ -37,6 +44,10 @@ impl Default for Limits {
             samples_per_second: 1000,
             pods: 10,
             ephemeral_containers: 64,
+            requests_of_namespace: 16,
+            requests_of_cluster: 64,
+            samplers_of_node: 16,
+            queue_timeout: SignedDuration::from_secs(600),
             start_slack: SignedDuration::from_secs(60),
             upload_deadline: SignedDuration::from_secs(600),
             checkpoint_seconds: 60,

@@ -16,6 +16,12 @@ pub struct Observed {
     pub pods: BTreeMap<String, PodView>,
     /// The store failed a moment ago.
     pub store_trouble: Option<StoreTrouble>,
+    /// Why nothing is profiled now, in words: the administrator, or whose namespace it is, has stopped it.
+    pub halted: Option<String>,
+    /// Only for a request whose turn it is not.
+    pub queued: Option<Queued>,
+    /// Nothing of the cluster could be observed.
+    pub blind: Option<Blind>,
     /// Work that was begun and whose outcome is not known yet.
     pub under_way: BTreeSet<Job>,
     /// Uids of pods whose samplers were told to stop.
@@ -27,6 +33,10 @@ pub struct Observed {
 pub struct Admission {
     /// The namespace carries the opt-in label.
     pub namespace_enabled: bool,
+    /// Samplers of all requests, by node.
+    pub samplers: BTreeMap<String, usize>,
+    /// When the request was seen first.
+    pub waits_since: Timestamp,
     /// The pods that the target names, or why there can be none.
     pub matched: Result<Vec<PodView>, Refusal>,
 }
@@ -42,6 +52,23 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreTrouble {
     pub message: String,
+    pub retry_at: Timestamp,
+}
+
+/// A request's place in the line, as it was told last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    pub place: usize,
+    pub of: usize,
+    pub since: Timestamp,
+}
+
+/// The API server did not say what a decision needs; kept in memory only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blind {
+    /// With the API server's words.
+    pub message: String,
+    pub since: Timestamp,
     pub retry_at: Timestamp,
 }
 

@@ -1,6 +1,6 @@
 //! Which of the pods that a target names are profiled, and in which container.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use phpprof_crds::{Reason, Target};
 
@@ -15,8 +15,14 @@ pub struct Selection {
     pub note: String,
 }
 
-/// Ready pods whose container runs, spread over nodes, those with the fewest ephemeral containers of ours first.
-pub fn select(target: &Target, pods: &[PodView], limits: &Limits) -> Result<Selection, Refusal> {
+/// Ready pods whose container runs, spread over nodes, those with the fewest ephemeral containers of ours first. Where nodes have no room for
+/// as many as there would be on idle ones, the request waits.
+pub fn select(
+    target: &Target,
+    pods: &[PodView],
+    samplers: &BTreeMap<String, usize>,
+    limits: &Limits,
+) -> Result<Selection, Refusal> {
     let ready: Vec<&PodView> = pods
         .iter()
         .filter(|pod| pod.ready && !pod.deleting)
@@ -60,10 +66,24 @@ pub fn select(target: &Target, pods: &[PodView], limits: &Limits) -> Result<Sele
     } else {
         String::new()
     };
-    Ok(Selection {
-        chosen: spread(affordable, wanted),
-        note,
-    })
+    let most = limits.samplers_of_node;
+    let chosen = spread(affordable.clone(), wanted, &with_room(samplers, most));
+    let idle = spread(affordable, wanted, &with_room(&BTreeMap::new(), most));
+    if chosen.len() < idle.len() {
+        let (free, wanted) = (chosen.len(), idle.len());
+        return refuse(
+            Reason::Queued,
+            format!(
+                "nodes of the matching pods have room for {free} of {wanted} samplers; each takes {most} at the same time"
+            ),
+        );
+    }
+    Ok(Selection { chosen, note })
+}
+
+/// How many samplers a node has room for.
+fn with_room(samplers: &BTreeMap<String, usize>, most: usize) -> impl Fn(&str) -> usize {
+    move |node| most.saturating_sub(samplers.get(node).copied().unwrap_or(0))
 }
 
 fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
@@ -108,10 +128,12 @@ fn no_container(target: &Target, pod: &PodView) -> String {
 fn spread(
     mut pods: Vec<(&PodView, &ContainerView)>,
     wanted: usize,
+    room: &impl Fn(&str) -> usize,
 ) -> Vec<(PodView, ContainerView)> {
     let mut given: HashMap<String, usize> = HashMap::new();
     let mut chosen = Vec::new();
     while chosen.len() < wanted {
+        pods.retain(|(pod, _)| given.get(&pod.node).copied().unwrap_or(0) < room(&pod.node));
         let next = pods.iter().enumerate().min_by_key(|(_, (pod, _))| {
             (
                 given.get(&pod.node).copied().unwrap_or(0),

@@ -174,6 +174,16 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
         .iter()
         .filter(|target| target.state == TargetState::Uploaded)
         .count();
+    let samples: i64 = targets.iter().filter_map(|target| target.samples).sum();
+    if uploaded == targets.len() && samples == 0 {
+        return Verdict {
+            reason: Reason::NoSamples,
+            message: format!(
+                "profiled {}, and no PHP work was seen; profile under load, for longer, or with includeIdle: true to see where PHP waits",
+                pods(uploaded)
+            ),
+        };
+    }
     if uploaded == targets.len() {
         // Of some there may be only the beginning.
         let cut = first_reason(targets, TargetState::Uploaded);

@@ -50,7 +50,8 @@ pub fn step(
     };
     match &sampler.state {
         SamplerState::Waiting { reason, message } => {
-            waiting(now, target, pod, sampler, reason, message)
+            let (start_until, said) = (deadlines.inject_until, (reason.as_str(), message.as_str()));
+            waiting(now, target, pod, sampler, start_until, said)
         }
         SamplerState::Running => running(now, sampler),
         SamplerState::Ended {
@@ -110,8 +111,8 @@ fn waiting(
     target: &TargetStatus,
     pod: &PodView,
     sampler: &SamplerView,
-    reason: &str,
-    message: &str,
+    start_until: Timestamp,
+    (reason, message): (&str, &str),
 ) -> Step {
     let Some(deadlines) = sampler.deadlines else {
         let message = format!(
@@ -125,6 +126,13 @@ fn waiting(
     }
     let said = printable(message, 512);
     match reason {
+        // The kubelet pulls again until it is too late.
+        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" if now <= start_until => {
+            Step::Wait {
+                state: TargetState::Pending,
+                until: just_past(start_until),
+            }
+        }
         "ErrImagePull"
         | "ImagePullBackOff"
         | "InvalidImageName"

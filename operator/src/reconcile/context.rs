@@ -12,7 +12,9 @@ use crate::export::exporter::Exporter;
 use crate::export::links::Template;
 use crate::http::keyring::Keyring;
 use crate::reconcile::expectations::Expectations;
+use crate::reconcile::halts::Halts;
 use crate::reconcile::jobs::Jobs;
+use crate::reconcile::requests::Requests;
 use crate::reconcile::running::Running;
 use crate::reconcile::watches::PodWatches;
 use crate::sampler::cancellation::Stops;
@@ -33,8 +35,10 @@ pub struct Context {
     pub links: Vec<Template>,
     pub exporter: Exporter,
     pub collector: Collector,
+    pub requests: Arc<Requests>,
     pub watches: PodWatches,
     pub expectations: Expectations,
+    pub halts: Halts,
     pub jobs: Jobs,
     pub running: Running,
     pub recorder: Recorder,

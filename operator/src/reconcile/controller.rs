@@ -17,16 +17,20 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
 
+use crate::chain::chain;
 use crate::decide::decision::{Decision, Next, decide};
 use crate::decide::effect::{Done, record};
+use crate::decide::observed::Observed;
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
+use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
 use crate::reconcile::deletion::abandon;
 use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
-use crate::reconcile::observe::{ObserveError, observe};
-use crate::reconcile::requests::{Requests, strip};
+use crate::reconcile::fleet::Fleet;
+use crate::reconcile::observe::observe;
+use crate::reconcile::requests::strip;
 use crate::reconcile::running::is_running;
 use crate::reconcile::watches::{RequestRef, paged};
 use crate::storage::expiry;
@@ -40,8 +44,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    #[error("observing the cluster failed")]
-    Observe(#[from] ObserveError),
     #[error("writing the status failed")]
     Status(#[source] kube::Error),
 }
@@ -53,7 +55,6 @@ pub enum ReconcileError {
 pub async fn run(
     context: Arc<Context>,
     changes: UnboundedReceiver<RequestRef>,
-    known_requests: Arc<Requests>,
     results_address: SocketAddr,
     readiness: Readiness,
 ) -> std::io::Result<()> {
@@ -77,8 +78,8 @@ pub async fn run(
         .shutdown_on_signal();
     tokio::spawn(announce(requests, readiness));
     tokio::spawn(expiry::run(context.store.clone()));
-    known_requests.know(known);
-    let results = results(&context, known_requests);
+    context.requests.know(known);
+    let results = results(&context);
     let deletions = context.clone();
     let served = results::serve(results_address, results);
     let looped = controller
@@ -103,11 +104,12 @@ fn depart(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileR
     let seen = context.running.take(reference);
     if let Some(request) = seen.or(going.filter(is_running)) {
         abandon(context.clone(), request);
+        Fleet::call_next(context);
     }
 }
 
-fn results(context: &Context, requests: Arc<Requests>) -> Results {
-    let known = requests.clone();
+fn results(context: &Context) -> Results {
+    let (requests, known) = (context.requests.clone(), context.requests.clone());
     let find = move |namespace: &str, name: &str| known.find(namespace, name);
     let fetch = move |namespace: String, name: String| {
         let requests = requests.clone();
@@ -147,16 +149,6 @@ fn retry(error: &ReconcileError) -> Action {
     Action::requeue(if conflict { PAUSE / 10 } else { PAUSE })
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
-}
-
 async fn reconcile(
     guarded: Arc<DeserializeGuard<ProfileRequest>>,
     context: Arc<Context>,
@@ -175,12 +167,13 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     for _ in 0..ROUNDS {
+        let was_over = is_over(&request);
         let done = context.jobs.take(&request.uid().unwrap_or_default());
         if !done.is_empty() {
             remember(&context, &request, &done);
             request = conclude(&context, request, &done).await?;
         }
-        let observed = observe(&context, &request, &reference).await?;
+        let observed = look(&context, &request, &reference).await;
         let Decision {
             status,
             effects,
@@ -190,13 +183,12 @@ async fn reconcile(
         if let Some(deleted) = context.running.see(&reference, &request) {
             abandon(context.clone(), deleted);
         }
-        if request
-            .status
-            .as_ref()
-            .is_some_and(|status| status.completion_time.is_some())
-        {
+        if is_over(&request) {
             context.watches.release(&reference);
             context.forget(&request);
+            if !was_over {
+                Fleet::call_next(&context);
+            }
         }
         if effects.is_empty() {
             match next {
@@ -221,6 +213,38 @@ async fn reconcile(
         }
     }
     Ok(Action::requeue(PAUSE))
+}
+
+fn is_over(request: &ProfileRequest) -> bool {
+    let status = request.status.as_ref();
+    status.is_some_and(|status| status.completion_time.is_some())
+}
+
+/// What the cluster has of the request, or that it cannot be told.
+async fn look(context: &Context, request: &ProfileRequest, reference: &RequestRef) -> Observed {
+    let uid = request.uid().unwrap_or_default();
+    match observe(context, request, reference).await {
+        Ok(observed) => {
+            context.expectations.observed(&uid);
+            observed
+        }
+        Err(error) => {
+            let message = chain(&error);
+            tracing::warn!(
+                error = message,
+                request = request.name_any(),
+                namespace = request.namespace(),
+                "the cluster could not be observed; it is tried again"
+            );
+            let blind = context
+                .expectations
+                .observation_failed(&uid, message, context.now());
+            Observed {
+                blind: Some(blind),
+                ..Observed::default()
+            }
+        }
+    }
 }
 
 /// Never zero, so that a deadline that is now passed does not spin.
@@ -303,15 +327,19 @@ async fn persist(
         context.client.clone(),
         &request.namespace().unwrap_or_default(),
     );
+    // Of a request that is over most was dropped when it arrived, and must not be written so.
+    let changed = match is_over(&request) {
+        true => json!({"observedGeneration": status.observed_generation}),
+        false => json!(status),
+    };
     let patch =
-        json!({"metadata": {"resourceVersion": request.resource_version()}, "status": status});
-    let written = requests
-        .patch_status(
-            &request.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await;
+        json!({"metadata": {"resourceVersion": request.resource_version()}, "status": changed});
+    let (name, params, patch) = (
+        request.name_any(),
+        PatchParams::default(),
+        Patch::Merge(patch),
+    );
+    let written = call(|| requests.patch_status(&name, &params, &patch)).await;
     let written = written.map_err(ReconcileError::Status)?;
     log(&written, &old);
     let events = events::between(&written, &old, &status);

@@ -5,21 +5,18 @@
 //! no operator has seen is heard of by the relay, which knows when a request is gone; a sampler that asks only the store goes on to its end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetState, TargetStatus};
 
+use crate::backoff::pause;
 use crate::decide::effect::{Done, Telling};
 use crate::decide::limits::Deadlines;
 use crate::reconcile::context::Context;
 use crate::reconcile::execute::{AT_ONCE, tell_store};
 use crate::sampler::cancellation::Stop;
-
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Beside the work: nobody waits for it, and a store that is away is tried for as long as it is for any request.
 pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
@@ -51,7 +48,7 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
         context.stops.tell(key, Stop::Drop, now, *until);
     }
     tokio::spawn(async move {
-        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
         while let Err(error) = settle(&context, &request, &tellings).await {
             let name = request.name_any();
             if context.now() > deadlines.give_up {
@@ -59,8 +56,8 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
                 return;
             }
             tracing::info!(error, name, "a deleted request is settled later");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tries += 1;
+            tokio::time::sleep(pause(tries)).await;
         }
     });
 }

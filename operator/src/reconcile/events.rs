@@ -2,7 +2,9 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
-use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus};
+use phpprof_crds::{
+    ProfileRequest, ProfileRequestStatus, REQUESTED_BY, Reason, TargetState, TargetStatus,
+};
 
 use crate::decide::status::pods;
 use crate::export::exporter::Exported;
@@ -19,7 +21,8 @@ pub fn between(
 ) -> Vec<Event> {
     let mut events = Vec::new();
     if old.start_time.is_none() && new.start_time.is_some() {
-        events.push(event(EventType::Normal, "Accepted", message(new), None));
+        let note = format!("{}{}", message(new), requested_by(request));
+        events.push(event(EventType::Normal, "Accepted", note, None));
     }
     for target in &new.targets {
         let before = old.targets.iter().find(|old| old.pod_uid == target.pod_uid);
@@ -97,6 +100,12 @@ fn of_end(status: &ProfileRequestStatus) -> Option<Event> {
         true => event(EventType::Warning, "Complete", note, None),
         false => event(EventType::Warning, "Failed", note, None),
     })
+}
+
+fn requested_by(request: &ProfileRequest) -> String {
+    let annotations = request.metadata.annotations.as_ref();
+    let name = annotations.and_then(|all| all.get(REQUESTED_BY));
+    name.map_or_else(String::new, |name| format!("; requested by {name}"))
 }
 
 fn message(status: &ProfileRequestStatus) -> String {

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::decide::effect::{Done, Effect, Telling};
 use crate::http::relay;
+use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
 use crate::reconcile::jobs;
 use crate::reconcile::watches::RequestRef;
@@ -198,10 +199,10 @@ async fn send(
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    match pods
-        .patch_ephemeral_containers(&injection.pod_name, &params, &Patch::Strategic(body))
-        .await
-    {
+    let patch = Patch::Strategic(body);
+    let patched =
+        call(|| pods.patch_ephemeral_containers(&injection.pod_name, &params, &patch)).await;
+    match patched {
         Ok(_) => Ok(()),
         Err(error) => Err(refusal(&error, injection)),
     }
@@ -229,15 +230,20 @@ async fn delete(context: &Context, request: &ProfileRequest) -> Done {
     );
     let preconditions = Preconditions {
         uid: request.uid(),
-        resource_version: None,
+        // Whoever has extended its life a moment ago is heard.
+        resource_version: request.resource_version(),
     };
     let params = DeleteParams {
         preconditions: Some(preconditions),
         ..DeleteParams::default()
     };
-    match requests.delete(&request.name_any(), &params).await {
+    let name = request.name_any();
+    match call(|| requests.delete(&name, &params)).await {
         Ok(_) => Done::Deleted,
-        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Done::Deleted,
+        Err(kube::Error::Api(status)) if status.code == 404 => Done::Deleted,
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            Done::TryAgain("the request has changed since it was read".to_owned())
+        }
         Err(error) => Done::TryAgain(error.to_string()),
     }
 }

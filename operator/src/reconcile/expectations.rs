@@ -5,12 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::backoff::pause;
 use crate::decide::limits::later;
-use crate::decide::observed::{SamplerDeadlines, StoreTrouble};
+use crate::decide::observed::{Blind, Queued, SamplerDeadlines, StoreTrouble};
 use crate::sampler::injection::Injection;
 
-/// The longest pause between two tries of the store.
-const LONGEST_PAUSE: i64 = 30;
+/// How often a request's place in the line is written into its status at most.
+const TOLD_EVERY: SignedDuration = SignedDuration::from_secs(30);
 
 /// By the uid of the request.
 #[derive(Default)]
@@ -21,6 +22,13 @@ struct Remembered {
     /// By the uid of the pod.
     injected: HashMap<String, Injected>,
     trouble: Option<(u32, StoreTrouble)>,
+    blind: Option<(u32, Blind)>,
+    /// When a request was first seen that is not accepted yet.
+    candidate: Option<Timestamp>,
+    /// Its place, and when it was told.
+    queued: Option<(Queued, Timestamp)>,
+    /// When a sampler was first seen to have ended, by the uid of the pod and its name.
+    ended: HashMap<(String, String), Timestamp>,
     /// By the uid of the pod.
     stopped: BTreeSet<String>,
 }
@@ -79,7 +87,61 @@ impl Expectations {
             .map(|(_, trouble)| trouble.clone())
     }
 
-    /// The pause doubles with each failure in a row.
+    /// The cluster could not be observed; gives since when, and when to try again.
+    pub fn observation_failed(&self, request_uid: &str, message: String, now: Timestamp) -> Blind {
+        let mut all = self.all();
+        let remembered = all.entry(request_uid.to_owned()).or_default();
+        let (failures, since) = remembered
+            .blind
+            .as_ref()
+            .map_or((1, now), |(failures, blind)| (failures + 1, blind.since));
+        let blind = Blind {
+            message,
+            since,
+            retry_at: after(now, failures),
+        };
+        remembered.blind = Some((failures, blind.clone()));
+        blind
+    }
+
+    pub fn observed(&self, request_uid: &str) {
+        if let Some(remembered) = self.all().get_mut(request_uid) {
+            remembered.blind = None;
+        }
+    }
+
+    /// When the request was first seen that is not accepted yet.
+    pub fn candidate(&self, request_uid: &str, now: Timestamp) -> Timestamp {
+        let mut all = self.all();
+        let remembered = all.entry(request_uid.to_owned()).or_default();
+        *remembered.candidate.get_or_insert(now)
+    }
+
+    /// The request's place in the line as it shall be told: a new one at most every [`TOLD_EVERY`].
+    pub fn queued(&self, request_uid: &str, place: usize, of: usize, now: Timestamp) -> Queued {
+        let mut all = self.all();
+        let remembered = all.entry(request_uid.to_owned()).or_default();
+        let since = *remembered.candidate.get_or_insert(now);
+        let current = Queued { place, of, since };
+        match remembered.queued {
+            Some((told, at)) if now < later(at, TOLD_EVERY) => told,
+            _ => {
+                remembered.queued = Some((current, now));
+                current
+            }
+        }
+    }
+
+    /// When a sampler of a pod was first seen to have ended, by the operator's clock: a node's can be minutes ahead or behind.
+    pub fn ended(&self, request_uid: &str, pod_uid: &str, name: &str, now: Timestamp) -> Timestamp {
+        let mut all = self.all();
+        let remembered = all.entry(request_uid.to_owned()).or_default();
+        let sampler = (pod_uid.to_owned(), name.to_owned());
+        let seen = remembered.ended.entry(sampler);
+        *seen.or_insert(now)
+    }
+
+    /// The pause grows with each failure in a row.
     pub fn store_failed(&self, request_uid: &str, message: String, now: Timestamp) {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
@@ -88,8 +150,7 @@ impl Expectations {
             .as_ref()
             .map_or(0, |(failures, _)| *failures)
             + 1;
-        let pause = 2i64.saturating_pow(failures - 1).min(LONGEST_PAUSE);
-        let retry_at = later(now, SignedDuration::from_secs(pause));
+        let retry_at = after(now, failures);
         remembered.trouble = Some((failures, StoreTrouble { message, retry_at }));
     }
 
@@ -104,21 +165,60 @@ impl Expectations {
     }
 }
 
+fn after(now: Timestamp, failures: u32) -> Timestamp {
+    later(
+        now,
+        SignedDuration::try_from(pause(failures)).unwrap_or_default(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::at;
 
     #[test]
-    fn the_store_is_tried_again_after_a_pause_that_doubles() {
+    fn the_store_is_tried_again_after_a_pause_that_grows() {
         let memory = Expectations::default();
         let mut pauses = Vec::new();
         for _ in 0..7 {
             memory.store_failed("u", "away".into(), at(0));
-            pauses.push(memory.trouble("u").unwrap().retry_at.as_second() - at(0).as_second());
+            pauses.push(memory.trouble("u").unwrap().retry_at.duration_since(at(0)));
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+        let seconds = SignedDuration::from_secs;
+        assert!(
+            pauses[0] <= seconds(1) && pauses[6] >= seconds(15),
+            "{pauses:?}"
+        );
         memory.store_answered("u");
         assert_eq!(memory.trouble("u"), None);
+    }
+
+    #[test]
+    fn a_place_in_the_line_is_told_anew_every_half_a_minute() {
+        let memory = Expectations::default();
+        let told = |place, second| {
+            let queued = memory.queued("u", place, 9, at(second));
+            (queued.place, queued.since)
+        };
+        assert_eq!(told(5, 0), (5, at(0)));
+        assert_eq!(told(4, 29), (5, at(0)));
+        assert_eq!(told(3, 30), (3, at(0)));
+        assert_eq!(told(2, 59), (3, at(0)));
+    }
+
+    #[test]
+    fn an_end_is_when_it_was_seen_first_and_blindness_lasts_until_something_was_seen() {
+        let memory = Expectations::default();
+        assert_eq!(memory.ended("u", "p", "s", at(5)), at(5));
+        assert_eq!(memory.ended("u", "p", "s", at(9)), at(5));
+        let since = |second| {
+            memory
+                .observation_failed("u", "no".into(), at(second))
+                .since
+        };
+        assert_eq!((since(1), since(9)), (at(1), at(1)));
+        memory.observed("u");
+        assert_eq!(since(11), at(11));
     }
 }

@@ -105,8 +105,17 @@ async fn work(context: &Context, request: &ProfileRequest, effect: Effect) -> Do
 
 async fn merge(context: &Context, request: &ProfileRequest) -> Done {
     let mut done = context.collector.merge(request, &context.limits).await;
-    if let Done::Merged { profile, links, .. } = &mut done {
+    if let Done::Merged {
+        profile,
+        links,
+        cancelled,
+        ..
+    } = &mut done
+    {
         let uid = request.uid().unwrap_or_default();
+        if cancelled.is_none() && !context.expectations.stopped(&uid).is_empty() {
+            *cancelled = Some("profiling was stopped".to_owned());
+        }
         profile.access_key = context.keyring.access_key(&uid);
         *links = crate::export::links::links(
             &context.links,

@@ -1,11 +1,14 @@
 //! The loop around each request: what the cluster has is observed, and what was decided is done.
 
+mod calls;
 pub mod context;
 pub mod controller;
 mod deletion;
 pub(crate) mod events;
 mod execute;
 pub mod expectations;
+pub(crate) mod fleet;
+pub mod halts;
 pub mod jobs;
 mod observe;
 pub mod requests;

@@ -4,11 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::{NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, Reason};
+use phpprof_crds::{
+    NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, Reason, TargetState,
+    TargetStatus,
+};
 
 use crate::decide::observed::{Admission, Observed, PodView, Refusal, SamplerState, SamplerView};
+use crate::decide::queue::Turn;
+use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
+use crate::reconcile::fleet::Fleet;
+use crate::reconcile::halts::by_label;
 use crate::reconcile::resolve::{Named, Unresolved, resolve};
 use crate::reconcile::view::view;
 use crate::reconcile::watches::{RequestRef, WatchError};
@@ -21,6 +29,8 @@ pub enum ObserveError {
     Target(#[source] kube::Error),
     #[error(transparent)]
     Watch(#[from] WatchError),
+    #[error("the API server has pods of the target that its watch does not show yet")]
+    Behind,
 }
 
 /// The cluster as far as the request is concerned; a finished request needs nothing.
@@ -42,10 +52,17 @@ pub async fn observe(
     if status.start_time.is_none() && held_back {
         return Ok(Observed::default());
     }
+    let halted = context.halts.why(&request.namespace().unwrap_or_default());
     if status.start_time.is_none() {
-        let admission = Some(admission(context, request, reference).await?);
+        return candidate(context, request, reference, halted).await;
+    }
+    let settled =
+        |target: &TargetStatus| matches!(target.state, TargetState::Uploaded | TargetState::Failed);
+    if status.targets.iter().all(settled) {
+        // What is left to do needs the store alone.
         return Ok(Observed {
-            admission,
+            store_trouble,
+            under_way: context.jobs.under_way(&uid),
             ..Observed::default()
         });
     }
@@ -60,7 +77,7 @@ pub async fn observe(
             .iter()
             .any(|target| Some(target.pod_uid.as_str()) == uid)
     };
-    let view_of = |pod: &Arc<Pod>| with_recent_injection(context, &uid, view(pod));
+    let view_of = |pod: &Arc<Pod>| with_what_is_known(context, &uid, view(pod));
     let pods = pods
         .iter()
         .filter(|pod| chosen(pod))
@@ -68,6 +85,7 @@ pub async fn observe(
         .map(|pod| (pod.uid.clone(), pod));
     Ok(Observed {
         pods: pods.collect(),
+        halted,
         store_trouble,
         under_way: context.jobs.under_way(&uid),
         stopped: context.expectations.stopped(&uid),
@@ -75,8 +93,55 @@ pub async fn observe(
     })
 }
 
-/// A watch is a moment behind: what was injected since must not be injected again.
-fn with_recent_injection(context: &Context, request_uid: &str, mut pod: PodView) -> PodView {
+/// What a request that was not accepted yet depends on: whose turn it is, and only then the pods.
+async fn candidate(
+    context: &Context,
+    request: &ProfileRequest,
+    reference: &RequestRef,
+    halted: Option<String>,
+) -> Result<Observed, ObserveError> {
+    let uid = request.uid().unwrap_or_default();
+    if halted.is_some() {
+        return Ok(Observed {
+            halted,
+            ..Observed::default()
+        });
+    }
+    let fleet = Fleet::of(context);
+    if let Turn::Wait { place, of } = fleet.line.turn(&uid) {
+        let queued = context.expectations.queued(&uid, place, of, context.now());
+        return Ok(Observed {
+            queued: Some(queued),
+            ..Observed::default()
+        });
+    }
+    let labels = labels(context, &request.namespace().unwrap_or_default()).await?;
+    let label = labels.get(NAMESPACE_LABEL).map(String::as_str);
+    if label == Some(NAMESPACE_DISABLED) {
+        return Ok(Observed {
+            halted: Some(by_label()),
+            ..Observed::default()
+        });
+    }
+    let is_enabled = label == Some(NAMESPACE_ENABLED);
+    let mut admission = Admission {
+        namespace_enabled: is_enabled,
+        samplers: fleet.samplers,
+        waits_since: context.expectations.candidate(&uid, context.now()),
+        matched: Ok(Vec::new()),
+    };
+    if is_enabled || !context.limits.namespace_opt_in {
+        let namespace = request.namespace().unwrap_or_default();
+        admission.matched = matched(context, &namespace, request, reference).await?;
+    }
+    Ok(Observed {
+        admission: Some(admission),
+        ..Observed::default()
+    })
+}
+
+/// A watch is a moment behind: what was injected since must not be injected again. And a node's clock is not the operator's.
+fn with_what_is_known(context: &Context, request_uid: &str, mut pod: PodView) -> PodView {
     if let Some(injected) = context.expectations.injected(request_uid, &pod.uid) {
         let state = SamplerState::Waiting {
             reason: String::new(),
@@ -88,34 +153,23 @@ fn with_recent_injection(context: &Context, request_uid: &str, mut pod: PodView)
         };
         pod.samplers.entry(injected.name).or_insert(sampler);
     }
+    for (name, sampler) in &mut pod.samplers {
+        if let SamplerState::Ended { at, .. } = &mut sampler.state {
+            let now = context.now();
+            *at = Some(context.expectations.ended(request_uid, &pod.uid, name, now));
+        }
+    }
     pod
 }
 
-async fn admission(
+async fn labels(
     context: &Context,
-    request: &ProfileRequest,
-    reference: &RequestRef,
-) -> Result<Admission, ObserveError> {
-    let name = request.namespace().unwrap_or_default();
-    let namespace = Api::<Namespace>::all(context.client.clone())
-        .get_metadata(&name)
-        .await;
-    let namespace = namespace.map_err(|error| ObserveError::Namespace(name.clone(), error))?;
-    let namespace_enabled = namespace
-        .labels()
-        .get(NAMESPACE_LABEL)
-        .is_some_and(|value| value == NAMESPACE_ENABLED);
-    if context.limits.namespace_opt_in && !namespace_enabled {
-        return Ok(Admission {
-            namespace_enabled,
-            matched: Ok(Vec::new()),
-        });
-    }
-    let matched = matched(context, &name, request, reference).await?;
-    Ok(Admission {
-        namespace_enabled,
-        matched,
-    })
+    namespace: &str,
+) -> Result<BTreeMap<String, String>, ObserveError> {
+    let namespaces = Api::<Namespace>::all(context.client.clone());
+    let asked = call(|| namespaces.get_metadata(namespace)).await;
+    let metadata = asked.map_err(|error| ObserveError::Namespace(namespace.to_owned(), error))?;
+    Ok(metadata.labels().clone())
 }
 
 async fn matched(
@@ -135,26 +189,33 @@ async fn matched(
         .map(|pod| view(pod))
         .map(|pod| (pod.name.clone(), pod))
         .collect();
-    let matched: Vec<PodView> = match named {
-        Named::Pod(name) => views.get(&name).cloned().into_iter().collect(),
+    let matched: Vec<PodView> = match &named {
+        Named::Pod(name) => views.get(name).cloned().into_iter().collect(),
         Named::Uids(uids) => views
             .into_values()
             .filter(|pod| uids.contains(&pod.uid))
             .collect(),
     };
-    if matched.is_empty() {
-        let message = match &request.spec.target.pod_name {
-            Some(pod) => {
-                format!("pod {pod} does not exist in namespace {namespace}; see kubectl get pods")
-            }
-            None => format!(
-                "the target's pods in namespace {namespace} have gone; apply the request again"
-            ),
-        };
-        return Ok(Err(Refusal {
-            reason: Reason::NoPodsMatched,
-            message,
-        }));
+    match named {
+        _ if !matched.is_empty() => Ok(Ok(matched)),
+        Named::Pod(name) => missing(context, namespace, &name).await.map(Err),
+        // The API server has just named them.
+        Named::Uids(_) => Err(ObserveError::Behind),
     }
-    Ok(Ok(matched))
+}
+
+/// Why a pod that the watch does not show cannot be profiled: the API server itself says that there is none.
+async fn missing(context: &Context, namespace: &str, name: &str) -> Result<Refusal, ObserveError> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let only = ListParams::default().fields(&format!("metadata.name={name}"));
+    let live = call(|| pods.list_metadata(&only)).await;
+    match live.map_err(ObserveError::Target)?.items.as_slice() {
+        [_, ..] => Err(ObserveError::Behind),
+        [] => Ok(Refusal {
+            reason: Reason::NoPodsMatched,
+            message: format!(
+                "pod {name} does not exist in namespace {namespace}; see kubectl get pods"
+            ),
+        }),
+    }
 }

@@ -5,7 +5,7 @@
 //! Invariant: a request that is there is never taken for one that is gone: what is not known is asked for, and a question without an
 //! answer says nothing.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -32,6 +32,11 @@ impl Requests {
     pub(crate) fn know(&self, known: Store<DeserializeGuard<ProfileRequest>>) {
         // There is one controller in a process.
         let _ = self.known.set(known);
+    }
+
+    /// Every one as it arrived.
+    pub fn all(&self) -> Vec<Arc<DeserializeGuard<ProfileRequest>>> {
+        self.known.get().map(Store::state).unwrap_or_default()
     }
 
     /// As it arrived: without its targets where it is over.

@@ -11,6 +11,10 @@ use kube::{Client, ResourceExt};
 use phpprof_crds::{Reason, Target, WorkloadRef};
 
 use crate::decide::observed::Refusal;
+use crate::reconcile::calls::call;
+
+/// Pods in a page of a list of metadata.
+const PAGE: u32 = 64;
 
 /// Which pods of the namespace a target names.
 pub enum Named {
@@ -50,12 +54,8 @@ pub async fn resolve(
             return refuse(Reason::NoPodsMatched, "the target names nothing".to_owned());
         }
     };
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let matching = match pods
-        .list_metadata(&ListParams::default().labels(&selector))
-        .await
-    {
-        Ok(matching) => matching,
+    let uids = match uids(client, namespace, &selector).await {
+        Ok(uids) => uids,
         Err(kube::Error::Api(status)) if status.code == 400 => {
             return refuse(
                 Reason::NoPodsMatched,
@@ -64,7 +64,6 @@ pub async fn resolve(
         }
         Err(error) => return Err(error.into()),
     };
-    let uids: HashSet<String> = matching.items.iter().filter_map(ResourceExt::uid).collect();
     if uids.is_empty() {
         return refuse(
             Reason::NoPodsMatched,
@@ -74,6 +73,25 @@ pub async fn resolve(
         );
     }
     Ok(Named::Uids(uids))
+}
+
+/// In pages, so that few objects are in memory at once.
+async fn uids(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+) -> Result<HashSet<String>, kube::Error> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let mut params = ListParams::default().labels(selector).limit(PAGE);
+    let mut uids = HashSet::new();
+    loop {
+        let page = call(|| pods.list_metadata(&params)).await?;
+        uids.extend(page.items.iter().filter_map(ResourceExt::uid));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(uids),
+        }
+    }
 }
 
 fn labels(selector: LabelSelector) -> Result<String, Unresolved> {
@@ -98,14 +116,12 @@ async fn selector_of(
         .iter()
         .any(|(resource, _)| resource.plural.ends_with("scale"));
     let selector = if scalable {
-        let scale = api
-            .get_scale(&workload.name)
+        let scale = call(|| api.get_scale(&workload.name))
             .await
             .map_err(|error| unreadable(error, workload))?;
         scale.status.and_then(|status| status.selector)
     } else {
-        let object = api
-            .get(&workload.name)
+        let object = call(|| api.get(&workload.name))
             .await
             .map_err(|error| unreadable(error, workload))?;
         let selector = serde_json::from_value(object.data["spec"]["selector"].clone());
@@ -134,7 +150,8 @@ async fn discover(
     let unknown = format!(
         "this cluster has no namespaced kind {kind} in {api_version}; see kubectl api-resources"
     );
-    match pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {
+    let wanted = GroupVersionKind::gvk(group, version, kind);
+    match call(|| pinned_kind(client, &wanted)).await {
         Ok((resource, capabilities)) if capabilities.scope == Scope::Namespaced => {
             Ok((resource, capabilities))
         }

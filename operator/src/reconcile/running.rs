@@ -1,7 +1,7 @@
 //! Requests that may have samplers, as they were seen last: the news of a deletion comes without the object.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
@@ -10,27 +10,73 @@ use crate::reconcile::watches::RequestRef;
 
 /// By name; the uid tells one that was deleted from its successor.
 #[derive(Default)]
-pub struct Running(Mutex<HashMap<RequestRef, ProfileRequest>>);
+pub struct Running(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    running: HashMap<RequestRef, Arc<ProfileRequest>>,
+    /// Uids of requests whose end the watch may not show yet, newest last.
+    ended: VecDeque<String>,
+}
+
+/// Far more than can end before a watch shows it.
+const ENDED: usize = 1024;
 
 impl Running {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps the request for as long as it runs; gives one of the same name that must have been deleted meanwhile.
     pub fn see(&self, reference: &RequestRef, request: &ProfileRequest) -> Option<ProfileRequest> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let before = match is_running(request) {
-            true => all.insert(reference.clone(), request.clone()),
-            false => all.remove(reference),
+            true => state
+                .running
+                .insert(reference.clone(), Arc::new(request.clone())),
+            false => {
+                let before = state.running.remove(reference);
+                if before.is_some() {
+                    state.end(request.uid());
+                }
+                before
+            }
         };
-        before.filter(|before| before.uid() != request.uid())
+        let before = before.filter(|before| before.uid() != request.uid());
+        before.map(Arc::unwrap_or_clone)
     }
 
     pub fn references(&self) -> Vec<RequestRef> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.keys().cloned().collect()
+        self.state().running.keys().cloned().collect()
+    }
+
+    /// By uid.
+    pub fn all(&self) -> Vec<(String, Arc<ProfileRequest>)> {
+        let state = self.state();
+        let all = state.running.values();
+        all.map(|request| (request.uid().unwrap_or_default(), request.clone()))
+            .collect()
+    }
+
+    /// Uids of requests that were seen to end here.
+    pub fn ended(&self) -> HashSet<String> {
+        self.state().ended.iter().cloned().collect()
     }
 
     pub fn take(&self, reference: &RequestRef) -> Option<ProfileRequest> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(reference)
+        let mut state = self.state();
+        let taken = state.running.remove(reference)?;
+        state.end(taken.uid());
+        Some(Arc::unwrap_or_clone(taken))
+    }
+}
+
+impl State {
+    fn end(&mut self, uid: Option<String>) {
+        self.ended.extend(uid);
+        if self.ended.len() > ENDED {
+            self.ended.pop_front();
+        }
     }
 }
 

@@ -31,7 +31,7 @@ impl Collector {
                 note,
                 changed,
                 links: Vec::new(),
-                cancelled: request.spec.cancel,
+                cancelled: request.spec.cancel.then(|| "cancelled".to_owned()),
             },
             Err(Fault::Store(message)) => Done::StoreAway(message),
             // The pods' own profiles are in the store: they are listed all the same.

@@ -7,7 +7,7 @@ use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_profile::total;
 
 use super::collector::{Collector, Fault, SAMPLES, fault};
-use super::verify::beginning;
+use super::verify::{beginning, is_whole};
 use crate::decide::checkpoints::leftovers;
 use crate::decide::effect::{Done, Recovery};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
@@ -39,6 +39,15 @@ impl Collector {
         } = recovery;
         match self.try_recover(recovery).await {
             Ok(None) => failed(message.clone()),
+            // It was whole, and only its receipt was lost.
+            Ok(Some(found)) if is_whole(&found.full, recovery.duration_seconds.into()) => {
+                Done::Verified {
+                    pod_uid: pod_uid.clone(),
+                    receipt: found.receipt,
+                    full: Box::new(found.full),
+                    cut_short: None,
+                }
+            }
             Ok(Some(found)) => Done::Recovered {
                 pod_uid: pod_uid.clone(),
                 key: found.key,

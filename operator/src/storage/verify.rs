@@ -81,10 +81,14 @@ impl Collector {
 /// stopped, or no PHP was left.
 fn cut_short(upload: &Upload, full: &FullReceipt) -> Option<String> {
     let asked = i64::from(upload.asked_seconds?);
-    // It is rounded.
-    let is_whole = full.duration_seconds.saturating_add(1) >= asked;
     let why = "PHP ended, or its pod was stopped, before the time was over";
-    (!is_whole).then(|| beginning(full.duration_seconds, asked, why))
+    (!is_whole(full, asked)).then(|| beginning(full.duration_seconds, asked, why))
+}
+
+/// Whether so many seconds were sampled.
+pub(super) fn is_whole(full: &FullReceipt, asked: i64) -> bool {
+    // It is rounded.
+    full.duration_seconds.saturating_add(1) >= asked
 }
 
 pub(super) fn beginning(seconds: i64, of: i64, why: &str) -> String {

@@ -259,6 +259,8 @@ impl Toy {
             return Observed {
                 admission: Some(Admission {
                     namespace_enabled: true,
+                    samplers: BTreeMap::new(),
+                    waits_since: at(0),
                     matched,
                 }),
                 ..Observed::default()
@@ -353,7 +355,7 @@ impl Toy {
                     note: String::new(),
                     changed: Vec::new(),
                     links: Vec::new(),
-                    cancelled: false,
+                    cancelled: None,
                 })
             }
             Effect::List => {

@@ -7,7 +7,7 @@ use crate::testing::{pod, sampler};
 /// `expected` is the names of the chosen pods, or the reason of the refusal.
 #[track_caller]
 fn check(target: &Target, pods: &[PodView], expected: &str) {
-    let actual = match select(target, pods, &Limits::default()) {
+    let actual = match select(target, pods, &BTreeMap::new(), &Limits::default()) {
         Ok(selection) => {
             let name = |(pod, container): &(PodView, ContainerView)| {
                 format!("{}/{}", pod.name, container.name)
@@ -61,7 +61,7 @@ fn pods_with_the_fewest_ephemeral_containers_come_first() {
 #[test]
 fn the_operator_caps_the_number_of_pods() {
     let pods: Vec<_> = (10..30).map(|n| pod(&format!("p{n}"))).collect();
-    let selection = select(&target(100), &pods, &Limits::default()).unwrap();
+    let selection = select(&target(100), &pods, &BTreeMap::new(), &Limits::default()).unwrap();
     assert_eq!(selection.chosen.len(), 10);
     assert_eq!(
         selection.note,
@@ -135,4 +135,41 @@ fn a_pod_whose_budget_is_spent_is_not_chosen() {
         "EphemeralContainerBudgetSpent: every matching pod was profiled 64 times already; replace a pod, or target others",
     );
     check(&target(2), &[spent, pod("b")], "b/fpm");
+}
+
+/// `expected` is the number of chosen pods, or what is waited for; each node has room for two samplers.
+#[track_caller]
+fn check_room(pods: &[PodView], samplers: &[(&str, usize)], expected: &str) {
+    let limits = Limits {
+        samplers_of_node: 2,
+        ..Limits::default()
+    };
+    let samplers = samplers
+        .iter()
+        .map(|(node, count)| ((*node).to_owned(), *count));
+    let actual = match select(&target(3), pods, &samplers.collect(), &limits) {
+        Ok(selection) => selection.chosen.len().to_string(),
+        Err(refusal) => format!("{}: {}", refusal.reason, refusal.message),
+    };
+    assert_eq!(actual, expected);
+}
+
+#[test]
+fn a_request_waits_for_nodes_that_have_no_room_for_its_samplers() {
+    let pods = [on("n1", "a"), on("n1", "b"), on("n2", "c"), on("n2", "d")];
+    check_room(&pods, &[], "3");
+    check_room(&pods, &[("n1", 1)], "3");
+    check_room(
+        &pods,
+        &[("n1", 1), ("n2", 1)],
+        "Queued: nodes of the matching pods have room for 2 of 3 samplers; each takes 2 at the same time",
+    );
+    // More than a node ever takes is not waited for.
+    check_room(&pods[..2], &[], "2");
+    check_room(&[on("n1", "a"), on("n1", "b"), on("n1", "c")], &[], "2");
+    check_room(
+        &pods[..1],
+        &[("n1", 7)],
+        "Queued: nodes of the matching pods have room for 0 of 1 samplers; each takes 2 at the same time",
+    );
 }

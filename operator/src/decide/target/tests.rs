@@ -104,17 +104,17 @@ fn a_sampler_that_is_there_is_waited_for_until_its_own_deadline() {
 }
 
 #[test]
-fn an_image_that_cannot_be_pulled_fails_at_once() {
-    check(
-        2,
-        Some(with(waiting("ErrImagePull"))),
-        "ImagePullFailed: ErrImagePull: no such image",
-    );
-    check(
-        2,
-        Some(with(waiting("ImagePullBackOff"))),
-        "ImagePullFailed",
-    );
+fn an_image_is_pulled_again_while_there_is_time() {
+    for reason in ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"] {
+        check(2, Some(with(waiting(reason))), "Pending until 60");
+        let said = format!(
+            "ImagePullFailed: {reason}: no such image; the image must be pullable from node node"
+        );
+        check(61, Some(with(waiting(reason))), &said);
+    }
+    for reason in ["InvalidImageName", "ErrImageNeverPull"] {
+        check(2, Some(with(waiting(reason))), "ImagePullFailed");
+    }
     check(
         2,
         Some(with(waiting("CreateContainerConfigError"))),

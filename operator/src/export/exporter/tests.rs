@@ -369,7 +369,7 @@ async fn who_stays_busy_is_given_up_and_an_event_says_so() {
     assert!(note.contains("429 Too Many Requests"), "{note}");
     assert!(note.contains("ingested bytes"), "{note}");
     // One on a machine that is too busy for a second one in time.
-    assert!(server.told(|told| (1..=2).contains(&told.calls)));
+    assert!(server.told(|told| (1..=3).contains(&told.calls)));
 }
 
 #[tokio::test]

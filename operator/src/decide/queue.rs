@@ -1,0 +1,189 @@
+//! Whose turn it is: the line of requests that wait for a place, first come first served in a namespace and fair between namespaces.
+//!
+//! It is pure, so every request that asks about the same cluster gets an answer that fits the others'.
+//!
+//! Invariant: no more requests run than there are places, in a namespace and in all; whoever waits in a namespace that has a place moves up with
+//! each request that ends.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// How many requests may run at the same time; the chart's `limits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    pub of_namespace: usize,
+    pub of_cluster: usize,
+}
+
+/// A request that was not accepted yet and may be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiting {
+    pub created: Timestamp,
+    pub namespace: String,
+    /// Tells two of one second apart, and one from its successor.
+    pub uid: String,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Now,
+    /// At this place, counted from 1, of so many that wait.
+    Wait {
+        place: usize,
+        of: usize,
+    },
+}
+
+/// The line: who has waited longest in each namespace first, and of these those of the namespace that has least.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// In their order, and whether it is their turn.
+    order: Vec<(Waiting, bool)>,
+}
+
+impl Line {
+    /// `running` has the number of requests that run, by namespace.
+    pub fn of(
+        mut waiting: Vec<Waiting>,
+        running: &BTreeMap<String, usize>,
+        places: Places,
+    ) -> Self {
+        waiting.sort_unstable();
+        let mut taken: BTreeMap<String, usize> = running.clone();
+        let mut ranked: Vec<(usize, Waiting)> = Vec::new();
+        let mut ranks = taken.clone();
+        for one in waiting {
+            let rank = ranks.entry(one.namespace.clone()).or_default();
+            ranked.push((*rank, one));
+            *rank += 1;
+        }
+        ranked.sort_by(|(rank, one), (other_rank, other)| (rank, one).cmp(&(other_rank, other)));
+        let mut free = places.of_cluster.saturating_sub(taken.values().sum());
+        let order = ranked.into_iter().map(|(_, one)| {
+            let here = taken.entry(one.namespace.clone()).or_default();
+            let now = free > 0 && *here < places.of_namespace;
+            if now {
+                free -= 1;
+                *here += 1;
+            }
+            (one, now)
+        });
+        Line {
+            order: order.collect(),
+        }
+    }
+
+    /// A request that is not in line has its turn: it is too new to be known.
+    pub fn turn(&self, uid: &str) -> Turn {
+        let waits = self.order.iter().filter(|(_, now)| !now);
+        let place = self.order.iter().position(|(one, _)| one.uid == uid);
+        match place.and_then(|place| self.order.get(place)) {
+            Some((_, false)) => {
+                let before = waits.clone().position(|(one, _)| one.uid == uid);
+                Turn::Wait {
+                    place: before.unwrap_or(0) + 1,
+                    of: waits.count(),
+                }
+            }
+            _ => Turn::Now,
+        }
+    }
+
+    /// Those whose turn it is.
+    pub fn next(&self) -> impl Iterator<Item = &Waiting> {
+        self.order
+            .iter()
+            .filter_map(|(one, now)| now.then_some(one))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::at;
+
+    const PLACES: Places = Places {
+        of_namespace: 2,
+        of_cluster: 3,
+    };
+
+    fn waiting(namespace: &str, second: i64) -> Waiting {
+        Waiting {
+            created: at(second),
+            namespace: namespace.to_owned(),
+            uid: format!("{namespace}{second}"),
+        }
+    }
+
+    fn running(counts: &[(&str, usize)]) -> BTreeMap<String, usize> {
+        let owned = |(name, count): &(&str, usize)| ((*name).to_owned(), *count);
+        counts.iter().map(owned).collect()
+    }
+
+    /// `expected` are the requests in their order, those whose turn it is before the bar.
+    #[track_caller]
+    fn check(all: &[(&str, i64)], counts: &[(&str, usize)], expected: &str) {
+        let all = all.iter().map(|(name, second)| waiting(name, *second));
+        let line = Line::of(all.collect(), &running(counts), PLACES);
+        let names = |now: bool| {
+            let chosen = line.order.iter().filter(move |(_, its)| *its == now);
+            let names: Vec<&str> = chosen.map(|(one, _)| one.uid.as_str()).collect();
+            names.join(" ")
+        };
+        assert_eq!(format!("{} | {}", names(true), names(false)), expected);
+    }
+
+    #[test]
+    fn a_namespace_is_served_in_the_order_of_its_requests() {
+        check(&[("a", 3), ("a", 1), ("a", 2)], &[], "a1 a2 | a3");
+        check(&[("a", 1)], &[("a", 1)], "a1 | ");
+        check(&[("a", 1)], &[("a", 2)], " | a1");
+    }
+
+    #[test]
+    fn namespaces_take_turns_whoever_came_first() {
+        let all = [("a", 1), ("a", 2), ("a", 3), ("b", 9), ("c", 8)];
+        check(&all, &[], "a1 c8 b9 | a2 a3");
+        check(&all, &[("a", 1)], "c8 b9 | a1 a2 a3");
+        check(&all, &[("a", 1), ("b", 2)], " | c8 a1 a2 b9 a3");
+        check(&all, &[("z", 2)], "a1 | c8 b9 a2 a3");
+    }
+
+    #[test]
+    fn who_waits_is_told_their_place() {
+        let all =
+            [("a", 1), ("a", 2), ("a", 3), ("a", 4)].map(|(name, second)| waiting(name, second));
+        let line = Line::of(all.into(), &running(&[]), PLACES);
+        assert_eq!(line.turn("a2"), Turn::Now);
+        assert_eq!(line.turn("a3"), Turn::Wait { place: 1, of: 2 });
+        assert_eq!(line.turn("a4"), Turn::Wait { place: 2, of: 2 });
+        assert_eq!(line.turn("unknown"), Turn::Now);
+        assert_eq!(line.next().count(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn everybody_runs_in_the_end_and_places_are_kept(all in proptest::collection::vec((0..4usize, 0..50i64), 0..40)) {
+            let mut left: Vec<Waiting> = all
+                .iter()
+                .enumerate()
+                .map(|(index, (name, second))| Waiting { uid: index.to_string(), ..waiting(["a", "b", "c", "d"][*name], *second) })
+                .collect();
+            for _ in 0..=all.len() {
+                let line = Line::of(left.clone(), &BTreeMap::new(), PLACES);
+                let now: Vec<Waiting> = line.next().cloned().collect();
+                prop_assert!(now.len() <= PLACES.of_cluster);
+                prop_assert!(!now.is_empty() || left.is_empty());
+                for name in ["a", "b", "c", "d"] {
+                    prop_assert!(now.iter().filter(|one| one.namespace == name).count() <= PLACES.of_namespace);
+                }
+                left.retain(|one| !now.contains(one));
+            }
+            prop_assert!(left.is_empty());
+        }
+    }
+}

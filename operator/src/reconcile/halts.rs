@@ -1,0 +1,163 @@
+//! What stops all profiling: the administrator's switch, and the label of a namespace.
+//!
+//! The switch is a ConfigMap that is watched. Labels of namespaces with running requests are asked for, since who has rights in a namespace
+//! alone may get it, but not watch it.
+//!
+//! Invariant: while the API server does not answer, what it said last holds.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_LABEL};
+
+use crate::reconcile::context::Context;
+use crate::reconcile::execute::AT_ONCE;
+use crate::reconcile::fleet::Fleet;
+
+/// Running samplers are told within five seconds, of which theirs to ask is two.
+const EVERY: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(5);
+/// The switch's key and the value that stops.
+const KEY: &str = "profiling";
+const STOPPED: &str = "stopped";
+
+#[derive(Default)]
+pub struct Halts(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    switched_off: bool,
+    namespaces: BTreeSet<String>,
+}
+
+impl Halts {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why nothing is profiled in a namespace now, in words.
+    pub fn why(&self, namespace: &str) -> Option<String> {
+        let state = self.state();
+        match state.namespaces.contains(namespace) {
+            _ if state.switched_off => Some("the administrator has stopped profiling".to_owned()),
+            true => Some(by_label()),
+            false => None,
+        }
+    }
+
+    /// Whether that is news.
+    fn switch(&self, off: bool) -> bool {
+        std::mem::replace(&mut self.state().switched_off, off) != off
+    }
+
+    fn label(&self, namespace: &str, is_disabled: bool) -> bool {
+        let mut state = self.state();
+        match is_disabled {
+            true => state.namespaces.insert(namespace.to_owned()),
+            false => state.namespaces.remove(namespace),
+        }
+    }
+}
+
+/// In words, where the label of its namespace stops a request.
+pub fn by_label() -> String {
+    format!(
+        "the label {NAMESPACE_LABEL}={NAMESPACE_DISABLED} of the namespace has stopped profiling"
+    )
+}
+
+/// Watches the switch, a ConfigMap of this namespace and name.
+pub async fn watch_switch(context: Arc<Context>, namespace: String, name: String) {
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
+    let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut changes = watcher(maps, only).default_backoff().boxed();
+    while let Some(change) = changes.next().await {
+        let off = match change {
+            Ok(watcher::Event::Apply(map) | watcher::Event::InitApply(map)) => is_off(&map),
+            Ok(watcher::Event::Delete(_)) => false,
+            Ok(watcher::Event::Init | watcher::Event::InitDone) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "the switch that stops profiling cannot be watched; it is tried again");
+                continue;
+            }
+        };
+        if context.halts.switch(off) {
+            tracing::info!(off, "the switch that stops profiling");
+            look_again(&context);
+        }
+    }
+}
+
+fn is_off(map: &ConfigMap) -> bool {
+    let data = map.data.as_ref();
+    data.and_then(|data| data.get(KEY))
+        .is_some_and(|word| word == STOPPED)
+}
+
+/// Asks for the labels of the namespaces that have running requests, again and again.
+pub async fn poll_labels(context: Arc<Context>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let references = context.running.references();
+        let namespaces: BTreeSet<String> = references
+            .into_iter()
+            .filter_map(|request| request.namespace)
+            .collect();
+        let client = &context.client;
+        let labels = stream::iter(namespaces)
+            .map(|namespace| async move { (is_disabled(client, &namespace).await, namespace) })
+            .buffer_unordered(AT_ONCE);
+        let news: Vec<bool> = labels
+            .map(|(disabled, namespace)| {
+                disabled.is_some_and(|disabled| context.halts.label(&namespace, disabled))
+            })
+            .collect()
+            .await;
+        if news.contains(&true) {
+            look_again(&context);
+        }
+    }
+}
+
+/// Nothing where the API server did not say it in time.
+async fn is_disabled(client: &Client, namespace: &str) -> Option<bool> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let asked = tokio::time::timeout(ANSWER, namespaces.get_metadata(namespace)).await;
+    let metadata = asked.ok()?.ok()?;
+    let label = metadata.labels().get(NAMESPACE_LABEL);
+    Some(label.is_some_and(|value| value == NAMESPACE_DISABLED))
+}
+
+fn look_again(context: &Context) {
+    context.look_again();
+    Fleet::call_next(context);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_switch_stops_everybody_and_a_label_its_namespace() {
+        let halts = Halts::default();
+        assert_eq!(halts.why("shop"), None);
+        assert!(halts.label("shop", true) && !halts.label("shop", true));
+        assert!(
+            halts
+                .why("shop")
+                .is_some_and(|why| why.contains("phpprof.dev/profiling=disabled"))
+        );
+        assert_eq!(halts.why("blog"), None);
+        assert!(halts.switch(true) && !halts.switch(true));
+        let administrator = "the administrator has stopped profiling";
+        assert_eq!(halts.why("blog").as_deref(), Some(administrator));
+        assert_eq!(halts.why("shop").as_deref(), Some(administrator));
+        assert!(halts.switch(false) && halts.label("shop", false));
+        assert_eq!(halts.why("shop"), None);
+    }
+}

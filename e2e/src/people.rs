@@ -144,6 +144,12 @@ impl Scene {
         self.person(name, vec![format!("--as={user}")])
     }
 
+    /// Gives a user of another scene rights here.
+    pub async fn grant_to(&self, user: &str, rights: &[Right]) -> Result<()> {
+        self.grant(&self.namespace, user, rights).await?;
+        self.has(user, rights).await
+    }
+
     /// Somebody with a client certificate and the roles that the documents name: `edit` here, and the chart's for readers of results.
     pub async fn developer(&self) -> Result<Person> {
         let user = format!("{}-developer", self.namespace);
@@ -156,8 +162,12 @@ impl Scene {
             "phpprof-operator-results",
         )
         .await?;
-        let needed = [("create", "profilerequests"), ("get", "services/proxy")]
-            .map(|(verb, resource)| Right { verb, resource });
+        let needed = [
+            ("create", "profilerequests"),
+            ("profile", "profilerequests"),
+            ("get", "services/proxy"),
+        ]
+        .map(|(verb, resource)| Right { verb, resource });
         self.has(&user, &needed).await?;
         let mut person = self.person("developer", Vec::new())?;
         let kubeconfig = person.folder.join("kubeconfig");

@@ -4,7 +4,9 @@
 
 use std::io::Write;
 
-use kube::api::{DynamicObject, PostParams};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{Api, DynamicObject, PostParams};
+use phpprof_crds::REQUESTED_BY;
 use serde_json::Value;
 
 use crate::cli::{DryRun, Global, ObjectForm, Run, TopForm, TopSort};
@@ -41,6 +43,7 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
         field_manager: Some("kubectl-phpprof".to_owned()),
     };
     let action = format!("create profilerequests in namespace {}", cluster.namespace);
+    sign(&cluster, &mut object).await;
     let created = cluster
         .requests()
         .create(&parameters, &object)
@@ -64,6 +67,18 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
     let _ = std::io::stdout().flush();
     let ended = wait::wait(&cluster, &created, arguments.timeout, &mut interrupts).await?;
     finish(&cluster, &ended, arguments, screen).await
+}
+
+/// Says who asks, as the API server knows them. Nobody is kept from asking by an API server that does not say it.
+async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
+    let reviews: Api<SelfSubjectReview> = Api::all(cluster.client.clone());
+    let (params, question) = (PostParams::default(), SelfSubjectReview::default());
+    let review = reviews.create(&params, &question).await.ok();
+    let user = review.and_then(|review| review.status?.user_info?.username);
+    if let Some(user) = user {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.entry(REQUESTED_BY.to_owned()).or_insert(user);
+    }
 }
 
 /// The request of the command line or of the file.

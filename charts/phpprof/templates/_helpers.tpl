@@ -55,3 +55,25 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* Images that the operator may run, as JSON: this release's, the one that an operator of before still runs while it is replaced, and the administrator's. */ -}}
+{{- define "phpprof.samplerImages" -}}
+{{- $images := list .Values.images.sampler }}
+{{- $running := lookup "apps/v1" "Deployment" .Release.Namespace (include "phpprof.name" .) }}
+{{- range $container := dig "spec" "template" "spec" "containers" list ($running | default dict) }}
+{{- range $arg := $container.args | default list }}
+{{- if hasPrefix "--sampler-image=" $arg }}{{ $images = append $images (trimPrefix "--sampler-image=" $arg) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- concat $images .Values.policies.samplerImages | uniq | toJson }}
+{{- end }}
+
+{{- /* Where the release's policies hold: everywhere, or in the namespaces that it has rights in. */ -}}
+{{- define "phpprof.policyNamespaces" -}}
+{{- with .Values.rbac.namespaces -}}
+matchResources:
+  namespaceSelector:
+    matchExpressions:
+      - {key: kubernetes.io/metadata.name, operator: In, values: {{ toJson . }}}
+{{- end }}
+{{- end }}

@@ -166,6 +166,7 @@ async fn check_cancel(scene: &Scene, person: &Person) -> Result<()> {
 }
 
 const CREATE: Right = right("create", "profilerequests");
+const PROFILE: Right = right("profile", "profilerequests");
 const GET: Right = right("get", "profilerequests");
 const LIST: Right = right("list", "profilerequests");
 const PATCH: Right = right("patch", "profilerequests");
@@ -178,8 +179,9 @@ const fn right(verb: &'static str, resource: &'static str) -> Right {
 }
 
 /// A right, and the verbs that say so where it is missing.
-const LACKING: [(&str, Right, &[&str]); 7] = [
+const LACKING: [(&str, Right, &[&str]); 8] = [
     ("no-create", CREATE, &["run pod/web -d 1s"]),
+    ("no-profile", PROFILE, &["run pod/web -d 1s"]),
     (
         "no-get",
         GET,

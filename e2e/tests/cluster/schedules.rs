@@ -55,7 +55,10 @@ async fn rights(of: &str, account: &str, namespace: &str) -> Result<BTreeSet<Str
 async fn check_rights(scene: &Scene) -> Result<()> {
     let here = scene.namespace.as_str();
     for (place, expected) in [
-        (here, vec!["profilerequests.phpprof.dev [] [] [create]"]),
+        (
+            here,
+            vec!["profilerequests.phpprof.dev [] [] [create profile]"],
+        ),
         ("default", vec![]),
         ("kube-system", vec![]),
     ] {

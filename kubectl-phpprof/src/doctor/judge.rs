@@ -2,6 +2,10 @@
 //!
 //! Invariant: one check for each need, always in the same order; a check that failed says what to change.
 
+/// Rights that are judged by what others there are.
+pub const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
+pub const PROFILE: &str = "profile profilerequests";
+
 /// What an authorization review said; None where it could not be asked.
 pub type Allowed = Option<bool>;
 
@@ -212,9 +216,12 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
         format!(" in {}", observed.namespace)
     };
     let found = |may: &str| format!("you {may} {right}{place}");
-    let optional = right == "patch pods/ephemeralcontainers";
-    let remedy =
-        "ask for it: the chart's edit role has it for requests, and its reader role for results";
+    let optional = right == PATCH_PODS;
+    let remedy = "ask for it: the chart's roles for editing and profiling have it for requests, and its reader role for results";
+    let instead = observed
+        .rights
+        .iter()
+        .any(|(other, allowed)| *other == PATCH_PODS && *allowed == Some(true));
     match allowed {
         Some(true) => check("right", Verdict::Good, found("may"), ""),
         Some(false) if optional => check(
@@ -222,6 +229,21 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
             Verdict::Good,
             format!("{}; only the dry run below needs it", found("may not")),
             "",
+        ),
+        Some(false) if right == PROFILE && instead => check(
+            "right",
+            Verdict::Good,
+            format!("{}; that you may {PATCH_PODS} is as good", found("may not")),
+            "",
+        ),
+        Some(false) if right == PROFILE => check(
+            "right",
+            Verdict::Unknown,
+            format!(
+                "{}; the chart's policies ask for it, if they are on",
+                found("may not")
+            ),
+            remedy,
         ),
         Some(false) => check("right", Verdict::Bad, found("may not"), remedy),
         None => check(

@@ -12,6 +12,7 @@ fn fit() -> Observed {
         api: Some(true),
         rights: vec![
             ("create profilerequests", Some(true)),
+            (PROFILE, Some(true)),
             ("get profilerequests", Some(true)),
             ("create services/proxy of the operator", Some(true)),
             ("patch pods/ephemeralcontainers", Some(true)),
@@ -70,8 +71,9 @@ fn each_missing_need_is_found() {
     check_failed(|o| o.api = Some(false), &["api"]);
     check_failed(|o| o.namespace_labels = Some((None, None)), &["namespace"]);
     check_failed(|o| o.rights[0].1 = Some(false), &["right"]);
-    check_failed(|o| o.rights[2].1 = Some(false), &["right"]);
-    check_failed(|o| o.rights[3].1 = Some(false), &[]);
+    check_failed(|o| o.rights[1].1 = Some(false), &[]);
+    check_failed(|o| o.rights[3].1 = Some(false), &["right"]);
+    check_failed(|o| o.rights[4].1 = Some(false), &[]);
     check_failed(
         |o| o.pods = Err(Unseen::Missing("there is no deployment web".into())),
         &["pods"],

@@ -16,14 +16,15 @@ use kube::discovery::ApiResource;
 use phpprof_crds::{NAMESPACE_LABEL, Target, WorkloadRef};
 use serde_json::json;
 
-use super::judge::{Allowed, DryRun, Observed, OperatorFacts, PodFacts, Unseen, sampler_user};
+use super::judge::{
+    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, PodFacts, Unseen, sampler_user,
+};
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::target::plural;
 
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
-const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
 
 /// Fails only where the API server does not answer at all.
 pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Failure> {
@@ -71,6 +72,14 @@ async fn rights(cluster: &Cluster) -> Vec<(&'static str, Allowed)> {
         (
             "create profilerequests",
             "create",
+            "phpprof.dev",
+            "profilerequests",
+            "",
+            own,
+        ),
+        (
+            PROFILE,
+            "profile",
             "phpprof.dev",
             "profilerequests",
             "",
@@ -305,7 +314,8 @@ async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
             .find_map(|argument| argument.strip_prefix("--sampler-image="))
     });
     let patch = json!({"spec": {"ephemeralContainers": [{
-        "name": "phpprof-doctor",
+        // Names that begin with phpprof- are the operator's.
+        "name": "doctor-of-phpprof",
         "image": image.unwrap_or("phpprof.dev/phpprof:dev"),
         "targetContainerName": observed.container.as_ref().or(pod.containers.first()),
         "securityContext": {

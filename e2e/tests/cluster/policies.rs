@@ -1,0 +1,516 @@
+//! Who may profile, what the operator's own account may add to pods, and whose the names of its containers are: the chart's policies
+//! against the real API server, with the operator's own token.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::people::Right;
+use e2e::{ENABLED, NOT_ENABLED, Scene, calm, kubectl, pods, poll, release};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::AuthInfo;
+use kube::{Client, Config, ResourceExt as _};
+use phpprof_crds::{ProfileRequest, REQUESTED_BY};
+use serde_json::{Value, json};
+
+const ACCOUNT: &str = "phpprof-operator";
+const FENCE: &str = "phpprof-system-phpprof-operator";
+const KNOWN: Duration = Duration::from_secs(20);
+
+const ONE: &str = "the operator may add one ephemeral container at a time";
+const PREFIX: &str =
+    "the operator may add ephemeral containers only whose names begin with phpprof-";
+const IMAGE: &str =
+    "add an image that a webhook makes of it to policies.samplerImages in the chart";
+const OPT_IN: &str = "phpprof.dev/profiling=enabled";
+const PRIVILEGED: &str = "a sampler may not be privileged";
+const ESCALATION: &str = "a sampler must have allowPrivilegeEscalation: false";
+const SECCOMP: &str = "a sampler must have the seccomp profile RuntimeDefault";
+const PROC: &str = "a sampler must have the default procMount";
+const ROOT: &str = "a sampler must have a read-only root file system";
+const DROP: &str = "a sampler must drop all capabilities";
+const ADD: &str = "a sampler may have no capability, or SYS_PTRACE alone with user 0";
+const VOLUME: &str = "a sampler may have no volume";
+const ENV_FROM: &str = "a sampler may not have envFrom";
+const VALUE_FROM: &str = "a sampler may not have valueFrom";
+const STDIN: &str = "a sampler may have neither stdin nor a terminal";
+const COMMAND: &str = "a sampler runs what its image starts; it may not have a command";
+const NAMES: &str =
+    "names of ephemeral containers that begin with phpprof- are the operator's; choose another one";
+
+/// A container as the operator adds it to a pod of user 1000.
+fn sampler(name: &str) -> Value {
+    json!({
+        "name": name, "image": pods::image("phpprof"), "args": ["record"],
+        "env": [{"name": "PHPPROF_GRANTS", "value": "{}"}],
+        "securityContext": {
+            "runAsUser": 1000, "runAsGroup": 1000, "runAsNonRoot": true, "privileged": false, "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    })
+}
+
+/// An addition to the pod `web`, or to one with users of its own: what is bent, how, and the clause that refuses it.
+type Row = (&'static str, fn(&mut Value), Option<&'static str>);
+
+const ROWS: &[Row] = &[
+    ("nothing", |_| (), None),
+    (
+        "root with SYS_PTRACE",
+        |it| {
+            it["securityContext"]["runAsUser"] = json!(0);
+            it["securityContext"]["runAsNonRoot"] = json!(false);
+            it["securityContext"]["capabilities"]["add"] = json!(["SYS_PTRACE"]);
+        },
+        None,
+    ),
+    (
+        "another name",
+        |it| it["name"] = json!("debugger"),
+        Some(PREFIX),
+    ),
+    (
+        "another image",
+        |it| it["image"] = json!("busybox"),
+        Some(IMAGE),
+    ),
+    (
+        "another tag of the image",
+        |it| it["image"] = json!(format!("{}-evil", pods::image("phpprof"))),
+        Some(IMAGE),
+    ),
+    (
+        "escalation",
+        |it| it["securityContext"]["allowPrivilegeEscalation"] = json!(true),
+        Some(ESCALATION),
+    ),
+    (
+        "no word of escalation",
+        |it| it["securityContext"]["allowPrivilegeEscalation"] = Value::Null,
+        Some(ESCALATION),
+    ),
+    (
+        "no seccomp",
+        |it| it["securityContext"]["seccompProfile"] = Value::Null,
+        Some(SECCOMP),
+    ),
+    (
+        "seccomp Unconfined",
+        |it| it["securityContext"]["seccompProfile"] = json!({"type": "Unconfined"}),
+        Some(SECCOMP),
+    ),
+    (
+        "a writable root",
+        |it| it["securityContext"]["readOnlyRootFilesystem"] = json!(false),
+        Some(ROOT),
+    ),
+    (
+        "no word of the root",
+        |it| it["securityContext"]["readOnlyRootFilesystem"] = Value::Null,
+        Some(ROOT),
+    ),
+    (
+        "the runtime's capabilities",
+        |it| it["securityContext"]["capabilities"] = Value::Null,
+        Some(DROP),
+    ),
+    (
+        "one dropped capability",
+        |it| it["securityContext"]["capabilities"]["drop"] = json!(["KILL"]),
+        Some(DROP),
+    ),
+    (
+        "SYS_PTRACE of an ordinary user",
+        |it| it["securityContext"]["capabilities"]["add"] = json!(["SYS_PTRACE"]),
+        Some(ADD),
+    ),
+    (
+        "another capability",
+        |it| it["securityContext"]["capabilities"]["add"] = json!(["SYS_ADMIN"]),
+        Some(ADD),
+    ),
+    (
+        "root with one more",
+        |it| {
+            it["securityContext"]["runAsUser"] = json!(0);
+            it["securityContext"]["runAsNonRoot"] = json!(false);
+            it["securityContext"]["capabilities"]["add"] = json!(["SYS_PTRACE", "SYS_ADMIN"]);
+        },
+        Some(ADD),
+    ),
+    (
+        "a volume",
+        |it| it["volumeMounts"] = json!([{"name": "scratch", "mountPath": "/scratch"}]),
+        Some(VOLUME),
+    ),
+    (
+        "a Secret's keys",
+        |it| it["envFrom"] = json!([{"secretRef": {"name": "passwords"}}]),
+        Some(ENV_FROM),
+    ),
+    (
+        "a key of a Secret",
+        |it| {
+            let from = json!({"secretKeyRef": {"name": "passwords", "key": "root"}});
+            it["env"] = json!([{"name": "PASSWORD", "valueFrom": from}]);
+        },
+        Some(VALUE_FROM),
+    ),
+    ("stdin", |it| it["stdin"] = json!(true), Some(STDIN)),
+    ("a terminal", |it| it["tty"] = json!(true), Some(STDIN)),
+    (
+        "a command",
+        |it| it["command"] = json!(["sh"]),
+        Some(COMMAND),
+    ),
+];
+
+/// Somebody at the API server.
+async fn client(auth: AuthInfo) -> Result<Client> {
+    let mut config = Config::infer().await?;
+    config.auth_info = auth;
+    Ok(Client::try_from(config)?)
+}
+
+/// The tests' administrator in the clothes of a user, who has these groups too.
+async fn impersonated(user: &str, groups: &[&str]) -> Result<Client> {
+    let auth = Config::infer().await?.auth_info;
+    client(AuthInfo {
+        impersonate: Some(user.to_owned()),
+        impersonate_groups: Some(groups.iter().map(|group| (*group).to_owned()).collect()),
+        ..auth
+    })
+    .await
+}
+
+/// The operator's own account, by a token of it and nothing else.
+async fn operator() -> Result<Client> {
+    let token = kubectl(&[
+        "create",
+        "token",
+        ACCOUNT,
+        "--namespace",
+        release::NAMESPACE,
+    ])
+    .await?;
+    client(AuthInfo {
+        token: Some(token.trim().to_owned().into()),
+        ..AuthInfo::default()
+    })
+    .await
+}
+
+/// Pods that no node takes: containers can be added to them all the same.
+async fn waiting_pods(scene: &Scene) -> Result<()> {
+    let of = |name: &str, spec: Value| {
+        let mut pod = json!({"metadata": {"name": name}, "spec": spec});
+        pod["spec"]["nodeSelector"] = json!({"phpprof.dev/e2e": "nobody"});
+        pod["spec"]["containers"] = json!([{"name": "fpm", "image": pods::image("demo")}]);
+        pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+        pod
+    };
+    let api: Api<Pod> = scene.api();
+    for pod in [
+        of("web", json!({})),
+        of("own-users", json!({"hostUsers": false})),
+    ] {
+        api.create(&PostParams::default(), &serde_json::from_value(pod)?)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Adds containers, or asks whether it could; what refused it.
+async fn add(
+    client: &Client,
+    namespace: &str,
+    pod: &str,
+    containers: &[Value],
+    dry_run: bool,
+) -> Result<Option<String>> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let params = PatchParams {
+        dry_run,
+        ..PatchParams::default()
+    };
+    let patch = Patch::Strategic(json!({"spec": {"ephemeralContainers": containers}}));
+    said(pods.patch_ephemeral_containers(pod, &params, &patch).await)
+}
+
+fn said<T>(answer: Result<T, kube::Error>) -> Result<Option<String>> {
+    match answer {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) => Ok(Some(status.message.clone())),
+        Err(error) => Err(error).context("the API server gave no answer"),
+    }
+}
+
+#[track_caller]
+fn expect(what: &str, said: Option<String>, refused: Option<&str>) -> Result<()> {
+    match (&said, refused) {
+        (None, None) => Ok(()),
+        (Some(said), Some(words)) if said.contains(words) => Ok(()),
+        _ => bail!("{what}: {said:?}, and not {refused:?}"),
+    }
+}
+
+/// Asks for each row on the pods of a namespace.
+async fn check_rows(
+    client: &Client,
+    namespace: &str,
+    prefix: &str,
+    refusal: impl Fn(Option<&'static str>) -> Option<&'static str>,
+) -> Result<()> {
+    let name = format!("{prefix}0b1c2d3e-9");
+    for (what, bend, words) in ROWS {
+        let mut container = sampler(&name);
+        bend(&mut container);
+        let answer = add(client, namespace, "web", &[container], true).await?;
+        expect(what, answer, refusal(*words))?;
+    }
+    let two = [sampler(&name), sampler(&format!("{prefix}0b1c2d3e-8"))];
+    let answer = add(client, namespace, "web", &two, true).await?;
+    expect("two at once", answer, refusal(Some(ONE)))?;
+    // Only a pod with users of its own may unmask /proc at all.
+    let mut unmasked = sampler(&name);
+    unmasked["securityContext"]["procMount"] = json!("Unmasked");
+    let answer = add(client, namespace, "own-users", &[unmasked], true).await?;
+    expect("an unmasked /proc", answer, refusal(Some(PROC)))
+}
+
+#[test]
+fn the_operators_account_adds_samplers_and_nothing_else() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        waiting_pods(scene).await?;
+        let operator = operator().await?;
+        let here = scene.namespace.as_str();
+        check_rows(&operator, here, "phpprof-", |words| words).await?;
+        // The API server itself refuses to be told both; without a word of escalation the policy does.
+        let mut privileged = sampler("phpprof-0b1c2d3e-9");
+        privileged["securityContext"]["privileged"] = json!(true);
+        privileged["securityContext"]["allowPrivilegeEscalation"] = Value::Null;
+        let answer = add(&operator, here, "web", &[privileged], true).await?;
+        expect("privileged", answer, Some(PRIVILEGED))?;
+        for what in ["the first", "its repetition"] {
+            let one = [sampler("phpprof-0b1c2d3e-0")];
+            expect(what, add(&operator, here, "web", &one, false).await?, None)?;
+        }
+        scene
+            .beside(NOT_ENABLED, async |other| {
+                waiting_pods(other).await?;
+                let one = [sampler("phpprof-0b1c2d3e-0")];
+                let answer = add(&operator, &other.namespace, "web", &one, true).await?;
+                expect("a namespace that has not opted in", answer, Some(OPT_IN))
+            })
+            .await?;
+        others_choose_other_names(scene).await
+    })
+}
+
+async fn others_choose_other_names(scene: &Scene) -> Result<()> {
+    let here = scene.namespace.as_str();
+    let ann = format!("{here}-ann");
+    scene.with_rights("ann", &[ADDS]).await?;
+    let ann = impersonated(&ann, &[]).await?;
+    for (who, client) in [("ann", &ann), ("the administrator", &scene.client)] {
+        let debugger = json!({"name": "debugger", "image": "busybox", "stdin": true});
+        let answer = add(client, here, "web", &[debugger], true).await?;
+        expect(&format!("a debugger of {who}"), answer, None)?;
+        let answer = add(client, here, "web", &[sampler("phpprof-x")], true).await?;
+        expect(&format!("our name by {who}"), answer, Some(NAMES))?;
+    }
+    Ok(())
+}
+
+/// A policy as the chart installs it, without one of its clauses, for one user.
+fn without(fence: &ValidatingAdmissionPolicy, clause: usize, user: &str) -> Result<Value> {
+    let mut policy = json!({"metadata": {"name": user}, "spec": fence.spec});
+    let validations = policy["spec"]["validations"].as_array_mut();
+    validations.context("no clauses")?.remove(clause);
+    let text = policy
+        .to_string()
+        .replace("startsWith('phpprof-')", "startsWith('variant-')");
+    let mut policy: Value = serde_json::from_str(&text)?;
+    policy["spec"]["matchConditions"] = json!([
+        {"name": "variant", "expression": format!("request.userInfo.username == '{user}'")},
+    ]);
+    Ok(policy)
+}
+
+#[test]
+fn each_clause_of_the_fence_refuses_what_no_other_does() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        waiting_pods(scene).await?;
+        let fences: Api<ValidatingAdmissionPolicy> = Api::all(scene.client.clone());
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(scene.client.clone());
+        let fence = fences.get(FENCE).await?;
+        let clauses = fence.spec.clone().and_then(|spec| spec.validations);
+        let clauses = clauses.context("the fence has no clauses")?;
+        let users: Vec<String> = (0..clauses.len())
+            .map(|clause| format!("{}-variant-{clause}", scene.namespace))
+            .collect();
+        for (clause, user) in users.iter().enumerate() {
+            let policy = serde_json::from_value(without(&fence, clause, user)?)?;
+            fences.create(&PostParams::default(), &policy).await?;
+            let binding = json!({
+                "metadata": {"name": user}, "spec": {"policyName": user, "validationActions": ["Deny"]},
+            });
+            let binding = serde_json::from_value(binding)?;
+            bindings.create(&PostParams::default(), &binding).await?;
+        }
+        let mut result = Ok(());
+        for (clause, user) in users.iter().enumerate() {
+            let words = clauses[clause].message.clone();
+            let words = words.or_else(|| clauses[clause].message_expression.clone());
+            if result.is_ok() {
+                result = check_variant(scene, user, &words.unwrap_or_default()).await;
+            }
+            fences.delete(user, &DeleteParams::default()).await?;
+            bindings.delete(user, &DeleteParams::default()).await?;
+        }
+        result
+    })
+}
+
+/// All rows are as they were but those that only the missing clause refuses.
+async fn check_variant(scene: &Scene, user: &str, missing: &str) -> Result<()> {
+    let client = impersonated(user, &["system:masters"]).await?;
+    let here = scene.namespace.as_str();
+    poll("the policy holds", KNOWN, async || {
+        let mut both = sampler("variant-0b1c2d3e-9");
+        both["tty"] = json!(true);
+        both["volumeMounts"] = json!([{"name": "scratch", "mountPath": "/scratch"}]);
+        add(&client, here, "web", &[both], true).await
+    })
+    .await?;
+    let row = |words: Option<&'static str>| words.filter(|words| !missing.contains(words));
+    check_rows(&client, here, "variant-", row)
+        .await
+        .with_context(|| format!("without {missing:?}"))
+}
+
+const CREATES: Right = right("create", "profilerequests");
+const PROFILES: Right = right("profile", "profilerequests");
+const ADDS: Right = right("patch", "pods/ephemeralcontainers");
+
+const fn right(verb: &'static str, resource: &'static str) -> Right {
+    Right { verb, resource }
+}
+
+/// Creates a request that holds still, requested by somebody; what refused it.
+async fn ask(
+    client: &Client,
+    scene: &Scene,
+    name: &str,
+    by: Option<&str>,
+) -> Result<Option<String>> {
+    let requests: Api<ProfileRequest> = Api::namespaced(client.clone(), &scene.namespace);
+    let mut request = json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": name},
+        "spec": {"target": {"podName": "web"}, "suspend": true},
+    });
+    if let Some(by) = by {
+        request["metadata"]["annotations"] = json!({REQUESTED_BY: by});
+    }
+    let request = serde_json::from_value(request)?;
+    said(requests.create(&PostParams::default(), &request).await)
+}
+
+#[test]
+fn who_creates_a_request_has_a_right_to_run_samplers_there() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        let user = |name: &str| format!("{}-{name}", scene.namespace);
+        let forbidden = "may not profile in namespace";
+        let no_right = "cannot create resource";
+        let rows: [(&str, &[Right], Option<&str>); 5] = [
+            ("creator", &[CREATES], Some(forbidden)),
+            ("profiler", &[CREATES, PROFILES], None),
+            ("debugger", &[CREATES, ADDS], None),
+            ("only-profiles", &[PROFILES], Some(no_right)),
+            ("only-adds", &[ADDS], Some(no_right)),
+        ];
+        for (name, rights, refused) in rows {
+            scene.with_rights(name, rights).await?;
+            let client = impersonated(&user(name), &[]).await?;
+            expect(name, ask(&client, scene, name, None).await?, refused)?;
+        }
+        let operator = operator().await?;
+        expect(
+            "the operator",
+            ask(&operator, scene, "self", None).await?,
+            Some(no_right),
+        )?;
+        let creator = impersonated(&user("creator"), &[]).await?;
+        let elsewhere = scene
+            .beside(ENABLED, async |other| {
+                other
+                    .grant_to(&user("creator"), &[CREATES, PROFILES])
+                    .await?;
+                expect("there", ask(&creator, other, "there", None).await?, None)?;
+                ask(&creator, scene, "here", None).await
+            })
+            .await?;
+        expect("a right elsewhere", elsewhere, Some(forbidden))?;
+        scene.developer().await?;
+        let developer = impersonated(&user("developer"), &[]).await?;
+        expect("edit", ask(&developer, scene, "edited", None).await?, None)?;
+        names_are_true(scene, &developer, &user("developer")).await
+    })
+}
+
+async fn names_are_true(scene: &Scene, developer: &Client, name: &str) -> Result<()> {
+    let own = ask(developer, scene, "own", Some(name)).await?;
+    expect("their own name", own, None)?;
+    let other = ask(developer, scene, "other", Some("kubernetes-admin")).await?;
+    let words =
+        format!("the annotation {REQUESTED_BY} must be your own name, {name}, or be left out");
+    expect("another's name", other, Some(&words))?;
+    let cannot = format!("the annotation {REQUESTED_BY} cannot be changed");
+    let changes: [(&str, &str, Value, Option<&str>); 5] = [
+        (
+            "to another",
+            "own",
+            json!({REQUESTED_BY: "bob"}),
+            Some(&cannot),
+        ),
+        (
+            "taken away",
+            "own",
+            json!({REQUESTED_BY: null}),
+            Some(&cannot),
+        ),
+        (
+            "added",
+            "edited",
+            json!({REQUESTED_BY: name}),
+            Some(&cannot),
+        ),
+        ("the same", "own", json!({REQUESTED_BY: name}), None),
+        ("another annotation", "own", json!({"team": "shop"}), None),
+    ];
+    for (what, request, annotations, refused) in changes {
+        let requests: Api<ProfileRequest> = Api::namespaced(developer.clone(), &scene.namespace);
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        let answer = requests
+            .patch(request, &PatchParams::default(), &patch)
+            .await;
+        expect(what, said(answer)?, refused)?;
+    }
+    let requests: Api<ProfileRequest> = scene.api();
+    let cancelled = Patch::Merge(json!({"spec": {"cancel": true}}));
+    let answer = requests
+        .patch("own", &PatchParams::default(), &cancelled)
+        .await;
+    expect("cancelled by the administrator", said(answer)?, None)?;
+    let all = requests.list(&kube::api::ListParams::default()).await?;
+    let mut names: Vec<String> = all.iter().map(|request| request.name_any()).collect();
+    names.sort_unstable();
+    ensure!(
+        names == ["debugger", "edited", "own", "profiler"],
+        "{names:?}"
+    );
+    Ok(())
+}

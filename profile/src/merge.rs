@@ -41,8 +41,8 @@ pub struct Room {
 impl Default for Room {
     fn default() -> Self {
         Room {
-            rows: 400_000,
-            bytes: 56 << 20,
+            rows: 800_000,
+            bytes: 112 << 20,
         }
     }
 }
@@ -166,9 +166,9 @@ impl Merger {
         self.describe(source.head(), known);
         let free = self.room.rows.saturating_sub(self.rows.len());
         let weight = order.last().copied().unwrap_or(0);
-        let kept = share::choose(source, weight, share::of(free, self.left), self.folds);
+        let kept = share::choose(source, weight, share::of_rows(free, self.left), self.folds);
         let free = self.room.bytes.saturating_sub(self.bytes());
-        let bytes = self.bytes() + share::of(free, self.left);
+        let bytes = self.bytes() + share::of_bytes(free, self.left);
         self.added += 1;
         self.left = self.left.saturating_sub(1);
         let folds = if kept.is_whole() { &[][..] } else { self.folds };

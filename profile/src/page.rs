@@ -17,6 +17,8 @@ use crate::text::xml;
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
+/// Samples of which the page has the labels.
+const TOLD_APART: usize = 200_000;
 /// One scope of its own around all parts.
 const SCRIPT: &str = concat!(
     "\n(() => {\n\"use strict\";\n",
@@ -65,8 +67,14 @@ pub fn page<S: Source + ?Sized>(source: &S, view: &View, title: &str) -> Result<
     let profile = source.head();
     let chosen = view.index(profile)?;
     let mut tables = Tables::default();
+    // More rows than a browser shows at ease: nobody can be told apart then.
+    tables.together = source.count() > TOLD_APART;
     let samples = tables.samples(source, view, &[]);
-    Ok(html(profile, title, chosen, tables, samples, None))
+    let title = match tables.together {
+        true => format!("{title} (all pods together)"),
+        false => title.to_owned(),
+    };
+    Ok(html(profile, &title, chosen, tables, samples, None))
 }
 
 /// The page of a profile beside an earlier one: red took more than before, blue less.
@@ -140,6 +148,8 @@ fn html(
 struct Tables<'a> {
     /// Start lines are left out: they move with every edit, and would tell equal functions of two profiles apart.
     compared: bool,
+    /// Labels are left out.
+    together: bool,
     numbers: Numbers<'a>,
     nodes: Vec<usize>,
     children: HashMap<(usize, usize), usize>,
@@ -205,7 +215,8 @@ impl<'a> Tables<'a> {
 
     fn set(&mut self, profile: &'a Profile, sample: &crate::proto::Sample) -> usize {
         let mut set = Vec::new();
-        for label in &sample.label {
+        let labels = sample.label.iter().filter(|_| !self.together);
+        for label in labels {
             let label = (profile.string(label.key), label_value(profile, label));
             let next = self.labels.len();
             let number = *self.label_numbers.entry(label.clone()).or_insert(next);

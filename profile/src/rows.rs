@@ -10,7 +10,7 @@ use crate::proto::{Label, Sample};
 
 /// What one of each takes at most, as the tables double when they grow.
 const NODE_BYTES: usize = 64;
-const ROW_BYTES: usize = 64;
+const ROW_BYTES: usize = 48;
 /// A label in a set of its own, which is there twice, and the table's entries of its texts.
 pub(crate) const LABEL_BYTES: usize = 320;
 

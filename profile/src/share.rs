@@ -9,9 +9,26 @@ use std::hash::{BuildHasher as _, RandomState};
 use crate::proto::{Profile, Sample};
 use crate::source::Source;
 
-/// What one profile may take of what is left for so many: its part, but an eighth in any case, since the first brings what most have in
-/// common, and most need far less.
-pub(crate) fn of(left: usize, profiles: usize) -> usize {
+/// How many rows one profile may bring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// As they are.
+    whole: usize,
+    /// Added up over the labels that fold.
+    folded: usize,
+}
+
+/// Of what is left for so many profiles: an equal part; rows that were added up may be a thirty-second in any case, since most profiles need less.
+pub(crate) fn of_rows(left: usize, profiles: usize) -> Share {
+    let equal = left / profiles.max(1);
+    Share {
+        whole: equal,
+        folded: equal.max(left / 32),
+    }
+}
+
+/// The same of bytes, of which the first profiles need most: they bring the names that the others have too.
+pub(crate) fn of_bytes(left: usize, profiles: usize) -> usize {
     (left / profiles.max(1)).max(left / 8)
 }
 
@@ -44,12 +61,12 @@ impl Kept {
 pub(crate) fn choose<S: Source + ?Sized>(
     source: &S,
     weight: usize,
-    rows: usize,
+    share: Share,
     folds: &'static [&'static str],
 ) -> Kept {
     let hasher = RandomState::new();
     let (whole, all) = (None, None);
-    if source.count() <= rows {
+    if source.count() <= share.whole {
         return Kept {
             folds: whole,
             chosen: all,
@@ -64,9 +81,9 @@ pub(crate) fn choose<S: Source + ?Sized>(
         let (sum, _) = weights.entry(row).or_insert((0, place));
         *sum = sum.saturating_add(sample.value.get(weight).copied().unwrap_or(0));
     });
-    let chosen = (weights.len() > rows).then(|| {
+    let chosen = (weights.len() > share.folded).then(|| {
         // One row stands for the rest.
-        let kept = rows.saturating_sub(1);
+        let kept = share.folded.saturating_sub(1);
         let mut ordered: Vec<_> = weights.into_iter().map(|(row, sum)| (sum, row)).collect();
         if kept < ordered.len() {
             ordered.select_nth_unstable_by(kept, |one, other| other.cmp(one));

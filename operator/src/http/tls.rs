@@ -23,7 +23,7 @@ use crate::http::keys::{KeyError, key_pair};
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Longer than a long poll, an upload or a store that does not answer takes.
-pub(crate) const BOUNDS: Bounds = Bounds::new(1024, Duration::from_secs(120));
+pub(crate) const BOUNDS: Bounds = Bounds::new(512, Duration::from_secs(120));
 
 #[derive(Debug, thiserror::Error)]
 pub enum PinnedError {

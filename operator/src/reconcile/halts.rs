@@ -99,15 +99,13 @@ fn is_off(map: &ConfigMap) -> bool {
         .is_some_and(|word| word == STOPPED)
 }
 
-/// Asks for the labels of the namespaces that have running requests, again and again.
+/// Asks for the labels of the namespaces that have running requests, or were stopped, again and again.
 pub async fn poll_labels(context: Arc<Context>) {
     loop {
         tokio::time::sleep(EVERY).await;
-        let references = context.running.references();
-        let namespaces: BTreeSet<String> = references
-            .into_iter()
-            .filter_map(|request| request.namespace)
-            .collect();
+        let running = context.running.references();
+        let mut namespaces = context.halts.state().namespaces.clone();
+        namespaces.extend(running.into_iter().filter_map(|request| request.namespace));
         let client = &context.client;
         let labels = stream::iter(namespaces)
             .map(|namespace| async move { (is_disabled(client, &namespace).await, namespace) })

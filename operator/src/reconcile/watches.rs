@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 pub type RequestRef = ObjectRef<DeserializeGuard<ProfileRequest>>;
 
 /// Objects in a page of a list. An object has up to 1.5 MiB (etcd's `--max-request-bytes`), and a page is in memory as a whole.
-pub(crate) const PAGE: u32 = 16;
+pub(crate) const PAGE: u32 = 8;
 /// How long a new watch may take until it has listed its namespace.
 const READY: Duration = Duration::from_secs(10);
 

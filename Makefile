@@ -107,6 +107,7 @@ cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 .PHONY: e2e
 e2e: IMAGES := application kubectl-phpprof runtimes
 e2e: cluster plugin ## tests on a real cluster
+	@$(TOOLS) prometheus
 	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e -- --format=pretty --test-threads=64
 
 .PHONY: plugin

@@ -11,6 +11,7 @@ pub mod decide;
 pub mod export;
 pub mod http;
 pub mod memory;
+pub mod metrics;
 pub mod reconcile;
 pub mod sampler;
 pub mod storage;

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use axum::response::Response;
 use clap::Parser;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
+use kube::client::ClientBuilder;
 use kube::runtime::events::Recorder;
 use phpprof_operator::chain::chain;
 use phpprof_operator::decide::limits::Limits;
@@ -17,6 +19,7 @@ use phpprof_operator::http::health::{self, Readiness};
 use phpprof_operator::http::keyring::KeySecret;
 use phpprof_operator::http::relay::{Gone, Relay};
 use phpprof_operator::http::tls::{self, Certificate};
+use phpprof_operator::metrics::Metrics;
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::controller;
 use phpprof_operator::reconcile::expectations::Expectations;
@@ -29,6 +32,8 @@ use phpprof_operator::sampler::cancellation::Stops;
 use phpprof_operator::sampler::container::SamplerConfig;
 use phpprof_operator::storage::collector::Collector;
 use phpprof_operator::storage::store::{Store, StoreConfig};
+use tower::BoxError;
+use tower::util::{MapResponseLayer, MapResultLayer};
 use tracing_subscriber::EnvFilter;
 
 /// Turns ProfileRequests into samplers and their uploads into one profile. Every flag is set by the chart.
@@ -123,7 +128,7 @@ struct Args {
     link: Vec<Template>,
     #[command(flatten)]
     exporter: ExportArgs,
-    /// Address of /healthz and /readyz
+    /// Address of /healthz, /readyz and /metrics
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
 }
@@ -175,7 +180,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         cpu_budget_percent: args.sampler_cpu_percent,
         ca_bundle,
     };
-    let client = kube::Client::try_default().await?;
+    let metrics = Metrics::default();
+    let client = client(&metrics).await?;
     let (namespace, name) = args
         .key_secret
         .split_once('/')
@@ -204,6 +210,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         collector: Collector::new(store.clone()),
         expectations: Expectations::default(),
+        metrics: metrics.clone(),
         halts: Halts::default(),
         jobs: Jobs::default(),
         running: Running::default(),
@@ -228,6 +235,14 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         tokio::spawn(halts::watch_switch(context.clone(), namespace, name));
     }
+    let scraped = context.clone();
+    let told = move || scraped.metrics();
+    let relayed = relay
+        .router()
+        .layer(MapResponseLayer::new(move |answer: Response| {
+            metrics.relayed(answer.status().as_u16());
+            answer
+        }));
     let looped = controller::run(context, changes, args.results_address, readiness.clone());
     let renewal = secret.renew(keyring.clone(), || {
         if let Err(error) = certificate.renew(&keyring) {
@@ -237,9 +252,20 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     tokio::select! {
         ended = looped => Ok(ended?),
         () = renewal => Ok(()),
-        served = tls::serve(args.relay_address, certificate.clone(), relay.router()) => Ok(served?),
-        served = health::serve(args.health_address, readiness) => Ok(served?),
+        served = tls::serve(args.relay_address, certificate.clone(), relayed) => Ok(served?),
+        served = health::serve(args.health_address, readiness, told) => Ok(served?),
     }
+}
+
+/// A client whose calls are counted.
+async fn client(metrics: &Metrics) -> Result<kube::Client, Box<dyn std::error::Error>> {
+    let config = kube::Config::infer().await?;
+    let counted = metrics.clone();
+    let count = MapResultLayer::new(move |answer: Result<http::Response<_>, BoxError>| {
+        counted.called(answer.as_ref().ok().map(|it| it.status().as_u16()));
+        answer
+    });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
 }
 
 fn limits(args: &Args, store: &Store) -> Limits {

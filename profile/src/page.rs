@@ -66,9 +66,11 @@ struct Data<'a> {
 pub fn page<S: Source + ?Sized>(source: &S, view: &View, title: &str) -> Result<String, ViewError> {
     let profile = source.head();
     let chosen = view.index(profile)?;
-    let mut tables = Tables::default();
-    // More rows than a browser shows at ease: nobody can be told apart then.
-    tables.together = source.count() > TOLD_APART;
+    let mut tables = Tables {
+        // More rows than a browser shows at ease: nobody can be told apart then.
+        together: source.count() > TOLD_APART,
+        ..Tables::default()
+    };
     let samples = tables.samples(source, view, &[]);
     let title = match tables.together {
         true => format!("{title} (all pods together)"),

@@ -77,3 +77,20 @@ matchResources:
       - {key: kubernetes.io/metadata.name, operator: In, values: {{ toJson . }}}
 {{- end }}
 {{- end }}
+
+{{- /* A dashboard of Grafana out of titles and queries: two panels in a row, each with its lines by their legend. */ -}}
+{{- define "phpprof.dashboard" -}}
+{{- $source := dict "type" "prometheus" "uid" "${datasource}" }}
+{{- $panels := list }}
+{{- range $index, $panel := .panels }}
+{{- $targets := list }}
+{{- range $legend, $query := $panel.queries }}
+{{- $targets = append $targets (dict "refId" (printf "q%d" (len $targets)) "datasource" $source "expr" $query "legendFormat" $legend) }}
+{{- end }}
+{{- $place := dict "w" 12 "h" 8 "x" (mul 12 (mod $index 2)) "y" (mul 8 (div $index 2)) }}
+{{- $field := dict "defaults" (dict "unit" ($panel.unit | default "short") "min" 0) "overrides" list }}
+{{- $panels = append $panels (dict "id" (add1 $index) "type" "timeseries" "title" $panel.title "datasource" $source "gridPos" $place "fieldConfig" $field "targets" $targets) }}
+{{- end }}
+{{- $variable := dict "name" "datasource" "type" "datasource" "query" "prometheus" "label" "Data source" }}
+{{- dict "title" .title "uid" .uid "tags" (list "phpprof") "schemaVersion" 39 "refresh" "1m" "time" (dict "from" "now-6h" "to" "now") "templating" (dict "list" (list $variable)) "panels" $panels | toJson }}
+{{- end }}

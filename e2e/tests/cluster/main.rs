@@ -8,6 +8,7 @@ mod grants;
 mod halts;
 mod hostile;
 mod latency;
+mod metrics;
 mod outages;
 mod outlets;
 mod plugin;

@@ -91,6 +91,11 @@ impl Line {
         }
     }
 
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.order.iter().filter(|(_, now)| !now).count()
+    }
+
     /// Those whose turn it is.
     pub fn next(&self) -> impl Iterator<Item = &Waiting> {
         self.order

@@ -1,16 +1,19 @@
-//! /healthz and /readyz on a port of their own.
+//! /healthz, /readyz and /metrics on a port of their own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::http::{StatusCode, header::CONTENT_TYPE};
+use axum::{Router, extract::State, routing::get};
 use tokio::net::TcpListener;
 
 use crate::http::connections::{self, Bounds, plain};
 
 pub(crate) const BOUNDS: Bounds = Bounds::new(64, Duration::from_secs(60));
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Whether the requests have been listed once.
 #[derive(Clone, Default)]
@@ -23,9 +26,15 @@ impl Readiness {
 }
 
 /// Serves until the process ends.
-pub async fn serve(address: SocketAddr, readiness: Readiness) -> std::io::Result<()> {
+pub async fn serve(
+    address: SocketAddr,
+    readiness: Readiness,
+    metrics: impl Fn() -> String + Clone + Send + Sync + 'static,
+) -> std::io::Result<()> {
+    let told = move || async move { ([(CONTENT_TYPE, OPEN_METRICS)], metrics()) };
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
+        .route("/metrics", get(told))
         .route("/readyz", get(ready))
         .with_state(readiness);
     let listener = TcpListener::bind(address).await?;

@@ -11,7 +11,9 @@ use crate::decide::limits::Limits;
 use crate::export::exporter::Exporter;
 use crate::export::links::Template;
 use crate::http::keyring::Keyring;
+use crate::metrics::{Metrics, Now};
 use crate::reconcile::expectations::Expectations;
+use crate::reconcile::fleet::Fleet;
 use crate::reconcile::halts::Halts;
 use crate::reconcile::jobs::Jobs;
 use crate::reconcile::requests::Requests;
@@ -38,6 +40,7 @@ pub struct Context {
     pub requests: Arc<Requests>,
     pub watches: PodWatches,
     pub expectations: Expectations,
+    pub metrics: Metrics,
     pub halts: Halts,
     pub jobs: Jobs,
     pub running: Running,
@@ -48,6 +51,17 @@ pub struct Context {
 impl Context {
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// Everything that is counted, and what is true now.
+    pub fn metrics(&self) -> String {
+        let fleet = Fleet::of(self);
+        self.metrics.text(Now {
+            running: self.running.references().len(),
+            queued: fleet.line.waiting(),
+            samplers: fleet.samplers.values().sum(),
+            is_halted: self.halts.is_off(),
+        })
     }
 
     /// The request is over.

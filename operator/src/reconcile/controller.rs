@@ -16,9 +16,10 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
+use tracing::Instrument as _;
 
 use crate::chain::chain;
-use crate::decide::decision::{Decision, Next, decide};
+use crate::decide::decision::{Decision, Next, decide, is_settled};
 use crate::decide::effect::{Done, record};
 use crate::decide::observed::Observed;
 use crate::http::health::Readiness;
@@ -149,14 +150,28 @@ fn retry(error: &ReconcileError) -> Action {
     Action::requeue(if conflict { PAUSE / 10 } else { PAUSE })
 }
 
+/// Every line that is logged meanwhile says of which request.
 async fn reconcile(
+    guarded: Arc<DeserializeGuard<ProfileRequest>>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
+    let span = tracing::info_span!(
+        "of",
+        request = guarded.name_any(),
+        namespace = guarded.namespace().unwrap_or_default(),
+        uid = guarded.uid().unwrap_or_default()
+    );
+    look_after(guarded, context).instrument(span).await
+}
+
+async fn look_after(
     guarded: Arc<DeserializeGuard<ProfileRequest>>,
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
     let mut request = match &guarded.0 {
         Ok(request) => request.clone(),
         Err(error) => {
-            tracing::warn!(%error, name = guarded.name_any(), "a request cannot be read; it is left alone");
+            tracing::warn!(%error, "a request cannot be read; it is left alone");
             return Ok(Action::await_change());
         }
     };
@@ -203,12 +218,7 @@ async fn reconcile(
         }
         request = conclude(&context, request, &done).await?;
         if let Some(message) = done.iter().find_map(worth_a_pause) {
-            tracing::info!(
-                request = request.name_any(),
-                namespace = request.namespace(),
-                error = message,
-                "trying again"
-            );
+            tracing::info!(error = message, "trying again");
             return Ok(Action::requeue(PAUSE));
         }
     }
@@ -232,8 +242,6 @@ async fn look(context: &Context, request: &ProfileRequest, reference: &RequestRe
             let message = chain(&error);
             tracing::warn!(
                 error = message,
-                request = request.name_any(),
-                namespace = request.namespace(),
                 "the cluster could not be observed; it is tried again"
             );
             let blind = context
@@ -289,7 +297,8 @@ async fn conclude(
     };
     if done.iter().any(is_over) {
         let (context, request) = (context.clone(), written.clone());
-        tokio::spawn(async move { context.collector.clear(&request).await });
+        let cleared = async move { context.collector.clear(&request).await };
+        tokio::spawn(cleared.in_current_span());
     }
     Ok(written)
 }
@@ -300,7 +309,7 @@ fn tell(context: &Arc<Context>, request: ProfileRequest) {
         return;
     }
     let context = context.clone();
-    tokio::spawn(async move {
+    let told = async move {
         let Context {
             exporter,
             collector,
@@ -310,7 +319,8 @@ fn tell(context: &Arc<Context>, request: ProfileRequest) {
         let exported = exporter.tell(collector, &request, limits).await;
         let events = exported.into_iter().map(events::exported).collect();
         publish(&context, &request, events);
-    });
+    };
+    tokio::spawn(told.in_current_span());
 }
 
 /// Writes the status if it changed, and only over the version that it was decided on.
@@ -342,9 +352,28 @@ async fn persist(
     let written = call(|| requests.patch_status(&name, &params, &patch)).await;
     let written = written.map_err(ReconcileError::Status)?;
     log(&written, &old);
+    count(context, &old, &status);
     let events = events::between(&written, &old, &status);
     publish(context, &written, events);
     Ok(written)
+}
+
+fn count(context: &Context, old: &ProfileRequestStatus, new: &ProfileRequestStatus) {
+    let open = |uid: &str| {
+        let before = old.targets.iter().find(|target| target.pod_uid == uid);
+        before.is_none_or(|target| !is_settled(target))
+    };
+    for target in new.targets.iter().filter(|target| is_settled(target)) {
+        if open(&target.pod_uid) {
+            context.metrics.settled(target);
+        }
+    }
+    if let Some(condition) = new.conditions.first()
+        && old.completion_time.is_none()
+        && new.completion_time.is_some()
+    {
+        context.metrics.ended(&condition.reason);
+    }
 }
 
 fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
@@ -356,12 +385,7 @@ fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
     };
     let reason = request.status.as_ref().and_then(current);
     if reason != current(old) {
-        tracing::info!(
-            request = request.name_any(),
-            namespace = request.namespace(),
-            reason,
-            "status"
-        );
+        tracing::info!(reason, "status");
     }
 }
 
@@ -371,11 +395,12 @@ fn publish(context: &Arc<Context>, request: &ProfileRequest, events: Vec<Event>)
         return;
     }
     let (context, reference) = (context.clone(), request.object_ref(&()));
-    tokio::spawn(async move {
+    let published = async move {
         for event in events {
             if let Err(error) = context.recorder.publish(&event, &reference).await {
                 tracing::warn!(%error, reason = event.reason, "an event could not be written");
             }
         }
-    });
+    };
+    tokio::spawn(published.in_current_span());
 }

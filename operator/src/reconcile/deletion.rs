@@ -10,6 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetState, TargetStatus};
+use tracing::Instrument as _;
 
 use crate::backoff::pause;
 use crate::decide::effect::{Done, Telling};
@@ -25,11 +26,13 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     let Some(start) = status.start_time else {
         return;
     };
-    tracing::info!(
+    let span = tracing::info_span!(
+        "of",
         request = request.name_any(),
-        namespace = request.namespace(),
-        "deleted while it runs"
+        namespace = request.namespace().unwrap_or_default(),
+        uid = request.uid().unwrap_or_default()
     );
+    span.in_scope(|| tracing::info!("deleted while it runs"));
     let now = context.now();
     request.metadata.deletion_timestamp.get_or_insert(Time(now));
     let deadlines = Deadlines::new(start.0, request.spec.duration_seconds, &context.limits);
@@ -47,19 +50,19 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
         let Telling { key, until, .. } = telling;
         context.stops.tell(key, Stop::Drop, now, *until);
     }
-    tokio::spawn(async move {
+    let settled = async move {
         let mut tries = 0;
         while let Err(error) = settle(&context, &request, &tellings).await {
-            let name = request.name_any();
             if context.now() > deadlines.give_up {
-                tracing::warn!(error, name, "what a deleted request stored is not listed");
+                tracing::warn!(error, "what a deleted request stored is not listed");
                 return;
             }
-            tracing::info!(error, name, "a deleted request is settled later");
+            tracing::info!(error, "a deleted request is settled later");
             tries += 1;
             tokio::time::sleep(pause(tries)).await;
         }
-    });
+    };
+    tokio::spawn(settled.instrument(span));
 }
 
 fn open(target: &TargetStatus) -> bool {

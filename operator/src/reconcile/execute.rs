@@ -1,7 +1,7 @@
 //! Does what was decided. Every effect can be done again without harm.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -57,6 +57,7 @@ pub fn remember(context: &Context, request: &ProfileRequest, dones: &[Done]) {
     for done in dones {
         match done {
             Done::StoreAway(message) => {
+                context.metrics.store_failed();
                 context
                     .expectations
                     .store_failed(&uid, message.clone(), context.now())
@@ -73,7 +74,14 @@ pub fn remember(context: &Context, request: &ProfileRequest, dones: &[Done]) {
 async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) -> Done {
     match effect {
         Effect::Inject(injection) => {
+            let begin = Instant::now();
             let done = inject(context, &injection).await;
+            let result = match done {
+                Done::Injected => "added",
+                Done::TargetFailed { .. } => "refused",
+                _ => "failed",
+            };
+            context.metrics.injected(result, begin.elapsed());
             if done == Done::Injected {
                 context
                     .expectations

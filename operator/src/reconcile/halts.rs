@@ -50,6 +50,11 @@ impl Halts {
         }
     }
 
+    /// Whether the switch stops everything.
+    pub fn is_off(&self) -> bool {
+        self.state().switched_off
+    }
+
     /// Whether that is news.
     fn switch(&self, off: bool) -> bool {
         std::mem::replace(&mut self.state().switched_off, off) != off

@@ -4,9 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
+use tracing::Instrument as _;
 
 use crate::decide::effect::{Done, Effect, Job};
 use crate::reconcile::context::Context;
@@ -80,24 +82,34 @@ pub fn start(
         return;
     }
     let (context, reference, request) = (context.clone(), reference.clone(), request.clone());
-    tokio::spawn(async move {
+    let done = async move {
         let beside = context.clone();
-        let work = tokio::spawn(async move { work(&beside, &request, effect).await });
+        let work = async move { work(&beside, &request, effect).await };
+        let work = tokio::spawn(work.in_current_span());
         // Work that ends without an outcome is tried again as work on a store that is away.
         let done = work
             .await
             .unwrap_or_else(|error| Done::StoreAway(error.to_string()));
         context.jobs.end(&uid, &job, done);
         context.watches.look_again(reference);
-    });
+    };
+    tokio::spawn(done.in_current_span());
 }
 
 async fn work(context: &Context, request: &ProfileRequest, effect: Effect) -> Done {
-    let (collector, limits) = (&context.collector, &context.limits);
+    let (collector, limits, begin) = (&context.collector, &context.limits, Instant::now());
     match effect {
-        Effect::Verify(upload) => collector.verify(&upload).await,
+        Effect::Verify(upload) => {
+            let done = collector.verify(&upload).await;
+            context.metrics.verified(begin);
+            done
+        }
         Effect::Recover(recovery) => collector.recover(&recovery).await,
-        Effect::Merge => merge(context, request).await,
+        Effect::Merge => {
+            let done = merge(context, request).await;
+            context.metrics.merged(begin);
+            done
+        }
         Effect::List => collector.list(request, limits).await,
         at_once => Done::TryAgain(format!("{at_once:?} is no job")),
     }

@@ -68,6 +68,9 @@ struct Args {
     /// Accept requests of every namespace, not only of those labelled phpprof.dev/profiling=enabled
     #[arg(long)]
     all_namespaces: bool,
+    /// Look after the requests of this namespace only; may be given several times
+    #[arg(long)]
+    namespace: Vec<String>,
     /// The longest durationSeconds of a request
     #[arg(long, default_value_t = 300)]
     max_duration_seconds: i32,
@@ -243,7 +246,13 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
             metrics.relayed(answer.status().as_u16());
             answer
         }));
-    let looped = controller::run(context, changes, args.results_address, readiness.clone());
+    let looped = controller::run(
+        context,
+        changes,
+        args.namespace,
+        args.results_address,
+        readiness.clone(),
+    );
     let renewal = secret.renew(keyring.clone(), || {
         if let Err(error) = certificate.renew(&keyring) {
             tracing::error!(%error, "the renewed certificate cannot be served");

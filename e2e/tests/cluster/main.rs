@@ -9,6 +9,7 @@ mod halts;
 mod hostile;
 mod latency;
 mod metrics;
+mod namespaces;
 mod outages;
 mod outlets;
 mod plugin;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::channel::mpsc::UnboundedReceiver;
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -31,7 +31,7 @@ use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::observe::observe;
-use crate::reconcile::requests::strip;
+use crate::reconcile::requests::{Known, strip};
 use crate::reconcile::running::is_running;
 use crate::reconcile::watches::{RequestRef, paged};
 use crate::storage::expiry;
@@ -49,22 +49,85 @@ pub enum ReconcileError {
     Status(#[source] kube::Error),
 }
 
-/// Runs until the process is told to end; `changes` are requests to look at again.
+/// Requests of the whole cluster, or of one namespace.
+type Requests = Api<DeserializeGuard<ProfileRequest>>;
+
+/// Runs until the process is told to end; `changes` are requests to look at again. Without `namespaces`, requests of all are looked after.
 ///
 /// # Errors
 /// Where the results cannot be served.
 pub async fn run(
     context: Arc<Context>,
     changes: UnboundedReceiver<RequestRef>,
+    namespaces: Vec<String>,
     results_address: SocketAddr,
     readiness: Readiness,
 ) -> std::io::Result<()> {
-    let requests: Api<DeserializeGuard<ProfileRequest>> = Api::all(context.client.clone());
-    let (known, writer) = reflector::store();
+    let client = &context.client;
+    let scopes: Vec<Requests> = match namespaces.as_slice() {
+        [] => vec![Api::all(client.clone())],
+        some => some
+            .iter()
+            .map(|name| Api::namespaced(client.clone(), name))
+            .collect(),
+    };
+    tokio::spawn(announce(scopes.clone(), readiness));
+    tokio::spawn(expiry::run(context.store.clone()));
+    let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
+    context.requests.know(stores.clone());
+    let served = results::serve(results_address, results(&context));
+    let places = (CONCURRENCY / u16::try_from(scopes.len()).unwrap_or(CONCURRENCY)).max(1);
+    let (routes, changes) = routed(changes, namespaces);
+    tokio::spawn(routes);
+    let loops = scopes.into_iter().zip(stores).zip(writers).zip(changes);
+    let loops = loops.map(|(((requests, known), writer), changes)| {
+        look_after_all(context.clone(), requests, (known, writer), changes, places)
+    });
+    tokio::select! {
+        _ = futures::future::join_all(loops) => Ok(()),
+        served = served => served,
+    }
+}
+
+/// The changes of each namespace for themselves, by what brings them there; without namespaces, of all.
+fn routed(
+    mut changes: UnboundedReceiver<RequestRef>,
+    namespaces: Vec<String>,
+) -> (
+    impl Future<Output = ()> + Send,
+    Vec<UnboundedReceiver<RequestRef>>,
+) {
+    let count = namespaces.len().max(1);
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded()).unzip();
+    let routes = async move {
+        while let Some(change) = changes.next().await {
+            let of = |name: &String| Some(name) == change.namespace.as_ref();
+            let place = match namespaces.is_empty() {
+                true => Some(0),
+                false => namespaces.iter().position(of),
+            };
+            if let Some(sender) = place.and_then(|place| senders.get(place)) {
+                // A closed channel means that the controller has ended, and soon the process.
+                let _ = sender.unbounded_send(change);
+            }
+        }
+    };
+    (routes, receivers)
+}
+
+/// The loop around the requests of one scope.
+async fn look_after_all(
+    context: Arc<Context>,
+    requests: Requests,
+    (known, writer): (
+        Known,
+        reflector::store::Writer<DeserializeGuard<ProfileRequest>>,
+    ),
+    changes: UnboundedReceiver<RequestRef>,
+    places: u16,
+) {
     let relisted = context.clone();
-    let arriving = watcher(requests.clone(), paged())
-        .default_backoff()
-        .modify(strip);
+    let arriving = watcher(requests, paged()).default_backoff().modify(strip);
     // Controller::new leaves deletions out; those that a broken watch has missed are found after the next list.
     let touched = reflector(writer, arriving)
         .inspect_ok(move |event| {
@@ -73,17 +136,11 @@ pub async fn run(
             }
         })
         .touched_objects();
-    let controller = Controller::for_stream(touched, known.clone())
-        .with_config(controller::Config::default().concurrency(CONCURRENCY))
-        .reconcile_on(changes)
-        .shutdown_on_signal();
-    tokio::spawn(announce(requests, readiness));
-    tokio::spawn(expiry::run(context.store.clone()));
-    context.requests.know(known);
-    let results = results(&context);
     let deletions = context.clone();
-    let served = results::serve(results_address, results);
-    let looped = controller
+    Controller::for_stream(touched, known)
+        .with_config(controller::Config::default().concurrency(places))
+        .reconcile_on(changes)
+        .shutdown_on_signal()
         .run(reconcile, |_, error, _| retry(error), context)
         .for_each(|result| {
             if let Err(controller::Error::ObjectNotFound(reference)) = result
@@ -92,11 +149,8 @@ pub async fn run(
                 depart(&deletions, &reference, None);
             }
             std::future::ready(())
-        });
-    tokio::select! {
-        () = looped => Ok(()),
-        served = served => served,
-    }
+        })
+        .await;
 }
 
 /// A request is gone, or is going and held by somebody else's finalizer.
@@ -126,10 +180,12 @@ fn results(context: &Context) -> Results {
 }
 
 /// Ready is who can list the requests. The controller's own store cannot tell: it wakes only one of those who wait for it.
-async fn announce(requests: Api<DeserializeGuard<ProfileRequest>>, readiness: Readiness) {
-    while let Err(error) = requests.list(&ListParams::default().limit(1)).await {
-        tracing::warn!(%error, "requests cannot be listed; it is tried again");
-        tokio::time::sleep(PAUSE).await;
+async fn announce(scopes: Vec<Requests>, readiness: Readiness) {
+    for requests in scopes {
+        while let Err(error) = requests.list(&ListParams::default().limit(1)).await {
+            tracing::warn!(%error, "requests cannot be listed; it is tried again");
+            tokio::time::sleep(PAUSE).await;
+        }
     }
     readiness.set();
 }

@@ -15,10 +15,13 @@ use phpprof_crds::{ProfileRequest, Target};
 /// What a uid of Kubernetes has.
 const UID_LENGTH: usize = 36;
 
+/// What a watch has shown.
+pub type Known = Store<DeserializeGuard<ProfileRequest>>;
+
 /// Looked up in the controller's memory, once it has one.
 pub struct Requests {
     client: Client,
-    known: OnceLock<Store<DeserializeGuard<ProfileRequest>>>,
+    known: OnceLock<Vec<Known>>,
 }
 
 impl Requests {
@@ -29,22 +32,22 @@ impl Requests {
         }
     }
 
-    pub(crate) fn know(&self, known: Store<DeserializeGuard<ProfileRequest>>) {
+    pub(crate) fn know(&self, known: Vec<Known>) {
         // There is one controller in a process.
         let _ = self.known.set(known);
     }
 
     /// Every one as it arrived.
     pub fn all(&self) -> Vec<Arc<DeserializeGuard<ProfileRequest>>> {
-        self.known.get().map(Store::state).unwrap_or_default()
+        let known = self.known.get().into_iter().flatten();
+        known.flat_map(Store::state).collect()
     }
 
     /// As it arrived: without its targets where it is over.
     pub fn find(&self, namespace: &str, name: &str) -> Option<ProfileRequest> {
-        let found = self
-            .known
-            .get()?
-            .get(&ObjectRef::new(name).within(namespace))?;
+        let reference = ObjectRef::new(name).within(namespace);
+        let mut known = self.known.get()?.iter();
+        let found = known.find_map(|known| known.get(&reference))?;
         found.0.as_ref().ok().cloned()
     }
 

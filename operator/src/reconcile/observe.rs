@@ -93,45 +93,44 @@ pub async fn observe(
     })
 }
 
-/// What a request that was not accepted yet depends on: whose turn it is, and only then the pods.
+/// What a request that was not accepted yet depends on: its namespace's label, whose turn it is, and only then the pods.
 async fn candidate(
     context: &Context,
     request: &ProfileRequest,
     reference: &RequestRef,
     halted: Option<String>,
 ) -> Result<Observed, ObserveError> {
+    let stopped = |halted| Observed {
+        halted: Some(halted),
+        ..Observed::default()
+    };
+    if let Some(why) = halted {
+        return Ok(stopped(why));
+    }
     let uid = request.uid().unwrap_or_default();
-    if halted.is_some() {
-        return Ok(Observed {
-            halted,
-            ..Observed::default()
-        });
-    }
-    let fleet = Fleet::of(context);
-    if let Turn::Wait { place, of } = fleet.line.turn(&uid) {
-        let queued = context.expectations.queued(&uid, place, of, context.now());
-        return Ok(Observed {
-            queued: Some(queued),
-            ..Observed::default()
-        });
-    }
-    let labels = labels(context, &request.namespace().unwrap_or_default()).await?;
+    let namespace = request.namespace().unwrap_or_default();
+    let labels = labels(context, &namespace).await?;
     let label = labels.get(NAMESPACE_LABEL).map(String::as_str);
     if label == Some(NAMESPACE_DISABLED) {
-        return Ok(Observed {
-            halted: Some(by_label()),
-            ..Observed::default()
-        });
+        return Ok(stopped(by_label()));
     }
-    let is_enabled = label == Some(NAMESPACE_ENABLED);
+    let namespace_enabled = label == Some(NAMESPACE_ENABLED);
+    let fleet = Fleet::of(context);
     let mut admission = Admission {
-        namespace_enabled: is_enabled,
+        namespace_enabled,
         samplers: fleet.samplers,
         waits_since: context.expectations.candidate(&uid, context.now()),
         matched: Ok(Vec::new()),
     };
-    if is_enabled || !context.limits.namespace_opt_in {
-        let namespace = request.namespace().unwrap_or_default();
+    // Who is refused anyhow does not wait for that.
+    if namespace_enabled || !context.limits.namespace_opt_in {
+        if let Turn::Wait { place, of } = fleet.line.turn(&uid) {
+            let queued = context.expectations.queued(&uid, place, of, context.now());
+            return Ok(Observed {
+                queued: Some(queued),
+                ..Observed::default()
+            });
+        }
         admission.matched = matched(context, &namespace, request, reference).await?;
     }
     Ok(Observed {

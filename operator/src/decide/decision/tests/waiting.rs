@@ -1,0 +1,126 @@
+//! Requests that wait: for their turn, for an API server, for a switch to be taken back, for a job on the store.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::*;
+use crate::decide::observed::{Blind, Queued};
+
+fn blind(since: i64, retry: i64) -> Observed {
+    Observed {
+        blind: Some(Blind {
+            message: "reading namespace shop failed: forbidden".into(),
+            since: at(since),
+            retry_at: at(retry),
+        }),
+        ..Observed::default()
+    }
+}
+
+#[test]
+fn of_a_short_run_whose_pod_has_gone_the_store_is_asked_for_its_profile_once_it_may_be_there() {
+    let limits = Limits::default();
+    let status = decide(at(0), &request(spec()), &admission(&["a"]), &limits).status;
+    let mut request = request(spec());
+    request.status = Some(status);
+    check(9, &request, &pods(&[]), "Collecting; ; now");
+    check(
+        31,
+        &request,
+        &pods(&[]),
+        "Collecting; recovery 1; on change",
+    );
+    let under_way = Observed {
+        under_way: [Job::Target("uid-of-a".into())].into(),
+        ..pods(&[])
+    };
+    check(31, &request, &under_way, "Starting; ; on change");
+}
+
+#[test]
+fn a_request_that_cannot_be_observed_ends_with_the_api_servers_words() {
+    let limits = Limits::default();
+    check(9, &request(spec()), &blind(1, 11), "; ; at 11");
+    let given_up = decide(at(61), &request(spec()), &blind(1, 62), &limits);
+    let condition = &given_up.status.conditions[0];
+    assert_eq!(condition.reason, "ObserveFailed");
+    assert_eq!(
+        condition.message,
+        "reading namespace shop failed: forbidden; apply the request again"
+    );
+    let mut running = request(spec());
+    running.status = Some(decide(at(0), &running, &admission(&["a"]), &limits).status);
+    check(9, &running, &blind(1, 11), "Starting; ; at 11");
+    // Slack, slack and duration, upload deadline, grace: 60 + 60 + 30 + 600 + 300.
+    let given_up = decide(at(1051), &running, &blind(1, 1052), &limits);
+    let target = &given_up.status.targets[0];
+    assert_eq!(target.reason, Some(TargetReason::ObserveFailed));
+    assert_eq!(given_up.next, Next::Now);
+}
+
+#[test]
+fn a_request_waits_for_its_turn_but_not_for_ever() {
+    let queued = |since| Observed {
+        queued: Some(Queued {
+            place: 2,
+            of: 5,
+            since: at(since),
+        }),
+        ..Observed::default()
+    };
+    check(9, &request(spec()), &queued(0), "Queued; ; at 39");
+    let decision = decide(at(9), &request(spec()), &queued(0), &Limits::default());
+    let accepted = &decision.status.conditions[2];
+    assert_eq!(
+        (accepted.type_.as_str(), accepted.status.as_str()),
+        ("Accepted", "False")
+    );
+    assert!(accepted.message.starts_with("place 2 of 5 in the line"));
+    check_refusal(
+        spec(),
+        &Limits {
+            queue_timeout: SignedDuration::from_secs(0),
+            ..Limits::default()
+        },
+        &queued(0),
+        "QueueTimeout: no place became free within 0 s; apply the request again, or ask for fewer at a time",
+    );
+    let mut full = admission(&["a"]);
+    if let Some(admission) = &mut full.admission {
+        admission.samplers = [("node".to_owned(), 16)].into();
+    }
+    check(9, &request(spec()), &full, "Queued; ; at 39");
+    check(600, &request(spec()), &full, "QueueTimeout; ; now");
+}
+
+#[test]
+fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
+    let stop = |observed| Observed {
+        halted: Some("the administrator has stopped profiling".into()),
+        ..observed
+    };
+    let held = stop(Observed::default());
+    check(9, &request(spec()), &held, "ProfilingDisabled; ; at 19");
+    let running = with(accepted(&["a", "b"]));
+    let half = stop(pods(&[("a", Some(SamplerState::Running)), ("b", None)]));
+    check(9, &running, &half, "Sampling; stop uid-of-a; at 695");
+    let decision = decide(at(9), &running, &half, &Limits::default());
+    let failed = &decision.status.targets[0];
+    assert_eq!(failed.reason, Some(TargetReason::Cancelled));
+    assert_eq!(
+        failed.message,
+        "the administrator has stopped profiling before this pod's sampler was added"
+    );
+}
+
+#[test]
+fn what_was_observed_of_a_finished_request_is_its_newest_version() {
+    let mut finished = request(spec());
+    finished.status = Some(ProfileRequestStatus {
+        completion_time: Some(Time(at(9))),
+        observed_generation: Some(1),
+        ..ProfileRequestStatus::default()
+    });
+    finished.metadata.generation = Some(2);
+    let decision = decide(at(10), &finished, &Observed::default(), &Limits::default());
+    assert_eq!(decision.status.observed_generation, Some(2));
+}

@@ -47,6 +47,9 @@ pub struct ProfileRequestStatus {
     /// All pods merged; absent until it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileResult>,
+    /// When the result was told to Pyroscope and Grafana, where the administrator has named them; events say what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export_time: Option<Time>,
     /// Where the profile can be looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]

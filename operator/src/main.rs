@@ -172,11 +172,12 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         path_style: args.store_path_style,
         ca_bundle: ca_bundle.clone(),
     })?;
-    let limits = limits(&args, &store);
+    let mut limits = limits(&args, &store);
     let page = args.results_url.as_deref().map(links::page);
     let grafana = args.exporter.templates()?;
     let links = page.into_iter().chain(grafana).chain(args.link).collect();
     let exporter = args.exporter.open(ca_bundle.as_deref())?;
+    limits.exports = !exporter.is_empty();
     let sampler = SamplerConfig {
         image: args.sampler_image,
         pull_policy: args.sampler_pull_policy,
@@ -293,6 +294,7 @@ fn limits(args: &Args, store: &Store) -> Limits {
         checkpoint_seconds: args.checkpoint_seconds,
         store_grace: SignedDuration::from_secs(args.store_grace_seconds),
         store_signs: store.signs(),
+        exports: false,
         key_prefix: store.prefix().to_owned(),
     }
 }

@@ -41,6 +41,8 @@ pub enum Next {
 
 /// How often a request that waits is looked at without an occasion.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+/// How long after its end a result is news.
+const EXPORT_WITHIN: SignedDuration = SignedDuration::from_secs(600);
 const HALTED: SignedDuration = SignedDuration::from_secs(10);
 
 /// Where a request stands.
@@ -154,6 +156,13 @@ impl Round<'_> {
         status.observed_generation = self.request.metadata.generation;
         let ttl = SignedDuration::from_secs(self.request.spec.ttl_seconds_after_finished.into());
         let expiry = later(completed, ttl);
+        if self.is_to_be_told(&status, completed) {
+            return Decision {
+                status,
+                effects: vec![Effect::Export],
+                next: Next::Now,
+            };
+        }
         if self.now < expiry {
             return self.wait(status, Next::At(expiry));
         }
@@ -162,6 +171,14 @@ impl Round<'_> {
             effects: vec![Effect::DeleteRequest],
             next: Next::OnChange,
         }
+    }
+
+    /// Whether services beyond the cluster are to be told of the result now: once, but once more where the operator ended meanwhile.
+    fn is_to_be_told(&self, status: &ProfileRequestStatus, completed: Timestamp) -> bool {
+        let is_news = self.now < later(completed, EXPORT_WITHIN);
+        let is_told =
+            status.export_time.is_some() || self.observed.under_way.contains(&Job::Export);
+        self.limits.exports && status.profile.is_some() && is_news && !is_told
     }
 
     fn admit(&self, mut status: ProfileRequestStatus) -> Decision {

@@ -1,6 +1,7 @@
 //! What `decide` asks for and what came of it, as values.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use phpprof_crds::{
     Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
 };
@@ -24,6 +25,8 @@ pub enum Effect {
     List,
     /// Tell a pod's sampler to stop; what it has sampled is kept.
     Stop(Telling),
+    /// Tell services beyond the cluster of the result.
+    Export,
     /// Delete the request, whose time is over.
     DeleteRequest,
 }
@@ -108,6 +111,8 @@ pub enum Done {
     MergeFailed(String),
     /// The manifest of a request without a profile is stored, or there is no way to store it.
     Listed,
+    /// Whoever was to be told of the result was, or it was given up.
+    Exported,
     Deleted,
 }
 
@@ -147,6 +152,7 @@ pub enum Job {
     Target(String),
     /// The pods are merged, or listed.
     Collection,
+    Export,
 }
 
 impl Effect {
@@ -156,6 +162,7 @@ impl Effect {
             Effect::Verify(upload) => Some(Job::Target(upload.pod_uid.clone())),
             Effect::Recover(recovery) => Some(Job::Target(recovery.pod_uid.clone())),
             Effect::Merge | Effect::List => Some(Job::Collection),
+            Effect::Export => Some(Job::Export),
             Effect::Inject(_) | Effect::Stop(_) | Effect::DeleteRequest => None,
         }
     }
@@ -226,6 +233,7 @@ pub fn record(
                 changed_in(status.targets.iter_mut(), changed);
                 verdict = Some(merged(&status.targets, note, cancelled.as_deref()));
             }
+            Done::Exported => status.export_time = Some(Time(now)),
             Done::Listed => verdict = Some(all_failed(&status.targets)),
             Done::MergeFailed(message) => {
                 verdict = Some(Verdict {

@@ -32,6 +32,8 @@ pub struct Limits {
     pub store_grace: SignedDuration,
     /// Whether the store can sign create-only writes.
     pub store_signs: bool,
+    /// Whether anybody is told of results.
+    pub exports: bool,
     /// What comes before `<namespace>/…` in every key; empty or without a slash at either end.
     pub key_prefix: String,
 }
@@ -53,6 +55,7 @@ impl Default for Limits {
             checkpoint_seconds: 60,
             store_grace: SignedDuration::from_secs(300),
             store_signs: true,
+            exports: false,
             key_prefix: String::new(),
         }
     }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::Client;
-use kube::runtime::events::Recorder;
+use kube::Resource as _;
+use kube::runtime::events::{Event, Recorder};
 use phpprof_crds::ProfileRequest;
+use tracing::Instrument as _;
 
 use crate::decide::limits::Limits;
 use crate::export::exporter::Exporter;
@@ -62,6 +64,22 @@ impl Context {
             samplers: fleet.samplers.values().sum(),
             is_halted: self.halts.is_off(),
         })
+    }
+
+    /// Beside the work: nobody waits for an event, and one that is lost is no harm.
+    pub(crate) fn publish(self: &Arc<Self>, request: &ProfileRequest, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let (context, reference) = (self.clone(), request.object_ref(&()));
+        let published = async move {
+            for event in events {
+                if let Err(error) = context.recorder.publish(&event, &reference).await {
+                    tracing::warn!(%error, reason = event.reason, "an event could not be written");
+                }
+            }
+        };
+        tokio::spawn(published.in_current_span());
     }
 
     /// The request is over.

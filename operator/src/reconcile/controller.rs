@@ -10,10 +10,9 @@ use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Controller};
-use kube::runtime::events::Event;
 use kube::runtime::reflector::{self, ObjectRef, reflector};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
 use tracing::Instrument as _;
@@ -243,6 +242,9 @@ async fn look_after(
         if !done.is_empty() {
             remember(&context, &request, &done);
             request = conclude(&context, request, &done).await?;
+            if done.iter().any(|done| matches!(done, Done::TryAgain(_))) {
+                return Ok(Action::requeue(PAUSE));
+            }
         }
         let observed = look(&context, &request, &reference).await;
         let Decision {
@@ -256,10 +258,10 @@ async fn look_after(
         }
         if is_over(&request) {
             context.watches.release(&reference);
+        }
+        if is_over(&request) && !was_over {
             context.forget(&request);
-            if !was_over {
-                Fleet::call_next(&context);
-            }
+            Fleet::call_next(&context);
         }
         if effects.is_empty() {
             match next {
@@ -332,7 +334,7 @@ async fn conclude(
 ) -> Result<ProfileRequest, ReconcileError> {
     let injected = done.iter().filter(|done| **done == Done::Injected).count();
     if injected > 0 {
-        publish(context, &request, vec![events::injected(injected)]);
+        context.publish(&request, vec![events::injected(injected)]);
     }
     let mut status = request.status.clone().unwrap_or_default();
     record(
@@ -342,9 +344,6 @@ async fn conclude(
         context.now(),
     );
     let written = persist(context, request, status).await?;
-    if done.iter().any(|done| matches!(done, Done::Merged { .. })) {
-        tell(context, written.clone());
-    }
     let is_over = |done: &Done| {
         matches!(
             done,
@@ -357,26 +356,6 @@ async fn conclude(
         tokio::spawn(cleared.in_current_span());
     }
     Ok(written)
-}
-
-/// Beside the work, and after the status: what is told beyond the cluster changes nothing of a request.
-fn tell(context: &Arc<Context>, request: ProfileRequest) {
-    if context.exporter.is_empty() {
-        return;
-    }
-    let context = context.clone();
-    let told = async move {
-        let Context {
-            exporter,
-            collector,
-            limits,
-            ..
-        } = context.as_ref();
-        let exported = exporter.tell(collector, &request, limits).await;
-        let events = exported.into_iter().map(events::exported).collect();
-        publish(&context, &request, events);
-    };
-    tokio::spawn(told.in_current_span());
 }
 
 /// Writes the status if it changed, and only over the version that it was decided on.
@@ -395,7 +374,9 @@ async fn persist(
     );
     // Of a request that is over most was dropped when it arrived, and must not be written so.
     let changed = match is_over(&request) {
-        true => json!({"observedGeneration": status.observed_generation}),
+        true => json!({
+            "observedGeneration": status.observed_generation, "exportTime": status.export_time,
+        }),
         false => json!(status),
     };
     let patch =
@@ -410,7 +391,7 @@ async fn persist(
     log(&written, &old);
     count(context, &old, &status);
     let events = events::between(&written, &old, &status);
-    publish(context, &written, events);
+    context.publish(&written, events);
     Ok(written)
 }
 
@@ -443,20 +424,4 @@ fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
     if reason != current(old) {
         tracing::info!(reason, "status");
     }
-}
-
-/// Beside the work: nobody waits for an event, and one that is lost is no harm.
-fn publish(context: &Arc<Context>, request: &ProfileRequest, events: Vec<Event>) {
-    if events.is_empty() {
-        return;
-    }
-    let (context, reference) = (context.clone(), request.object_ref(&()));
-    let published = async move {
-        for event in events {
-            if let Err(error) = context.recorder.publish(&event, &reference).await {
-                tracing::warn!(%error, reason = event.reason, "an event could not be written");
-            }
-        }
-    };
-    tokio::spawn(published.in_current_span());
 }

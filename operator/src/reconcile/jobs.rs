@@ -10,8 +10,10 @@ use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
+use crate::chain::chain;
 use crate::decide::effect::{Done, Effect, Job};
 use crate::reconcile::context::Context;
+use crate::reconcile::events;
 use crate::reconcile::watches::RequestRef;
 
 /// By the uid of the request; nothing came of a job yet that has no outcome.
@@ -96,7 +98,7 @@ pub fn start(
     tokio::spawn(done.in_current_span());
 }
 
-async fn work(context: &Context, request: &ProfileRequest, effect: Effect) -> Done {
+async fn work(context: &Arc<Context>, request: &ProfileRequest, effect: Effect) -> Done {
     let (collector, limits, begin) = (&context.collector, &context.limits, Instant::now());
     match effect {
         Effect::Verify(upload) => {
@@ -111,8 +113,24 @@ async fn work(context: &Context, request: &ProfileRequest, effect: Effect) -> Do
             done
         }
         Effect::List => collector.list(request, limits).await,
+        Effect::Export => export(context, request).await,
         at_once => Done::TryAgain(format!("{at_once:?} is no job")),
     }
+}
+
+/// Tells who is to be told of the result, by all of the request: the watch keeps little of one that is over.
+async fn export(context: &Arc<Context>, request: &ProfileRequest) -> Done {
+    let (namespace, name) = (request.namespace().unwrap_or_default(), request.name_any());
+    let whole = match context.requests.fetch(&namespace, &name).await {
+        Ok(Some(whole)) if whole.uid() == request.uid() => whole,
+        Ok(_) => return Done::Exported,
+        Err(error) => return Done::TryAgain(chain(&error)),
+    };
+    let (exporter, collector, limits) = (&context.exporter, &context.collector, &context.limits);
+    let exported = exporter.tell(collector, &whole, limits).await;
+    let events = exported.into_iter().map(events::exported).collect();
+    context.publish(&whole, events);
+    Done::Exported
 }
 
 async fn merge(context: &Context, request: &ProfileRequest) -> Done {

@@ -45,6 +45,7 @@ pub async fn observe(
     if request.metadata.deletion_timestamp.is_some() || status.completion_time.is_some() {
         return Ok(Observed {
             store_trouble,
+            under_way: context.jobs.under_way(&uid),
             ..Observed::default()
         });
     }

@@ -295,6 +295,7 @@ impl Toy {
     fn act(&mut self, effect: &Effect) -> Option<Done> {
         match effect {
             Effect::Inject(injection) => Some(self.inject(injection)),
+            Effect::Export => Some(Done::Exported),
             Effect::Verify(_) | Effect::Recover(_) | Effect::Merge | Effect::List
                 if self.store_away =>
             {

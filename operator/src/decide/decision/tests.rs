@@ -99,6 +99,7 @@ fn short(decision: &Decision) -> String {
         Effect::Merge => "merge".to_owned(),
         Effect::List => "list".to_owned(),
         Effect::Stop(telling) => format!("stop {}", telling.pod_uid),
+        Effect::Export => "export".to_owned(),
         Effect::DeleteRequest => "delete".to_owned(),
     };
     let effects: Vec<String> = decision.effects.iter().map(effect).collect();

@@ -124,3 +124,34 @@ fn what_was_observed_of_a_finished_request_is_its_newest_version() {
     let decision = decide(at(10), &finished, &Observed::default(), &Limits::default());
     assert_eq!(decision.status.observed_generation, Some(2));
 }
+
+#[test]
+fn a_result_is_told_once_also_by_an_operator_that_was_restarted_and_not_when_it_is_old() {
+    let limits = Limits {
+        exports: true,
+        ..Limits::default()
+    };
+    let mut finished = request(spec());
+    finished.status = Some(ProfileRequestStatus {
+        completion_time: Some(Time(at(0))),
+        profile: Some(ProfileResult::default()),
+        ..ProfileRequestStatus::default()
+    });
+    let effects = |second: i64, request: &ProfileRequest, observed: &Observed| {
+        decide(at(second), request, observed, &limits).effects
+    };
+    let nothing = Observed::default();
+    assert_eq!(effects(1, &finished, &nothing), [Effect::Export]);
+    assert_eq!(effects(599, &finished, &nothing), [Effect::Export]);
+    assert_eq!(effects(600, &finished, &nothing), []);
+    let under_way = Observed {
+        under_way: [Job::Export].into(),
+        ..Observed::default()
+    };
+    assert_eq!(effects(1, &finished, &under_way), []);
+    let mut status = finished.status.clone().expect("finished");
+    record(&mut status, &[Done::Exported], Some(1), at(2));
+    assert_eq!(status.export_time, Some(Time(at(2))));
+    finished.status = Some(status);
+    assert_eq!(effects(3, &finished, &nothing), []);
+}

@@ -10,6 +10,7 @@ use crate::server::{Answer, Asked, Server, json_answer, refusal};
 use crate::shell::{Said, profile, program, said};
 
 const REQUESTS: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilerequests";
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const PROXY: &str = "/api/v1/namespaces/phpprof-system/services/phpprof-operator:results/proxy";
 
 fn run_on(server: &Server, line: &str) -> Said {
@@ -84,6 +85,9 @@ fn cluster(states: Vec<Value>) -> Server {
     Server::start(move |asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
         match (asked.method.as_str(), path) {
+            ("POST", REVIEWS) => {
+                json_answer(201, &json!({"status": {"userInfo": {"username": "bob"}}}))
+            }
             ("POST", REQUESTS) => json_answer(201, &in_progress()),
             ("GET", path) if path == format!("{REQUESTS}/web-abcde") => {
                 let at = step.fetch_add(1, Ordering::SeqCst).min(states.len() - 1);
@@ -125,9 +129,13 @@ fn a_run_creates_waits_and_shows_the_top() {
     let asked = server.asked.lock().unwrap();
     let created = &asked
         .iter()
-        .find(|asked| asked.method == "POST")
+        .find(|asked| asked.method == "POST" && asked.path.starts_with(REQUESTS))
         .unwrap()
         .body;
+    assert_eq!(
+        created["metadata"]["annotations"][phpprof_crds::REQUESTED_BY],
+        "bob"
+    );
     assert_eq!(created["metadata"]["generateName"], "web-");
     assert_eq!(
         created["spec"]["target"]["workloadRef"]["kind"],

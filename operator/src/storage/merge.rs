@@ -173,7 +173,8 @@ impl Span {
         let first = start.map_or(0, |start| nanos(start.0.as_second()));
         Span {
             first,
-            last: first.saturating_add(nanos(limits.start_slack.as_secs())),
+            // A sampler is added in that time, and starts in that time.
+            last: first.saturating_add(nanos(2 * limits.start_slack.as_secs())),
             // It is rounded.
             longest: nanos(i64::from(request.spec.duration_seconds) + 1),
         }

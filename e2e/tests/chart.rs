@@ -205,7 +205,7 @@ fn what_was_left_out_of_a_schedule_has_sensible_values() -> Result<()> {
         "concurrencyPolicy: Forbid",
         "successfulJobsHistoryLimit: 1",
         "automountServiceAccountToken: false",
-        "verbs: [create]",
+        "verbs: [create, profile]",
     ] {
         ensure!(text.contains(line), "{line} is not in {text}");
     }

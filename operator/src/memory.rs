@@ -47,6 +47,7 @@ pub fn parts() -> Vec<(&'static str, usize)> {
             "merging",
             room.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE,
         ),
+        ("export", collector::LARGEST_TOLD),
         (
             "flame graph",
             results::LARGEST_PAGE + results::NAMES_OF_PAGE + PAGE,

@@ -62,6 +62,24 @@ impl Default for Settings {
     }
 }
 
+/// What such a profile says of itself, without its mapping.
+pub(crate) fn head(settings: &Settings, tables: &mut Tables) -> Profile {
+    let mut value_type = |(name, unit): (&str, &str)| ValueType {
+        r#type: tables.string(name),
+        unit: tables.string(unit),
+    };
+    let types = settings.sample_types.iter().copied();
+    Profile {
+        sample_type: types.map(&mut value_type).collect(),
+        period_type: Some(value_type(settings.period_type)),
+        period: settings.period,
+        time_nanos: settings.time_nanos,
+        duration_nanos: settings.duration_nanos,
+        default_sample_type: tables.string(settings.default_sample_type),
+        ..Profile::default()
+    }
+}
+
 #[derive(Debug)]
 pub struct Builder {
     profile: Profile,
@@ -72,17 +90,7 @@ pub struct Builder {
 impl Builder {
     pub fn new(settings: Settings) -> Self {
         let mut tables = Tables::new();
-        let mut value_type = |(name, unit): (&str, &str)| ValueType {
-            r#type: tables.string(name),
-            unit: tables.string(unit),
-        };
-        let sample_type = settings
-            .sample_types
-            .iter()
-            .copied()
-            .map(&mut value_type)
-            .collect();
-        let period_type = Some(value_type(settings.period_type));
+        let profile = head(&settings, &mut tables);
         let mapping = Mapping {
             filename: tables.string(&settings.mapping.filename),
             build_id: tables.string(&settings.mapping.build_id),
@@ -92,15 +100,7 @@ impl Builder {
             ..Mapping::default()
         };
         Builder {
-            profile: Profile {
-                sample_type,
-                period_type,
-                period: settings.period,
-                time_nanos: settings.time_nanos,
-                duration_nanos: settings.duration_nanos,
-                default_sample_type: tables.string(settings.default_sample_type),
-                ..Profile::default()
-            },
+            profile,
             mapping_id: tables.mapping(mapping),
             tables,
         }

@@ -5,9 +5,9 @@
 //! Invariant: each value type's total is the sum of the totals (up to the ends of `i64`). Memory stays below the room that was given, whatever
 //! the profiles are, and no profile can take the others' part of it.
 
-use crate::builder::Settings;
+use crate::builder::{Settings, head};
 use crate::packer::Packer;
-use crate::proto::{Function, Line, Location, Profile, ValueType};
+use crate::proto::{Function, Line, Location, Profile};
 use crate::rows::Rows;
 use crate::share;
 use crate::source::Source;
@@ -122,24 +122,10 @@ impl Merger {
         folds: &'static [&'static str],
     ) -> Self {
         let mut tables = Tables::new();
-        let mut value_type = |(name, unit): (&str, &str)| ValueType {
-            r#type: tables.string(name),
-            unit: tables.string(unit),
-        };
         let types = &settings.sample_types;
-        let sample_type: Vec<_> = types.iter().copied().map(&mut value_type).collect();
-        let period_type = Some(value_type(settings.period_type));
         let sums = vec![0; types.len()];
         Merger {
-            head: Profile {
-                sample_type,
-                period_type,
-                period: settings.period,
-                time_nanos: settings.time_nanos,
-                duration_nanos: settings.duration_nanos,
-                default_sample_type: tables.string(settings.default_sample_type),
-                ..Profile::default()
-            },
+            head: head(settings, &mut tables),
             types: types.iter().copied().map(word).collect(),
             tables,
             rows: Rows::new(types.len()),

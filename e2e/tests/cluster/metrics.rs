@@ -1,7 +1,7 @@
 //! What the operator tells is what a Prometheus asks for: each query of the chart's dashboards has data there, and each alert is judged.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -170,12 +170,7 @@ fn a_prometheus_has_data_for_every_panel_and_judges_every_alert() -> Result<()> 
             let data = prometheus.query(query).await?;
             ensure!(!data.is_empty(), "{title} has no data: {query}");
         }
-        check_alerts(&prometheus).await?;
-        ensure!(
-            Path::new(&prometheus.folder).is_dir(),
-            "it has kept nothing"
-        );
-        Ok(())
+        check_alerts(&prometheus).await
     })
 }
 

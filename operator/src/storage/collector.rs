@@ -18,6 +18,8 @@ use crate::storage::store::{Created, Store, StoreError};
 
 /// Uploads that are in memory together.
 pub const AT_ONCE: usize = 2;
+/// Larger merged profiles are not told to services beyond the cluster.
+pub const LARGEST_TOLD: usize = 16 << 20;
 /// The name of the sample type that receipts count.
 pub(super) const SAMPLES: &str = "samples";
 
@@ -134,11 +136,10 @@ impl Collector {
         }
     }
 
-    /// The file of a request's merged profile.
+    /// The file of a request's merged profile, up to [`LARGEST_TOLD`].
     pub async fn merged(&self, request: &ProfileRequest, limits: &Limits) -> Result<Bytes, String> {
         let key = key(request, &limits.key_prefix, MERGED);
-        let limit = self.bounds.compressed_bytes as u64;
-        let read = self.store.read(&key, limit).await;
+        let read = self.store.read(&key, LARGEST_TOLD as u64).await;
         read.map(Bytes::from).map_err(|error| error.to_string())
     }
 

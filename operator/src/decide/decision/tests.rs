@@ -396,47 +396,6 @@ fn a_store_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end() {
     );
 }
 
-/// A pod of a run of five minutes, and what is done when it has gone at this second.
-#[track_caller]
-fn check_gone(second: i64, limits: &Limits, observed: &Observed, expected: &str) {
-    let target = json!({"selector": {"matchLabels": {"app": "web"}}});
-    let mut request = request(json!({"target": target, "durationSeconds": 300}));
-    request.status = Some(decide(at(0), &request, &admission(&["a"]), limits).status);
-    assert_eq!(
-        short(&decide(at(second), &request, observed, limits)),
-        expected
-    );
-}
-
-#[test]
-fn of_a_long_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_minute_before() {
-    let (limits, gone) = (Limits::default(), pods(&[]));
-    for (second, keys) in [(30, 1), (200, 4), (9999, 5)] {
-        let expected = format!("Collecting; recovery {keys}; on change");
-        check_gone(second, &limits, &gone, &expected);
-    }
-    // What the sampler has said of PHP does not become better by looking for more.
-    let refused = pods(&[("a", ended(r#"{"reason":"NoPhpFound"}"#))]);
-    check_gone(200, &limits, &refused, "Collecting; ; now");
-    let late = pods(&[("a", ended(r#"{"reason":"UploadDeadlineExceeded"}"#))]);
-    check_gone(200, &limits, &late, "Collecting; recovery 4; on change");
-}
-
-#[test]
-fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
-    let (limits, gone) = (Limits::default(), pods(&[]));
-    let away = trouble(gone, 202);
-    check_gone(200, &limits, &away, "WaitingForStore; ; at 202");
-    check_gone(
-        202,
-        &limits,
-        &away,
-        "WaitingForStore; recovery 4; on change",
-    );
-    // Slack, slack and duration, upload deadline, grace: 60 + 60 + 300 + 600 + 300.
-    check_gone(1321, &limits, &away, "WaitingForStore; ; now");
-}
-
 fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
     let receipt = UploadReceipt {
         route: Some(UploadRoute::Direct),

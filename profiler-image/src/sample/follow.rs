@@ -9,7 +9,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use phpprof_zend::unwind::{Copy, End, unwind};
+use phpprof_zend::site::frameless::is_absent;
+use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 
 use super::Sampler;
 use super::climb::Climb;
@@ -143,6 +144,9 @@ impl Sampler {
                 return Err(kept);
             }
             kept = shown(&worker.reader.copy, trace, climb, first);
+            if kept.address == 0 {
+                return Err(kept);
+            }
         }
         let leaf = (kept.address, 0, 0);
         self.follow_from(worker, words, leaf, (trace, climb), now);
@@ -212,13 +216,15 @@ impl Sampler {
     }
 }
 
-/// The callers that a path leads to, up to a word's frame, all on the page: what lies elsewhere was read later than the look.
+/// The callers that a path leads to, up to a word's frame, all on the page: what lies elsewhere was read later than the look. A call
+/// without a frame is not among them; whoever follows its caller again finds it again.
 fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
     let callers = trace.frames.iter().rev().take(climb.proven());
     let is_shown = |address: u64| copy.inside(address) && address <= word;
     let frames = callers.take_while(|frame| is_shown(frame.address)).count();
     let leaf = trace.frames.len().checked_sub(frames);
-    let is_all = trace.frames.iter().all(|frame| copy.inside(frame.address));
+    let is_on_page = |frame: &Frame| is_absent(frame) || copy.inside(frame.address);
+    let is_all = trace.frames.iter().all(is_on_page);
     match leaf.and_then(|leaf| trace.frames.get(leaf)) {
         Some(leaf) if is_all && copy.inside(word) => Kept {
             path: climb.path_of(frames),

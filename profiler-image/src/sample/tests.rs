@@ -26,6 +26,8 @@ const NUMBER: u32 = 3;
 pub(crate) struct Scene {
     image: EngineImage,
     main: UserFunction,
+    /// Address of its frame.
+    main_frame: u64,
     /// Address of the pointer `zend_flf_functions`.
     table: u64,
     jit: Option<JitBuffer>,
@@ -41,10 +43,11 @@ impl Scene {
             ..NewOp::default()
         };
         let main = image.user(None, &[init, DO_UCALL.into()]);
-        image.call(main.func, main.op(1), image.layout.call_info.top);
+        let main_frame = image.call(main.func, main.op(1), image.layout.call_info.top);
         Self {
             image,
             main,
+            main_frame,
             table,
             jit: None,
         }
@@ -256,5 +259,21 @@ fn a_call_whose_caller_has_gone_on_to_another_op_since_is_the_leaf() {
     assert_eq!(
         sampled_with_a_first_look(&scene, &words),
         ["{main}", "found"]
+    );
+}
+
+/// That leaf lies nowhere: between nowhere and the word there are no frames to look through.
+#[test]
+fn a_call_without_a_frame_is_the_leaf_where_the_word_leads_to_an_earlier_calls_frame() {
+    let mut scene = Scene::frameless("implode", IS_NULL);
+    scene.call("text", scene.image.layout.call_info.top);
+    let row = &scene.image.layout.execute_data;
+    let words = [
+        (Whose::Callee, row.prev_execute_data, scene.main_frame),
+        (Whose::Callee, row.this_type_info, 0),
+    ];
+    assert_eq!(
+        sampled_with_a_first_look(&scene, &words),
+        ["{main}", "found", "implode"]
     );
 }

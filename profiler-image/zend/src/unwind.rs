@@ -152,9 +152,12 @@ impl Copy {
             .is_some_and(|offset| offset < self.bytes.len() as u64)
     }
 
-    /// The lowest frame above this one, up to an address, that names it as its caller, by what was copied.
+    /// The lowest frame above this one, up to an address, that names it as its caller. Both lie in what was copied, else there is none.
     #[must_use]
     pub fn callee_of(&self, layout: &Layout, caller: u64, last: u64) -> Option<u64> {
+        if !self.inside(caller) || !self.inside(last) {
+            return None;
+        }
         let size = layout.execute_data.sizeof;
         let first = caller.checked_add(size as u64)?;
         (first..=last).step_by(ZVAL).find(|&address| {

@@ -70,6 +70,9 @@ fn the_lowest_frame_that_names_its_caller_is_what_that_one_calls() {
     // None up to there, above the last one, and beyond what was copied.
     assert_eq!((callee(160, 319), callee(480, 4000)), (None, None));
     assert_eq!(callee(u64::MAX - BASE, u64::MAX - BASE), None);
+    // As many addresses as there are lie between: they are not looked through.
+    assert_eq!(copy.callee_of(of_8_2(), 0, BASE + 480), None);
+    assert_eq!(copy.callee_of(of_8_2(), BASE + 480, u64::MAX), None);
 }
 
 #[test]

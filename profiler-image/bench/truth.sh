@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# truth.sh [WORDS]: builds the truth harness and runs it against this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
-# threads where that was built; or against the command in PHP: its stacks. With FULL=1 all rows, a million stacks each, shares of time
+# truth.sh [LABEL...]: builds the truth harness and runs it against this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
+# threads where that was built, and the stacks that only 8.4 has; or against the command in PHP: its stacks. Of all rows, or of those
+# whose labels contain one of these. With FULL=1 all rows, a million stacks each, shares of time
 # without favour, DokuWiki and MediaWiki held against Xdebug's traces, then the stacks of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
 # replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
 # Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv of the others.
@@ -17,9 +18,15 @@ truth() { # PART PHP RESULTS WORDS...
   "$target/release/truth" "$1" "$2" "target/truth/$3.csv" "${@:4}" || failed=1
 }
 
+in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
+
 truth stacks "${PHP:-php8.2}" results "$@"
 [ -z "${PHP:-}" ] || exit "$failed"
 
+if [ "${FULL:-}" != 1 ] && [ $# = 0 ]; then
+  e2e/runtimes/build debian-trixie
+  truth stacks "$(in_root trixie) php8.4" results-8.4 hooks frameless
+fi
 if [ "${FULL:-}" = 1 ]; then
   e2e/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
   truth favour php8.2 favour "$@"
@@ -38,7 +45,6 @@ if [ "${FULL:-}" = 1 ]; then
     echo "$1"
     truth stacks "$2" "results-$1" "${@:3}"
   }
-  in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
   others 7.4 "$(in_root bullseye) php7.4" "$@"
   others 8.4 "$(in_root trixie) php8.4" "$@"
   others 8.5 "$(in_root experimental) php8.5" "$@"

@@ -1,9 +1,9 @@
 //! `make truth`: samples programs that know what they do, holds the profiles against that, and prints tables.
 //!
 //! Target and sampler are kept on different CPUs: where they share one, nothing moves and every check passes.
-//! Usage: `truth PART PHP RESULTS.csv [WORDS]`; PART is `stacks`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow
-//! after spaces. With `FULL=1` the long form; with WORDS, as "paths" or "function remote", only the rows that have them in
-//! their label.
+//! Usage: `truth PART PHP RESULTS.csv [WORDS...]`; PART is `stacks`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow
+//! after spaces. With `FULL=1` the long form; with WORDS, as "paths" or "function remote", only the rows that have one of
+//! them in their label.
 
 mod cpu;
 mod favour;
@@ -21,21 +21,21 @@ use running::{Php, pin};
 
 /// The CPU of the sampler, and that of the target.
 pub const CPUS: [usize; 2] = [0, 1];
-const USAGE: &str = "usage: truth stacks|cpu|favour|wikis PHP RESULTS.csv [WORDS]";
+const USAGE: &str = "usage: truth stacks|cpu|favour|wikis PHP RESULTS.csv [WORDS...]";
 
 /// What was asked for.
 pub struct Asked {
     pub php: Php,
     /// The long form.
     pub full: bool,
-    only: Option<String>,
+    only: Vec<String>,
     results: PathBuf,
 }
 
 impl Asked {
     /// Whether a row of this label is asked for.
     pub fn wants(&self, label: &str) -> bool {
-        self.only.as_deref().is_none_or(|only| label.contains(only))
+        self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
     }
 
     /// Writes the table for programs.
@@ -65,7 +65,7 @@ fn run() -> Result<usize> {
     let asked = Asked {
         php: Php::ask(&arguments.next().context(USAGE)?)?,
         results: PathBuf::from(arguments.next().context(USAGE)?),
-        only: arguments.next(),
+        only: arguments.collect(),
         full: std::env::var("FULL").is_ok_and(|value| value == "1"),
     };
     ensure!(

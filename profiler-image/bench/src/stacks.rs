@@ -1,4 +1,5 @@
-//! Every stack of programs whose calls are known, held against them; a million samples a row with `FULL=1`, or `SAMPLES`, unpaced.
+//! Every stack of programs whose calls are known, held against them; with `FULL=1` a million samples a row, or `SAMPLES`, unpaced, or
+//! 100,000 in time.
 
 mod check;
 pub mod targets;
@@ -38,8 +39,9 @@ const ENGINES: [Engine; 4] = [
     },
 ];
 
-/// Samples of a long row, which are taken unpaced.
+/// Samples of a long row, which are taken unpaced where the target allows that.
 const MANY: u64 = 1_000_000;
+const MANY_PACED: u64 = 100_000;
 const FEW: u64 = 20_000;
 
 /// One row of the table.
@@ -101,7 +103,6 @@ fn judge(
     csv: &mut String,
 ) -> Result<(Vec<String>, Counts)> {
     let (counts, how, recording) = measure(php, row, samples)?;
-    let reads = recording.calls.gathers as f64 / counts.samples.max(1) as f64;
     let quiet = recording.sampler.quality.quiet;
     println!(
         "{:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",
@@ -114,7 +115,7 @@ fn judge(
         counts.truncated,
         counts.percent(counts.unstable),
         quiet,
-        reads
+        how.reads_per_sample
     );
     writeln!(
         csv,
@@ -133,7 +134,7 @@ fn judge(
         counts.truncated,
         counts.unstable,
         quiet,
-        reads
+        how.reads_per_sample
     )?;
     if let Some(truth) = how.true_small_percent {
         let share = sampled_small_percent(&counts);
@@ -151,16 +152,14 @@ const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 
 /// All rows, or those of the short form, as a row takes up to twenty seconds: most targets once without opcache, small calls of another
 /// depth with it and with the tracing JIT, and callbacks, which have most to lose, without the quiescent reader. Generators have to be
-/// caught in step with the sampler, which a short row hardly is: theirs is a long one.
+/// caught in step with the sampler, which a short row hardly is: theirs is a long one. What 8.2 does not have is tried with 8.4.
 fn rows(full: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for remote in [false, true] {
         for engine in ENGINES {
             for target in TARGETS {
-                // What 8.2 does not have is tried with the versions that do.
-                let is_old = target.since < 80_300;
                 let is_30_deep = target.name == "small" && target.depth == 30;
-                let is_short = is_old && !is_30_deep && !LEFT_TO_FULL.contains(&target.name);
+                let is_short = !is_30_deep && !LEFT_TO_FULL.contains(&target.name);
                 let plain = !engine.opcache && !remote && is_short;
                 let jit = engine.opcache && !remote && is_30_deep && engine.jit != "function";
                 let cached = engine.opcache && engine.jit == "off" && !remote;
@@ -183,9 +182,15 @@ fn rows(full: bool) -> Vec<Row> {
 fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, Recording)> {
     let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
     let spent = own_cpu();
+    let unpaced = row.is_long && !row.target.is_paced;
+    let most = match (row.is_long, unpaced) {
+        (true, true) => MANY,
+        (true, false) => MANY_PACED,
+        (false, _) => FEW,
+    };
     let recording = record(&Options {
-        max_samples: Some(samples.unwrap_or(if row.is_long { MANY } else { FEW })),
-        unpaced: row.is_long,
+        max_samples: Some(samples.unwrap_or(most)),
+        unpaced,
         ..options(target.pid()?, RATE_HZ, Duration::from_secs(120), row.remote)?
     })
     .with_context(|| format!("target {}", row.target.script))?;
@@ -213,11 +218,15 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
         remote: row.remote,
         moved_percent: counts.percent(recording.sampler.quality.moved),
         true_small_percent,
-        own_cpu_percent: row
-            .is_long
+        reads_per_sample: reads_per_sample(&recording, &counts),
+        own_cpu_percent: unpaced
             .then(|| 100.0 * spent as f64 / (recording.took.as_nanos() as f64).max(1.0)),
     };
     Ok((counts, how, recording))
+}
+
+fn reads_per_sample(recording: &Recording, counts: &Counts) -> f64 {
+    recording.calls.gathers as f64 / counts.samples.max(1) as f64
 }
 
 /// A row's name in the table.

@@ -131,6 +131,8 @@ pub struct How {
     pub remote: bool,
     /// Share of first reads during which the top moved, in percent.
     pub moved_percent: f64,
+    /// Reads of the target's memory a sample; next to none while it sleeps.
+    pub reads_per_sample: f64,
     /// True share of the time below `smallCalls`, in percent.
     pub true_small_percent: Option<f64>,
     /// Share of the time in which the sampler had a CPU, in percent, where it takes one sample after the other.
@@ -226,6 +228,13 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
             how.moved_percent
         ),
     );
+    limit(
+        how.reads_per_sample >= 0.5,
+        format!(
+            "the target slept: {:.2} reads a sample",
+            how.reads_per_sample
+        ),
+    );
     // While it waits for a CPU the sampler sees nothing, and all of that time counts for what it sees then. The target's turns
     // end at the kernel's ticks where it waits too, and so do the sampler's waits: no chance evens that out.
     let had_a_cpu = how.own_cpu_percent.is_none_or(|percent| percent >= 95.0);
@@ -265,6 +274,7 @@ mod tests {
         jit: false,
         remote: false,
         moved_percent: 50.0,
+        reads_per_sample: 2.0,
         true_small_percent: None,
         own_cpu_percent: None,
     };
@@ -331,6 +341,14 @@ mod tests {
             ..HOW
         };
         assert_eq!(broken(target("small"), still, &Counts::default()).len(), 1);
+        let asleep = How {
+            reads_per_sample: 0.01,
+            ..HOW
+        };
+        assert_eq!(
+            broken(target("fibers"), asleep, &Counts::default()).len(),
+            1
+        );
         let biased = Counts {
             samples: 100,
             shares: [50, 50],

@@ -14,6 +14,8 @@ pub struct Target {
     pub depth: u32,
     /// It prints, when it is ended, how long its small calls and its long internal functions took.
     pub states_shares: bool,
+    /// Its rows keep time, long ones too: read without a pause it would wait for its own memory for most of the time.
+    pub is_paced: bool,
     /// Caller and callee, by their names in the profile.
     pub edges: &'static [(&'static str, &'static str)],
     /// Those that PHP 7 has besides.
@@ -143,6 +145,7 @@ const PLAIN: Target = Target {
     since: 0,
     depth: 0,
     states_shares: false,
+    is_paced: false,
     edges: &[],
     edges_of_7: &[],
     never: &[],
@@ -232,6 +235,7 @@ pub const TARGETS: &[Target] = &[
         name: "fibers",
         script: "fibers.php",
         since: 80_100,
+        is_paced: true,
         edges: &[
             ("{main}", "one"),
             ("{main}", "two"),

@@ -76,6 +76,11 @@ pub const EXIT_CODES: &[ExitCode] = &[
     ),
     row(23, "`ProfileTooLarge`", "the profile is over 32 MiB"),
     row(
+        24,
+        "`SourceNotPod`",
+        "the relay saw another address than the pod's; `detail` has both",
+    ),
+    row(
         30,
         "`TargetExited`",
         "SIGTERM, or all workers gone, before the first sample",

@@ -161,6 +161,8 @@ pub enum TargetReason {
     UploadDeadlineExceeded,
     /// The store refused the profile for good.
     UploadRefused,
+    /// The relay saw the upload come from an address that is not the pod's; the message has both.
+    SourceNotPod,
     /// The store's certificate is not signed by a CA that the sampler trusts.
     CertificateUntrusted,
     /// The profile is over 32 MiB.
@@ -199,6 +201,7 @@ impl TargetReason {
             GVisor,
             UploadDeadlineExceeded,
             UploadRefused,
+            SourceNotPod,
             CertificateUntrusted,
             ProfileTooLarge,
             TargetExited,

@@ -202,6 +202,10 @@ const REMEDIES: &[(&str, &str)] = &[
         "Look at the operator's credentials and the node's clock; the message has the HTTP status.",
     ),
     (
+        "SourceNotPod",
+        "Where masquerading or a mesh changes addresses, set relay.verifySource to Warn in the chart; else somebody else has used the pod's grant.",
+    ),
+    (
         "CertificateUntrusted",
         "Set store.caBundle in the chart to the CA that signed the store's certificate.",
     ),

@@ -18,6 +18,7 @@ use phpprof_operator::export::links::{self, Template};
 use phpprof_operator::http::health::{self, Readiness};
 use phpprof_operator::http::keyring::KeySecret;
 use phpprof_operator::http::relay::{Gone, Relay};
+use phpprof_operator::http::source::VerifySource;
 use phpprof_operator::http::tls::{self, Certificate};
 use phpprof_operator::metrics::Metrics;
 use phpprof_operator::reconcile::context::Context;
@@ -113,6 +114,9 @@ struct Args {
     /// Where samplers reach the relay, for instance https://phpprof-operator.phpprof-system.svc:8443
     #[arg(long)]
     relay_url: String,
+    /// What the relay does about an upload whose source is not an address of its pod
+    #[arg(long, value_enum, default_value_t)]
+    verify_source: VerifySource,
     /// Secret that holds the operator's own keys, as namespace/name; it must exist, and is filled at the first start
     #[arg(long)]
     key_secret: String,
@@ -207,7 +211,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         let known = known.clone();
         async move { known.is_gone(&key).await }.boxed()
     });
-    let relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
+    let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
+    relay.verify_source = args.verify_source;
     let readiness = Readiness::default();
     let (watches, changes) = PodWatches::new(client.clone());
     let context = Arc::new(Context {

@@ -43,6 +43,7 @@ reasons! {
     UploadRefused = 21,
     CertificateUntrusted = 22,
     ProfileTooLarge = 23,
+    SourceNotPod = 24,
     TargetExited = 30,
     Cancelled = 31,
     YamaRestricted = 40,

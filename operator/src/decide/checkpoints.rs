@@ -67,7 +67,9 @@ pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
     use TargetReason::*;
     match reason {
         PodDeleted | TargetRestarted | TargetExited | SamplerKilled => true,
-        Internal | UploadDeadlineExceeded | UploadRefused | ProfileTooLarge => has_checkpoints,
+        Internal | UploadDeadlineExceeded | UploadRefused | SourceNotPod | ProfileTooLarge => {
+            has_checkpoints
+        }
         _ => false,
     }
 }

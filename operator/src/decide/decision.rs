@@ -402,6 +402,7 @@ impl Round<'_> {
             namespace: self.request.namespace().unwrap_or_default(),
             pod_name: target.pod_name.clone(),
             pod_uid: target.pod_uid.clone(),
+            pod_addresses: pod.addresses.clone(),
             container_name: target.container_name.clone(),
             container_id: target.container_id.clone(),
             ephemeral_container_name: target.ephemeral_container_name.clone(),

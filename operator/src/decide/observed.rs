@@ -1,6 +1,7 @@
 //! What `observe` found out, as plain values: everything that `decide` may know of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use phpprof_crds::Reason;
@@ -78,6 +79,7 @@ pub struct PodView {
     pub name: String,
     pub uid: String,
     pub node: String,
+    pub addresses: Vec<IpAddr>,
     pub ready: bool,
     pub deleting: bool,
     /// The annotation kubectl.kubernetes.io/default-container.

@@ -240,6 +240,7 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         Cancelled => "the request was cancelled before the first sample".to_owned(),
         UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
         UploadRefused => "the profile was refused".to_owned(),
+        SourceNotPod => "the relay saw the upload come from an address that is not the pod's; where masquerading or a mesh changes addresses, set relay.verifySource to Warn in the chart".to_owned(),
         CertificateUntrusted => "the store's certificate is not trusted; set store.caBundle in the chart".to_owned(),
         ProfileTooLarge => "the profile is over 32 MiB; sample for a shorter time".to_owned(),
         Usage => "the sampler's image does not fit this operator; use the same version for both".to_owned(),

@@ -4,6 +4,7 @@
 //! nobody out. Invariant: no connection lives longer, and no more of them are open, than is written here.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -67,6 +68,8 @@ impl Strangers {
 /// The connection that a request came by.
 #[derive(Clone)]
 pub struct Connection {
+    /// The other side's address.
+    pub peer: IpAddr,
     id: u64,
     strangers: Strangers,
 }
@@ -103,8 +106,8 @@ where
     loop {
         // A semaphore that nobody closes always gives a permit.
         let permit = open.clone().acquire_owned().await;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -112,6 +115,7 @@ where
             }
         };
         let connection = Connection {
+            peer,
             id: ids.fetch_add(1, Ordering::Relaxed),
             strangers: strangers.clone(),
         };

@@ -71,18 +71,32 @@ impl Keyring {
     }
 
     /// Lets one pod create one object until then, and hear whether it shall stop.
-    pub fn grant(&self, key: &str, pod_uid: &str, expires: i64) -> String {
-        token(
-            &self.keys().grants,
-            &["grant", &expires.to_string(), pod_uid, key],
-        )
+    pub fn grant(&self, pod: GrantPod<'_>, key: &str, expires: i64) -> String {
+        let expires = expires.to_string();
+        token(&self.keys().grants, &grant_parts(pod, key, &expires))
     }
 
-    pub fn is_grant(&self, key: &str, pod_uid: &str, expires: i64, given: &str) -> bool {
+    pub fn is_grant(&self, pod: GrantPod<'_>, key: &str, expires: i64, given: &str) -> bool {
         let (keys, expires) = (self.keys(), expires.to_string());
-        let parts = ["grant", &expires, pod_uid, key];
+        let parts = grant_parts(pod, key, &expires);
         is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
     }
+}
+
+/// The pod of a grant; `addresses` as [`crate::http::source::named`] has them.
+#[derive(Clone, Copy, Debug)]
+pub struct GrantPod<'a> {
+    pub uid: &'a str,
+    pub addresses: &'a str,
+}
+
+/// What is signed. Grants without addresses are those of operators that did not know them.
+fn grant_parts<'a>(pod: GrantPod<'a>, key: &'a str, expires: &'a str) -> Vec<&'a str> {
+    let addresses = Some(pod.addresses).filter(|addresses| !addresses.is_empty());
+    ["grant", expires, pod.uid, key]
+        .into_iter()
+        .chain(addresses)
+        .collect()
 }
 
 /// The Secret that holds the keys. The chart makes it, empty: so the operator needs no right to create Secrets.
@@ -159,23 +173,41 @@ mod tests {
     use super::*;
     use crate::testing::at;
 
+    const POD: GrantPod<'_> = GrantPod {
+        uid: "u",
+        addresses: "10.0.0.5",
+    };
+
     #[test]
     fn a_grant_outlives_one_renewal_and_not_two() {
         let keyring = Keyring::new(Keys::new(at(0)).unwrap());
-        let grant = keyring.grant("a/b", "u", 5);
+        let grant = keyring.grant(POD, "a/b", 5);
         keyring.renew_for_test(at(1));
-        assert!(keyring.is_grant("a/b", "u", 5, &grant));
+        assert!(keyring.is_grant(POD, "a/b", 5, &grant));
         keyring.renew_for_test(at(2));
-        assert!(!keyring.is_grant("a/b", "u", 5, &grant));
+        assert!(!keyring.is_grant(POD, "a/b", 5, &grant));
     }
 
     #[test]
     fn a_grant_is_of_one_key_one_pod_and_one_end() {
         let keyring = Keyring::new(Keys::new(at(0)).unwrap());
-        let grant = keyring.grant("a/b", "u", 5);
-        assert!(!keyring.is_grant("a/c", "u", 5, &grant));
-        assert!(!keyring.is_grant("a/b", "v", 5, &grant));
-        assert!(!keyring.is_grant("a/b", "u", 6, &grant));
+        let grant = keyring.grant(POD, "a/b", 5);
+        let (other, elsewhere) = (
+            GrantPod { uid: "v", ..POD },
+            GrantPod {
+                addresses: "10.0.0.6",
+                ..POD
+            },
+        );
+        let anywhere = GrantPod {
+            addresses: "",
+            ..POD
+        };
+        assert!(!keyring.is_grant(POD, "a/c", 5, &grant));
+        assert!(!keyring.is_grant(POD, "a/b", 6, &grant));
+        for pod in [other, elsewhere, anywhere] {
+            assert!(!keyring.is_grant(pod, "a/b", 5, &grant), "{pod:?}");
+        }
         assert!(!keyring.is_link("a/b", 5, &grant));
     }
 

@@ -6,4 +6,5 @@ pub mod keyring;
 mod keys;
 pub mod relay;
 pub(crate) mod results;
+pub mod source;
 pub mod tls;

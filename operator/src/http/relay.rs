@@ -5,6 +5,7 @@
 //! Invariant: 200 is answered only once the store has these very bytes; what was read is bounded before it is read.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use url::form_urlencoded;
 
 use crate::http::connections::Connection;
-use crate::http::keyring::Keyring;
+use crate::http::keyring::{GrantPod, Keyring};
+use crate::http::source::{VerifySource, mismatch};
 use crate::sampler::cancellation::{Stop, Stops};
 use crate::sampler::grant::Grant;
 use crate::storage::store::{Created, Store};
@@ -56,6 +58,7 @@ pub struct Relay {
     pub store: Store,
     pub stops: Arc<Stops>,
     pub clock: fn() -> Timestamp,
+    pub verify_source: VerifySource,
     gone: Gone,
     room: Semaphore,
     /// By key: requests that are being answered.
@@ -93,6 +96,7 @@ impl Relay {
             store,
             stops,
             clock: Timestamp::now,
+            verify_source: VerifySource::default(),
             gone,
             room: Semaphore::new(ROOM as usize),
             busy: Mutex::default(),
@@ -148,17 +152,18 @@ impl Relay {
 pub fn grant(
     keyring: &Keyring,
     address: &str,
+    pod: GrantPod<'_>,
     key: &str,
-    pod_uid: &str,
     until: Timestamp,
 ) -> Result<Grant, crate::http::keys::KeyError> {
     let expires = until.as_second();
     let query = form_urlencoded::Serializer::new(String::new())
         .append_pair("key", key)
-        .append_pair("pod", pod_uid)
+        .append_pair("pod", pod.uid)
+        .append_pair("from", pod.addresses)
         .append_pair("expires", &expires.to_string())
         .finish();
-    let authorization = format!("Bearer {}", keyring.grant(key, pod_uid, expires));
+    let authorization = format!("Bearer {}", keyring.grant(pod, key, expires));
     Ok(Grant {
         route: UploadRoute::Relay,
         method: "PUT".to_owned(),
@@ -171,14 +176,21 @@ pub fn grant(
 
 /// The share of the key that a request is for, once its grant was checked.
 fn granted<'a>(relay: &'a Relay, request: &Request) -> Result<Share<'a>, Refused> {
-    let key = key(relay, request.uri(), request.headers())?;
-    if let Some(connection) = request.extensions().get::<Connection>() {
+    let connection = request.extensions().get::<Connection>();
+    let peer = connection.map(|connection| connection.peer);
+    let key = key(relay, peer, request.uri(), request.headers())?;
+    if let Some(connection) = connection {
         connection.is_known();
     }
     relay.share(key)
 }
 
-fn key(relay: &Relay, uri: &Uri, headers: &HeaderMap) -> Result<String, Refused> {
+fn key(
+    relay: &Relay,
+    peer: Option<IpAddr>,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<String, Refused> {
     let query: Vec<(String, String)> =
         form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .into_owned()
@@ -195,9 +207,13 @@ fn key(relay: &Relay, uri: &Uri, headers: &HeaderMap) -> Result<String, Refused>
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.strip_prefix("Bearer "))
         .unwrap_or_default();
-    let (key, pod) = (value("key"), value("pod"));
+    let key = value("key");
+    let pod = GrantPod {
+        uid: value("pod"),
+        addresses: value("from"),
+    };
     let expires: i64 = value("expires").parse().unwrap_or_default();
-    if !relay.keyring.is_grant(key, pod, expires, token) {
+    if !relay.keyring.is_grant(pod, key, expires, token) {
         return refuse(
             StatusCode::FORBIDDEN,
             "the grant is not for this key, this pod and this time",
@@ -206,7 +222,31 @@ fn key(relay: &Relay, uri: &Uri, headers: &HeaderMap) -> Result<String, Refused>
     if (relay.clock)().as_second() > expires {
         return refuse(StatusCode::FORBIDDEN, "the grant has ended");
     }
+    verify_source(relay, peer, pod.addresses, key)?;
     Ok(key.to_owned())
+}
+
+/// Whether a grant may come from there.
+fn verify_source(
+    relay: &Relay,
+    peer: Option<IpAddr>,
+    addresses: &str,
+    key: &str,
+) -> Result<(), Refused> {
+    let Some(words) = peer.and_then(|peer| mismatch(peer, addresses)) else {
+        return Ok(());
+    };
+    match relay.verify_source {
+        VerifySource::Off => Ok(()),
+        VerifySource::Warn => {
+            tracing::warn!(
+                key,
+                "a grant comes from an address that is not its pod's: {words}"
+            );
+            Ok(())
+        }
+        VerifySource::Enforce => refuse(StatusCode::FORBIDDEN, &format!("SourceNotPod: {words}")),
+    }
 }
 
 async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {

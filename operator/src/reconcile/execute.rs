@@ -12,7 +12,9 @@ use phpprof_crds::{ProfileRequest, UploadMode};
 use serde_json::Value;
 
 use crate::decide::effect::{Done, Effect, Telling};
+use crate::http::keyring::GrantPod;
 use crate::http::relay;
+use crate::http::source::named;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
 use crate::reconcile::jobs;
@@ -173,13 +175,11 @@ async fn routes(
     }
     if injection.upload_mode != UploadMode::Direct {
         let (keyring, address) = (&context.keyring, &context.relay_url);
-        let grant = relay::grant(
-            keyring,
-            address,
-            key,
-            &injection.pod_uid,
-            injection.upload_until,
-        );
+        let pod = GrantPod {
+            uid: &injection.pod_uid,
+            addresses: &named(&injection.pod_addresses),
+        };
+        let grant = relay::grant(keyring, address, pod, key, injection.upload_until);
         let mut grant = grant.map_err(|error| error.to_string())?;
         if !asks {
             grant.stop.clear();

@@ -1,9 +1,12 @@
 //! Out of the API server's Pod into [`PodView`], and the stripping of pods before they are kept.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, EphemeralContainer, Pod};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStatus, EphemeralContainer, Pod, PodStatus,
+};
 use kube::ResourceExt as _;
 
 use crate::decide::observed::{
@@ -16,7 +19,7 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// What matters of a pod.
 pub fn view(pod: &Pod) -> PodView {
     let status = pod.status.clone().unwrap_or_default();
-    let conditions = status.conditions.unwrap_or_default();
+    let conditions = status.conditions.clone().unwrap_or_default();
     PodView {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
@@ -25,6 +28,7 @@ pub fn view(pod: &Pod) -> PodView {
             .as_ref()
             .and_then(|spec| spec.node_name.clone())
             .unwrap_or_default(),
+        addresses: addresses(&status),
         ready: conditions
             .iter()
             .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
@@ -36,6 +40,12 @@ pub fn view(pod: &Pod) -> PodView {
             &status.ephemeral_container_statuses.unwrap_or_default(),
         ),
     }
+}
+
+/// Of a pod in its node's network these are the node's (`status.podIPs`).
+fn addresses(status: &PodStatus) -> Vec<IpAddr> {
+    let addresses = status.pod_ips.iter().flatten();
+    addresses.filter_map(|pod| pod.ip.parse().ok()).collect()
 }
 
 fn containers(pod: &Pod, statuses: &[ContainerStatus]) -> Vec<ContainerView> {
@@ -151,6 +161,7 @@ pub fn strip(pod: &mut Pod) {
     if let Some(status) = &mut pod.status {
         let mut kept = k8s_openapi::api::core::v1::PodStatus {
             conditions: status.conditions.take(),
+            pod_ips: status.pod_ips.take(),
             container_statuses: status.container_statuses.take(),
             ephemeral_container_statuses: status.ephemeral_container_statuses.take(),
             ..Default::default()
@@ -202,7 +213,7 @@ mod tests {
                 ],
             },
             "status": {
-                "conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}],
+                "podIPs": [{"ip": "10.244.0.5"}, {"ip": "fd00::5"}, {"ip": "x"}], "conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}],
                 "containerStatuses": [
                     {"name": "fpm", "image": "", "imageID": "", "ready": true, "restartCount": 0, "containerID": "containerd://4f9c",
                      "state": {"running": {}}, "user": {"linux": {"uid": 33, "gid": 34}}},

@@ -1,5 +1,7 @@
 //! What is decided of a sampler and the pod that gets it, as values.
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 use phpprof_crds::UploadMode;
 
@@ -12,6 +14,8 @@ pub struct Injection {
     pub namespace: String,
     pub pod_name: String,
     pub pod_uid: String,
+    /// What the pod is seen as where nothing changes that.
+    pub pod_addresses: Vec<IpAddr>,
     pub container_name: String,
     /// With the runtime's scheme.
     pub container_id: String,

@@ -11,7 +11,7 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_p
 use ureq::{Agent, Timeout};
 
 use super::grants::{Grant, UploadRoute};
-use super::relay_client::{Call, CallError, Pinned};
+use super::relay_client::{Answer, Call, CallError, Pinned};
 use crate::failure::{Failure, Reason};
 
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
@@ -29,8 +29,13 @@ pub enum Verdict {
     /// Nobody is there; another route is tried at once.
     Unreachable(String),
     Refused(u16),
+    /// By the relay, which saw another address than the pod's; the text has both.
+    SourceNotPod(String),
     CertificateUntrusted,
 }
+
+/// What the relay's answer begins with where it saw another address than the pod's.
+const SOURCE_NOT_POD: &str = "SourceNotPod: ";
 
 /// Judges a status. From a store, 412 (and 409 from Azure) says that an object is there already: an answer that was lost, or a
 /// foreign object, which the operator tells apart by size and sha256. The relay has told them apart itself.
@@ -61,10 +66,17 @@ fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
         takes: ONE_TRY_TAKES,
     };
     match Pinned::new(&grant.pins).call(&call) {
-        Ok(answer) => verdict(UploadRoute::Relay, answer.status),
+        Ok(answer) => verdict_of_relay(&answer),
         Err(CallError::Untrusted) => Verdict::CertificateUntrusted,
         Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),
         Err(error @ CallError::Broken(_)) => Verdict::Again(error.to_string()),
+    }
+}
+
+fn verdict_of_relay(answer: &Answer) -> Verdict {
+    match (answer.status, answer.body.strip_prefix(SOURCE_NOT_POD)) {
+        (403, Some(addresses)) => Verdict::SourceNotPod(addresses.trim().to_owned()),
+        (status, _) => verdict(UploadRoute::Relay, status),
     }
 }
 
@@ -193,5 +205,18 @@ mod tests {
         check(UploadRoute::Relay, 200, Verdict::Stored);
         check(UploadRoute::Relay, 409, Verdict::Refused(409));
         check(UploadRoute::Relay, 503, Verdict::Again("HTTP 503".into()));
+    }
+
+    #[test]
+    fn the_relay_says_that_it_saw_another_address() {
+        let check = |status, body: &str, expected| {
+            let body = body.to_owned();
+            assert_eq!(verdict_of_relay(&Answer { status, body }), expected);
+        };
+        let words = "192.0.2.7 is not 10.244.0.5";
+        let body = format!("SourceNotPod: {words}\n");
+        check(403, &body, Verdict::SourceNotPod(words.to_owned()));
+        check(403, "the grant has ended\n", Verdict::Refused(403));
+        check(503, &body, Verdict::Again("HTTP 503".into()));
     }
 }

@@ -113,6 +113,7 @@ mod tests {
             failed(Reason::OtherUserNamespace, "pid 7"),
             failed(Reason::GVisor, "pid 7 (call: ENOSYS, file: EACCES)"),
             failed(Reason::Cancelled, ""),
+            failed(Reason::SourceNotPod, "192.0.2.7 is not 10.244.0.5"),
         ];
         assert_eq!(
             ours.join("\n") + "\n",

@@ -173,6 +173,10 @@ fn refusal(verdict: &Verdict) -> Failure {
             );
             Failure::new(Reason::UploadRefused, format!("HTTP {status}"), message)
         }
+        Verdict::SourceNotPod(addresses) => {
+            let message = format!("the relay refuses the upload by its source: {addresses}");
+            Failure::new(Reason::SourceNotPod, addresses, message)
+        }
         _ => {
             let message =
                 format!("the certificate is signed by no trusted CA; give the CA in {CA_BUNDLE}");

@@ -12,7 +12,10 @@ use crate::storage::store::StoreConfig;
 use crate::testing::at;
 
 const KEY: &str = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
-const POD: &str = "4f9c7a1d-0000-4000-8000-000000000000";
+const POD: GrantPod<'_> = GrantPod {
+    uid: "4f9c7a1d-0000-4000-8000-000000000000",
+    addresses: "127.0.0.1",
+};
 
 /// A relay, and what a test looks at from outside.
 struct Scene {
@@ -28,11 +31,16 @@ async fn scene(store: Store) -> Scene {
 }
 
 async fn scene_in(store: Store, deleted: bool) -> Scene {
+    scene_with(store, deleted, VerifySource::Enforce).await
+}
+
+async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) -> Scene {
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
     let stops = Arc::new(Stops::default());
     let gone = Box::new(move |_| std::future::ready(deleted).boxed());
     let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
     relay.clock = || at(0);
+    relay.verify_source = verify_source;
     let (address, certificate) = start(&keyring, relay.router()).await;
     Scene {
         keyring,
@@ -50,7 +58,7 @@ fn in_memory() -> Store {
 impl Scene {
     fn grant(&self, until: Timestamp) -> Grant {
         let address = format!("https://{}", self.address);
-        grant(&self.keyring, &address, KEY, POD, until).unwrap()
+        grant(&self.keyring, &address, POD, KEY, until).unwrap()
     }
 
     fn client(&self) -> reqwest::Client {
@@ -119,6 +127,9 @@ async fn a_grant_that_is_bent_is_refused() {
         bent("web.fpm", "other.fpm"),
         bent("4f9c7a1d-0000", "00000000-0000"),
         bent("expires=1", "expires=9"),
+        bent("from=127.0.0.1", "from=127.0.0.2"),
+        bent("from=127.0.0.1", "from="),
+        bent("&from=127.0.0.1", ""),
         unsigned,
         twice,
     ] {
@@ -134,6 +145,40 @@ async fn a_grant_dies_with_its_end() {
     let answer = scene.put(&scene.grant(at(-1)), b"profile").await;
     assert_eq!(answer, (403, "the grant has ended".into()));
     assert_eq!(scene.put(&scene.grant(at(0)), b"profile").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_from_elsewhere_is_refused_where_the_administrator_says_so() {
+    let modes = [
+        (
+            VerifySource::Enforce,
+            403,
+            "SourceNotPod: 127.0.0.1 is not 10.244.0.5",
+        ),
+        (VerifySource::Warn, 200, ""),
+        (VerifySource::Off, 200, ""),
+    ];
+    for (mode, status, words) in modes {
+        let scene = scene_with(in_memory(), false, mode).await;
+        let address = format!("https://{}", scene.address);
+        let pod = GrantPod {
+            addresses: "10.244.0.5",
+            ..POD
+        };
+        let grant = grant(&scene.keyring, &address, pod, KEY, at(60)).unwrap();
+        assert_eq!(
+            scene.put(&grant, b"profile").await,
+            (status, words.to_owned())
+        );
+        let ask = scene.client().get(&grant.stop);
+        let ask = ask.header("authorization", &grant.headers["authorization"]);
+        scene.stops.tell(KEY, Stop::Keep, at(0), at(60));
+        assert_eq!(
+            ask.send().await.unwrap().status().as_u16(),
+            status,
+            "{mode:?}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -250,7 +295,7 @@ async fn uploads_that_send_nothing_hold_no_room() {
     let mut silent = Vec::new();
     for number in 0..20 {
         let key = format!("{KEY}{number}");
-        let grant = grant(&scene.keyring, &address, &key, POD, at(60)).unwrap();
+        let grant = grant(&scene.keyring, &address, POD, &key, at(60)).unwrap();
         let body = reqwest::Body::wrap_stream(futures::stream::pending::<
             Result<Vec<u8>, std::io::Error>,
         >());

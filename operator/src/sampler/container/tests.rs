@@ -14,6 +14,7 @@ fn injection(mode: Mode) -> Injection {
         namespace: "shop".into(),
         pod_name: "web-7d9f5c6b8-x2x4z".into(),
         pod_uid: "4f9c7a1d-0000-4000-8000-000000000000".into(),
+        pod_addresses: Vec::new(),
         container_name: "fpm".into(),
         container_id:
             "containerd://4f9c7a1d2b3e4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c".into(),

@@ -1,0 +1,66 @@
+//! Where a grant is used from, held against the addresses of its pod.
+//!
+//! A grant stands in a pod's spec, where others may read it; its pod's addresses stand in the grant. Decisions only.
+
+use std::net::IpAddr;
+
+/// A pod has one address of each family; what more there is is not kept.
+const MOST: usize = 4;
+
+/// What is done about a grant that comes from an address that is not its pod's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum VerifySource {
+    /// It is refused.
+    #[value(name = "Enforce")]
+    Enforce,
+    /// The log says so. Masquerading and meshes change what an address is seen as, so this is the default.
+    #[default]
+    #[value(name = "Warn")]
+    Warn,
+    #[value(name = "Off")]
+    Off,
+}
+
+/// A pod's addresses as a grant names them; none where the pod had none yet, or an older operator made the grant.
+#[must_use]
+pub fn named(addresses: &[IpAddr]) -> String {
+    let names: Vec<_> = addresses
+        .iter()
+        .take(MOST)
+        .map(|address| address.to_canonical().to_string())
+        .collect();
+    names.join(",")
+}
+
+/// Why a peer is not the pod of a grant, in words; nothing where it is, or where the grant names no address.
+#[must_use]
+pub fn mismatch(peer: IpAddr, named: &str) -> Option<String> {
+    let peer = peer.to_canonical();
+    let is_own = |name: &str| name.parse() == Ok(peer);
+    let is_fine = named.is_empty() || named.split(',').any(is_own);
+    (!is_fine).then(|| format!("{peer} is not {named}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_its_pods_by_any_of_the_pods_addresses() {
+        let addresses = ["10.244.0.5", "fd00::5"].map(|address| address.parse().unwrap());
+        let named = named(&addresses);
+        assert_eq!(named, "10.244.0.5,fd00::5");
+        let judge = |peer: &str| mismatch(peer.parse().unwrap(), &named);
+        // A socket of both families shows IPv4 peers like the second.
+        for own in ["10.244.0.5", "::ffff:10.244.0.5", "fd00::5"] {
+            assert_eq!(judge(own), None);
+        }
+        let words = "10.244.0.50 is not 10.244.0.5,fd00::5";
+        assert_eq!(judge("10.244.0.50"), Some(words.to_owned()));
+    }
+
+    #[test]
+    fn a_grant_without_addresses_says_nothing_of_its_source() {
+        assert_eq!(mismatch("10.0.0.1".parse().unwrap(), &named(&[])), None);
+    }
+}

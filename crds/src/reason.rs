@@ -42,6 +42,8 @@ pub enum Reason {
     DurationOverLimit,
     /// Refused: samplesPerSecond is over the administrator's limit.
     RateOverLimit,
+    /// Refused: the namespace's profiles take as much of the store as the administrator allows.
+    StorageQuotaExceeded,
     /// Refused: it waited for its turn for too long.
     QueueTimeout,
     /// Refused: the workload that workloadRef names does not exist.
@@ -91,6 +93,7 @@ impl Reason {
             | NamespaceNotEnabled
             | DurationOverLimit
             | RateOverLimit
+            | StorageQuotaExceeded
             | QueueTimeout
             | WorkloadNotFound
             | WorkloadNotSupported

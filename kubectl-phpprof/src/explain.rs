@@ -31,6 +31,10 @@ const REMEDIES: &[(&str, &str)] = &[
         "Ask the administrator why (killSwitch in the chart), or whoever has labelled the namespace: kubectl label namespace NAME phpprof.dev/profiling=enabled --overwrite",
     ),
     (
+        "StorageQuotaExceeded",
+        "Wait until profiles go, keep them for less long (profileRetentionSeconds), or let the administrator raise limits.storageBytesPerNamespace in the chart.",
+    ),
+    (
         "QueueTimeout",
         "Ask again, or for fewer profiles at a time; the administrator may raise limits.requestsPerNamespace, limits.requests or queueTimeoutSeconds in the chart.",
     ),

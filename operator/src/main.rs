@@ -33,6 +33,7 @@ use phpprof_operator::sampler::cancellation::Stops;
 use phpprof_operator::sampler::container::SamplerConfig;
 use phpprof_operator::storage::collector::Collector;
 use phpprof_operator::storage::store::{Store, StoreConfig};
+use phpprof_operator::storage::usage::Usage;
 use tower::BoxError;
 use tower::util::{MapResponseLayer, MapResultLayer};
 use tracing_subscriber::EnvFilter;
@@ -93,6 +94,9 @@ struct Args {
     /// Samplers that run at the same time on a node; requests for more wait
     #[arg(long, default_value_t = 16)]
     max_samplers_per_node: usize,
+    /// Bytes that the profiles of a namespace may take in the store; while they take more, no request is accepted there. 0 for no limit
+    #[arg(long, default_value_t = 0)]
+    max_stored_bytes_per_namespace: u64,
     /// How long a request waits for its turn
     #[arg(long, default_value_t = 600)]
     queue_timeout_seconds: i64,
@@ -218,6 +222,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let context = Arc::new(Context {
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         collector: Collector::new(store.clone()),
+        usage: Usage::new(store.clone()),
         expectations: Expectations::default(),
         metrics: metrics.clone(),
         halts: Halts::default(),
@@ -293,6 +298,7 @@ fn limits(args: &Args, store: &Store) -> Limits {
         requests_of_namespace: args.max_requests_per_namespace,
         requests_of_cluster: args.max_requests,
         samplers_of_node: args.max_samplers_per_node,
+        bytes_of_namespace: Some(args.max_stored_bytes_per_namespace).filter(|&bytes| bytes > 0),
         queue_timeout: SignedDuration::from_secs(args.queue_timeout_seconds),
         start_slack: SignedDuration::from_secs(args.start_slack_seconds),
         upload_deadline: SignedDuration::from_secs(args.upload_deadline_seconds),

@@ -16,6 +16,9 @@ use crate::decide::status::Verdict;
 use crate::sampler::injection::SAMPLER_PREFIX;
 use crate::sampler::object_keys::key;
 
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
 /// Fills in start and targets of a request that is accepted; the verdict says whether it is.
 pub fn admit(
     now: Timestamp,
@@ -75,6 +78,15 @@ fn choose(
             format!("samplesPerSecond is {asked}, and the administrator allows {allowed} at most"),
         );
     }
+    if limits.is_full(admission.stored_bytes) {
+        let allowed = size(limits.bytes_of_namespace.unwrap_or_default());
+        return refuse(
+            Reason::StorageQuotaExceeded,
+            format!(
+                "the profiles of namespace {namespace} take the {allowed} in the store that the administrator allows; they go when their profileRetentionSeconds are over"
+            ),
+        );
+    }
     if spec.upload_mode == UploadMode::Direct && !limits.store_signs {
         return refuse(
             Reason::DirectNotSupported,
@@ -88,6 +100,15 @@ fn choose(
         &admission.samplers,
         limits,
     )
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        GIB.. => format!("{:.1} GiB", bytes as f64 / GIB as f64),
+        MIB.. => format!("{:.1} MiB", bytes as f64 / MIB as f64),
+        _ => format!("{bytes} bytes"),
+    }
 }
 
 fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
@@ -125,4 +146,49 @@ fn new_target(
 
 fn first_8(uid: &str) -> &str {
     uid.get(..8).unwrap_or(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{at, request};
+
+    #[test]
+    fn a_namespace_whose_profiles_take_what_is_allowed_is_refused() {
+        let limits = Limits {
+            bytes_of_namespace: Some(3 << 29),
+            ..Limits::default()
+        };
+        let judge = |stored_bytes| {
+            let admission = Admission {
+                namespace_enabled: true,
+                stored_bytes,
+                samplers: BTreeMap::new(),
+                waits_since: at(0),
+                matched: Ok(Vec::new()),
+            };
+            let request = request(json!({"target": {"podName": "web"}}));
+            let mut status = ProfileRequestStatus::default();
+            admit(at(0), &request, &admission, &limits, &mut status)
+        };
+        assert_eq!(judge((3 << 29) - 1).reason, Reason::NoPodsReady);
+        let full = judge(3 << 29);
+        assert_eq!(full.reason, Reason::StorageQuotaExceeded);
+        assert_eq!(
+            full.message,
+            "the profiles of namespace shop take the 1.5 GiB in the store that the administrator allows; they go when their profileRetentionSeconds are over"
+        );
+    }
+
+    #[test]
+    fn sizes_are_in_units_that_people_read() {
+        assert_eq!(
+            [size(512), size(5 << 19), size(10 << 30)],
+            ["512 bytes", "2.5 MiB", "10.0 GiB"]
+        );
+    }
 }

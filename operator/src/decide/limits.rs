@@ -20,6 +20,8 @@ pub struct Limits {
     pub requests_of_cluster: usize,
     /// Samplers that run at the same time on a node.
     pub samplers_of_node: usize,
+    /// Bytes that a namespace may have in the store, for one more request to be accepted.
+    pub bytes_of_namespace: Option<u64>,
     /// How long a request waits for its turn.
     pub queue_timeout: SignedDuration,
     /// How long a sampler may take to start.
@@ -49,6 +51,7 @@ impl Default for Limits {
             requests_of_namespace: 16,
             requests_of_cluster: 64,
             samplers_of_node: 16,
+            bytes_of_namespace: None,
             queue_timeout: SignedDuration::from_secs(600),
             start_slack: SignedDuration::from_secs(60),
             upload_deadline: SignedDuration::from_secs(600),
@@ -58,6 +61,14 @@ impl Default for Limits {
             exports: false,
             key_prefix: String::new(),
         }
+    }
+}
+
+impl Limits {
+    /// Whether a namespace has so many bytes in the store that nothing more is begun there.
+    pub fn is_full(&self, stored_bytes: u64) -> bool {
+        self.bytes_of_namespace
+            .is_some_and(|allowed| stored_bytes >= allowed)
     }
 }
 

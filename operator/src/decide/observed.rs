@@ -34,6 +34,8 @@ pub struct Observed {
 pub struct Admission {
     /// The namespace carries the opt-in label.
     pub namespace_enabled: bool,
+    /// Of the namespace, in the store; 0 where there is no limit for it.
+    pub stored_bytes: u64,
     /// Samplers of all requests, by node.
     pub samplers: BTreeMap<String, usize>,
     /// When the request was seen first.

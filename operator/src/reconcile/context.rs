@@ -25,6 +25,7 @@ use crate::sampler::cancellation::Stops;
 use crate::sampler::container::SamplerConfig;
 use crate::storage::collector::Collector;
 use crate::storage::store::Store;
+use crate::storage::usage::Usage;
 
 /// The parts that a look at a request uses.
 pub struct Context {
@@ -39,6 +40,7 @@ pub struct Context {
     pub links: Vec<Template>,
     pub exporter: Exporter,
     pub collector: Collector,
+    pub usage: Usage,
     pub requests: Arc<Requests>,
     pub watches: PodWatches,
     pub expectations: Expectations,

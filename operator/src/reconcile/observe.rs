@@ -20,6 +20,7 @@ use crate::reconcile::halts::by_label;
 use crate::reconcile::resolve::{Named, Unresolved, resolve};
 use crate::reconcile::view::view;
 use crate::reconcile::watches::{RequestRef, WatchError};
+use crate::storage::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
@@ -27,6 +28,8 @@ pub enum ObserveError {
     Namespace(String, #[source] kube::Error),
     #[error("resolving the target failed")]
     Target(#[source] kube::Error),
+    #[error("the store did not say how much of it the profiles of namespace {0} take")]
+    Store(String, #[source] StoreError),
     #[error(transparent)]
     Watch(#[from] WatchError),
     #[error("the API server has pods of the target that its watch does not show yet")]
@@ -119,12 +122,17 @@ async fn candidate(
     let fleet = Fleet::of(context);
     let mut admission = Admission {
         namespace_enabled,
+        stored_bytes: 0,
         samplers: fleet.samplers,
         waits_since: context.expectations.candidate(&uid, context.now()),
         matched: Ok(Vec::new()),
     };
     // Who is refused anyhow does not wait for that.
     if namespace_enabled || !context.limits.namespace_opt_in {
+        admission.stored_bytes = stored_bytes(context, &namespace).await?;
+        if context.limits.is_full(admission.stored_bytes) {
+            return Ok(admitting(admission));
+        }
         if let Turn::Wait { place, of } = fleet.line.turn(&uid) {
             let queued = context.expectations.queued(&uid, place, of, context.now());
             return Ok(Observed {
@@ -134,10 +142,23 @@ async fn candidate(
         }
         admission.matched = matched(context, &namespace, request, reference).await?;
     }
-    Ok(Observed {
+    Ok(admitting(admission))
+}
+
+fn admitting(admission: Admission) -> Observed {
+    Observed {
         admission: Some(admission),
         ..Observed::default()
-    })
+    }
+}
+
+/// Nobody is asked where there is no limit.
+async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, ObserveError> {
+    let Some(allowed) = context.limits.bytes_of_namespace else {
+        return Ok(0);
+    };
+    let counted = context.usage.bytes(namespace, allowed, context.now()).await;
+    counted.map_err(|error| ObserveError::Store(namespace.to_owned(), error))
 }
 
 /// A watch is a moment behind: what was injected since must not be injected again. And a node's clock is not the operator's.

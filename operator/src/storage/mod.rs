@@ -7,4 +7,5 @@ mod merge;
 mod ours;
 mod recovery;
 pub mod store;
+pub mod usage;
 mod verify;

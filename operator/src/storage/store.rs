@@ -309,6 +309,16 @@ impl Store {
             })
     }
 
+    /// The sizes of all objects of a folder below the prefix, as they are found.
+    pub fn sizes(
+        &self,
+        folder: &str,
+    ) -> impl futures::Stream<Item = Result<u64, StoreError>> + use<> {
+        let prefix = Path::from(format!("{}/{folder}", self.prefix));
+        let found = self.objects.list(Some(&prefix));
+        found.map(|found| Ok(found?.size))
+    }
+
     /// Deletes an object; one that is not there is as good.
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
         match self.objects.delete(&Path::from(key)).await {

@@ -211,6 +211,7 @@ impl Toy {
             return Observed {
                 admission: Some(Admission {
                     namespace_enabled: true,
+                    stored_bytes: 0,
                     samplers: BTreeMap::new(),
                     waits_since: at(0),
                     matched,

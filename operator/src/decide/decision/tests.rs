@@ -24,6 +24,7 @@ fn admission(pods: &[&str]) -> Observed {
     Observed {
         admission: Some(Admission {
             namespace_enabled: true,
+            stored_bytes: 0,
             samplers: BTreeMap::new(),
             waits_since: at(0),
             matched,
@@ -253,6 +254,7 @@ fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
     let observed = Observed {
         admission: Some(Admission {
             namespace_enabled: false,
+            stored_bytes: 0,
             samplers: BTreeMap::new(),
             waits_since: at(0),
             matched: Ok(vec![pod("a")]),
@@ -307,6 +309,7 @@ fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
     let observed = Observed {
         admission: Some(Admission {
             namespace_enabled: true,
+            stored_bytes: 0,
             samplers: BTreeMap::new(),
             waits_since: at(0),
             matched,

@@ -55,8 +55,14 @@ impl Expiry {
 pub async fn run(store: Store) {
     loop {
         match sweep(&store, Timestamp::now()).await {
-            Ok(0) => {}
-            Ok(requests) => tracing::info!(requests, "expired profiles were deleted"),
+            Ok(Swept { requests, failed }) => {
+                if requests > 0 {
+                    tracing::info!(requests, "expired profiles were deleted");
+                }
+                if let Some((manifests, first)) = failed {
+                    tracing::warn!(manifests, %first, "profiles of some requests could not be deleted; it is tried again in an hour");
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "expired profiles could not be deleted; it is tried again in an hour");
             }
@@ -65,31 +71,50 @@ pub async fn run(store: Store) {
     }
 }
 
-/// Deletes what is over now; says of how many requests.
-async fn sweep(store: &Store, now: Timestamp) -> Result<usize, StoreError> {
+/// What one sweep came to.
+#[derive(Debug, Default)]
+struct Swept {
+    requests: usize,
+    /// How many manifests could not be read, or their objects not be deleted, and the first one's error.
+    failed: Option<(usize, StoreError)>,
+}
+
+/// Deletes what is over now. One request's objects that cannot be deleted keep no other's.
+async fn sweep(store: &Store, now: Timestamp) -> Result<Swept, StoreError> {
     let mut manifests = std::pin::pin!(store.keys_ending("/manifest.json"));
-    let mut swept = 0;
+    let mut swept = Swept::default();
     while let Some(manifest) = manifests.next().await {
-        let manifest = manifest?;
-        let bytes = match store.read(&manifest, LARGEST_MANIFEST).await {
-            Ok(bytes) => bytes,
-            Err(StoreError::Missing(_) | StoreError::TooLarge { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        // What cannot be read is not ours, and stays.
-        let Ok(expiry) = serde_json::from_slice::<Expiry>(&bytes) else {
-            continue;
-        };
-        if expiry.expires_at > now {
-            continue;
+        match sweep_one(store, &manifest?, now).await {
+            Ok(deleted) => swept.requests += usize::from(deleted),
+            Err(error) => {
+                let (count, first) = swept.failed.take().unwrap_or((0, error));
+                swept.failed = Some((count + 1, first));
+            }
         }
-        for key in expiry.keys(&manifest) {
-            store.delete(&key).await?;
-        }
-        store.delete(&manifest).await?;
-        swept += 1;
     }
     Ok(swept)
+}
+
+/// Whether a request's profiles are over, and were deleted.
+async fn sweep_one(store: &Store, manifest: &str, now: Timestamp) -> Result<bool, StoreError> {
+    let bytes = match store.read(manifest, LARGEST_MANIFEST).await {
+        Ok(bytes) => bytes,
+        Err(StoreError::Missing(_) | StoreError::TooLarge { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    // What cannot be understood is not ours, and stays.
+    let Ok(expiry) = serde_json::from_slice::<Expiry>(&bytes) else {
+        return Ok(false);
+    };
+    if expiry.expires_at > now {
+        return Ok(false);
+    }
+    for key in expiry.keys(manifest) {
+        store.delete(&key).await?;
+    }
+    // Last: until then it says what is left.
+    store.delete(manifest).await?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -101,6 +126,7 @@ mod tests {
 
     use super::*;
     use crate::sampler::object_keys::stop_key;
+    use crate::storage::store::StoreConfig;
     use crate::testing::at;
 
     async fn store(objects: &[(&str, String)]) -> Store {
@@ -153,7 +179,7 @@ mod tests {
             ("other", file()),
         ])
         .await;
-        assert_eq!(sweep(&store, at(0)).await.unwrap(), 1);
+        assert_eq!(sweep(&store, at(0)).await.unwrap().requests, 1);
         assert_eq!(
             keys(&store).await,
             [
@@ -177,7 +203,28 @@ mod tests {
             ("shop/c-3/manifest.json", "{}".into()),
         ])
         .await;
-        assert_eq!(sweep(&store, at(0)).await.unwrap(), 0);
+        assert_eq!(sweep(&store, at(0)).await.unwrap().requests, 0);
         assert_eq!(keys(&store).await.len(), 3);
+    }
+
+    /// On a volume a folder cannot be deleted as a file, by whomever.
+    #[tokio::test]
+    async fn what_cannot_be_deleted_keeps_its_manifest_and_no_other_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig {
+            url: format!("file://{}", folder.path().display()),
+            ..StoreConfig::default()
+        };
+        let store = Store::open(&config).unwrap();
+        for request in ["a-1", "b-2", "c-3"] {
+            let key = format!("shop/{request}/manifest.json");
+            let named = [&*format!("shop/{request}/web.pb.gz")];
+            store.create(&key, manifest(at(0), &named)).await.unwrap();
+        }
+        std::fs::create_dir(folder.path().join("shop/b-2/web.pb.gz")).unwrap();
+        let swept = sweep(&store, at(0)).await.unwrap();
+        assert_eq!(swept.requests, 2);
+        assert_eq!(swept.failed.unwrap().0, 1);
+        assert_eq!(keys(&store).await, ["shop/b-2/manifest.json"]);
     }
 }

@@ -3,7 +3,7 @@
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::grants::{CHECKPOINTS, CheckpointGrants, GRANTS, Grants};
 use phpprof::deliver::pprof::output;
-use phpprof::deliver::{put, upload};
+use phpprof::deliver::{put, server_time, upload};
 use phpprof::failure::Failure;
 use phpprof::run::stop::Stop;
 use ureq::Agent;
@@ -33,6 +33,11 @@ impl Delivery {
             agents: put::agents(set(put::CA_BUNDLE).as_deref())?,
             checkpoints: checkpoints.transpose()?,
         })
+    }
+
+    /// What time it is for whoever takes the profile.
+    pub fn server_now(&self) -> Option<u64> {
+        server_time::server_now(&self.grants.profile, &self.agents)
     }
 
     /// Each checkpoint is a profile as the last one is, and is tried until the next one is due.

@@ -17,6 +17,7 @@ use phpprof::deliver::grants::UploadRoute;
 use phpprof::deliver::output_file::OutputFile;
 use phpprof::deliver::pprof::{Cost, Output, output, per_second};
 use phpprof::deliver::receipt::{self, base64url};
+use phpprof::deliver::server_time::Deadlines;
 use phpprof::deliver::{cancellation, upload};
 use phpprof::failure::{Failure, Reason};
 use phpprof::run::snapshot::Keep;
@@ -106,26 +107,31 @@ fn main() -> ExitCode {
 
 /// Records and delivers; gives the receipt.
 fn run(arguments: &Record) -> Result<String, Failure> {
-    if arguments
-        .not_after
-        .is_some_and(|limit| upload::unix_seconds() > limit)
-    {
-        say("started after --not-after: nothing to do");
-        return Ok(receipt::failed(Reason::NotAfterPassed, ""));
-    }
     // What is needed at the end is looked at first: a run must not fail for a mistyped grant when it is over.
+    let file = arguments.output.as_deref().map(OutputFile::open);
+    let file = file.transpose()?;
+    // After that: what is not dumpable cannot open its own /dev/stdout. Before the grants are read.
+    behave();
     let delivery = match &arguments.output {
         Some(_) => None,
         None => Some(Delivery::from_environment()?),
     };
-    let file = arguments.output.as_deref().map(OutputFile::open);
-    let file = file.transpose()?;
-    // After that: what is not dumpable cannot open its own /dev/stdout.
-    behave();
+    let asked = Deadlines {
+        not_after: arguments.not_after,
+        upload_until: arguments.upload_until,
+    };
+    let server_now = || delivery.as_ref().and_then(Delivery::server_now);
+    let Some(deadlines) = asked.holding(upload::unix_seconds(), server_now) else {
+        say("started after --not-after: nothing to do");
+        return Ok(receipt::failed(Reason::NotAfterPassed, ""));
+    };
+    if deadlines != asked {
+        say("this node's clock is ahead; the deadlines are moved by as much");
+    }
     let duration = upload::time_to_sample(
         arguments.duration_seconds,
         upload::unix_seconds(),
-        arguments.upload_until,
+        deadlines.upload_until,
     );
     let stop = Stop::default();
     let checkpoints = delivery
@@ -158,7 +164,7 @@ fn run(arguments: &Record) -> Result<String, Failure> {
     }
     summarize(&recording, &output);
     if let Some(Delivery { grants, agents, .. }) = &delivery {
-        let until = arguments
+        let until = deadlines
             .upload_until
             .unwrap_or_else(|| upload::unix_seconds() + 60);
         route = upload::upload(&grants.profile, agents, bytes, until, &options.stop)?;

@@ -8,4 +8,5 @@ pub mod pprof;
 pub mod put;
 pub mod receipt;
 pub mod relay_client;
+pub mod server_time;
 pub mod upload;

@@ -211,7 +211,12 @@ mod tests {
     fn the_relay_says_that_it_saw_another_address() {
         let check = |status, body: &str, expected| {
             let body = body.to_owned();
-            assert_eq!(verdict_of_relay(&Answer { status, body }), expected);
+            let answer = Answer {
+                status,
+                date: None,
+                body,
+            };
+            assert_eq!(verdict_of_relay(&answer), expected);
         };
         let words = "192.0.2.7 is not 10.244.0.5";
         let body = format!("SourceNotPod: {words}\n");

@@ -43,6 +43,7 @@ pub enum CallError {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
+    pub date: Option<String>,
     pub body: String,
 }
 
@@ -200,8 +201,14 @@ fn parse(text: &[u8]) -> Option<Answer> {
     let text = std::str::from_utf8(text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let date = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_date = name.eq_ignore_ascii_case("date");
+        is_date.then(|| value.trim().to_owned())
+    });
     Some(Answer {
         status,
+        date,
         body: body.trim().to_owned(),
     })
 }
@@ -309,6 +316,10 @@ mod tests {
     fn an_answer_is_a_status_and_a_line() {
         check_parse("HTTP/1.1 200 OK\r\na: b\r\n\r\nkeep\n", Some((200, "keep")));
         check_parse("HTTP/1.1 204 No Content\r\n\r\n", Some((204, "")));
+        let dated =
+            parse(b"HTTP/1.1 404 Not Found\r\na: b\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
+        let date = dated.and_then(|answer| answer.date);
+        assert_eq!(date.as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
         check_parse("HTTP/1.1 2\r\n\r\n", None);
         check_parse("SSH-2.0", None);
     }

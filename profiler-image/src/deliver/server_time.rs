@@ -1,0 +1,125 @@
+//! What time it is for whoever takes the profile: the operator's deadlines are by a clock that may not be this node's.
+//!
+//! Invariant: without an answer this node's clock holds; nothing but a `Date` header (RFC 9110, section 6.6.1) is believed of an answer.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use ureq::Agent;
+
+use super::grants::{Grant, UploadRoute};
+use super::relay_client::{Call, Pinned};
+
+const TAKES: Duration = Duration::from_secs(5);
+
+/// Instants of a run, in seconds since 1970 by this node's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Nothing is begun after it.
+    pub not_after: Option<u64>,
+    /// An upload is tried until then.
+    pub upload_until: Option<u64>,
+}
+
+impl Deadlines {
+    /// The deadlines that hold at the instant `now` of this node's clock; `None` where it is too late. Where that clock says so, the server's
+    /// is asked, and the deadlines are moved by as much as this node's is ahead.
+    #[must_use]
+    pub fn holding(self, now: u64, server_now: impl FnOnce() -> Option<u64>) -> Option<Self> {
+        let is_late = |deadlines: &Self| deadlines.not_after.is_some_and(|limit| now > limit);
+        if !is_late(&self) {
+            return Some(self);
+        }
+        let ahead = now.saturating_sub(server_now()?);
+        let moved = |instant: u64| instant.saturating_add(ahead);
+        let moved = Self {
+            not_after: self.not_after.map(moved),
+            upload_until: self.upload_until.map(moved),
+        };
+        (!is_late(&moved)).then_some(moved)
+    }
+}
+
+/// Seconds since 1970 by the clock of the first of these servers that answers.
+#[must_use]
+pub fn server_now(grants: &[Grant], agents: &[Agent]) -> Option<u64> {
+    let date = |grant: &Grant| match grant.route {
+        UploadRoute::Direct => date_of_store(grant, agents),
+        UploadRoute::Relay => date_of_relay(grant),
+    };
+    grants
+        .iter()
+        .filter_map(date)
+        .find_map(|date| seconds(&date))
+}
+
+/// Whether there is a word is not looked at: every answer has a date.
+fn date_of_store(grant: &Grant, agents: &[Agent]) -> Option<String> {
+    let ask = |agent: &Agent| {
+        let call = agent.get(&grant.stop).config().timeout_global(Some(TAKES));
+        let answer = call.build().call().ok()?;
+        let date = answer.headers().get("date")?.to_str().ok()?;
+        Some(date.to_owned())
+    };
+    agents.iter().find_map(ask)
+}
+
+/// Of an address at which nothing is, because a question whether to stop is answered late.
+fn date_of_relay(grant: &Grant) -> Option<String> {
+    let host = grant.url.strip_prefix("https://")?.split('/').next()?;
+    let call = Call {
+        method: "GET",
+        url: &format!("https://{host}/"),
+        headers: &BTreeMap::new(),
+        body: &[],
+        takes: TAKES,
+    };
+    Pinned::new(&grant.pins).call(&call).ok()?.date
+}
+
+fn seconds(date: &str) -> Option<u64> {
+    let time = httpdate::parse_http_date(date).ok()?;
+    Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Deadlines = Deadlines {
+        not_after: Some(1000),
+        upload_until: Some(1600),
+    };
+
+    #[test]
+    fn a_clock_in_time_asks_nobody() {
+        let nobody = || -> Option<u64> { panic!("it was asked") };
+        assert_eq!(ASKED.holding(1000, nobody), Some(ASKED));
+        let none = Deadlines {
+            not_after: None,
+            ..ASKED
+        };
+        assert_eq!(none.holding(u64::MAX, nobody), Some(none));
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_moves_the_deadlines() {
+        let check = |server_now, expected: Option<[u64; 2]>| {
+            let found = ASKED.holding(1300, || server_now);
+            let found = found.map(|it| [it.not_after.unwrap(), it.upload_until.unwrap()]);
+            assert_eq!(found, expected, "{server_now:?}");
+        };
+        check(Some(900), Some([1400, 2000]));
+        check(Some(1000), Some([1300, 1900]));
+        // It is too late by the server's clock too, or nobody says what time it is.
+        check(Some(1001), None);
+        check(Some(1400), None);
+        check(None, None);
+    }
+
+    #[test]
+    fn a_date_header_is_seconds() {
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(seconds("now"), None);
+    }
+}

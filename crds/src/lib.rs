@@ -8,11 +8,12 @@ mod bounded;
 mod exit_codes;
 mod reason;
 pub mod reference;
+mod remedy;
 mod request;
 mod status;
 
 pub use exit_codes::{EXIT_CODES, ExitCode};
-pub use reason::{Outcome, Reason, TargetReason};
+pub use reason::{Outcome, Reason, TargetReason, documented};
 pub use request::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
 pub use status::{
     Link, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, TargetState, TargetStatus,

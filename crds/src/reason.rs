@@ -4,8 +4,10 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, schema_for};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Reason of a request's conditions.
 #[derive(
@@ -224,4 +226,20 @@ impl fmt::Display for TargetReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
+}
+
+/// Each value of an enum of the API, with the comment on it.
+pub fn documented<T: JsonSchema + DeserializeOwned>() -> Vec<(T, String)> {
+    let schema = schema_for!(T);
+    let variants = schema.get("oneOf").and_then(Value::as_array);
+    let documented = |variant: &Value| {
+        let value = T::deserialize(variant.get("const")?).ok()?;
+        let comment = variant.get("description")?.as_str()?;
+        Some((value, comment.replace('\n', " ")))
+    };
+    variants
+        .into_iter()
+        .flatten()
+        .filter_map(documented)
+        .collect()
 }

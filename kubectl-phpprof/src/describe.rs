@@ -5,9 +5,10 @@
 //! Invariant: every failure that is shown has what to do about it beside it.
 
 use jiff::Timestamp;
+use phpprof_crds::{Reason, TargetReason};
 
 use crate::duration::age;
-use crate::explain;
+use crate::explain::named;
 use crate::request::{Request, TargetView};
 use crate::table::{Table, cut, printable};
 
@@ -168,10 +169,13 @@ fn remedies(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usi
     let mut seen = Vec::new();
     let mut text = String::new();
     let of_targets = targets.iter().filter(|target| !target.reason().is_empty());
-    let all = std::iter::once((request.reason(), ""))
-        .chain(of_targets.map(|target| (target.reason(), target.words("/message"))));
-    for (reason, message) in all {
-        let Some(advice) = explain::remedy(reason).filter(|_| !seen.contains(&reason)) else {
+    let of_request = named(request.reason()).and_then(Reason::remedy);
+    let all = std::iter::once((request.reason(), "", of_request)).chain(of_targets.map(|target| {
+        let of_pod = named(target.reason()).map(TargetReason::remedy);
+        (target.reason(), target.words("/message"), of_pod)
+    }));
+    for (reason, message, remedy) in all {
+        let Some(remedy) = remedy.filter(|_| !seen.contains(&reason)) else {
             continue;
         };
         seen.push(reason);
@@ -182,7 +186,7 @@ fn remedies(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usi
         };
         let line = format!("  {reason}:{message}");
         text.push_str(&cut(&line, width.unwrap_or(usize::MAX)));
-        text.push_str(&format!("\n    {advice}\n"));
+        text.push_str(&format!("\n    {remedy}\n"));
     }
     if text.is_empty() {
         return text;

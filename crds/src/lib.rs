@@ -7,6 +7,7 @@
 mod bounded;
 mod exit_codes;
 mod reason;
+pub mod reasons_page;
 pub mod reference;
 mod remedy;
 mod request;

@@ -60,7 +60,7 @@ pub enum Reason {
     ContainerNotFound,
     /// Refused: every ready pod already has as many of our ephemeral containers as it may have; they go when the pod is replaced.
     EphemeralContainerBudgetSpent,
-    /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes; use Auto or Relay.
+    /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes.
     DirectNotSupported,
     /// Failed: the API server did not say what the request's acceptance depends on; the message has its words.
     ObserveFailed,
@@ -116,7 +116,7 @@ impl Reason {
 pub enum TargetReason {
     /// Admission refused the sampler's container: the pod's user is root, which needs SYS_PTRACE, and Pod Security does not allow it.
     PodSecurityDenied,
-    /// Admission refused SYS_PTRACE, and the pod does not say which user PHP runs as; set target.runAsUser.
+    /// Admission refused SYS_PTRACE, and the pod does not say which user PHP runs as.
     UserUnknown,
     /// The API server or a webhook refused the sampler's container for another reason.
     InjectionRefused,

@@ -1,10 +1,9 @@
 //! docs/reference/profilerequest.md, written from the schema and the comments on the types.
 
 use kube::CustomResourceExt as _;
-use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
-use crate::{EXIT_CODES, ProfileRequest, Reason, TargetReason, TargetState};
+use crate::{ProfileRequest, TargetState, documented};
 
 /// The whole page.
 pub fn markdown() -> Result<String, serde_json::Error> {
@@ -17,17 +16,11 @@ pub fn markdown() -> Result<String, serde_json::Error> {
     rules(&schema["spec"], "spec", &mut page);
     page += "\n## status\n\n| field | type | meaning |\n|---|---|---|\n";
     fields(&schema["status"], "", false, &mut page);
-    page += "\n## Reasons of the conditions\n\n";
-    page += "The conditions Complete and Failed carry the same reason; `kubectl get` shows it.\n\n";
-    enumeration::<Reason>("reason", &mut page)?;
-    page += "\n## States of a pod\n\n";
-    enumeration::<TargetState>("state", &mut page)?;
-    page += "\n## Reasons of a pod without a profile\n\n";
-    enumeration::<TargetReason>("reason", &mut page)?;
-    page += "\n## Exit codes of the sampler\n\n| exit code | reason | meaning |\n|---|---|---|\n";
-    for row in EXIT_CODES {
-        page += &format!("| {} | {} | {} |\n", row.code, row.reasons, row.meaning);
+    page += "\n## States of a pod\n\n| state | meaning |\n|---|---|\n";
+    for (state, meaning) in documented::<TargetState>() {
+        page += &format!("| `{state:?}` | {meaning} |\n");
     }
+    page += "\nThe reasons of conditions and of pods have [a page of their own](reasons.md).\n";
     Ok(page)
 }
 
@@ -93,14 +86,4 @@ fn rules(schema: &Value, path: &str, page: &mut String) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         rules(field, &format!("{path}.{name}"), page);
     }
-}
-
-fn enumeration<T: JsonSchema>(column: &str, page: &mut String) -> Result<(), serde_json::Error> {
-    let schema = serde_json::to_value(schema_for!(T))?;
-    page.push_str(&format!("| {column} | meaning |\n|---|---|\n"));
-    for variant in schema["oneOf"].as_array().into_iter().flatten() {
-        let name = variant["const"].as_str().unwrap_or_default();
-        page.push_str(&format!("| `{name}` | {} |\n", sentence(variant)));
-    }
-    Ok(())
 }

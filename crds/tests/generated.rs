@@ -3,14 +3,17 @@
 use std::{fs, path::Path};
 
 use kube::CustomResourceExt as _;
-use phpprof_crds::ProfileRequest;
+use phpprof_crds::{Outcome, ProfileRequest, Reason, documented};
 use serde_json::Value;
 
-fn check(path: &str, expected: &str) {
+fn read(path: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    let actual = fs::read_to_string(&file).unwrap_or_default();
+    fs::read_to_string(file).unwrap_or_default()
+}
+
+fn check(path: &str, expected: &str) {
     assert!(
-        actual == expected,
+        read(path) == expected,
         "{path} is stale; run `make generate` and commit it"
     );
 }
@@ -37,6 +40,40 @@ fn the_reference_page_is_generated_from_the_types() {
         "docs/reference/profilerequest.md",
         &phpprof_crds::reference::markdown().unwrap(),
     );
+}
+
+#[test]
+fn the_page_of_reasons_is_generated_from_them() {
+    check(
+        "docs/reference/reasons.md",
+        &phpprof_crds::reasons_page::markdown(),
+    );
+}
+
+#[test]
+fn the_troubleshooting_guide_has_the_remedies_of_the_reasons() {
+    let path = "docs/guides/troubleshooting.md";
+    let page = read(path);
+    check(path, &phpprof_crds::reasons_page::guide(&page).unwrap());
+    for row in phpprof_crds::EXIT_CODES.iter().filter(|row| row.code > 0) {
+        let reason = row.reasons;
+        let start = format!("\n| {reason} | {} |", row.code);
+        assert!(page.contains(&start), "{path} lacks {reason}");
+    }
+}
+
+#[test]
+fn the_comment_on_a_reason_begins_with_its_outcome() {
+    for (reason, comment) in documented::<Reason>() {
+        let outcome = match reason.outcome() {
+            Outcome::Held => "Held back: ",
+            Outcome::InProgress => "In progress: ",
+            Outcome::Complete => "Complete: ",
+            Outcome::Refused => "Refused: ",
+            Outcome::Failed => "Failed: ",
+        };
+        assert!(comment.starts_with(outcome), "{reason}: {comment}");
+    }
 }
 
 /// Places below a schema that can be of any length.
@@ -75,9 +112,7 @@ fn every_list_map_and_string_of_a_request_is_bounded() {
 
 #[test]
 fn the_exit_codes_are_those_of_the_contract() {
-    let contract =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../contract/README.md"))
-            .unwrap();
+    let contract = read("contract/README.md");
     let rows: Vec<&str> = contract
         .lines()
         .filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit())

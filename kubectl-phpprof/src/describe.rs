@@ -179,13 +179,10 @@ fn remedies(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usi
             continue;
         };
         seen.push(reason);
-        let message = if message.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", printable(message))
-        };
-        let line = format!("  {reason}:{message}");
-        text.push_str(&cut(&line, width.unwrap_or(usize::MAX)));
+        // A message ends with the remedy, which is shown in whole below it.
+        let found = message.strip_suffix(remedy).unwrap_or(message);
+        let line = format!("  {reason}: {}", printable(found));
+        text.push_str(&cut(line.trim_end(), width.unwrap_or(usize::MAX)));
         text.push_str(&format!("\n    {remedy}\n"));
     }
     if text.is_empty() {

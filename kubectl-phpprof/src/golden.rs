@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
+use phpprof_crds::TargetReason;
 use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, View, diff};
 use serde_json::{Value, json};
 
@@ -53,7 +54,7 @@ fn complete() -> DynamicObject {
             "matched": 7, "selected": 3, "active": 0, "succeeded": 2, "failed": 1,
             "profile": {"url": "s3://profiles/phpprof/shop/web-x2x4z-uid-web/merged.pb.gz", "samples": 5940, "sizeBytes": 48211},
             "targets": [
-                target("web-7d9f5c6b8-x2x4z", "Failed", json!({"reason": "UserUnknown", "message": "the namespace refuses SYS_PTRACE; set target.runAsUser"})),
+                target("web-7d9f5c6b8-x2x4z", "Failed", json!({"reason": "UserUnknown", "message": format!("the namespace refuses SYS_PTRACE. {}", TargetReason::UserUnknown.remedy())})),
                 target("web-7d9f5c6b8-q8k2m", "Uploaded", sampled()),
                 target("web-7d9f5c6b8-\u{1b}[31mevil", "Uploaded", slow()),
             ],

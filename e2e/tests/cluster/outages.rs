@@ -92,7 +92,7 @@ fn a_store_whose_certificate_the_authority_did_not_sign_is_refused_with_that_rea
             TargetReason::CertificateUntrusted,
         )?;
         ensure!(
-            target.message.contains("set store.caBundle in the chart"),
+            target.message.contains("Set store.caBundle in the chart"),
             "{target:?}"
         );
         let keys = scene.keys().await?;

@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use phpprof_crds::{
-    NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, ProfileRequestStatus, Reason, TargetState,
-    TargetStatus, UploadMode,
+    ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus, UploadMode,
 };
 
 use crate::decide::checkpoints::interval;
@@ -57,11 +56,12 @@ fn choose(
 ) -> Result<Selection, Refusal> {
     let (spec, namespace) = (&request.spec, request.namespace().unwrap_or_default());
     if limits.namespace_opt_in && !admission.namespace_enabled {
-        let command =
-            format!("kubectl label namespace {namespace} {NAMESPACE_LABEL}={NAMESPACE_ENABLED}");
+        let reason = Reason::NamespaceNotEnabled;
+        let remedy = reason.remedy().unwrap_or_default();
+        let remedy = remedy.replace("NAME", &namespace);
         return refuse(
-            Reason::NamespaceNotEnabled,
-            format!("profiling is not enabled in this namespace; to enable it: {command}"),
+            reason,
+            format!("profiling is not enabled in this namespace. {remedy}"),
         );
     }
     if spec.duration_seconds > limits.duration_seconds {
@@ -83,14 +83,14 @@ fn choose(
         return refuse(
             Reason::StorageQuotaExceeded,
             format!(
-                "the profiles of namespace {namespace} take the {allowed} in the store that the administrator allows; they go when their profileRetentionSeconds are over"
+                "the profiles of namespace {namespace} take the {allowed} in the store that the administrator allows"
             ),
         );
     }
     if spec.upload_mode == UploadMode::Direct && !limits.store_signs {
         return refuse(
             Reason::DirectNotSupported,
-            "the operator's store cannot sign create-only writes; set uploadMode to Auto or Relay"
+            "uploadMode is Direct, and the operator's store cannot sign create-only writes"
                 .to_owned(),
         );
     }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(full.reason, Reason::StorageQuotaExceeded);
         assert_eq!(
             full.message,
-            "the profiles of namespace shop take the 1.5 GiB in the store that the administrator allows; they go when their profileRetentionSeconds are over"
+            "the profiles of namespace shop take the 1.5 GiB in the store that the administrator allows"
         );
     }
 

@@ -131,15 +131,14 @@ impl Round<'_> {
     /// Nothing is known of the cluster now; that has an end.
     fn blind(&self, stage: Stage, mut status: ProfileRequestStatus, blind: &Blind) -> Decision {
         let wait = Next::At(blind.retry_at);
-        let message = format!("{}; apply the request again", blind.message);
         match stage {
             Stage::New if self.now >= later(blind.since, self.limits.start_slack) => {
-                self.conclude(status, Reason::ObserveFailed, message)
+                self.conclude(status, Reason::ObserveFailed, blind.message.clone())
             }
             Stage::Running(start) if self.now > self.deadlines(start).give_up => {
                 for target in &mut status.targets {
                     if !is_settled(target) {
-                        fail(target, TargetReason::ObserveFailed, message.clone());
+                        fail(target, TargetReason::ObserveFailed, &blind.message);
                     }
                 }
                 self.wait(status, Next::Now)
@@ -243,9 +242,7 @@ impl Round<'_> {
         let timeout = self.limits.queue_timeout;
         if self.now >= later(since, timeout) {
             let seconds = timeout.as_secs();
-            let message = format!(
-                "no place became free within {seconds} s; apply the request again, or ask for fewer at a time"
-            );
+            let message = format!("no place became free within {seconds} s");
             return self.conclude(status, Reason::QueueTimeout, message);
         }
         self.hold(status, Reason::Queued, message, LOOK_AGAIN)
@@ -267,7 +264,7 @@ impl Round<'_> {
                         .as_deref()
                         .unwrap_or("the request was cancelled");
                     let message = format!("{why} before this pod's sampler was added");
-                    fail(target, TargetReason::Cancelled, message);
+                    fail(target, TargetReason::Cancelled, &message);
                 }
                 (Step::Inject, Some(pod)) => {
                     effects.push(Effect::Inject(self.injection(target, pod)))
@@ -339,11 +336,7 @@ impl Round<'_> {
     ) -> Result<Effect, Timestamp> {
         match &self.observed.store_trouble {
             Some(trouble) if self.now > deadlines.give_up => {
-                fail(
-                    target,
-                    TargetReason::StoreUnavailable,
-                    trouble.message.clone(),
-                );
+                fail(target, TargetReason::StoreUnavailable, &trouble.message);
                 Err(self.now)
             }
             Some(trouble) if self.now < trouble.retry_at => Err(trouble.retry_at),
@@ -371,7 +364,7 @@ impl Round<'_> {
         let keys = checkpoints::candidates(target, duration_seconds, deadlines.accepted, self.now);
         let has_checkpoints = target.checkpoint_seconds.is_some();
         if keys.is_empty() || !checkpoints::may_follow(reason, has_checkpoints) {
-            fail(target, reason, message);
+            fail(target, reason, &message);
             return None;
         }
         target.state = TargetState::Verifying;
@@ -381,7 +374,7 @@ impl Round<'_> {
                     "{message}; the store was not to be asked for its beginning: {}",
                     trouble.message
                 );
-                fail(target, reason, message);
+                fail(target, reason, &message);
                 None
             }
             Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),

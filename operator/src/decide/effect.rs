@@ -140,7 +140,7 @@ pub fn changed_in<'a>(targets: impl Iterator<Item = &'a mut TargetStatus>, chang
     for target in targets {
         let change = changed.iter().find(|it| it.pod_uid == target.pod_uid);
         if let Some(change) = change {
-            fail(target, change.reason, change.message.clone());
+            fail(target, change.reason, &change.message);
         }
     }
 }
@@ -189,7 +189,7 @@ pub fn record(
                 message,
             } => {
                 if let Some(target) = open_target(status, pod_uid) {
-                    fail(target, *reason, message.clone());
+                    fail(target, *reason, message);
                 }
             }
             Done::Verified {
@@ -264,7 +264,9 @@ fn merged(targets: &[TargetStatus], note: &str, cancelled: Option<&str>) -> Verd
         verdict.message = format!("{why}; {}", verdict.message);
     }
     if !note.is_empty() {
-        verdict.message = format!("{}; {note}", verdict.message);
+        // It may end with the remedy of a pod.
+        let message = verdict.message.trim_end_matches('.');
+        verdict.message = format!("{message}; {note}");
     }
     verdict
 }

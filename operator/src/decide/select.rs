@@ -31,9 +31,7 @@ pub fn select(
         let matched = pods.len();
         return refuse(
             Reason::NoPodsReady,
-            format!(
-                "none of the {matched} matching pods is ready; apply the request again when one is"
-            ),
+            format!("none of the {matched} matching pods is ready"),
         );
     }
     let running: Vec<(&PodView, &ContainerView)> = ready
@@ -51,9 +49,7 @@ pub fn select(
     if affordable.is_empty() {
         return refuse(
             Reason::EphemeralContainerBudgetSpent,
-            format!(
-                "every matching pod was profiled {budget} times already; replace a pod, or target others"
-            ),
+            format!("every matching pod was profiled {budget} times already"),
         );
     }
     let wanted = target.max_pods.min(limits.pods).max(0) as usize;
@@ -118,7 +114,7 @@ fn no_container(target: &Target, pod: &PodView) -> String {
         .or(names.first().copied())
         .unwrap_or_default();
     format!(
-        "no ready pod has a running container {wanted}; pod {} has {}: name one of them in target.containerName",
+        "no ready pod has a running container {wanted}; pod {} has {}",
         pod.name,
         names.join(", "),
     )

@@ -11,7 +11,7 @@ use crate::sampler::receipt::printable;
 /// The longest message of a condition and of a target, whose words can be a webhook's.
 const MESSAGE: usize = 1024;
 
-/// The reason that all conditions carry, in words.
+/// The reason that all conditions carry, and what was found; their message also has what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub reason: Reason,
@@ -35,19 +35,42 @@ pub fn settle(
     status
         .targets
         .sort_by_key(|target| (target.state != TargetState::Failed, target.pod_name.clone()));
-    let outcome = verdict.reason.outcome();
-    let over = !matches!(outcome, Outcome::InProgress | Outcome::Held);
-    if over && status.completion_time.is_none() {
+    if is_over(verdict.reason) && status.completion_time.is_none() {
         status.completion_time = Some(Time(now));
     }
     status.conditions = conditions(&status.conditions, &verdict, generation, now);
 }
 
-/// Records why there is no profile of a pod.
-pub fn fail(target: &mut TargetStatus, reason: TargetReason, message: String) {
+/// Records why there is no profile of a pod: what was found, and what to do about it.
+pub fn fail(target: &mut TargetStatus, reason: TargetReason, found: &str) {
     target.state = TargetState::Failed;
     target.reason = Some(reason);
-    target.message = message;
+    target.message = told(found, Some(reason.remedy()));
+}
+
+/// What was found, and then the remedy, which is never cut.
+fn told(found: &str, remedy: Option<&str>) -> String {
+    let Some(remedy) = remedy else {
+        return printable(found, MESSAGE);
+    };
+    let found = printable(found, MESSAGE.saturating_sub(remedy.len() + 2));
+    match found.trim_end_matches(['.', ' ']) {
+        "" => remedy.to_owned(),
+        found => format!("{found}. {remedy}"),
+    }
+}
+
+/// What to do about a request that is over. Where pods have failed, the message has the remedy of the first; of a namespace, `admission` has said it.
+fn remedy(reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::AllTargetsFailed | Reason::SomeTargetsFailed | Reason::NamespaceNotEnabled => None,
+        _ if is_over(reason) => reason.remedy(),
+        _ => None,
+    }
+}
+
+fn is_over(reason: Reason) -> bool {
+    !matches!(reason.outcome(), Outcome::InProgress | Outcome::Held)
 }
 
 fn count(status: &mut ProfileRequestStatus) {
@@ -91,11 +114,12 @@ fn conditions(
     } else {
         [complete, failure, accepted]
     };
+    let words = told(&verdict.message, remedy(verdict.reason));
     let condition = |(kind, holds, reason): (&str, bool, String)| {
         let status = if holds { "True" } else { "False" };
         let message = match reason.as_str() {
             "Accepted" => String::new(),
-            _ => printable(&verdict.message, MESSAGE),
+            _ => words.clone(),
         };
         let unchanged = old
             .iter()
@@ -148,7 +172,7 @@ fn first_failure(targets: &[TargetStatus]) -> String {
     first_reason(targets, TargetState::Failed)
 }
 
-/// The first pod in this state that has a reason, in words, and how many more there are; empty without one.
+/// The first pod in this state that has a reason, in words, and of how many it is the first; empty without one.
 fn first_reason(targets: &[TargetStatus], state: TargetState) -> String {
     let told = |target: &&TargetStatus| target.state == state && target.reason.is_some();
     let mut told = targets.iter().filter(told);
@@ -156,12 +180,12 @@ fn first_reason(targets: &[TargetStatus], state: TargetState) -> String {
         return String::new();
     };
     let reason = first.reason.map(|reason| reason.to_string());
-    let more = match told.count() {
+    let of_all = match told.count() {
         0 => String::new(),
-        more => format!(", and {more} more"),
+        more => format!(", the first of {}", more + 1),
     };
     format!(
-        "pod {}: {}: {}{more}",
+        "pod {}{of_all}: {}: {}",
         first.pod_name,
         reason.unwrap_or_default(),
         first.message
@@ -178,10 +202,7 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
     if uploaded == targets.len() && samples == 0 {
         return Verdict {
             reason: Reason::NoSamples,
-            message: format!(
-                "profiled {}, and no PHP work was seen; profile under load, for longer, or with includeIdle: true to see where PHP waits",
-                pods(uploaded)
-            ),
+            message: format!("profiled {}, and no PHP work was seen", pods(uploaded)),
         };
     }
     if uploaded == targets.len() {
@@ -209,5 +230,40 @@ pub fn pods(count: usize) -> String {
     match count {
         1 => "1 pod".to_owned(),
         _ => format!("{count} pods"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_ends_with_its_remedy_however_long_its_words_are() {
+        let remedy = TargetReason::InjectionRefused.remedy();
+        for (found, length) in [
+            ("", 0),
+            ("no.", 4),
+            (&*"x".repeat(9999), MESSAGE - remedy.len()),
+        ] {
+            let mut target = TargetStatus::default();
+            fail(&mut target, TargetReason::InjectionRefused, found);
+            let before = target.message.strip_suffix(remedy);
+            assert_eq!(before.map(str::len), Some(length), "{}", target.message);
+        }
+    }
+
+    #[test]
+    fn a_condition_has_the_remedy_once_and_only_when_it_is_over() {
+        let message = |reason| {
+            let mut status = ProfileRequestStatus::default();
+            let message = "found".to_owned();
+            let verdict = Verdict { reason, message };
+            settle(&mut status, verdict, None, Timestamp::UNIX_EPOCH);
+            status.conditions.swap_remove(0).message
+        };
+        assert_eq!(message(Reason::Queued), "found");
+        assert_eq!(message(Reason::AllTargetsFailed), "found");
+        let remedy = Reason::NoSamples.remedy().unwrap();
+        assert_eq!(message(Reason::NoSamples), format!("found. {remedy}"));
     }
 }

@@ -42,7 +42,7 @@ pub fn step(
     let Some(pod) = pod else {
         return fail(
             TargetReason::PodDeleted,
-            "the pod was deleted before its profile was stored; profile another one",
+            "the pod was deleted before its profile was stored",
         );
     };
     let Some(sampler) = pod.samplers.get(&target.ephemeral_container_name) else {
@@ -76,7 +76,8 @@ fn without_sampler(
         return failure;
     }
     if now > deadlines.inject_until {
-        let message = "the sampler could not be added to the pod in time; see the request's events and apply it again";
+        let message =
+            "the sampler could not be added to the pod in time; the request's events say why";
         return fail(TargetReason::StartDeadlineExceeded, message);
     }
     Step::Inject
@@ -85,18 +86,14 @@ fn without_sampler(
 /// The pod or its chosen container does not run on.
 fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
     if pod.deleting {
-        return Some(fail(
-            TargetReason::PodDeleted,
-            "the pod is being deleted; profile another one",
-        ));
+        return Some(fail(TargetReason::PodDeleted, "the pod is being deleted"));
     }
     let container = pod.container(&target.container_name);
     let name = &target.container_name;
     match container {
         Some(container) if container.running && container.id == target.container_id => None,
         Some(container) if container.running || container.id != target.container_id => {
-            let message =
-                format!("container {name} was restarted during the run; apply the request again");
+            let message = format!("container {name} was restarted during the run");
             Some(Step::Fail(TargetReason::TargetRestarted, message))
         }
         _ => {
@@ -138,10 +135,7 @@ fn waiting(
         | "InvalidImageName"
         | "ErrImageNeverPull"
         | "RegistryUnavailable" => {
-            let message = format!(
-                "{reason}: {said}; the image must be pullable from node {}",
-                pod.node
-            );
+            let message = format!("{reason}: {said}; node {} cannot pull the image", pod.node);
             Step::Fail(TargetReason::ImagePullFailed, message)
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => Step::Fail(
@@ -149,10 +143,7 @@ fn waiting(
             format!("{reason}: {said}"),
         ),
         _ if now > deadlines.not_after => {
-            let message = format!(
-                "node {} did not start the sampler in time; apply the request again",
-                pod.node
-            );
+            let message = format!("node {} did not start the sampler in time", pod.node);
             Step::Fail(TargetReason::StartDeadlineExceeded, message)
         }
         _ => Step::Wait {
@@ -193,10 +184,7 @@ fn ended(
     match ShortReceipt::parse(message) {
         Some(ShortReceipt::Uploaded(receipt)) => Step::Verify(receipt),
         Some(ShortReceipt::NotAfterPassed) => {
-            let message = format!(
-                "node {} started the sampler too late; apply the request again",
-                pod.node
-            );
+            let message = format!("node {} started the sampler too late", pod.node);
             Step::Fail(TargetReason::StartDeadlineExceeded, message)
         }
         Some(ShortReceipt::Failed { reason, detail }) => {
@@ -220,31 +208,47 @@ fn ended(
     }
 }
 
-/// A sampler's reason in words, with what to do next.
+/// A sampler's reason in words.
 fn told(reason: TargetReason, detail: &str, container: &str) -> String {
     use TargetReason::*;
     let words = match reason {
-        NoPhpFound => format!("no process of container {container} runs PHP; name the one that does in target.containerName"),
-        UnsupportedVersion => "this PHP version is not known to the sampler; use a newer phpprof".to_owned(),
-        NoEngineSymbols => "this PHP has no engine symbols, as static binaries do not; use a dynamically linked one".to_owned(),
-        PermissionDenied => format!("the kernel refused to read PHP's memory in container {container}; set target.runAsUser and runAsGroup to PHP's own, or look for a denial of AppArmor or SELinux on the node"),
-        FileCapabilities => format!("PHP in container {container} has capabilities of its own, which hide it from its own user; remove them from its file (setcap -r), or let the namespace admit SYS_PTRACE and leave target.runAsUser out"),
-        NotDumpable => format!("PHP in container {container} is not dumpable, which hides it from its own user; set process.dumpable = yes in the pool of php-fpm, start it as that user, or let the namespace admit SYS_PTRACE and leave target.runAsUser out"),
-        YamaRestricted => "the node's kernel.yama.ptrace_scope forbids to read PHP's memory; let the namespace admit SYS_PTRACE and leave target.runAsUser out (1 or 2), or set it lower on the node (3)".to_owned(),
-        SeccompRestricted => "the seccomp profile refuses both process_vm_readv and /proc/PID/mem; let the node's default profile allow one of them".to_owned(),
-        OtherUserNamespace => format!("PHP in container {container} is in another user namespace than the sampler; profile the container that made it, or run PHP in the container's own"),
-        GVisor => "the pod runs on gVisor, whose kernel does not let PHP's memory be read; run it with another runtimeClassName to profile it".to_owned(),
+        NoPhpFound => format!("no process of container {container} runs PHP"),
+        UnsupportedVersion => "this PHP version is not known to the sampler".to_owned(),
+        NoEngineSymbols => "this PHP has no engine symbols, as static binaries do not".to_owned(),
+        LayoutMismatch => "the memory of this PHP is not laid out as its version says".to_owned(),
+        PermissionDenied => {
+            format!("the kernel refused to read PHP's memory in container {container}")
+        }
+        FileCapabilities => format!(
+            "PHP in container {container} has capabilities of its own, which hide it from its own user"
+        ),
+        NotDumpable => format!(
+            "PHP in container {container} is not dumpable, which hides it from its own user"
+        ),
+        YamaRestricted => {
+            "the node's kernel.yama.ptrace_scope forbids to read PHP's memory".to_owned()
+        }
+        SeccompRestricted => {
+            "the seccomp profile refuses both process_vm_readv and /proc/PID/mem".to_owned()
+        }
+        OtherUserNamespace => {
+            format!("PHP in container {container} is in another user namespace than the sampler")
+        }
+        GVisor => {
+            "the pod runs on gVisor, whose kernel does not let PHP's memory be read".to_owned()
+        }
         TargetExited => {
             "the container ended, or its pod was stopped, before the first sample".to_owned()
         }
         Cancelled => "the request was cancelled before the first sample".to_owned(),
         UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
         UploadRefused => "the profile was refused".to_owned(),
-        SourceNotPod => "the relay saw the upload come from an address that is not the pod's; where masquerading or a mesh changes addresses, set relay.verifySource to Warn in the chart".to_owned(),
-        CertificateUntrusted => "the store's certificate is not trusted; set store.caBundle in the chart".to_owned(),
-        ProfileTooLarge => "the profile is over 32 MiB; sample for a shorter time".to_owned(),
-        Usage => "the sampler's image does not fit this operator; use the same version for both".to_owned(),
-        LayoutMismatch => "the memory of this PHP is not laid out as its version says; please report it with the output of php -i".to_owned(),
+        SourceNotPod => {
+            "the relay saw the upload come from an address that is not the pod's".to_owned()
+        }
+        CertificateUntrusted => "the store's certificate is not trusted".to_owned(),
+        ProfileTooLarge => "the profile is over 32 MiB".to_owned(),
+        Usage => "the sampler's image does not fit this operator".to_owned(),
         _ => "the sampler gave up".to_owned(),
     };
     if detail.is_empty() {

@@ -234,9 +234,7 @@ async fn missing(context: &Context, namespace: &str, name: &str) -> Result<Refus
         [_, ..] => Err(ObserveError::Behind),
         [] => Ok(Refusal {
             reason: Reason::NoPodsMatched,
-            message: format!(
-                "pod {name} does not exist in namespace {namespace}; see kubectl get pods"
-            ),
+            message: format!("pod {name} does not exist in namespace {namespace}"),
         }),
     }
 }

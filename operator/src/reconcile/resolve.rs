@@ -67,9 +67,7 @@ pub async fn resolve(
     if uids.is_empty() {
         return refuse(
             Reason::NoPodsMatched,
-            format!(
-                "no pod of namespace {namespace} matches {selector}; see kubectl get pods --show-labels"
-            ),
+            format!("no pod of namespace {namespace} matches {selector}"),
         );
     }
     Ok(Named::Uids(uids))
@@ -133,7 +131,7 @@ async fn selector_of(
             let what = format!("{}/{}", workload.kind, workload.name);
             refuse(
                 Reason::WorkloadNotSupported,
-                format!("{what} does not say which pods are its own; use target.selector instead"),
+                format!("{what} does not say which pods are its own"),
             )
         }
     }
@@ -147,9 +145,7 @@ async fn discover(
         api_version, kind, ..
     } = workload;
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let unknown = format!(
-        "this cluster has no namespaced kind {kind} in {api_version}; see kubectl api-resources"
-    );
+    let unknown = format!("this cluster has no namespaced kind {kind} in {api_version}");
     let wanted = GroupVersionKind::gvk(group, version, kind);
     match call(|| pinned_kind(client, &wanted)).await {
         Ok((resource, capabilities)) if capabilities.scope == Scope::Namespaced => {
@@ -168,17 +164,11 @@ fn unreadable(error: kube::Error, workload: &WorkloadRef) -> Unresolved {
     let (reason, message) = match &error {
         kube::Error::Api(status) if status.code == 404 => (
             Reason::WorkloadNotFound,
-            format!(
-                "{what} does not exist in this namespace; see kubectl get {}",
-                workload.kind.to_lowercase()
-            ),
+            format!("{what} does not exist in this namespace"),
         ),
         kube::Error::Api(status) if status.code == 403 => (
             Reason::WorkloadNotSupported,
-            format!(
-                "the operator may not read {what}; add it to the chart's rbac.workloads: {}",
-                status.message
-            ),
+            format!("the operator may not read {what}: {}", status.message),
         ),
         _ => return Unresolved::Failed(error),
     };

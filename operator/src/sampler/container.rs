@@ -205,17 +205,16 @@ fn pod_security(said: String, injection: &Injection) -> Refusal {
     let ours = said.contains(&injection.ephemeral_container_name);
     match injection.mode {
         _ if !ours => {
-            let hint = "it is another container of the pod that is refused; replace the pod";
-            Refusal::Final(TargetReason::PodSecurityDenied, format!("{hint}: {said}"))
+            let found = "it is another container of the pod that is refused";
+            Refusal::Final(TargetReason::PodSecurityDenied, format!("{found}: {said}"))
         }
         Mode::Ptrace { user_known: false } => {
-            let hint = "SYS_PTRACE is refused and the pod does not say its user; \
-                        add the user id that PHP runs as, for instance target: {runAsUser: 1000}";
-            Refusal::Final(TargetReason::UserUnknown, format!("{hint}: {said}"))
+            let found = "SYS_PTRACE is refused and the pod does not say its user";
+            Refusal::Final(TargetReason::UserUnknown, format!("{found}: {said}"))
         }
         Mode::Ptrace { user_known: true } => {
-            let hint = "PHP starts as root, which needs SYS_PTRACE; run it as an ordinary user, or let the namespace be privileged";
-            Refusal::Final(TargetReason::PodSecurityDenied, format!("{hint}: {said}"))
+            let found = "PHP starts as root, which needs SYS_PTRACE";
+            Refusal::Final(TargetReason::PodSecurityDenied, format!("{found}: {said}"))
         }
         Mode::SameUser { .. } => Refusal::Final(TargetReason::PodSecurityDenied, said),
     }

@@ -265,7 +265,7 @@ fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
         spec(),
         &Limits::default(),
         &observed,
-        "NamespaceNotEnabled: profiling is not enabled in this namespace; to enable it: kubectl label namespace shop phpprof.dev/profiling=enabled",
+        "NamespaceNotEnabled: profiling is not enabled in this namespace. Enable it: kubectl label namespace shop phpprof.dev/profiling=enabled",
     );
     let open = Limits {
         namespace_opt_in: false,
@@ -290,13 +290,13 @@ fn the_administrators_limits_are_kept() {
         spec(),
         &strict,
         &admission(&["a"]),
-        "DurationOverLimit: durationSeconds is 30, and the administrator allows 20 at most",
+        "DurationOverLimit: durationSeconds is 30, and the administrator allows 20 at most. Ask for less in durationSeconds (--duration), or raise limits.durationSeconds in the chart.",
     );
     check_refusal(
         slow,
         &strict,
         &admission(&["a"]),
-        "RateOverLimit: samplesPerSecond is 99, and the administrator allows 50 at most",
+        "RateOverLimit: samplesPerSecond is 99, and the administrator allows 50 at most. Ask for less in samplesPerSecond (--samples-per-second), or raise limits.samplesPerSecond in the chart.",
     );
 }
 
@@ -320,7 +320,7 @@ fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
         spec(),
         &Limits::default(),
         &observed,
-        "NoPodsMatched: no pod matches",
+        "NoPodsMatched: no pod matches. Compare the target with kubectl get pods --show-labels",
     );
 }
 

@@ -107,9 +107,8 @@ fn a_sampler_that_is_there_is_waited_for_until_its_own_deadline() {
 fn an_image_is_pulled_again_while_there_is_time() {
     for reason in ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"] {
         check(2, Some(with(waiting(reason))), "Pending until 60");
-        let said = format!(
-            "ImagePullFailed: {reason}: no such image; the image must be pullable from node node"
-        );
+        let said =
+            format!("ImagePullFailed: {reason}: no such image; node node cannot pull the image");
         check(61, Some(with(waiting(reason))), &said);
     }
     for reason in ["InvalidImageName", "ErrImageNeverPull"] {
@@ -147,7 +146,7 @@ fn a_receipt_of_a_failure_is_the_reason() {
             11,
             r#"{"reason":"UnsupportedVersion","detail":"9.2.29"}"#,
         ))),
-        "UnsupportedVersion: this PHP version is not known to the sampler; use a newer phpprof: 9.2.29",
+        "UnsupportedVersion: this PHP version is not known to the sampler: 9.2.29",
     );
     check(
         41,
@@ -155,7 +154,7 @@ fn a_receipt_of_a_failure_is_the_reason() {
             40,
             r#"{"reason":"YamaRestricted","detail":"kernel.yama.ptrace_scope=1"}"#,
         ))),
-        "YamaRestricted: the node's kernel.yama.ptrace_scope forbids to read PHP's memory; let the namespace admit SYS_PTRACE",
+        "YamaRestricted: the node's kernel.yama.ptrace_scope forbids to read PHP's memory: kernel.yama.ptrace_scope=1",
     );
     check(
         41,

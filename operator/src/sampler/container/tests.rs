@@ -191,12 +191,12 @@ fn check(mode: Mode, code: u16, message: &str, expected: &str) {
 const VIOLATION: &str = r#"pods "web" is forbidden: violates PodSecurity "restricted:latest": unrestricted capabilities (container "phpprof-0b1c2d3e-0" must not include "SYS_PTRACE" in securityContext.capabilities.add)"#;
 
 #[test]
-fn a_refused_root_sampler_says_what_to_set() {
+fn a_refused_root_sampler_says_whose_user_is_missing() {
     check(
         PTRACE,
         403,
         VIOLATION,
-        "UserUnknown: SYS_PTRACE is refused and the pod does not say its user; add the user id",
+        "UserUnknown: SYS_PTRACE is refused and the pod does not say its user: pods",
     );
     check(
         Mode::Ptrace { user_known: true },

@@ -96,7 +96,7 @@ async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     for target in &mut request.status.as_mut().expect("uploaded").targets {
-        crate::decide::status::fail(target, TargetReason::InvalidProfile, "no".into());
+        crate::decide::status::fail(target, TargetReason::InvalidProfile, "no");
     }
     let limits = Limits::default();
     let collector = Collector::new(store.clone());
@@ -186,7 +186,7 @@ async fn a_pod_whose_object_was_changed_fails_alone() {
     assert_eq!((status.succeeded, status.failed), (1, 2));
     let said = &status.conditions[0];
     assert_eq!(said.reason, Reason::SomeTargetsFailed.to_string());
-    let why = "pod a: ProfileMissing: the verified profile of pod a has changed: the store has no object nothing";
+    let why = "pod a, the first of 2: ProfileMissing: the verified profile of pod a has changed: the store has no object nothing";
     assert!(said.message.contains(why), "{}", said.message);
 }
 

@@ -45,7 +45,7 @@ fn a_request_that_cannot_be_observed_ends_with_the_api_servers_words() {
     assert_eq!(condition.reason, "ObserveFailed");
     assert_eq!(
         condition.message,
-        "reading namespace shop failed: forbidden; apply the request again"
+        "reading namespace shop failed: forbidden. Ask again when the API server answers; kubectl logs of the operator has its words."
     );
     let mut running = request(spec());
     running.status = Some(decide(at(0), &running, &admission(&["a"]), &limits).status);
@@ -82,7 +82,7 @@ fn a_request_waits_for_its_turn_but_not_for_ever() {
             ..Limits::default()
         },
         &queued(0),
-        "QueueTimeout: no place became free within 0 s; apply the request again, or ask for fewer at a time",
+        "QueueTimeout: no place became free within 0 s. Ask again, or for fewer profiles at a time; the administrator may raise limits.requestsPerNamespace, limits.requests, limits.samplersPerNode or queueTimeoutSeconds in the chart.",
     );
     let mut full = admission(&["a"]);
     if let Some(admission) = &mut full.admission {
@@ -108,7 +108,7 @@ fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
     assert_eq!(failed.reason, Some(TargetReason::Cancelled));
     assert_eq!(
         failed.message,
-        "the administrator has stopped profiling before this pod's sampler was added"
+        "the administrator has stopped profiling before this pod's sampler was added. Ask again."
     );
 }
 

@@ -10,6 +10,7 @@ pub mod chain;
 pub mod decide;
 pub mod export;
 pub mod http;
+pub mod lease;
 pub mod memory;
 pub mod metrics;
 pub mod reconcile;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::Response;
 use clap::Parser;
@@ -20,6 +21,7 @@ use phpprof_operator::http::keyring::KeySecret;
 use phpprof_operator::http::relay::{Gone, Relay};
 use phpprof_operator::http::source::VerifySource;
 use phpprof_operator::http::tls::{self, Certificate};
+use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::metrics::Metrics;
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::controller;
@@ -34,6 +36,7 @@ use phpprof_operator::sampler::container::SamplerConfig;
 use phpprof_operator::storage::collector::Collector;
 use phpprof_operator::storage::store::{Store, StoreConfig};
 use phpprof_operator::storage::usage::Usage;
+use tokio::signal::unix::{SignalKind, signal};
 use tower::BoxError;
 use tower::util::{MapResponseLayer, MapResultLayer};
 use tracing_subscriber::EnvFilter;
@@ -124,6 +127,9 @@ struct Args {
     /// Secret that holds the operator's own keys, as namespace/name; it must exist, and is filled at the first start
     #[arg(long)]
     key_secret: String,
+    /// Lease of which one replica at a time looks after requests, as namespace/name; it must exist. Without it the operator must be alone
+    #[arg(long)]
+    lease: Option<String>,
     /// ConfigMap that stops all profiling, as namespace/name: profiling: stopped
     #[arg(long)]
     switch_config_map: Option<String>,
@@ -143,6 +149,9 @@ struct Args {
     #[arg(long, default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
 }
+
+/// How long uploads that are under way are heard out when the operator is asked to end; less than a pod's grace period.
+const DRAINS: Duration = Duration::from_secs(25);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -215,8 +224,12 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         let known = known.clone();
         async move { known.is_gone(&key).await }.boxed()
     });
+    let election = args.lease.as_deref().map(|lease| elect(&client, lease));
+    let election = election.transpose()?;
+    let role = Arc::new(Role::new(election.is_none()));
     let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
     relay.verify_source = args.verify_source;
+    let relay = Arc::new(relay);
     let readiness = Readiness::default();
     let (watches, changes) = PodWatches::new(client.clone());
     let context = Arc::new(Context {
@@ -228,6 +241,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         halts: Halts::default(),
         jobs: Jobs::default(),
         running: Running::default(),
+        role: role.clone(),
         clock: Timestamp::now,
         client,
         limits,
@@ -252,6 +266,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let scraped = context.clone();
     let told = move || scraped.metrics();
     let relayed = relay
+        .clone()
         .router()
         .layer(MapResponseLayer::new(move |answer: Response| {
             metrics.relayed(answer.status().as_u16());
@@ -264,17 +279,43 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         args.results_address,
         readiness.clone(),
     );
-    let renewal = secret.renew(keyring.clone(), || {
+    let kept = secret.keep(keyring.clone(), || {
         if let Err(error) = certificate.renew(&keyring) {
             tracing::error!(%error, "the renewed certificate cannot be served");
         }
     });
-    tokio::select! {
-        ended = looped => Ok(ended?),
-        () = renewal => Ok(()),
-        served = tls::serve(args.relay_address, certificate.clone(), relayed) => Ok(served?),
-        served = health::serve(args.health_address, readiness, told) => Ok(served?),
+    let mut asked = signal(SignalKind::terminate())?;
+    let asked = async move {
+        asked.recv().await;
+        tracing::info!("asked to end");
+    };
+    let led = async {
+        match election {
+            Some(election) => election.run(&role, asked).await,
+            None => asked.await,
+        }
+    };
+    let ended = tokio::select! {
+        ended = looped => ended.map_err(Into::into),
+        () = kept => Ok(()),
+        // Another replica looks after requests from here on.
+        () = led => Ok(()),
+        served = tls::serve(args.relay_address, certificate.clone(), relayed) => served.map_err(Into::into),
+        served = health::serve(args.health_address, readiness, told) => served.map_err(Into::into),
+    };
+    // Nobody is let in any more; who brings a profile is heard out.
+    let _ = tokio::time::timeout(DRAINS, relay.drained()).await;
+    ended
+}
+
+/// Takes part in the election for a Lease, given as namespace/name, under the name of the operator's pod.
+fn elect(client: &kube::Client, lease: &str) -> Result<Election, Box<dyn std::error::Error>> {
+    let (namespace, name) = lease.split_once('/').ok_or("--lease is namespace/name")?;
+    let identity = std::env::var("HOSTNAME").unwrap_or_default();
+    if identity.is_empty() {
+        return Err("HOSTNAME, the name of the operator's pod, is not set".into());
     }
+    Ok(Election::new(client.clone(), namespace, name, identity))
 }
 
 /// A client whose calls are counted.

@@ -65,6 +65,7 @@ pub struct Metrics {
     api: Family<ByCode, Counter>,
     store_errors: Counter,
     halted: Gauge,
+    lease: Gauge,
 }
 
 /// What is true at the moment of a scrape.
@@ -74,6 +75,8 @@ pub struct Now {
     pub queued: usize,
     pub samplers: usize,
     pub is_halted: bool,
+    /// Whether this replica holds the lease.
+    pub leads: bool,
 }
 
 impl Default for Metrics {
@@ -96,6 +99,7 @@ impl Default for Metrics {
             api: Family::default(),
             store_errors: Counter::default(),
             halted: Gauge::default(),
+            lease: Gauge::default(),
         };
         metrics.registry = Arc::new(metrics.register());
         metrics.list();
@@ -178,6 +182,11 @@ impl Metrics {
             "profiling_stopped",
             "1 while the administrator's switch stops all profiling",
             it.halted,
+        );
+        all.register(
+            "lease_held",
+            "Whether this replica looks after requests",
+            it.lease,
         );
         let parts: Family<ByPart, Gauge> = Family::default();
         for (part, bytes) in crate::memory::parts() {
@@ -292,6 +301,7 @@ impl Metrics {
         self.queued.set(signed(now.queued));
         self.samplers.set(signed(now.samplers));
         self.halted.set(i64::from(now.is_halted));
+        self.lease.set(i64::from(now.leads));
         let mut text = process();
         // A `String` takes every write.
         let _ = encode(&mut text, &self.registry);
@@ -349,6 +359,7 @@ mod tests {
             queued: 1,
             samplers: 7,
             is_halted: false,
+            leads: true,
         });
         for line in [
             "phpprof_requests_total{reason=\"Complete\"} 1",

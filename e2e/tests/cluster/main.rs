@@ -16,6 +16,7 @@ mod plugin;
 mod policies;
 mod profiles;
 mod refusals;
+mod replicas;
 mod restarts;
 mod runtimes;
 mod schedules;

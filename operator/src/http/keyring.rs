@@ -1,15 +1,19 @@
 //! The keys in their Secret: made at the first start, renewed while the operator runs, shared by all who sign and check.
 //!
+//! The Secret is watched: what another replica or the administrator writes there holds, and where it is emptied, new keys are made.
 //! Invariant: a key is used only once the Secret has it, so that the next life of the operator knows it too.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 
+use crate::chain::chain;
 use crate::http::keys::{KeyError, Keys, is_token, token};
 
 /// How often it is looked whether keys are old.
@@ -111,35 +115,57 @@ impl KeySecret {
     /// The keys as they are, or new ones where there are none.
     pub async fn open(&self, now: Timestamp) -> Result<Keyring, KeyringError> {
         let secret = self.read().await?;
-        let keys = match &secret.data {
-            Some(data) if !data.is_empty() => Keys::from_data(data)?,
-            _ => self.write(secret, Keys::new(now)?).await?,
-        };
+        let keys = self.current(secret, now).await?;
         Ok(Keyring::new(keys))
     }
 
-    /// Renews the keys whenever they are old, for as long as the process lives.
-    pub async fn renew(self, keyring: Keyring, renewed: impl Fn()) {
+    /// Has the keys as the Secret has them, and renews them whenever they are old, for as long as the process lives.
+    pub async fn keep(self, keyring: Keyring, changed: impl Fn()) {
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let mut changes = watcher(self.api(), only).default_backoff().boxed();
+        let mut looks = tokio::time::interval(LOOK);
         loop {
-            let now = Timestamp::now();
-            if keyring.keys().is_old(now) {
-                match self.renew_once(&keyring, now).await {
-                    Ok(()) => renewed(),
-                    Err(error) => {
-                        tracing::warn!(%error, "the keys could not be renewed; it is tried again");
+            let secret = tokio::select! {
+                change = changes.next() => match change {
+                    Some(Ok(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret))) => Ok(secret),
+                    Some(Ok(_)) => continue,
+                    Some(Err(error)) => {
+                        tracing::warn!(%error, "the Secret of the keys cannot be watched; it is tried again");
+                        continue;
                     }
+                    // It ends with the process.
+                    None => return,
+                },
+                _ = looks.tick() => match keyring.keys().is_old(Timestamp::now()) {
+                    true => self.read().await,
+                    false => continue,
+                },
+            };
+            let kept = match secret {
+                Ok(secret) => self.current(secret, Timestamp::now()).await,
+                Err(error) => Err(error),
+            };
+            match kept {
+                Ok(keys) if keys == keyring.keys() => {}
+                Ok(keys) => {
+                    keyring.replace(keys);
+                    changed();
+                    tracing::info!("the operator's keys are new");
+                }
+                Err(error) => {
+                    tracing::warn!(error = chain(&error), "the keys are kept as they were");
                 }
             }
-            tokio::time::sleep(LOOK).await;
         }
     }
 
-    async fn renew_once(&self, keyring: &Keyring, now: Timestamp) -> Result<(), KeyringError> {
-        let secret = self.read().await?;
-        let keys = keyring.keys().renew(now)?;
-        keyring.replace(self.write(secret, keys).await?);
-        tracing::info!("the relay's keys were renewed");
-        Ok(())
+    /// The keys of a Secret as it is now: renewed where they are old, new where there are none.
+    async fn current(&self, secret: Secret, now: Timestamp) -> Result<Keys, KeyringError> {
+        match found(&secret)? {
+            None => self.write(secret, Keys::new(now)?).await,
+            Some(keys) if keys.is_old(now) => self.write(secret, keys.renew(now)?).await,
+            Some(keys) => Ok(keys),
+        }
     }
 
     fn api(&self) -> Api<Secret> {
@@ -166,6 +192,12 @@ impl KeySecret {
             .map_err(|error| self.failed(error))?;
         Ok(keys)
     }
+}
+
+/// The keys that a Secret holds; none in an empty one.
+fn found(secret: &Secret) -> Result<Option<Keys>, KeyringError> {
+    let data = secret.data.as_ref().filter(|data| !data.is_empty());
+    Ok(data.map(Keys::from_data).transpose()?)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub enum KeyError {
 }
 
 /// What the Secret holds.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     /// Signs access keys and links; never renewed, because access keys stand in statuses.
     pub access: Vec<u8>,

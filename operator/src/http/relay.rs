@@ -46,6 +46,9 @@ const POLL: Duration = Duration::from_secs(25);
 /// How often it is looked whether the request of one who waits is gone.
 const LOOK: Duration = Duration::from_secs(3);
 
+/// How often it is looked whether uploads are under way.
+const DRAIN: Duration = Duration::from_millis(50);
+
 const OBJECT: &str = "/v1/object";
 const STOP: &str = "/v1/stop";
 
@@ -124,11 +127,19 @@ impl Relay {
         }
     }
 
-    pub fn router(self) -> Router {
+    pub fn router(self: Arc<Self>) -> Router {
         Router::new()
             .route(OBJECT, put(upload))
             .route(STOP, get(stop))
-            .with_state(Arc::new(self))
+            .with_state(self)
+    }
+
+    /// Waits until no upload is under way.
+    pub async fn drained(&self) {
+        // To take all of the room would keep it from those that go on.
+        while self.room.available_permits() < ROOM as usize {
+            tokio::time::sleep(DRAIN).await;
+        }
     }
 
     /// Nobody wants what is brought for this key any more.

@@ -13,6 +13,7 @@ use crate::decide::limits::Limits;
 use crate::export::exporter::Exporter;
 use crate::export::links::Template;
 use crate::http::keyring::Keyring;
+use crate::lease::Role;
 use crate::metrics::{Metrics, Now};
 use crate::reconcile::expectations::Expectations;
 use crate::reconcile::fleet::Fleet;
@@ -49,6 +50,7 @@ pub struct Context {
     pub jobs: Jobs,
     pub running: Running,
     pub recorder: Recorder,
+    pub role: Arc<Role>,
     pub clock: fn() -> Timestamp,
 }
 
@@ -59,12 +61,21 @@ impl Context {
 
     /// Everything that is counted, and what is true now.
     pub fn metrics(&self) -> String {
+        let leads = self.role.leads();
+        // Of two replicas that both know them, one tells.
+        if !leads {
+            return self.metrics.text(Now {
+                is_halted: self.halts.is_off(),
+                ..Now::default()
+            });
+        }
         let fleet = Fleet::of(self);
         self.metrics.text(Now {
             running: self.running.references().len(),
             queued: fleet.line.waiting(),
             samplers: fleet.samplers.values().sum(),
             is_halted: self.halts.is_off(),
+            leads,
         })
     }
 

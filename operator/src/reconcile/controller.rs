@@ -29,6 +29,7 @@ use crate::reconcile::deletion::abandon;
 use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
 use crate::reconcile::fleet::Fleet;
+use crate::reconcile::follow::{follow, take_over};
 use crate::reconcile::observe::observe;
 use crate::reconcile::requests::{Known, strip};
 use crate::reconcile::running::is_running;
@@ -51,7 +52,7 @@ pub enum ReconcileError {
 /// Requests of the whole cluster, or of one namespace.
 type Requests = Api<DeserializeGuard<ProfileRequest>>;
 
-/// Runs until the process is told to end; `changes` are requests to look at again. Without `namespaces`, requests of all are looked after.
+/// Runs for as long as the process does; `changes` are requests to look at again. Without `namespaces`, requests of all are looked after.
 ///
 /// # Errors
 /// Where the results cannot be served.
@@ -71,7 +72,8 @@ pub async fn run(
             .collect(),
     };
     tokio::spawn(announce(scopes.clone(), readiness));
-    tokio::spawn(expiry::run(context.store.clone()));
+    tokio::spawn(expiry::run(context.store.clone(), context.role.clone()));
+    tokio::spawn(take_over(context.clone(), context.role.subscribe()));
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
     context.requests.know(stores.clone());
     let served = results::serve(results_address, results(&context));
@@ -139,7 +141,6 @@ async fn look_after_all(
     Controller::for_stream(touched, known)
         .with_config(controller::Config::default().concurrency(places))
         .reconcile_on(changes)
-        .shutdown_on_signal()
         .run(reconcile, |_, error, _| retry(error), context)
         .for_each(|result| {
             if let Err(controller::Error::ObjectNotFound(reference)) = result
@@ -237,6 +238,10 @@ async fn look_after(
         return Ok(Action::await_change());
     }
     for _ in 0..ROUNDS {
+        if !context.role.leads() {
+            follow(&context, &reference, &request);
+            return Ok(Action::await_change());
+        }
         let was_over = is_over(&request);
         let done = context.jobs.take(&request.uid().unwrap_or_default());
         if !done.is_empty() {

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, TargetState, TargetStatus};
+use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
 use crate::backoff::pause;
+use crate::decide::decision::is_settled;
 use crate::decide::effect::{Done, Telling};
-use crate::decide::limits::Deadlines;
+use crate::decide::limits::{Deadlines, Limits};
 use crate::reconcile::context::Context;
 use crate::reconcile::execute::{AT_ONCE, tell_store};
 use crate::sampler::cancellation::Stop;
@@ -22,8 +23,7 @@ use crate::sampler::cancellation::Stop;
 /// Beside the work: nobody waits for it, and a store that is away is tried for as long as it is for any request.
 pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     context.forget(&request);
-    let status = request.status.clone().unwrap_or_default();
-    let Some(start) = status.start_time else {
+    let Some(start) = request.status.as_ref().and_then(|it| it.start_time.clone()) else {
         return;
     };
     let span = tracing::info_span!(
@@ -36,16 +36,7 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     let now = context.now();
     request.metadata.deletion_timestamp.get_or_insert(Time(now));
     let deadlines = Deadlines::new(start.0, request.spec.duration_seconds, &context.limits);
-    let tellings: Vec<Telling> = status
-        .targets
-        .iter()
-        .filter(|target| open(target))
-        .map(|target| Telling {
-            pod_uid: target.pod_uid.clone(),
-            key: target.object_key.clone(),
-            until: deadlines.last_upload,
-        })
-        .collect();
+    let tellings = open_samplers(&request, &context.limits);
     for telling in &tellings {
         let Telling { key, until, .. } = telling;
         context.stops.tell(key, Stop::Drop, now, *until);
@@ -65,8 +56,20 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     tokio::spawn(settled.instrument(span));
 }
 
-fn open(target: &TargetStatus) -> bool {
-    !matches!(target.state, TargetState::Uploaded | TargetState::Failed)
+/// The samplers of a request that may still run, and until when they ask.
+pub fn open_samplers(request: &ProfileRequest, limits: &Limits) -> Vec<Telling> {
+    let status = request.status.as_ref();
+    let Some((status, start)) = status.and_then(|it| Some((it, it.start_time.as_ref()?))) else {
+        return Vec::new();
+    };
+    let deadlines = Deadlines::new(start.0, request.spec.duration_seconds, limits);
+    let open = status.targets.iter().filter(|target| !is_settled(target));
+    open.map(|target| Telling {
+        pod_uid: target.pod_uid.clone(),
+        key: target.object_key.clone(),
+        until: deadlines.last_upload,
+    })
+    .collect()
 }
 
 /// Tells the samplers that ask the store, then lists what was stored until now and what is stored before they hear.

@@ -163,6 +163,11 @@ impl Expectations {
     pub fn forget(&self, request_uid: &str) {
         self.all().remove(request_uid);
     }
+
+    /// Another replica looks after requests now.
+    pub fn forget_all(&self) {
+        self.all().clear();
+    }
 }
 
 fn after(now: Timestamp, failures: u32) -> Timestamp {

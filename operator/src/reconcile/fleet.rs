@@ -92,6 +92,6 @@ fn in_line(request: &ProfileRequest) -> Waiting {
     }
 }
 
-fn reference(request: &ProfileRequest) -> RequestRef {
+pub(crate) fn reference(request: &ProfileRequest) -> RequestRef {
     ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default())
 }

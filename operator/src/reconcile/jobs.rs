@@ -69,6 +69,11 @@ impl Jobs {
     pub fn forget(&self, request_uid: &str) {
         self.all().remove(request_uid);
     }
+
+    /// Another replica looks after requests now.
+    pub fn forget_all(&self) {
+        self.all().clear();
+    }
 }
 
 /// Begins the work of an effect, unless it is under way; its end has the request looked at again.

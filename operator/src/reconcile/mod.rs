@@ -8,6 +8,7 @@ pub(crate) mod events;
 mod execute;
 pub mod expectations;
 pub(crate) mod fleet;
+mod follow;
 pub mod halts;
 pub mod jobs;
 mod observe;

@@ -2,12 +2,14 @@
 //!
 //! Invariant: nothing is deleted that a manifest does not name, and nothing outside the folder that the manifest lies in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use crate::lease::Role;
 use crate::sampler::object_keys::MANIFEST;
 use crate::storage::store::{Store, StoreError};
 
@@ -51,9 +53,13 @@ impl Expiry {
     }
 }
 
-/// Sweeps for as long as the process lives.
-pub async fn run(store: Store) {
+/// Sweeps for as long as the process lives, where this replica looks after requests.
+pub async fn run(store: Store, role: Arc<Role>) {
+    let mut turns = role.subscribe();
     loop {
+        if turns.wait_for(|leads| *leads).await.is_err() {
+            return;
+        }
         match sweep(&store, Timestamp::now()).await {
             Ok(Swept { requests, failed }) => {
                 if requests > 0 {
@@ -119,8 +125,6 @@ async fn sweep_one(store: &Store, manifest: &str, now: Timestamp) -> Result<bool
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use object_store::memory::InMemory;
     use serde_json::json;
 

@@ -41,7 +41,7 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
     let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
     relay.clock = || at(0);
     relay.verify_source = verify_source;
-    let (address, certificate) = start(&keyring, relay.router()).await;
+    let (address, certificate) = start(&keyring, Arc::new(relay).router()).await;
     Scene {
         keyring,
         stops,

@@ -1,0 +1,257 @@
+//! Which replica looks after requests: the one that holds the Lease. The rules are those of Kubernetes' own controllers (client-go,
+//! tools/leaderelection).
+//!
+//! Invariant: a replica leads for less long after its last renewal than the others wait. Nobody else's clock is believed: what counts is for how
+//! long this replica has seen the Lease unchanged. The Lease keeps two replicas from doing the same work; that they do no harm if they do
+//! is the names' and the resource versions' part.
+
+use std::future::Future;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// For how long others wait for a holder that has gone without a word.
+const LASTS: Duration = Duration::from_secs(10);
+/// How long a holder leads without a renewal.
+const GIVE_UP: Duration = Duration::from_secs(7);
+/// How often the holder renews, and the others look.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a look may take.
+const TAKES: Duration = Duration::from_secs(3);
+
+/// Whether this replica looks after requests.
+pub struct Role(watch::Sender<bool>);
+
+impl Role {
+    /// Of an operator that is alone, or of one that waits for its turn.
+    #[must_use]
+    pub fn new(leads: bool) -> Self {
+        Role(watch::Sender::new(leads))
+    }
+
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<bool> {
+        self.0.subscribe()
+    }
+
+    /// Stops leading, or begins to.
+    pub fn set(&self, leads: bool) {
+        let is_news = self
+            .0
+            .send_if_modified(|before| std::mem::replace(before, leads) != leads);
+        if is_news {
+            tracing::info!(leads, "the operator's lease");
+        }
+    }
+}
+
+/// The Lease of a release, as one replica sees it. The chart makes it: so the operator needs no right to create Leases.
+pub struct Election {
+    leases: Api<Lease>,
+    name: String,
+    /// This replica: its pod's name.
+    identity: String,
+    /// The Lease as it was seen last, and since when it has been seen so.
+    seen: Option<(Lease, Instant)>,
+    renewed: Option<Instant>,
+}
+
+impl Election {
+    #[must_use]
+    pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
+        Election {
+            leases: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            identity,
+            seen: None,
+            renewed: None,
+        }
+    }
+
+    /// Takes part until `end`; then gives the Lease up, so that another replica need not wait for it.
+    pub async fn run(mut self, role: &Role, end: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.stand(role) => {}
+            () = end => {}
+        }
+        role.set(false);
+        match tokio::time::timeout(TAKES, self.release()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given up"),
+            Err(_) => tracing::warn!("the API server did not take the lease back in time"),
+        }
+    }
+
+    async fn stand(&mut self, role: &Role) {
+        loop {
+            let begin = Instant::now();
+            let mut by = begin + TAKES;
+            if let Some(renewed) = self.renewed.filter(|_| role.leads()) {
+                by = by.min(renewed + GIVE_UP);
+            }
+            match tokio::time::timeout_at(by, self.look()).await {
+                Ok(Ok(holds)) => {
+                    self.renewed = holds.then_some(begin);
+                    role.set(holds);
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "the lease could not be looked at"),
+                Err(_) => tracing::warn!("the API server did not answer for the lease in time"),
+            }
+            if self
+                .renewed
+                .is_none_or(|renewed| renewed.elapsed() >= GIVE_UP)
+            {
+                role.set(false);
+            }
+            tokio::time::sleep(if role.leads() {
+                RENEW_EVERY
+            } else {
+                LOOK_EVERY
+            })
+            .await;
+        }
+    }
+
+    /// Whether this replica holds the Lease; renews it, or takes it where nobody does.
+    async fn look(&mut self) -> Result<bool, kube::Error> {
+        let found = self.leases.get(&self.name).await?;
+        let is_same = |(seen, _): &(Lease, Instant)| seen.spec == found.spec;
+        let since = match self.seen.take().filter(is_same) {
+            Some((_, since)) => since,
+            None => Instant::now(),
+        };
+        let spec = found.spec.clone().unwrap_or_default();
+        let next = next(&self.identity, spec, since.elapsed(), Timestamp::now());
+        self.seen = Some((found.clone(), since));
+        match next {
+            Some(spec) => self.write(found, spec).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Over the version that was seen only: of two that want it one gets it.
+    async fn write(&mut self, mut lease: Lease, spec: LeaseSpec) -> Result<bool, kube::Error> {
+        lease.spec = Some(spec);
+        let params = PostParams::default();
+        match self.leases.replace(&self.name, &params, &lease).await {
+            Ok(written) => {
+                self.seen = Some((written, Instant::now()));
+                Ok(true)
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn release(&mut self) -> Result<(), kube::Error> {
+        let found = self.leases.get(&self.name).await?;
+        let spec = found.spec.clone().unwrap_or_default();
+        if holder(&spec) == Some(self.identity.as_str()) {
+            let free = LeaseSpec {
+                holder_identity: None,
+                ..spec
+            };
+            self.write(found, free).await?;
+        }
+        Ok(())
+    }
+}
+
+fn holder(spec: &LeaseSpec) -> Option<&str> {
+    let holder = spec.holder_identity.as_deref();
+    holder.filter(|holder| !holder.is_empty())
+}
+
+/// What a replica writes into a Lease that it has seen unchanged for so long; nothing where another one holds it.
+fn next(identity: &str, spec: LeaseSpec, unchanged: Duration, now: Timestamp) -> Option<LeaseSpec> {
+    let lasts = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
+    let is_mine = match holder(&spec) {
+        Some(holder) if holder == identity => true,
+        Some(_) if unchanged < Duration::from_secs(lasts) => return None,
+        _ => false,
+    };
+    let transitions = spec.lease_transitions.unwrap_or_default();
+    Some(LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: i32::try_from(LASTS.as_secs()).ok(),
+        acquire_time: match is_mine {
+            true => spec.acquire_time,
+            false => Some(MicroTime(now)),
+        },
+        renew_time: Some(MicroTime(now)),
+        lease_transitions: Some(transitions.saturating_add(i32::from(!is_mine))),
+        ..spec
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::at;
+
+    fn held_by(holder: &str) -> LeaseSpec {
+        next(holder, LeaseSpec::default(), Duration::ZERO, at(0)).unwrap()
+    }
+
+    #[test]
+    fn a_lease_that_nobody_holds_is_taken() {
+        let taken = held_by("a");
+        assert_eq!(holder(&taken), Some("a"));
+        assert_eq!(taken.lease_transitions, Some(1));
+        assert_eq!(taken.acquire_time, Some(MicroTime(at(0))));
+        let free = LeaseSpec {
+            holder_identity: Some(String::new()),
+            ..taken
+        };
+        let again = next("b", free, Duration::ZERO, at(1)).unwrap();
+        assert_eq!(
+            (holder(&again), again.lease_transitions),
+            (Some("b"), Some(2))
+        );
+    }
+
+    #[test]
+    fn the_holder_renews_and_has_it_since_it_took_it() {
+        let renewed = next("a", held_by("a"), LASTS * 9, at(5)).unwrap();
+        assert_eq!(renewed.renew_time, Some(MicroTime(at(5))));
+        assert_eq!(renewed.acquire_time, Some(MicroTime(at(0))));
+        assert_eq!(renewed.lease_transitions, Some(1));
+    }
+
+    /// However wrong the clock is that wrote it.
+    #[test]
+    fn others_wait_for_as_long_as_they_have_seen_it_unchanged() {
+        let wait = |unchanged| next("b", held_by("a"), unchanged, at(1_000_000));
+        assert_eq!(wait(LASTS - Duration::from_millis(1)), None);
+        assert_eq!(holder(&wait(LASTS).unwrap()), Some("b"));
+    }
+
+    #[test]
+    fn a_holder_gives_up_before_others_take_over() {
+        assert!(GIVE_UP + LOOK_EVERY < LASTS && RENEW_EVERY + TAKES < GIVE_UP);
+    }
+
+    #[test]
+    fn a_change_of_role_is_news_once() {
+        let role = Role::new(false);
+        let mut seen = role.subscribe();
+        role.set(true);
+        role.set(true);
+        assert!(*seen.borrow_and_update() && role.leads());
+        assert!(!seen.has_changed().unwrap());
+        role.set(false);
+        assert!(seen.has_changed().unwrap() && !role.leads());
+    }
+}

@@ -1,0 +1,57 @@
+//! What a replica does about a request that another one looks after: it tells the samplers that ask it over the relay to stop.
+//!
+//! Invariant: nothing is written to the API server here. Of a request that is deleted while it runs both replicas list what it has
+//! stored, each object once: the store refuses the second.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use phpprof_crds::ProfileRequest;
+use tokio::sync::watch;
+
+use crate::reconcile::context::Context;
+use crate::reconcile::deletion::{abandon, open_samplers};
+use crate::reconcile::fleet::{Fleet, reference};
+use crate::reconcile::running::is_running;
+use crate::reconcile::watches::RequestRef;
+use crate::sampler::cancellation::Stop;
+
+/// Sees a request as it is now.
+pub fn follow(context: &Arc<Context>, reference: &RequestRef, request: &ProfileRequest) {
+    if let Some(deleted) = context.running.see(reference, request) {
+        abandon(context.clone(), deleted);
+    }
+    let namespace = request.namespace().unwrap_or_default();
+    let is_stopped = request.spec.cancel || context.halts.why(&namespace).is_some();
+    if is_running(request) && is_stopped {
+        for telling in open_samplers(request, &context.limits) {
+            let now = context.now();
+            context
+                .stops
+                .tell(&telling.key, Stop::Keep, now, telling.until);
+        }
+    }
+}
+
+/// Looks at all requests again whenever this replica begins to lead, and forgets what it was about when it ends.
+pub async fn take_over(context: Arc<Context>, mut role: watch::Receiver<bool>) {
+    loop {
+        // The sender lives in the context.
+        let _ = role.changed().await;
+        let leads = *role.borrow_and_update();
+        if !leads {
+            context.expectations.forget_all();
+            context.jobs.forget_all();
+            for request in context.running.references() {
+                context.watches.release(&request);
+            }
+            continue;
+        }
+        for request in context.requests.all() {
+            if let Ok(request) = &request.0 {
+                context.watches.look_again(reference(request));
+            }
+        }
+        Fleet::call_next(&context);
+    }
+}

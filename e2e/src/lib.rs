@@ -9,6 +9,7 @@
 pub mod application;
 mod command;
 pub mod line;
+pub mod masquerade;
 pub mod outage;
 pub mod people;
 pub mod pods;

@@ -166,6 +166,43 @@ fn the_samplers_budget_is_a_share_of_up_to_four_cores() -> Result<()> {
 }
 
 #[test]
+fn more_than_one_replica_needs_a_store_that_they_share() -> Result<()> {
+    check(&["replicas=2"], "/store/volume/accessMode")?;
+    let shared: [&[&str]; 2] = [
+        &["store.url=s3://bucket"],
+        &["store.volume.accessMode=ReadWriteMany"],
+    ];
+    for store in shared {
+        let (accepted, text) = template(&[&["replicas=2"], store].concat())?;
+        ensure!(accepted, "{store:?}: {text}");
+        for line in ["replicas: 2", "RollingUpdate", "PodDisruptionBudget"] {
+            ensure!(text.contains(line), "{store:?}: {line} is not in {text}");
+        }
+    }
+    let (_, one) = template(&[])?;
+    ensure!(one.contains("type: Recreate") && !one.contains("PodDisruptionBudget"));
+    Ok(())
+}
+
+#[test]
+fn a_network_policy_needs_the_api_servers_addresses() -> Result<()> {
+    check(
+        &["networkPolicy.enabled=true"],
+        "/networkPolicy/apiServerCIDRs",
+    )?;
+    let (accepted, text) = template(&[
+        "networkPolicy.enabled=true",
+        "networkPolicy.apiServerCIDRs[0]=10.0.0.1/32",
+        "networkPolicy.egress[0].ports[0].port=443",
+    ])?;
+    ensure!(accepted, "{text}");
+    for line in [r#"ipBlock: {cidr: "10.0.0.1/32"}"#, "- port: 443"] {
+        ensure!(text.contains(line), "{line} is not in {text}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_secret_reaches_the_operator_by_reference_only() -> Result<()> {
     let (accepted, text) = template(&[
         "pyroscope.url=http://pyroscope:4040",

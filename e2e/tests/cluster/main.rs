@@ -20,4 +20,5 @@ mod replicas;
 mod restarts;
 mod runtimes;
 mod schedules;
+mod sources;
 mod volume;

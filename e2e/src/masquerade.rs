@@ -1,0 +1,35 @@
+//! Masquerading of what pods send to the relay, as some networks do: the relay sees the node's address in place of the pod's.
+//!
+//! It is a rule in the network namespace of e2e/cluster, and nowhere else.
+
+use anyhow::{Context as _, Result};
+
+use crate::command::run;
+
+/// As e2e/cluster/names.sh has it.
+const NETWORK: &str = "--net=/run/netns/phpprof-e2e";
+const TABLE: &str = "phpprof-masquerade";
+
+/// Changes the source of every connection to the relay from here on.
+pub async fn begin() -> Result<()> {
+    let rules = format!(
+        "table inet {TABLE} {{\n chain postrouting {{ type nat hook postrouting priority srcnat; tcp dport 8443 masquerade; }}\n}}\n"
+    );
+    run("nsenter", &[NETWORK, "nft", "-f", "-"], rules.as_bytes())
+        .await
+        .context(
+            "this changes the network of the cluster, so it has to be the one of e2e/cluster",
+        )?;
+    Ok(())
+}
+
+/// The network as it was.
+pub async fn end() -> Result<()> {
+    run(
+        "nsenter",
+        &[NETWORK, "nft", "delete", "table", "inet", TABLE],
+        &[],
+    )
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Where an upload comes from, held against the addresses of its pod.
+
+use anyhow::{Result, ensure};
+use e2e::requests::status;
+use e2e::{Scene, alone, masquerade, pods, release};
+use phpprof_crds::{TargetReason, UploadRoute};
+use serde_json::{Value, json};
+
+fn spec() -> Value {
+    json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Relay"})
+}
+
+async fn relayed(scene: &Scene) -> Result<()> {
+    let request = scene.completed(spec()).await?;
+    let targets = status(&request).targets;
+    ensure!(
+        targets[0].upload_mode == Some(UploadRoute::Relay),
+        "{targets:?}"
+    );
+    Ok(())
+}
+
+/// Refused where the administrator says so, with what to change; else taken.
+async fn masqueraded(scene: &Scene) -> Result<()> {
+    let request = scene.apply(spec()).await?;
+    let request = scene.ended(&request).await?;
+    let target = status(&request).targets.remove(0);
+    ensure!(
+        target.reason == Some(TargetReason::SourceNotPod),
+        "{target:?}"
+    );
+    for word in ["10.204.0.1 is not 10.204.", "relay.verifySource"] {
+        ensure!(target.message.contains(word), "{}", target.message);
+    }
+    release::install(&["relay.verifySource=Warn"]).await?;
+    relayed(scene).await
+}
+
+#[test]
+fn an_upload_from_another_address_than_its_pods_is_refused_where_the_administrator_says_so()
+-> Result<()> {
+    alone(async |scene| {
+        release::install(&["relay.verifySource=Enforce"]).await?;
+        scene.start(&[pods::php("web")]).await?;
+        relayed(scene).await?;
+        masquerade::begin().await?;
+        let judged = masqueraded(scene).await;
+        masquerade::end().await?;
+        judged
+    })
+}

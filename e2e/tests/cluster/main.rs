@@ -7,6 +7,7 @@ mod ends;
 mod grants;
 mod halts;
 mod hostile;
+mod keys;
 mod latency;
 mod metrics;
 mod namespaces;

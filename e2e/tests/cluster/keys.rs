@@ -1,0 +1,58 @@
+//! The operator's keys, in a Secret that outlives the release.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{Scene, alone, kubectl, pods, poll, release};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use serde_json::json;
+
+const SECRET: &str = "phpprof-operator-keys";
+
+async fn keys(scene: &Scene) -> Result<BTreeMap<String, ByteString>> {
+    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), release::NAMESPACE);
+    Ok(secrets.get(SECRET).await?.data.unwrap_or_default())
+}
+
+/// Over the relay: its grant is signed with the keys, and its certificate is theirs.
+async fn relayed(scene: &Scene) -> Result<()> {
+    let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Relay"});
+    scene.completed(spec).await.map(drop)
+}
+
+#[test]
+fn keys_that_an_administrator_removes_are_made_anew_and_stay_when_the_release_goes() -> Result<()> {
+    alone(async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        relayed(scene).await?;
+        let before = keys(scene).await?;
+        let patch = r#"--patch=[{"op": "remove", "path": "/data"}]"#;
+        let named = ["--namespace", release::NAMESPACE, "patch", "secret", SECRET];
+        kubectl(&[&named[..], &["--type=json", patch]].concat()).await?;
+        let made = async || Ok(Some(keys(scene).await?).filter(|keys| !keys.is_empty()));
+        let after = poll("new keys", Duration::from_secs(15), made).await?;
+        for name in ["access", "grants", "certificate"] {
+            let [before, after] = [&before, &after].map(|keys| keys.get(name));
+            ensure!(
+                before.context("no key")? != after.context("no new key")?,
+                "{name}"
+            );
+        }
+        relayed(scene).await?;
+        release::uninstall().await?;
+        ensure!(
+            keys(scene).await? == after,
+            "the keys went with the release"
+        );
+        release::install(&[]).await?;
+        relayed(scene).await?;
+        ensure!(
+            keys(scene).await? == after,
+            "the keys are new after the next install"
+        );
+        Ok(())
+    })
+}

@@ -69,14 +69,14 @@ pub struct ProfileRequestSpec {
 
     /// Profiles and manifest are deleted from the store this long after the request was accepted. What stands here when the request ends counts.
     #[serde(default = "defaults::profile_retention_seconds")]
-    #[x_kube(validation = Rule::new("self >= 3600")
-        .message("profileRetentionSeconds must be 3600 or more, for instance 604800 for a week"))]
+    #[x_kube(validation = Rule::new("self >= 3600 && self <= 2147483647")
+        .message("profileRetentionSeconds must be from 3600 to 2147483647, for instance 604800 for a week"))]
     pub profile_retention_seconds: i32,
 
     /// The request is deleted this long after it has completed or failed; what is stored stays until profileRetentionSeconds are over.
     #[serde(default = "defaults::ttl_seconds_after_finished")]
-    #[x_kube(validation = Rule::new("self >= 0")
-        .message("ttlSecondsAfterFinished must be 0 or more, for instance 604800 for a week"))]
+    #[x_kube(validation = Rule::new("self >= 0 && self <= 2147483647")
+        .message("ttlSecondsAfterFinished must be from 0 to 2147483647, for instance 604800 for a week"))]
     pub ttl_seconds_after_finished: i32,
 }
 

@@ -110,6 +110,35 @@ fn every_list_map_and_string_of_a_request_is_bounded() {
     assert_eq!(found, [""; 0]);
 }
 
+/// Fields of a schema that are numbers, with their rules.
+fn numbers(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if field["type"] == "integer" {
+            let rules = &field["x-kubernetes-validations"];
+            found.push((path.clone(), rules[0]["rule"].clone()));
+        }
+        numbers(field, &path, found);
+    }
+}
+
+/// The API server stores any number under `format: int32`, and the operator cannot read a request with one beyond it.
+#[test]
+fn every_number_of_a_spec_is_bounded_on_both_sides() {
+    let crd = serde_json::to_value(ProfileRequest::crd()).unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    let mut found = Vec::new();
+    numbers(&schema["spec"], "spec", &mut found);
+    assert_eq!(found.len(), 7);
+    for (path, rule) in found {
+        let rule = rule.as_str().unwrap_or_default();
+        assert!(
+            rule.starts_with("self >= ") && rule.contains(" && self <= "),
+            "{path}: {rule}"
+        );
+    }
+}
+
 #[test]
 fn the_exit_codes_are_those_of_the_contract() {
     let contract = read("contract/README.md");

@@ -128,7 +128,7 @@ fn rates_pods_and_ttls_out_of_range_are_refused() {
     );
     check(
         json!({"target": {"podName": "a"}, "ttlSecondsAfterFinished": -1}),
-        "ttlSecondsAfterFinished must be 0 or more, for instance 604800 for a week",
+        "ttlSecondsAfterFinished must be from 0 to 2147483647, for instance 604800 for a week",
     );
 }
 

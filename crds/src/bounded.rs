@@ -10,12 +10,17 @@ const MOST: usize = 64;
 const LONGEST_KEY: usize = 317;
 /// `LabelValueMaxLength` there.
 const LONGEST_VALUE: usize = 63;
-/// `labelValueFmt` there.
-const VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+/// `labelValueFmt` there. A rule, since a pattern is told to people as it is.
+const VALUE: &str = "self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')";
+const VALUE_IN_WORDS: &str = "the value of a label must be of letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
 
 /// The schema of a `LabelSelector` (k8s.io/apimachinery/pkg/apis/meta/v1).
 pub fn selector(_: &mut SchemaGenerator) -> Schema {
-    let value = json_schema!({"type": "string", "maxLength": LONGEST_VALUE, "pattern": VALUE});
+    let value = json_schema!({
+        "type": "string",
+        "maxLength": LONGEST_VALUE,
+        "x-kubernetes-validations": [{"rule": VALUE, "message": VALUE_IN_WORDS}],
+    });
     json_schema!({
         "type": "object",
         "nullable": true,

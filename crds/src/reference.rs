@@ -86,4 +86,8 @@ fn rules(schema: &Value, path: &str, page: &mut String) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         rules(field, &format!("{path}.{name}"), page);
     }
+    let inner = ["items", "additionalProperties"].map(|inner| schema.get(inner));
+    for inner in inner.into_iter().flatten() {
+        rules(inner, &format!("{path}[]"), page);
+    }
 }

@@ -103,7 +103,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("podName must be the name of a pod, for instance web-7d9f5c6b8-x2x4z"))]
+        .message("podName must be the name of one pod, of small letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z"))]
     pub pod_name: Option<String>,
 
     /// Pods by their labels.
@@ -117,7 +117,7 @@ pub struct Target {
         validation = Rule::new("!has(self.matchLabels) || self.matchLabels.all(key, size(key) <= 317)")
             .message("the key of a label must have at most 317 characters: a prefix of 253, a slash and a name of 63"),
         validation = Rule::new("(has(self.matchLabels) ? self.matchLabels.map(key, size(key) + size(self.matchLabels[key])).sum() : 0) + (has(self.matchExpressions) ? self.matchExpressions.map(e, size(e.key) + (has(e.values) ? e.values.map(value, size(value)).sum() : 0)).sum() : 0) <= 12288")
-            .message("selector must have at most 12288 characters in all its keys and values")
+            .message("selector must have at most 12288 characters in all its keys and values; name fewer of them")
     )]
     pub selector: Option<LabelSelector>,
 
@@ -129,7 +129,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
-        .message("containerName must be the name of a container, for instance fpm"))]
+        .message("containerName must be the name of a container, of small letters, digits and -, for instance fpm"))]
     pub container_name: Option<String>,
 
     /// Pods to profile at most, spread over nodes; 1 to 100. The administrator may allow fewer.
@@ -141,13 +141,13 @@ pub struct Target {
     /// The user id that PHP runs as. Needed only where the pod does not say it and the namespace refuses SYS_PTRACE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 4294967294")
-        .message("runAsUser must be the non-root user id that PHP runs as, for instance 1000; leave it out for root"))]
+        .message("runAsUser must be the non-root user id that PHP runs as, from 1 to 4294967294, for instance 1000; leave it out for root"))]
     pub run_as_user: Option<i64>,
 
     /// The group id that PHP runs as. Default: the same number as the user id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0 && self <= 4294967294")
-        .message("runAsGroup must be the group id that PHP runs as, for instance 1000"))]
+        .message("runAsGroup must be the group id that PHP runs as, from 0 to 4294967294, for instance 1000"))]
     pub run_as_group: Option<i64>,
 }
 
@@ -163,12 +163,12 @@ pub struct WorkloadRef {
     /// Kind, for instance Deployment.
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Z][A-Za-z0-9]*$')")
-        .message("kind must be the kind of a workload, for instance Deployment"))]
+        .message("kind must be the kind of a workload as its manifest has it, for instance Deployment"))]
     pub kind: String,
     /// Name of the object.
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("name must be the name of an object, for instance web"))]
+        .message("name must be the name of the workload, of small letters, digits, - and ., for instance web"))]
     pub name: String,
 }
 

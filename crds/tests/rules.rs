@@ -88,7 +88,7 @@ fn a_selector_is_bounded_in_all_that_it_has() {
         labelled(labels(1, 318).into()),
         "the key of a label must have at most 317 characters: a prefix of 253, a slash and a name of 63",
     );
-    let long = "selector must have at most 12288 characters in all its keys and values";
+    let long = "selector must have at most 12288 characters in all its keys and values; name fewer of them";
     check(labelled(labels(64, 190).into()), long);
     let values = vec!["x".repeat(63); 64];
     let expressions = vec![json!({"key": "app", "operator": "In", "values": values}); 4];
@@ -100,6 +100,24 @@ fn a_selector_is_bounded_in_all_that_it_has() {
     check(
         json!({"target": {"selector": both}}),
         "selector must have at most 64 labels and expressions in all",
+    );
+}
+
+#[test]
+fn a_labels_value_with_other_characters_is_refused_in_words() {
+    let message = "the value of a label must be of letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
+    check(
+        json!({"target": {"selector": {"matchLabels": {"app": "web shop"}}}}),
+        message,
+    );
+    let expression = json!({"key": "app", "operator": "In", "values": ["web,shop"]});
+    check(
+        json!({"target": {"selector": {"matchExpressions": [expression]}}}),
+        message,
+    );
+    check(
+        json!({"target": {"selector": {"matchLabels": {"app": ""}}}}),
+        "",
     );
 }
 
@@ -136,11 +154,11 @@ fn rates_pods_and_ttls_out_of_range_are_refused() {
 fn names_that_could_leave_their_place_in_a_path_are_refused() {
     check(
         json!({"target": {"podName": "../../kube-system/pods/a"}}),
-        "podName must be the name of a pod, for instance web-7d9f5c6b8-x2x4z",
+        "podName must be the name of one pod, of small letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z",
     );
     check(
         json!({"target": {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a/b"}}}),
-        "name must be the name of an object, for instance web",
+        "name must be the name of the workload, of small letters, digits, - and ., for instance web",
     );
 }
 
@@ -148,7 +166,7 @@ fn names_that_could_leave_their_place_in_a_path_are_refused() {
 fn users_are_ids_of_ordinary_users() {
     check(
         json!({"target": {"podName": "a", "runAsUser": 0}}),
-        "runAsUser must be the non-root user id that PHP runs as, for instance 1000; leave it out for root",
+        "runAsUser must be the non-root user id that PHP runs as, from 1 to 4294967294, for instance 1000; leave it out for root",
     );
     check(
         json!({"target": {"podName": "a", "runAsGroup": 5}}),

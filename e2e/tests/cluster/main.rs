@@ -22,4 +22,5 @@ mod restarts;
 mod runtimes;
 mod schedules;
 mod sources;
+mod specs;
 mod volume;

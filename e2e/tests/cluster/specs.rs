@@ -1,0 +1,106 @@
+//! What the API server says to a spec that breaks one rule, word for word, and that it takes the spec next to it which breaks none.
+//!
+//! Nothing is stored but two requests that are changed: everything is asked for with `dryRun=All`, as strictly as kubectl asks. What
+//! Kubernetes itself says around a rule's message is that of the test cluster's version.
+//!
+//! Invariant: a row breaks one rule, so its refusal has one cause.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{NOT_ENABLED, Scene, calm};
+use kube::Client;
+use kube::core::Status;
+use serde_json::{Value, json};
+
+mod rows;
+mod selectors;
+
+/// Said beside a refusal by the schema: rules are looked at only where the schema holds.
+const NOT_LOOKED_AT: &str = "some validation rules were not checked";
+
+/// What the API server would say to this object; nothing where it would take it.
+async fn answer(client: &Client, request: http::Request<Vec<u8>>) -> Result<Option<Status>> {
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) => Ok(Some(*status)),
+        Err(error) => Err(error).context("the API server gave no answer"),
+    }
+}
+
+fn path(scene: &Scene, name: &str) -> String {
+    format!(
+        "/apis/phpprof.dev/v1alpha1/namespaces/{}/profilerequests{name}?dryRun=All&fieldValidation=Strict",
+        scene.namespace
+    )
+}
+
+async fn create(scene: &Scene, spec: &Value) -> Result<Option<Status>> {
+    let mut object = json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": "new"}, "spec": spec,
+    });
+    if spec.is_null() {
+        object.as_object_mut().context("an object")?.remove("spec");
+    }
+    let request = http::Request::post(path(scene, ""))
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes())?;
+    answer(&scene.client, request).await
+}
+
+async fn change(scene: &Scene, name: &str, spec: &Value) -> Result<Option<Status>> {
+    let request = http::Request::patch(path(scene, &format!("/{name}")))
+        .header("content-type", "application/merge-patch+json")
+        .body(json!({"spec": spec}).to_string().into_bytes())?;
+    answer(&scene.client, request).await
+}
+
+/// A row of the table: the case, and what is said to it.
+fn write_row(table: &mut String, case: &str, refused: Option<Status>) -> Result<()> {
+    let refused = refused.with_context(|| format!("{case} was taken"))?;
+    let causes = refused
+        .details
+        .into_iter()
+        .flat_map(|details| details.causes);
+    let broken = causes.filter(|cause| !cause.message.contains(NOT_LOOKED_AT));
+    ensure!(broken.count() <= 1, "{case}: {}", refused.message);
+    writeln!(table, "{case}\n    {}\n", refused.message)?;
+    Ok(())
+}
+
+#[test]
+fn each_rule_refuses_what_only_it_does_and_says_what_to_do() -> Result<()> {
+    calm(NOT_ENABLED, async |scene| {
+        let mut table = String::new();
+        let invalid = rows::invalid();
+        for (case, spec) in &invalid {
+            write_row(&mut table, case, create(scene, spec).await?)?;
+        }
+        let changes = rows::changes();
+        for (name, spec) in rows::stored() {
+            let object = json!({
+                "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": name}, "spec": spec,
+            });
+            let request = serde_json::from_value(object)?;
+            let requests = scene.api::<phpprof_crds::ProfileRequest>();
+            requests.create(&Default::default(), &request).await?;
+        }
+        for (case, name, spec) in &changes {
+            write_row(&mut table, case, change(scene, name, spec).await?)?;
+        }
+        ensure!(invalid.len() + changes.len() >= 60, "rows are missing");
+        insta::assert_snapshot!("what_the_api_server_says", table);
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_just_within_the_rules_is_taken() -> Result<()> {
+    calm(NOT_ENABLED, async |scene| {
+        for (case, spec) in rows::valid() {
+            let refused = create(scene, &spec).await?;
+            ensure!(refused.is_none(), "{case}: {refused:?}");
+        }
+        Ok(())
+    })
+}

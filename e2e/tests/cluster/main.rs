@@ -21,6 +21,7 @@ mod replicas;
 mod restarts;
 mod runtimes;
 mod schedules;
+mod siege;
 mod sources;
 mod specs;
 mod volume;

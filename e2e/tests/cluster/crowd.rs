@@ -1,18 +1,24 @@
 //! Many and large requests of somebody else: they cost the operator little, and other requests nothing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
-use e2e::{NOT_ENABLED, Scene, alone, pods, release};
+use e2e::{ENABLED, NOT_ENABLED, Scene, alone, pods, poll, release};
 use kube::ResourceExt as _;
-use kube::api::PostParams;
-use phpprof_crds::ProfileRequest;
-use serde_json::json;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 /// Requests of 1.1 MiB each: as many had killed an operator for good.
 const REQUESTS: usize = 70;
 const LABELS: usize = 15_000;
+/// Requests that have completed and are kept, as a week of schedules leaves them.
+const RETAINED: usize = 2000;
+const WORKERS: usize = 20;
+const WEEK: i32 = 604_800;
 
 fn labels() -> BTreeMap<String, String> {
     let label = |number: usize| (format!("label-{number:05}"), "x".repeat(63));
@@ -55,6 +61,90 @@ fn requests_of_a_megabyte_from_a_namespace_that_has_not_opted_in_do_no_harm() ->
                     .await?;
                 ensure!(status(&request).succeeded == 1, "{}", request.name_any());
                 release::keeps_within_its_memory(scene, &operator).await
+            })
+            .await
+    })
+}
+
+fn web() -> Value {
+    json!({"target": {"podName": "web"}, "durationSeconds": 1})
+}
+
+/// What a request of five pods has in the end, made of that of one.
+fn of_five_pods(mut status: ProfileRequestStatus) -> Result<Value> {
+    let target = status.targets.pop().context("no target")?;
+    status.targets = vec![target; 5];
+    Ok(json!({"status": status}))
+}
+
+/// Creates a request that is over.
+async fn retain(
+    requests: &Api<ProfileRequest>,
+    metadata: Value,
+    seconds: i32,
+    status: &Value,
+) -> Result<()> {
+    let mut spec = web();
+    spec["ttlSecondsAfterFinished"] = json!(seconds);
+    let object = json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": metadata, "spec": spec,
+    });
+    let request = serde_json::from_value(object)?;
+    let made = requests.create(&PostParams::default(), &request).await?;
+    let (name, params) = (made.name_any(), PatchParams::default());
+    let status = Patch::Merge(status);
+    requests.patch_status(&name, &params, &status).await?;
+    Ok(())
+}
+
+async fn retain_all(requests: &Api<ProfileRequest>, status: &Value) -> Result<()> {
+    let mut workers = JoinSet::new();
+    for _ in 0..WORKERS {
+        let (requests, status) = (requests.clone(), status.clone());
+        workers.spawn(async move {
+            for _ in 0..RETAINED / WORKERS {
+                let metadata = json!({"generateName": "retained-"});
+                retain(&requests, metadata, WEEK, &status).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = workers.join_next().await {
+        done??;
+    }
+    // The last of the list is deleted as soon as it is looked at.
+    retain(requests, json!({"name": "the-last"}), 0, status).await
+}
+
+#[test]
+fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memory() -> Result<()> {
+    alone(async |scene| {
+        scene.start(&[pods::php("web")]).await?;
+        let completed = scene.completed(web()).await?;
+        let over = of_five_pods(status(&completed))?;
+        scene
+            .beside(ENABLED, async |crowd| {
+                let requests: Api<ProfileRequest> = crowd.api();
+                // Nobody else writes what they are.
+                release::scale(0).await?;
+                retain_all(&requests, &over).await?;
+                release::scale(1).await?;
+                scene.completed(web()).await?;
+                let limit = Duration::from_secs(30);
+                poll("the operator has looked at all", limit, async || {
+                    let last = requests.get_opt("the-last").await?;
+                    Ok(last.is_none().then_some(()))
+                })
+                .await?;
+                let left = requests.list_metadata(&ListParams::default()).await?;
+                ensure!(
+                    left.items.len() == RETAINED,
+                    "{} are left",
+                    left.items.len()
+                );
+                let operator = release::operator(&scene.client).await?;
+                let operator = operator.context("no operator")?;
+                release::keeps_within_a_part_of_its_memory(scene, &operator, 2).await
             })
             .await
     })

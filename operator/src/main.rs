@@ -242,6 +242,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         jobs: Jobs::default(),
         running: Running::default(),
         role: role.clone(),
+        accepting: Default::default(),
         clock: Timestamp::now,
         client,
         limits,

@@ -7,6 +7,7 @@ use kube::Client;
 use kube::Resource as _;
 use kube::runtime::events::{Event, Recorder};
 use phpprof_crds::ProfileRequest;
+use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
 use crate::decide::limits::Limits;
@@ -49,6 +50,8 @@ pub struct Context {
     pub halts: Halts,
     pub jobs: Jobs,
     pub running: Running,
+    /// Held from the last look at whose turn it is until who was accepted counts as running: two at once could get the same place.
+    pub accepting: Mutex<()>,
     pub recorder: Recorder,
     pub role: Arc<Role>,
     pub clock: fn() -> Timestamp,

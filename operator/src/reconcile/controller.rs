@@ -18,8 +18,8 @@ use serde_json::json;
 use tracing::Instrument as _;
 
 use crate::chain::chain;
-use crate::decide::decision::{Decision, Next, decide, is_settled};
-use crate::decide::effect::{Done, record};
+use crate::decide::decision::{Next, decide, is_settled};
+use crate::decide::effect::{Done, Effect, record};
 use crate::decide::observed::Observed;
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
@@ -30,7 +30,7 @@ use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::follow::{follow, take_over};
-use crate::reconcile::observe::observe;
+use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::requests::{Known, strip};
 use crate::reconcile::running::is_running;
 use crate::reconcile::watches::{RequestRef, paged};
@@ -251,16 +251,8 @@ async fn look_after(
                 return Ok(Action::requeue(PAUSE));
             }
         }
-        let observed = look(&context, &request, &reference).await;
-        let Decision {
-            status,
-            effects,
-            next,
-        } = decide(context.now(), &request, &observed, &context.limits);
-        request = persist(&context, request, status).await?;
-        if let Some(deleted) = context.running.see(&reference, &request) {
-            abandon(context.clone(), deleted);
-        }
+        let (effects, next);
+        (request, effects, next) = decided(&context, request, &reference).await?;
         if is_over(&request) {
             context.watches.release(&reference);
         }
@@ -286,6 +278,28 @@ async fn look_after(
         }
     }
     Ok(Action::requeue(PAUSE))
+}
+
+/// What is to be done now, once it is written down.
+async fn decided(
+    context: &Arc<Context>,
+    request: ProfileRequest,
+    reference: &RequestRef,
+) -> Result<(ProfileRequest, Vec<Effect>, Next), ReconcileError> {
+    let mut observed = look(context, &request, reference).await;
+    let accepting = match observed.admission {
+        Some(_) => Some(context.accepting.lock().await),
+        None => None,
+    };
+    confirm(context, &request, &mut observed);
+    let decision = decide(context.now(), &request, &observed, &context.limits);
+    let request = persist(context, request, decision.status).await?;
+    let deleted = context.running.see(reference, &request);
+    drop(accepting);
+    if let Some(deleted) = deleted {
+        abandon(context.clone(), deleted);
+    }
+    Ok((request, decision.effects, decision.next))
 }
 
 fn is_over(request: &ProfileRequest) -> bool {

@@ -119,37 +119,33 @@ async fn candidate(
         return Ok(stopped(by_label()));
     }
     let namespace_enabled = label == Some(NAMESPACE_ENABLED);
-    let fleet = Fleet::of(context);
     let mut admission = Admission {
         namespace_enabled,
         stored_bytes: 0,
-        samplers: fleet.samplers,
+        samplers: BTreeMap::new(),
         waits_since: context.expectations.candidate(&uid, context.now()),
         matched: Ok(Vec::new()),
     };
-    // Who is refused anyhow does not wait for that.
-    if namespace_enabled || !context.limits.namespace_opt_in {
+    if may_be_profiled(context, &admission) {
         admission.stored_bytes = stored_bytes(context, &namespace).await?;
-        if context.limits.is_full(admission.stored_bytes) {
-            return Ok(admitting(admission));
-        }
-        if let Turn::Wait { place, of } = fleet.line.turn(&uid) {
-            let queued = context.expectations.queued(&uid, place, of, context.now());
-            return Ok(Observed {
-                queued: Some(queued),
-                ..Observed::default()
-            });
-        }
-        admission.matched = matched(context, &namespace, request, reference).await?;
     }
-    Ok(admitting(admission))
-}
-
-fn admitting(admission: Admission) -> Observed {
-    Observed {
+    let mut observed = Observed {
         admission: Some(admission),
         ..Observed::default()
+    };
+    confirm(context, request, &mut observed);
+    if let Some(admission) = &mut observed.admission
+        && may_be_profiled(context, admission)
+    {
+        admission.matched = matched(context, &namespace, request, reference).await?;
     }
+    Ok(observed)
+}
+
+/// Whether the namespace lets anything be begun there.
+fn may_be_profiled(context: &Context, admission: &Admission) -> bool {
+    let is_open = admission.namespace_enabled || !context.limits.namespace_opt_in;
+    is_open && !context.limits.is_full(admission.stored_bytes)
 }
 
 /// Nobody is asked where there is no limit.
@@ -159,6 +155,26 @@ async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, Observe
     };
     let counted = context.usage.bytes(namespace, allowed, context.now()).await;
     counted.map_err(|error| ObserveError::Store(namespace.to_owned(), error))
+}
+
+/// Looks again at what others take of the cluster, which may have changed since: whether it is still the turn of a request that may be
+/// accepted, and how many samplers each node has.
+pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut Observed) {
+    let Some(admission) = &mut observed.admission else {
+        return;
+    };
+    let (fleet, uid) = (Fleet::of(context), request.uid().unwrap_or_default());
+    admission.samplers = fleet.samplers;
+    // Who is refused anyhow does not wait for that.
+    if may_be_profiled(context, admission)
+        && let Turn::Wait { place, of } = fleet.line.turn(&uid)
+    {
+        let queued = context.expectations.queued(&uid, place, of, context.now());
+        *observed = Observed {
+            queued: Some(queued),
+            ..Observed::default()
+        };
+    }
 }
 
 /// A watch is a moment behind: what was injected since must not be injected again. And a node's clock is not the operator's.

@@ -36,7 +36,7 @@ pub enum Turn {
     },
 }
 
-/// The line: who has waited longest in each namespace first, and of these those of the namespace that has least.
+/// The line: who has waited longest in each namespace first, and of these those of the namespace that has least, or whose turn was longest ago.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// In their order, and whether it is their turn.
@@ -44,12 +44,15 @@ pub struct Line {
 }
 
 impl Line {
-    /// `running` has the number of requests that run, by namespace.
+    /// `running` has the number of requests that run, by namespace; `served` the namespaces that had their turns, the last one at the end.
     pub fn of(
         mut waiting: Vec<Waiting>,
         running: &BTreeMap<String, usize>,
+        served: &[String],
         places: Places,
     ) -> Self {
+        let last = served.iter().enumerate();
+        let last: BTreeMap<&String, usize> = last.map(|(at, namespace)| (namespace, at)).collect();
         waiting.sort_unstable();
         let mut taken: BTreeMap<String, usize> = running.clone();
         let mut ranked: Vec<(usize, Waiting)> = Vec::new();
@@ -59,7 +62,9 @@ impl Line {
             ranked.push((*rank, one));
             *rank += 1;
         }
-        ranked.sort_by(|(rank, one), (other_rank, other)| (rank, one).cmp(&(other_rank, other)));
+        let key = |(rank, one): &(usize, Waiting)| (*rank, last.get(&one.namespace).copied());
+        // Stable: of one namespace, or of such that had no turn, the oldest stays first.
+        ranked.sort_by_key(key);
         let mut free = places.of_cluster.saturating_sub(taken.values().sum());
         let order = ranked.into_iter().map(|(_, one)| {
             let here = taken.entry(one.namespace.clone()).or_default();
@@ -129,11 +134,17 @@ mod tests {
         counts.iter().map(owned).collect()
     }
 
-    /// `expected` are the requests in their order, those whose turn it is before the bar.
     #[track_caller]
     fn check(all: &[(&str, i64)], counts: &[(&str, usize)], expected: &str) {
+        check_after(&[], all, counts, expected);
+    }
+
+    /// `expected` are the requests in their order, those whose turn it is before the bar.
+    #[track_caller]
+    fn check_after(served: &[&str], all: &[(&str, i64)], counts: &[(&str, usize)], expected: &str) {
         let all = all.iter().map(|(name, second)| waiting(name, *second));
-        let line = Line::of(all.collect(), &running(counts), PLACES);
+        let served: Vec<String> = served.iter().map(|name| (*name).to_owned()).collect();
+        let line = Line::of(all.collect(), &running(counts), &served, PLACES);
         let names = |now: bool| {
             let chosen = line.order.iter().filter(move |(_, its)| *its == now);
             let names: Vec<&str> = chosen.map(|(one, _)| one.uid.as_str()).collect();
@@ -159,10 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn where_as_many_run_whose_turn_was_longest_ago_is_next() {
+        let all = [("a", 1), ("a", 2), ("b", 3), ("b", 4), ("c", 9)];
+        check_after(&["a", "b"], &all, &[], "c9 a1 b3 | a2 b4");
+        check_after(&["b", "c", "a"], &all, &[], "b3 c9 a1 | b4 a2");
+        check_after(&["b", "a"], &all, &[("z", 2)], "c9 | b3 a1 b4 a2");
+    }
+
+    #[test]
     fn who_waits_is_told_their_place() {
         let all =
             [("a", 1), ("a", 2), ("a", 3), ("a", 4)].map(|(name, second)| waiting(name, second));
-        let line = Line::of(all.into(), &running(&[]), PLACES);
+        let line = Line::of(all.into(), &running(&[]), &[], PLACES);
         assert_eq!(line.turn("a2"), Turn::Now);
         assert_eq!(line.turn("a3"), Turn::Wait { place: 1, of: 2 });
         assert_eq!(line.turn("a4"), Turn::Wait { place: 2, of: 2 });
@@ -179,7 +198,7 @@ mod tests {
                 .map(|(index, (name, second))| Waiting { uid: index.to_string(), ..waiting(["a", "b", "c", "d"][*name], *second) })
                 .collect();
             for _ in 0..=all.len() {
-                let line = Line::of(left.clone(), &BTreeMap::new(), PLACES);
+                let line = Line::of(left.clone(), &BTreeMap::new(), &[], PLACES);
                 let now: Vec<Waiting> = line.next().cloned().collect();
                 prop_assert!(now.len() <= PLACES.of_cluster);
                 prop_assert!(!now.is_empty() || left.is_empty());

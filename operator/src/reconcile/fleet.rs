@@ -58,7 +58,7 @@ impl Fleet {
             of_cluster: context.limits.requests_of_cluster,
         };
         Fleet {
-            line: Line::of(waiting, &counts, places),
+            line: Line::of(waiting, &counts, &context.running.served(), places),
             samplers,
             references,
         }

@@ -17,10 +17,14 @@ struct State {
     running: HashMap<RequestRef, Arc<ProfileRequest>>,
     /// Uids of requests whose end the watch may not show yet, newest last.
     ended: VecDeque<String>,
+    /// Namespaces whose requests were given places, whose turn was last at the end.
+    served: VecDeque<String>,
 }
 
 /// Far more than can end before a watch shows it.
 const ENDED: usize = 1024;
+/// Far more than wait for a place at the same time.
+const SERVED: usize = 1024;
 
 impl Running {
     fn state(&self) -> MutexGuard<'_, State> {
@@ -31,9 +35,13 @@ impl Running {
     pub fn see(&self, reference: &RequestRef, request: &ProfileRequest) -> Option<ProfileRequest> {
         let mut state = self.state();
         let before = match is_running(request) {
-            true => state
-                .running
-                .insert(reference.clone(), Arc::new(request.clone())),
+            true => {
+                if !state.running.contains_key(reference) {
+                    state.serve(request.namespace().unwrap_or_default());
+                }
+                let running = Arc::new(request.clone());
+                state.running.insert(reference.clone(), running)
+            }
             false => {
                 let before = state.running.remove(reference);
                 if before.is_some() {
@@ -63,6 +71,11 @@ impl Running {
         self.state().ended.iter().cloned().collect()
     }
 
+    /// Namespaces whose requests were given places, whose turn was last at the end.
+    pub fn served(&self) -> Vec<String> {
+        self.state().served.iter().cloned().collect()
+    }
+
     pub fn take(&self, reference: &RequestRef) -> Option<ProfileRequest> {
         let mut state = self.state();
         let taken = state.running.remove(reference)?;
@@ -72,6 +85,14 @@ impl Running {
 }
 
 impl State {
+    fn serve(&mut self, namespace: String) {
+        self.served.retain(|served| *served != namespace);
+        self.served.push_back(namespace);
+        if self.served.len() > SERVED {
+            self.served.pop_front();
+        }
+    }
+
     fn end(&mut self, uid: Option<String>) {
         self.ended.extend(uid);
         if self.ended.len() > ENDED {
@@ -122,6 +143,19 @@ mod tests {
         running.see(&reference, &seen("b", false));
         assert_eq!(running.see(&reference, &seen("b", true)), None);
         assert_eq!(running.take(&reference), None);
+    }
+
+    #[test]
+    fn who_was_given_a_place_last_is_the_last_of_those_served() {
+        let running = Running::default();
+        for (number, namespace) in ["shop", "blog", "shop"].into_iter().enumerate() {
+            let mut request = seen(&number.to_string(), false);
+            request.metadata.namespace = Some(namespace.to_owned());
+            let reference = ObjectRef::new(&number.to_string()).within(namespace);
+            running.see(&reference, &request);
+            running.see(&reference, &request);
+        }
+        assert_eq!(running.served(), ["blog", "shop"]);
     }
 
     #[test]

@@ -14,13 +14,15 @@ use phpprof_crds::{
 };
 use serde_json::json;
 
+/// So that few requests have to wait for others.
+pub const LIMITS: &[&str] = &["limits.requests=2", "limits.requestsPerNamespace=1"];
 const HEARD: Duration = Duration::from_secs(5);
 
 fn spec(seconds: i32) -> serde_json::Value {
     json!({"target": {"podName": "web"}, "durationSeconds": seconds})
 }
 
-fn reason(request: &ProfileRequest) -> String {
+pub fn reason(request: &ProfileRequest) -> String {
     let conditions = status(request).conditions;
     conditions
         .first()
@@ -127,7 +129,6 @@ fn span(request: &ProfileRequest) -> Result<(Timestamp, Timestamp)> {
 
 #[test]
 fn requests_over_the_limit_wait_in_a_line_that_is_fair_between_namespaces() -> Result<()> {
-    const LIMITS: &[&str] = &["limits.requests=2", "limits.requestsPerNamespace=1"];
     alone_on(LIMITS, async |scene| {
         scene.start(&[pods::php("web")]).await?;
         scene

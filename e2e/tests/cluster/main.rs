@@ -16,6 +16,7 @@ mod outlets;
 mod plugin;
 mod policies;
 mod profiles;
+mod queue;
 mod refusals;
 mod replicas;
 mod restarts;

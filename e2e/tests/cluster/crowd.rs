@@ -129,6 +129,8 @@ fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memo
                 release::scale(0).await?;
                 retain_all(&requests, &over).await?;
                 release::scale(1).await?;
+                let operator = release::operator(&scene.client).await?;
+                let operator = operator.context("no operator")?;
                 scene.completed(web()).await?;
                 let limit = Duration::from_secs(30);
                 poll("the operator has looked at all", limit, async || {
@@ -142,8 +144,6 @@ fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memo
                     "{} are left",
                     left.items.len()
                 );
-                let operator = release::operator(&scene.client).await?;
-                let operator = operator.context("no operator")?;
                 release::keeps_within_a_part_of_its_memory(scene, &operator, 2).await
             })
             .await

@@ -142,14 +142,13 @@ fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memo
             requests.push((request, upload));
         }
         release::scale(1).await?;
+        let operator = release::operator(&scene.client).await?;
+        let operator = operator.context("no operator")?;
         for (request, upload) in &requests {
             let target = failed_with(&scene.ended(request).await?, upload.reason)?;
             ensure!(target.message.contains(upload.message), "{target:?}");
         }
-        let pod = release::operator(&scene.client)
-            .await?
-            .context("no operator")?;
-        release::keeps_within_its_memory(scene, &pod).await
+        release::keeps_within_its_memory(scene, &operator).await
     })
 }
 

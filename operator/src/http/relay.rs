@@ -1,18 +1,17 @@
 //! The relay: samplers that do not reach the store bring their profile here, with a grant, and ask here whether to stop.
 //!
-//! It decides about one request at a time and trusts nothing in it; `pinned` does the TLS.
+//! It decides about one request at a time and trusts nothing in it; `grants` judges who brings it, and `tls` does the TLS.
 //!
 //! Invariant: 200 is answered only once the store has these very bytes; what was read is bounded before it is read.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, put};
 use base64::Engine as _;
@@ -20,15 +19,13 @@ use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use phpprof_crds::UploadRoute;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use url::form_urlencoded;
 
 use crate::http::connections::Connection;
-use crate::http::keyring::{GrantPod, Keyring};
-use crate::http::source::{VerifySource, mismatch};
+use crate::http::grants::{self, OBJECT, Refused, STOP, refuse};
+use crate::http::keyring::Keyring;
+use crate::http::source::VerifySource;
 use crate::sampler::cancellation::{Stop, Stops};
-use crate::sampler::grant::Grant;
 use crate::storage::store::{Created, Store};
 
 /// As for every other upload.
@@ -48,9 +45,6 @@ const LOOK: Duration = Duration::from_secs(3);
 
 /// How often it is looked whether uploads are under way.
 const DRAIN: Duration = Duration::from_millis(50);
-
-const OBJECT: &str = "/v1/object";
-const STOP: &str = "/v1/stop";
 
 /// Whether the request of a key is certainly gone: a deletion that this life of the operator has not seen.
 pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
@@ -83,13 +77,6 @@ impl Drop for Share<'_> {
             }
         });
     }
-}
-
-/// Why a request is refused, in words for whoever looks at a sampler's log.
-type Refused = (StatusCode, String);
-
-fn refuse<T>(status: StatusCode, why: &str) -> Result<T, Refused> {
-    Err((status, format!("{why}\n")))
 }
 
 impl Relay {
@@ -159,105 +146,17 @@ impl Relay {
     }
 }
 
-/// A grant over the relay at this address, for `contract/env.json`.
-pub fn grant(
-    keyring: &Keyring,
-    address: &str,
-    pod: GrantPod<'_>,
-    key: &str,
-    until: Timestamp,
-) -> Result<Grant, crate::http::keys::KeyError> {
-    let expires = until.as_second();
-    let query = form_urlencoded::Serializer::new(String::new())
-        .append_pair("key", key)
-        .append_pair("pod", pod.uid)
-        .append_pair("from", pod.addresses)
-        .append_pair("expires", &expires.to_string())
-        .finish();
-    let authorization = format!("Bearer {}", keyring.grant(pod, key, expires));
-    Ok(Grant {
-        route: UploadRoute::Relay,
-        method: "PUT".to_owned(),
-        url: format!("{address}{OBJECT}?{query}"),
-        headers: [("authorization".to_owned(), authorization)].into(),
-        stop: format!("{address}{STOP}?{query}"),
-        pins: keyring.keys().pins()?,
-    })
-}
-
 /// The share of the key that a request is for, once its grant was checked.
 fn granted<'a>(relay: &'a Relay, request: &Request) -> Result<Share<'a>, Refused> {
     let connection = request.extensions().get::<Connection>();
     let peer = connection.map(|connection| connection.peer);
-    let key = key(relay, peer, request.uri(), request.headers())?;
+    let rules = ((relay.clock)(), relay.verify_source);
+    let asked = (request.uri(), request.headers());
+    let key = grants::granted(&relay.keyring, rules, peer, asked)?;
     if let Some(connection) = connection {
         connection.is_known();
     }
     relay.share(key)
-}
-
-fn key(
-    relay: &Relay,
-    peer: Option<IpAddr>,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<String, Refused> {
-    let query: Vec<(String, String)> =
-        form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
-            .into_owned()
-            .collect();
-    let value = |name: &str| {
-        let mut values = query.iter().filter(|(key, _)| key == name);
-        match (values.next(), values.next()) {
-            (Some((_, value)), None) => value.as_str(),
-            _ => "",
-        }
-    };
-    let token = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "))
-        .unwrap_or_default();
-    let key = value("key");
-    let pod = GrantPod {
-        uid: value("pod"),
-        addresses: value("from"),
-    };
-    let expires: i64 = value("expires").parse().unwrap_or_default();
-    if !relay.keyring.is_grant(pod, key, expires, token) {
-        return refuse(
-            StatusCode::FORBIDDEN,
-            "the grant is not for this key, this pod and this time",
-        );
-    }
-    if (relay.clock)().as_second() > expires {
-        return refuse(StatusCode::FORBIDDEN, "the grant has ended");
-    }
-    verify_source(relay, peer, pod.addresses, key)?;
-    Ok(key.to_owned())
-}
-
-/// Whether a grant may come from there.
-fn verify_source(
-    relay: &Relay,
-    peer: Option<IpAddr>,
-    addresses: &str,
-    key: &str,
-) -> Result<(), Refused> {
-    let Some(words) = peer.and_then(|peer| mismatch(peer, addresses)) else {
-        return Ok(());
-    };
-    match relay.verify_source {
-        VerifySource::Off => Ok(()),
-        VerifySource::Warn => {
-            tracing::warn!(
-                key,
-                "a grant comes from an address that is not its pod's: {words}"
-            );
-            Ok(())
-        }
-        VerifySource::Enforce => refuse(StatusCode::FORBIDDEN, &format!("SourceNotPod: {words}")),
-    }
 }
 
 async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {

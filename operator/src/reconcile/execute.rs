@@ -12,8 +12,8 @@ use phpprof_crds::{ProfileRequest, UploadMode};
 use serde_json::Value;
 
 use crate::decide::effect::{Done, Effect, Telling};
+use crate::http::grants;
 use crate::http::keyring::GrantPod;
-use crate::http::relay;
 use crate::http::source::named;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
@@ -179,7 +179,7 @@ async fn routes(
             uid: &injection.pod_uid,
             addresses: &named(&injection.pod_addresses),
         };
-        let grant = relay::grant(keyring, address, pod, key, injection.upload_until);
+        let grant = grants::grant(keyring, address, pod, key, injection.upload_until);
         let mut grant = grant.map_err(|error| error.to_string())?;
         if !asks {
             grant.stop.clear();

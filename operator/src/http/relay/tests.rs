@@ -6,8 +6,11 @@ use futures::FutureExt as _;
 use object_store::memory::InMemory;
 
 use super::*;
+use crate::http::grants::grant;
+use crate::http::keyring::GrantPod;
 use crate::http::keys::Keys;
 use crate::http::tls::{Certificate, start};
+use crate::sampler::grant::Grant;
 use crate::storage::store::StoreConfig;
 use crate::testing::at;
 

@@ -1,0 +1,116 @@
+//! Grants of the relay: what makes one, and what is checked of a request that brings one.
+//!
+//! Invariant: a key is given only to who has shown the grant for it, of its pod, in time.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use jiff::Timestamp;
+use phpprof_crds::UploadRoute;
+use url::form_urlencoded;
+
+use crate::http::keyring::{GrantPod, Keyring};
+use crate::http::keys::KeyError;
+use crate::http::source::{VerifySource, mismatch};
+use crate::sampler::grant::Grant;
+
+pub const OBJECT: &str = "/v1/object";
+pub const STOP: &str = "/v1/stop";
+
+/// Why a request is refused, in words for whoever looks at a sampler's log.
+pub type Refused = (StatusCode, String);
+
+pub fn refuse<T>(status: StatusCode, why: &str) -> Result<T, Refused> {
+    Err((status, format!("{why}\n")))
+}
+
+/// A grant over the relay at this address, for `contract/env.json`.
+pub fn grant(
+    keyring: &Keyring,
+    address: &str,
+    pod: GrantPod<'_>,
+    key: &str,
+    until: Timestamp,
+) -> Result<Grant, KeyError> {
+    let expires = until.as_second();
+    let query = form_urlencoded::Serializer::new(String::new())
+        .append_pair("key", key)
+        .append_pair("pod", pod.uid)
+        .append_pair("from", pod.addresses)
+        .append_pair("expires", &expires.to_string())
+        .finish();
+    let authorization = format!("Bearer {}", keyring.grant(pod, key, expires));
+    Ok(Grant {
+        route: UploadRoute::Relay,
+        method: "PUT".to_owned(),
+        url: format!("{address}{OBJECT}?{query}"),
+        headers: [("authorization".to_owned(), authorization)].into(),
+        stop: format!("{address}{STOP}?{query}"),
+        pins: keyring.keys().pins()?,
+    })
+}
+
+/// The key that a request is for, once its grant was checked.
+pub fn granted(
+    keyring: &Keyring,
+    (now, verify): (Timestamp, VerifySource),
+    peer: Option<IpAddr>,
+    (uri, headers): (&Uri, &HeaderMap),
+) -> Result<String, Refused> {
+    let query: Vec<(String, String)> =
+        form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+            .into_owned()
+            .collect();
+    let value = |name: &str| {
+        let mut values = query.iter().filter(|(key, _)| key == name);
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => value.as_str(),
+            _ => "",
+        }
+    };
+    let token = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .unwrap_or_default();
+    let key = value("key");
+    let pod = GrantPod {
+        uid: value("pod"),
+        addresses: value("from"),
+    };
+    let expires: i64 = value("expires").parse().unwrap_or_default();
+    if !keyring.is_grant(pod, key, expires, token) {
+        return refuse(
+            StatusCode::FORBIDDEN,
+            "the grant is not for this key, this pod and this time",
+        );
+    }
+    if now.as_second() > expires {
+        return refuse(StatusCode::FORBIDDEN, "the grant has ended");
+    }
+    verify_source(verify, peer, pod.addresses, key)?;
+    Ok(key.to_owned())
+}
+
+/// Whether a grant may come from there.
+fn verify_source(
+    verify: VerifySource,
+    peer: Option<IpAddr>,
+    addresses: &str,
+    key: &str,
+) -> Result<(), Refused> {
+    let Some(words) = peer.and_then(|peer| mismatch(peer, addresses)) else {
+        return Ok(());
+    };
+    match verify {
+        VerifySource::Off => Ok(()),
+        VerifySource::Warn => {
+            tracing::warn!(
+                key,
+                "a grant comes from an address that is not its pod's: {words}"
+            );
+            Ok(())
+        }
+        VerifySource::Enforce => refuse(StatusCode::FORBIDDEN, &format!("SourceNotPod: {words}")),
+    }
+}

@@ -17,6 +17,15 @@ pub struct ProfileRequestStatus {
     /// When the request was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
+    /// UID of the request's namespace when it was accepted: what the request stores lies in a folder of that name. Absent in requests of older
+    /// operators.
+    #[serde(
+        default,
+        rename = "namespaceUID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(max = 128))]
+    pub namespace_uid: Option<String>,
     /// When the request completed or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,

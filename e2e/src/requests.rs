@@ -200,6 +200,14 @@ pub fn status(request: &ProfileRequest) -> ProfileRequestStatus {
     request.status.clone().unwrap_or_default()
 }
 
+/// The folder of a request's files below the store's prefix.
+pub fn folder(request: &ProfileRequest) -> Result<String> {
+    let namespace = request.namespace().context("no namespace")?;
+    let namespace_uid = status(request).namespace_uid.context("no namespaceUID")?;
+    let (name, uid) = (request.name_any(), request.uid().context("no uid")?);
+    Ok(format!("{namespace}/{namespace_uid}/{name}-{uid}"))
+}
+
 /// The condition of that type, which has to be true.
 pub fn holds(request: &ProfileRequest, kind: &str) -> Result<Condition> {
     let conditions = status(request).conditions;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::Scene;
 use crate::release::{NAMESPACE, SERVICE};
-use crate::requests::status;
+use crate::requests::{folder, status};
 
 /// What came back.
 pub struct Reply {
@@ -94,8 +94,8 @@ impl Scene {
         let mut data = secret.data.unwrap_or_default();
         let signing = data.remove("access").context("no signing key")?;
         let signing = hmac::Key::new(hmac::HMAC_SHA256, &signing.0);
-        let (name, uid) = (request.name_any(), request.uid().unwrap_or_default());
-        let text = format!("link\n{expires}\n{}/{name}-{uid}/{file}", self.namespace);
+        let (name, folder) = (request.name_any(), folder(request)?);
+        let text = format!("link\n{expires}\n{folder}/{file}");
         let signature = crate::store::base64url(hmac::sign(&signing, text.as_bytes()).as_ref());
         Ok(format!(
             "/l/{expires}.{signature}/{}/{name}/{file}",

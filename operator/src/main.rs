@@ -218,7 +218,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         .map_err(|error| chain(&error))?;
     let certificate = Arc::new(Certificate::new(&keyring)?);
     let stops = Arc::new(Stops::default());
-    let requests = Arc::new(Requests::new(client.clone()));
+    let requests = Arc::new(Requests::new(client.clone(), store.prefix()));
     let known = requests.clone();
     let gone: Gone = Box::new(move |key| {
         let known = known.clone();

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::requests::{failed_with, holds, only_target, status};
+use e2e::requests::{failed_with, folder, holds, only_target, status};
 use e2e::{ENABLED, Scene, alone, calm, pods, poll, promised, release};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -180,12 +180,8 @@ fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<(
             scene.completed(spec.clone()).await?,
             scene.completed(spec).await?,
         );
-        let folder = |request: &ProfileRequest| {
-            let uid = request.uid().unwrap_or_default();
-            let name = request.name_any();
-            format!("{}/{}/{name}-{uid}", release::PREFIX, scene.namespace)
-        };
-        let manifest_key = format!("{}/manifest.json", folder(&over));
+        let folder = format!("{}/{}", release::PREFIX, folder(&over)?);
+        let manifest_key = format!("{folder}/manifest.json");
         let mut manifest: Value = serde_json::from_slice(&scene.read(&manifest_key).await?)?;
         let past = Timestamp::now().checked_sub(SignedDuration::from_secs(1))?;
         manifest["expiresAt"] = json!(past);
@@ -195,7 +191,7 @@ fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<(
         named["objectKey"] = json!(foreign);
         let targets = manifest["targets"].as_array_mut().context("no targets")?;
         targets.push(named);
-        let unnamed = format!("{}/unnamed", folder(&over));
+        let unnamed = format!("{folder}/unnamed");
         scene.write(&unnamed, b"x", 1).await?;
         let manifest = manifest.to_string();
         scene.write(&manifest_key, manifest.as_bytes(), 1).await?;
@@ -207,9 +203,8 @@ fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<(
         })
         .await?;
         let keys = scene.keys().await?;
-        let (gone, kept): (Vec<String>, Vec<String>) = keys
-            .into_iter()
-            .partition(|key| key.starts_with(&folder(&over)));
+        let (gone, kept): (Vec<String>, Vec<String>) =
+            keys.into_iter().partition(|key| key.starts_with(&folder));
         ensure!(gone == [unnamed], "{gone:?}");
         ensure!(kept.len() == 3 && kept.contains(&foreign), "{kept:?}");
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::requests::{Sampler, only_target, status};
+use e2e::requests::{Sampler, folder, only_target, status};
 use e2e::samples::{labels, samples_of};
 use e2e::store::sha256;
 use e2e::{ENABLED, RESTRICTED, Scene, application, calm, pods, promised, release, say};
@@ -227,13 +227,7 @@ async fn check_manifest(scene: &Scene, request: &ProfileRequest) -> Result<()> {
     let (status, target) = (status(request), only_target(request)?);
     let claimed = status.profile.context("no merged profile")?;
     let merged = scene.store.key_of(&claimed.url)?;
-    let folder = format!(
-        "{}/{}/{}-{}/",
-        release::PREFIX,
-        scene.namespace,
-        request.name_any(),
-        request.uid().unwrap_or_default()
-    );
+    let folder = format!("{}/{}/", release::PREFIX, folder(request)?);
     ensure!(
         merged == folder.clone() + "merged.pb.gz",
         "{merged} is not in {folder}"

@@ -38,9 +38,13 @@ pub fn admit(
                 "starting samplers in {} of {matched} matching pods{note}",
                 chosen.len()
             );
-            let target = |(pod, container)| new_target(request, &pod, container, limits);
-            status.targets = chosen.into_iter().map(target).collect();
+            status.namespace_uid = Some(admission.namespace_uid.clone());
             status.start_time = Some(Time(now));
+            // Keys begin with what the status says of the namespace.
+            let mut accepted = request.clone();
+            accepted.status = Some(status.clone());
+            let target = |(pod, container)| new_target(&accepted, &pod, container, limits);
+            status.targets = chosen.into_iter().map(target).collect();
             Verdict {
                 reason: Reason::Starting,
                 message,
@@ -155,7 +159,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{at, request};
+    use crate::testing::{NAMESPACE_UID, at, request};
 
     #[test]
     fn a_namespace_whose_profiles_take_what_is_allowed_is_refused() {
@@ -165,6 +169,7 @@ mod tests {
         };
         let judge = |stored_bytes| {
             let admission = Admission {
+                namespace_uid: NAMESPACE_UID.into(),
                 namespace_enabled: true,
                 stored_bytes,
                 samplers: BTreeMap::new(),

@@ -32,6 +32,8 @@ pub struct Observed {
 /// What a request's acceptance depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Admission {
+    /// The uid of the request's namespace.
+    pub namespace_uid: String,
     /// The namespace carries the opt-in label.
     pub namespace_enabled: bool,
     /// Of the namespace, in the store; 0 where there is no limit for it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::ListParams;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{
     NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, Reason, TargetState,
@@ -113,13 +113,14 @@ async fn candidate(
     }
     let uid = request.uid().unwrap_or_default();
     let namespace = request.namespace().unwrap_or_default();
-    let labels = labels(context, &namespace).await?;
-    let label = labels.get(NAMESPACE_LABEL).map(String::as_str);
+    let metadata = metadata(context, &namespace).await?;
+    let label = metadata.labels().get(NAMESPACE_LABEL).map(String::as_str);
     if label == Some(NAMESPACE_DISABLED) {
         return Ok(stopped(by_label()));
     }
     let namespace_enabled = label == Some(NAMESPACE_ENABLED);
     let mut admission = Admission {
+        namespace_uid: metadata.uid().unwrap_or_default(),
         namespace_enabled,
         stored_bytes: 0,
         samplers: BTreeMap::new(),
@@ -199,14 +200,13 @@ fn with_what_is_known(context: &Context, request_uid: &str, mut pod: PodView) ->
     pod
 }
 
-async fn labels(
+async fn metadata(
     context: &Context,
     namespace: &str,
-) -> Result<BTreeMap<String, String>, ObserveError> {
+) -> Result<PartialObjectMeta<Namespace>, ObserveError> {
     let namespaces = Api::<Namespace>::all(context.client.clone());
     let asked = call(|| namespaces.get_metadata(namespace)).await;
-    let metadata = asked.map_err(|error| ObserveError::Namespace(namespace.to_owned(), error))?;
-    Ok(metadata.labels().clone())
+    asked.map_err(|error| ObserveError::Namespace(namespace.to_owned(), error))
 }
 
 async fn matched(

@@ -21,13 +21,16 @@ pub type Known = Store<DeserializeGuard<ProfileRequest>>;
 /// Looked up in the controller's memory, once it has one.
 pub struct Requests {
     client: Client,
+    /// What comes before `<namespace>/…` in every key.
+    key_prefix: String,
     known: OnceLock<Vec<Known>>,
 }
 
 impl Requests {
-    pub fn new(client: Client) -> Self {
+    pub fn new(client: Client, key_prefix: &str) -> Self {
         Requests {
             client,
+            key_prefix: key_prefix.to_owned(),
             known: OnceLock::new(),
         }
     }
@@ -66,7 +69,7 @@ impl Requests {
 
     /// Whether the request of a key is certainly not there any more.
     pub async fn is_gone(&self, key: &str) -> bool {
-        let Some(owner) = Owner::of(key) else {
+        let Some(owner) = Owner::of(key, &self.key_prefix) else {
             return false;
         };
         let known = self.find(owner.namespace, owner.name);
@@ -115,9 +118,18 @@ struct Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    fn of(key: &'a str) -> Option<Self> {
-        let mut parts = key.rsplit('/').skip(1);
-        let (folder, namespace) = (parts.next()?, parts.next()?);
+    fn of(key: &'a str, prefix: &str) -> Option<Self> {
+        let path = match prefix {
+            "" => key,
+            prefix => key.strip_prefix(prefix)?.strip_prefix('/')?,
+        };
+        let parts: Vec<&str> = path.splitn(5, '/').collect();
+        let (namespace, folder) = match parts.as_slice() {
+            [namespace, _namespace_uid, folder, _file] => (*namespace, *folder),
+            // As older operators have it.
+            [namespace, folder, _file] => (*namespace, *folder),
+            _ => return None,
+        };
         let (name, uid) = folder.split_at_checked(folder.len().checked_sub(UID_LENGTH)?)?;
         let name = name.strip_suffix('-').filter(|name| !name.is_empty())?;
         Some(Owner {
@@ -135,9 +147,10 @@ impl<'a> Owner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::limits::Limits;
     use crate::sampler::object_keys::key;
-    use crate::testing::request;
+    use crate::testing::{NAMESPACE_UID, request};
+    use phpprof_crds::ProfileRequestStatus;
+    use proptest::prelude::*;
     use serde_json::json;
 
     fn stripped(status: serde_json::Value) -> ProfileRequest {
@@ -184,30 +197,60 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(key: &str, expected: Option<[&str; 3]>) {
+    fn check(key: &str, prefix: &str, expected: Option<[&str; 3]>) {
         let expected = expected.map(|[namespace, name, uid]| Owner {
             namespace,
             name,
             uid,
         });
-        assert_eq!(Owner::of(key), expected, "{key}");
+        assert_eq!(Owner::of(key, prefix), expected, "{key}");
     }
 
     #[test]
     fn the_request_of_a_key_is_the_one_that_the_key_was_made_for() {
-        let request = request(json!({"target": {"podName": "web"}}));
         let uid = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
+        let older = request(json!({"target": {"podName": "web"}}));
+        let mut newer = older.clone();
+        newer.status = Some(ProfileRequestStatus {
+            namespace_uid: Some(NAMESPACE_UID.into()),
+            ..ProfileRequestStatus::default()
+        });
         for prefix in ["", "team/profiles"] {
-            let limits = Limits {
-                key_prefix: prefix.to_owned(),
-                ..Limits::default()
-            };
-            check(
-                &key(&request, &limits.key_prefix, "web.fpm.4f9c7a1d.0.pb.gz"),
-                Some(["shop", "first", uid]),
-            );
+            for request in [&older, &newer] {
+                let key = key(request, prefix, "web.fpm.4f9c7a1d.0.pb.gz");
+                check(&key, prefix, Some(["shop", "first", uid]));
+            }
         }
-        check(&format!("shop/a-b-{uid}/x"), Some(["shop", "a-b", uid]));
+        let key = format!("shop/a-b-{uid}/x");
+        check(&key, "", Some(["shop", "a-b", uid]));
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_names_its_request_whatever_names_there_are(
+            prefix in "(|[a-z]{1,5}(/[a-z]{1,5}){0,2})",
+            namespace in "[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?",
+            name in "[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?",
+            is_old in any::<bool>(),
+        ) {
+            let mut request = request(json!({"target": {"podName": "web"}}));
+            request.metadata.namespace = Some(namespace.clone());
+            request.metadata.name = Some(name.clone());
+            request.status = (!is_old).then(|| ProfileRequestStatus {
+                namespace_uid: Some(NAMESPACE_UID.into()),
+                ..ProfileRequestStatus::default()
+            });
+            let key = key(&request, &prefix, "web.fpm.4f9c7a1d.0.pb.gz");
+            let owner = Owner::of(&key, &prefix).unwrap();
+            prop_assert_eq!((owner.namespace, owner.name), (&*namespace, &*name));
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_is_named_like_a_uid_is_one() {
+        let key = format!("profiles/{NAMESPACE_UID}/first-{NAMESPACE_UID}/x");
+        let expected = [NAMESPACE_UID, "first", NAMESPACE_UID];
+        check(&key, "profiles", Some(expected));
     }
 
     #[test]
@@ -218,9 +261,12 @@ mod tests {
             "shop/first/x",
             "first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/x",
         ] {
-            check(key, None);
+            check(key, "", None);
         }
-        check("shop/-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/x", None);
-        check("shop/ä0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4dé/x", None);
+        check("shop/-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/x", "", None);
+        check("shop/ä0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4dé/x", "", None);
+        let elsewhere = "x/a/shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/x";
+        check(elsewhere, "", None);
+        check(elsewhere, "y", None);
     }
 }

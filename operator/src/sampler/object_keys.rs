@@ -1,4 +1,7 @@
 //! Under which keys a request's files are stored.
+//!
+//! Invariant: what is stored lies below the uid of its namespace, so that a namespace made anew has nothing of the old one's. Requests that an
+//! older operator accepted have no such uid, and keep the keys that they had.
 
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
@@ -10,13 +13,35 @@ pub const MANIFEST: &str = "manifest.json";
 
 /// The key of a file of this request.
 pub fn key(request: &ProfileRequest, prefix: &str, file: &str) -> String {
-    let (namespace, name) = (request.namespace().unwrap_or_default(), request.name_any());
-    let path = format!(
-        "{namespace}/{name}-{}/{file}",
-        request.uid().unwrap_or_default()
-    );
+    below(prefix, &format!("{}/{file}", folder(request)))
+}
+
+/// The folder of a request's files, below the store's prefix.
+pub fn folder(request: &ProfileRequest) -> String {
+    let (namespace, uid) = (request.namespace().unwrap_or_default(), request.uid());
+    let status = request.status.as_ref();
+    let namespace = match status.and_then(|status| status.namespace_uid.as_deref()) {
+        Some(namespace_uid) => namespace_folder(&namespace, namespace_uid),
+        None => namespace,
+    };
+    let (name, uid) = (request.name_any(), uid.unwrap_or_default());
+    format!("{namespace}/{}", request_folder(&name, &uid))
+}
+
+/// The folder of all that a namespace has stored, below the store's prefix.
+pub fn namespace_folder(namespace: &str, namespace_uid: &str) -> String {
+    format!("{namespace}/{namespace_uid}")
+}
+
+/// The folder of a request within that of its namespace.
+pub fn request_folder(name: &str, uid: &str) -> String {
+    format!("{name}-{uid}")
+}
+
+/// The key of a path below the store's prefix.
+pub fn below(prefix: &str, path: &str) -> String {
     match prefix {
-        "" => path,
+        "" => path.to_owned(),
         prefix => format!("{prefix}/{path}"),
     }
 }

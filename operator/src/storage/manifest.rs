@@ -4,7 +4,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, ProfileResult, TargetStatus};
+use phpprof_crds::{ProfileRequest, ProfileResult, Target, TargetStatus};
 use serde::Serialize;
 
 use crate::decide::checkpoints::leftovers;
@@ -18,6 +18,10 @@ struct Manifest<'a> {
     namespace: String,
     name: String,
     uid: String,
+    #[serde(rename = "namespaceUID", skip_serializing_if = "Option::is_none")]
+    namespace_uid: Option<&'a str>,
+    target: &'a Target,
+    duration_seconds: i32,
     start_time: Timestamp,
     expires_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,6 +60,9 @@ pub fn manifest(request: &ProfileRequest, merged: Option<(&str, &ProfileResult)>
         namespace: request.namespace().unwrap_or_default(),
         name: request.name_any(),
         uid: request.uid().unwrap_or_default(),
+        namespace_uid: status.and_then(|status| status.namespace_uid.as_deref()),
+        target: &request.spec.target,
+        duration_seconds: request.spec.duration_seconds,
         start_time,
         expires_at: later(start_time, retention),
         merged: merged.map(|(object_key, merged)| Merged {

@@ -11,6 +11,9 @@ use crate::decide::observed::{
     ContainerView, PodView, SamplerDeadlines, SamplerState, SamplerView,
 };
 
+/// Of the namespace that requests are in.
+pub const NAMESPACE_UID: &str = "5a0e7c11-2b3d-4c4e-9f50-6a7b8c9d0e1f";
+
 /// So many seconds after the tests' zero hour.
 pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).expect("a second of this century")

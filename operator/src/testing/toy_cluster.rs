@@ -19,7 +19,7 @@ use crate::decide::observed::{
 };
 use crate::sampler::injection::Injection;
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt};
-use crate::testing::{at, pod, request};
+use crate::testing::{NAMESPACE_UID, at, pod, request};
 use happening::{Happening, happening};
 
 mod happening;
@@ -210,6 +210,7 @@ impl Toy {
             let matched = Ok(pods.into_values().collect());
             return Observed {
                 admission: Some(Admission {
+                    namespace_uid: NAMESPACE_UID.into(),
                     namespace_enabled: true,
                     stored_bytes: 0,
                     samplers: BTreeMap::new(),

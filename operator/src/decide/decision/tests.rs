@@ -9,7 +9,7 @@ use super::*;
 use crate::decide::effect::{Done, record};
 use crate::decide::observed::{Admission, Refusal, SamplerState, StoreTrouble};
 use crate::sampler::receipt::FullReceipt;
-use crate::testing::{at, pod, request, sampler};
+use crate::testing::{NAMESPACE_UID, at, pod, request, sampler};
 use phpprof_crds::ProfileResult;
 
 const SAMPLER: &str = "phpprof-0b1c2d3e-0";
@@ -23,6 +23,7 @@ fn admission(pods: &[&str]) -> Observed {
     let matched = Ok(pods.iter().map(|name| pod(name)).collect());
     Observed {
         admission: Some(Admission {
+            namespace_uid: NAMESPACE_UID.into(),
             namespace_enabled: true,
             stored_bytes: 0,
             samplers: BTreeMap::new(),
@@ -253,6 +254,7 @@ fn merged(cancelled: bool) -> Done {
 fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
     let observed = Observed {
         admission: Some(Admission {
+            namespace_uid: NAMESPACE_UID.into(),
             namespace_enabled: false,
             stored_bytes: 0,
             samplers: BTreeMap::new(),
@@ -308,6 +310,7 @@ fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
     });
     let observed = Observed {
         admission: Some(Admission {
+            namespace_uid: NAMESPACE_UID.into(),
             namespace_enabled: true,
             stored_bytes: 0,
             samplers: BTreeMap::new(),

@@ -1,9 +1,10 @@
-//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys.
+//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys, and ProfileArchive.
 //!
 //! It does not talk to a cluster and decides nothing; `operator/` does.
 //!
 //! Invariant: what the schema or a CEL rule can refuse is refused there; no field is ignored by the operator.
 
+mod archive;
 mod bounded;
 mod exit_codes;
 mod reason;
@@ -13,6 +14,7 @@ mod remedy;
 mod request;
 mod status;
 
+pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 pub use exit_codes::{EXIT_CODES, ExitCode};
 pub use reason::{Outcome, Reason, TargetReason, documented};
 pub use request::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
@@ -37,10 +39,9 @@ pub mod condition {
     pub const FAILED: &str = "Failed";
 }
 
-/// The CustomResourceDefinition as YAML, with a line that says where it comes from.
-pub fn crd_yaml() -> Result<String, serde_yaml::Error> {
-    use kube::CustomResourceExt as _;
-    let yaml = serde_yaml::to_string(&ProfileRequest::crd())?;
+/// The CustomResourceDefinition of a kind as YAML, with a line that says where it comes from.
+pub fn crd_yaml<K: kube::CustomResourceExt>() -> Result<String, serde_yaml::Error> {
+    let yaml = serde_yaml::to_string(&K::crd())?;
     Ok(format!(
         "# Generated from crds/src by `make generate`; do not edit.\n{yaml}"
     ))

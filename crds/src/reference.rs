@@ -1,21 +1,13 @@
-//! docs/reference/profilerequest.md, written from the schema and the comments on the types.
+//! docs/reference/profilerequest.md and profilearchive.md, written from the schema and the comments on the types.
 
-use kube::CustomResourceExt as _;
+use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{ProfileRequest, TargetState, documented};
+use crate::{ProfileArchive, ProfileRequest, TargetState, documented};
 
-/// The whole page.
-pub fn markdown() -> Result<String, serde_json::Error> {
-    let crd = serde_json::to_value(ProfileRequest::crd())?;
-    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    let mut page = String::from(HEAD);
-    page += "\n## spec\n\n| field | type | default | meaning |\n|---|---|---|---|\n";
-    fields(&schema["spec"], "", true, &mut page);
-    page += "\nThe API server refuses a request that breaks one of these rules:\n\n";
-    rules(&schema["spec"], "spec", &mut page);
-    page += "\n## status\n\n| field | type | meaning |\n|---|---|---|\n";
-    fields(&schema["status"], "", false, &mut page);
+/// The whole page of ProfileRequest.
+pub fn request() -> Result<String, serde_json::Error> {
+    let mut page = kind::<ProfileRequest>(REQUEST)?;
     page += "\n## States of a pod\n\n| state | meaning |\n|---|---|\n";
     for (state, meaning) in documented::<TargetState>() {
         page += &format!("| `{state:?}` | {meaning} |\n");
@@ -24,11 +16,44 @@ pub fn markdown() -> Result<String, serde_json::Error> {
     Ok(page)
 }
 
-const HEAD: &str = "<!-- Generated from crds/src by `make generate`; do not edit. -->
+/// The whole page of ProfileArchive.
+pub fn archive() -> Result<String, serde_json::Error> {
+    kind::<ProfileArchive>(ARCHIVE)
+}
 
-# ProfileRequest (phpprof.dev/v1alpha1)
+fn kind<K: CustomResourceExt>(head: &str) -> Result<String, serde_json::Error> {
+    let crd = serde_json::to_value(K::crd())?;
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let mut page = format!("{GENERATED}\n\n{head}");
+    let whole = schema["x-kubernetes-validations"].clone();
+    let schema = &schema["properties"];
+    page += "\n## spec\n\n| field | type | default | meaning |\n|---|---|---|---|\n";
+    fields(&schema["spec"], "", true, &mut page);
+    page += "\nThe API server refuses what breaks one of these rules:\n\n";
+    for rule in whole.as_array().into_iter().flatten() {
+        page += &format!("- {}\n", rule["message"].as_str().unwrap_or_default());
+    }
+    rules(&schema["spec"], "spec", &mut page);
+    page += "\n## status\n\n| field | type | meaning |\n|---|---|---|\n";
+    fields(&schema["status"], "", false, &mut page);
+    Ok(page)
+}
+
+const GENERATED: &str = "<!-- Generated from crds/src by `make generate`; do not edit. -->";
+
+const REQUEST: &str = "# ProfileRequest (phpprof.dev/v1alpha1)
 
 Profiles PHP in running pods for a while and stores one merged pprof. Short name `pprof`, category `phpprof`.
+";
+
+const ARCHIVE: &str = "# ProfileArchive (phpprof.dev/v1alpha1)
+
+Opens what is stored of the profiles of a namespace, also when the requests are gone. Category `phpprof`. A namespace has one, with the name
+`profiles`, which the operator makes with the first request that it accepts there. Whoever may `get` it may read every profile of the namespace.
+
+```
+kubectl patch profilearchive profiles --type=merge -p '{\"spec\": {\"accessKeyGeneration\": 1}}'   # another key; the one before opens nothing any more
+```
 ";
 
 fn fields(schema: &Value, path: &str, with_default: bool, page: &mut String) {

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use kube::CustomResourceExt as _;
-use phpprof_crds::{Outcome, ProfileRequest, Reason, documented};
+use phpprof_crds::{Outcome, ProfileArchive, ProfileRequest, Reason, documented, reference};
 use serde_json::Value;
 
 fn read(path: &str) -> String {
@@ -19,27 +19,20 @@ fn check(path: &str, expected: &str) {
 }
 
 #[test]
-fn the_committed_crd_is_generated_from_the_types() {
-    check(
-        "crds/profilerequest.yaml",
-        &phpprof_crds::crd_yaml().unwrap(),
-    );
+fn the_committed_crds_and_the_charts_are_generated_from_the_types() {
+    let request = phpprof_crds::crd_yaml::<ProfileRequest>().unwrap();
+    let archive = phpprof_crds::crd_yaml::<ProfileArchive>().unwrap();
+    for folder in ["crds", "charts/phpprof/files"] {
+        check(&format!("{folder}/profilerequest.yaml"), &request);
+        check(&format!("{folder}/profilearchive.yaml"), &archive);
+    }
 }
 
 #[test]
-fn the_charts_crd_is_the_same() {
-    check(
-        "charts/phpprof/files/profilerequest.yaml",
-        &phpprof_crds::crd_yaml().unwrap(),
-    );
-}
-
-#[test]
-fn the_reference_page_is_generated_from_the_types() {
-    check(
-        "docs/reference/profilerequest.md",
-        &phpprof_crds::reference::markdown().unwrap(),
-    );
+fn the_reference_pages_are_generated_from_the_types() {
+    let (request, archive) = (reference::request(), reference::archive());
+    check("docs/reference/profilerequest.md", &request.unwrap());
+    check("docs/reference/profilearchive.md", &archive.unwrap());
 }
 
 #[test]
@@ -100,14 +93,16 @@ fn unbounded(schema: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_list_map_and_string_of_a_request_is_bounded() {
-    let crd = serde_json::to_value(ProfileRequest::crd()).unwrap();
-    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    let mut found = Vec::new();
-    for part in ["spec", "status"] {
-        unbounded(&schema[part], part, &mut found);
+fn every_list_map_and_string_of_an_object_is_bounded() {
+    for crd in [ProfileRequest::crd(), ProfileArchive::crd()] {
+        let crd = serde_json::to_value(crd).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        let mut found = Vec::new();
+        for part in ["spec", "status"] {
+            unbounded(&schema[part], part, &mut found);
+        }
+        assert_eq!(found, [""; 0]);
     }
-    assert_eq!(found, [""; 0]);
 }
 
 /// Fields of a schema that are numbers, with their rules.

@@ -1,6 +1,6 @@
 //! The CEL rules of the CRD, evaluated as the API server does.
 
-use phpprof_crds::ProfileRequest;
+use phpprof_crds::{ProfileArchive, ProfileRequest};
 use serde_json::{Value, json};
 
 fn request(spec: Value) -> ProfileRequest {
@@ -199,4 +199,25 @@ fn only_what_ends_a_request_or_keeps_it_can_be_changed() {
         old,
         "cancel cannot be taken back; create another ProfileRequest instead",
     );
+}
+
+fn archive(name: &str, generation: i64) -> ProfileArchive {
+    serde_json::from_value(json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileArchive", "metadata": {"name": name},
+        "spec": {"accessKeyGeneration": generation},
+    }))
+    .expect("an archive that the schema accepts")
+}
+
+#[test]
+fn an_archives_key_is_rotated_in_one_direction_only() {
+    let refused = |from: i64, to: i64| {
+        let checked = archive("profiles", to).validate_cel_update(&archive("profiles", from));
+        checked.err().map(|errors| errors[0].message.clone())
+    };
+    assert_eq!(refused(1, 1), None);
+    assert_eq!(refused(1, 2), None);
+    let message = "accessKeyGeneration cannot go down, because old access keys would open the archive again; raise it instead";
+    assert_eq!(refused(2, 1).as_deref(), Some(message));
+    assert!(archive("profiles", -1).validate_cel().is_err());
 }

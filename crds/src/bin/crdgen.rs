@@ -1,18 +1,21 @@
-//! Writes what is generated from the API types: the CRD, its copy in the chart, the reference, and the tables of a guide.
+//! Writes what is generated from the API types: the CRDs, their copies in the chart, the reference, and the tables of a guide.
 
 use std::{error::Error, fs, path::Path};
 
+use phpprof_crds::{ProfileArchive, ProfileRequest, reference};
+
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let crd = phpprof_crds::crd_yaml()?;
+    let request = phpprof_crds::crd_yaml::<ProfileRequest>()?;
+    let archive = phpprof_crds::crd_yaml::<ProfileArchive>()?;
     let guide = "docs/guides/troubleshooting.md";
     let files = [
-        ("crds/profilerequest.yaml", crd.clone()),
-        ("charts/phpprof/files/profilerequest.yaml", crd),
-        (
-            "docs/reference/profilerequest.md",
-            phpprof_crds::reference::markdown()?,
-        ),
+        ("crds/profilerequest.yaml", request.clone()),
+        ("charts/phpprof/files/profilerequest.yaml", request),
+        ("crds/profilearchive.yaml", archive.clone()),
+        ("charts/phpprof/files/profilearchive.yaml", archive),
+        ("docs/reference/profilerequest.md", reference::request()?),
+        ("docs/reference/profilearchive.md", reference::archive()?),
         (
             "docs/reference/reasons.md",
             phpprof_crds::reasons_page::markdown(),

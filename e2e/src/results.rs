@@ -94,13 +94,10 @@ impl Scene {
         let mut data = secret.data.unwrap_or_default();
         let signing = data.remove("access").context("no signing key")?;
         let signing = hmac::Key::new(hmac::HMAC_SHA256, &signing.0);
-        let (name, folder) = (request.name_any(), folder(request)?);
+        let folder = folder(request)?;
         let text = format!("link\n{expires}\n{folder}/{file}");
         let signature = crate::store::base64url(hmac::sign(&signing, text.as_bytes()).as_ref());
-        Ok(format!(
-            "/l/{expires}.{signature}/{}/{name}/{file}",
-            self.namespace
-        ))
+        Ok(format!("/l/{expires}.{signature}/{folder}/{file}"))
     }
 }
 

@@ -23,6 +23,7 @@ use phpprof_operator::http::source::VerifySource;
 use phpprof_operator::http::tls::{self, Certificate};
 use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::metrics::Metrics;
+use phpprof_operator::reconcile::archives::{self, Archives};
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::controller;
 use phpprof_operator::reconcile::expectations::Expectations;
@@ -33,6 +34,7 @@ use phpprof_operator::reconcile::running::Running;
 use phpprof_operator::reconcile::watches::PodWatches;
 use phpprof_operator::sampler::cancellation::Stops;
 use phpprof_operator::sampler::container::SamplerConfig;
+use phpprof_operator::storage::archive::Archive;
 use phpprof_operator::storage::collector::Collector;
 use phpprof_operator::storage::store::{Store, StoreConfig};
 use phpprof_operator::storage::usage::Usage;
@@ -231,10 +233,20 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     relay.verify_source = args.verify_source;
     let relay = Arc::new(relay);
     let readiness = Readiness::default();
+    let archive = Arc::new(Archive::new(store.clone()));
+    let (archives, archives_changed) = Archives::new(
+        client.clone(),
+        keyring.clone(),
+        archive.clone(),
+        role.clone(),
+        args.results_url,
+    );
     let (watches, changes) = PodWatches::new(client.clone());
     let context = Arc::new(Context {
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         collector: Collector::new(store.clone()),
+        archive,
+        archives: archives.clone(),
         usage: Usage::new(store.clone()),
         expectations: Expectations::default(),
         metrics: metrics.clone(),
@@ -273,6 +285,12 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
             metrics.relayed(answer.status().as_u16());
             answer
         }));
+    let kept_archives = archives.clone();
+    tokio::spawn(archives::run(
+        archives,
+        archives_changed,
+        args.namespace.clone(),
+    ));
     let looped = controller::run(
         context,
         changes,
@@ -284,6 +302,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         if let Err(error) = certificate.renew(&keyring) {
             tracing::error!(%error, "the renewed certificate cannot be served");
         }
+        // Where all keys are new, the archives' are.
+        kept_archives.count_all_again();
     });
     let mut asked = signal(SignalKind::terminate())?;
     let asked = async move {

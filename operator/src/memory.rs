@@ -6,7 +6,7 @@ use phpprof_profile::{Limits as Bounds, Room};
 
 use crate::http::{health, relay, results, tls};
 use crate::reconcile::watches;
-use crate::storage::collector;
+use crate::storage::{archive, collector};
 
 /// The largest object that an API server keeps (etcd's `--max-request-bytes`).
 const LARGEST_OBJECT: usize = 3 << 19;
@@ -46,6 +46,10 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         (
             "merging",
             room.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE,
+        ),
+        (
+            "archive",
+            archive::REMEMBERED * archive::SUMMARY + archive::ROOM as usize,
         ),
         ("export", collector::LARGEST_TOLD),
         (

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
+use phpprof_crds::ProfileArchive;
 
 use crate::chain::chain;
 use crate::http::keys::{KeyError, Keys, is_token, token};
@@ -48,6 +49,11 @@ impl Keyring {
     }
 
     #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        Keyring::new(Keys::new(crate::testing::at(0)).expect("keys can be made"))
+    }
+
+    #[cfg(test)]
     pub(crate) fn renew_for_test(&self, now: Timestamp) {
         self.replace(self.keys().renew(now).expect("keys can be made"));
     }
@@ -59,6 +65,23 @@ impl Keyring {
 
     pub fn is_access_key(&self, request_uid: &str, key: &str) -> bool {
         is_token(&self.keys().access, &["access", request_uid], key)
+    }
+
+    /// What opens all that is stored of a namespace, for whoever may read the status of its archive.
+    pub fn archive_key(&self, archive: &ArchiveRef<'_>) -> String {
+        token(
+            &self.keys().access,
+            &archive.parts().each_ref().map(String::as_str),
+        )
+    }
+
+    pub fn is_archive_key(&self, archive: &ArchiveRef<'_>, key: &str) -> bool {
+        let parts = archive.parts();
+        is_token(
+            &self.keys().access,
+            &parts.each_ref().map(String::as_str),
+            key,
+        )
     }
 
     /// Opens one object until then.
@@ -84,6 +107,38 @@ impl Keyring {
         let (keys, expires) = (self.keys(), expires.to_string());
         let parts = grant_parts(pod, key, &expires);
         is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
+    }
+}
+
+/// What an archive's key is bound to. Neither a namespace made anew nor an archive made anew is opened by an older key.
+#[derive(Clone, Copy, Debug)]
+pub struct ArchiveRef<'a> {
+    pub namespace: &'a str,
+    pub namespace_uid: &'a str,
+    pub uid: &'a str,
+    pub generation: i64,
+}
+
+impl<'a> ArchiveRef<'a> {
+    pub fn new(archive: &'a ProfileArchive, namespace_uid: &'a str) -> Self {
+        ArchiveRef {
+            namespace: archive.metadata.namespace.as_deref().unwrap_or_default(),
+            namespace_uid,
+            uid: archive.metadata.uid.as_deref().unwrap_or_default(),
+            generation: archive.spec.access_key_generation,
+        }
+    }
+
+    fn parts(&self) -> [String; 5] {
+        let words = ["archive", self.namespace, self.namespace_uid, self.uid];
+        let [kind, namespace, namespace_uid, uid] = words.map(str::to_owned);
+        [
+            kind,
+            namespace,
+            namespace_uid,
+            uid,
+            self.generation.to_string(),
+        ]
     }
 }
 
@@ -250,5 +305,38 @@ mod tests {
         keyring.renew_for_test(at(1));
         assert!(keyring.is_access_key("first", &key));
         assert!(!keyring.is_access_key("second", &key));
+    }
+
+    #[test]
+    fn an_archives_key_is_of_one_namespace_one_object_and_one_generation() {
+        let keyring = Keyring::new(Keys::new(at(0)).unwrap());
+        let archive = ArchiveRef {
+            namespace: "shop",
+            namespace_uid: "n1",
+            uid: "a1",
+            generation: 0,
+        };
+        let key = keyring.archive_key(&archive);
+        keyring.renew_for_test(at(1));
+        assert!(keyring.is_archive_key(&archive, &key));
+        let (namespace, namespace_uid, uid, generation) = ("blog", "n2", "a2", 1);
+        for other in [
+            ArchiveRef {
+                namespace,
+                ..archive
+            },
+            ArchiveRef {
+                namespace_uid,
+                ..archive
+            },
+            ArchiveRef { uid, ..archive },
+            ArchiveRef {
+                generation,
+                ..archive
+            },
+        ] {
+            assert!(!keyring.is_archive_key(&other, &key), "{other:?}");
+        }
+        assert!(!keyring.is_access_key("a1", &key));
     }
 }

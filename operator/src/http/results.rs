@@ -1,6 +1,7 @@
 //! Results over HTTP: the files of a request and the flame graph of a profile, by links that live for five minutes.
 //!
-//! Who holds the access key of a request's status gets its links; who holds a link gets its one object. No credential of a cluster or a store is
+//! Who holds the access key of a request's status gets its links, who holds that of a namespace's archive those of all that is stored there
+//! (`archive.rs`); who holds a link gets its one object. No credential of a cluster or a store is
 //! asked for or sent. TLS is the Ingress's, the port-forward's or the API server's.
 //!
 //! Invariant: nothing is read from the store for a link that this operator did not sign, or whose time is over.
@@ -13,22 +14,21 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, TargetState};
+use phpprof_crds::{ProfileArchive, ProfileRequest, TargetState, TargetStatus};
 use phpprof_profile::{Limits as Bounds, Packed, View, page};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::decide::limits::{Limits, later};
+use crate::decide::limits::later;
 use crate::http::connections::{self, Connection, plain};
 use crate::http::keyring::Keyring;
-use crate::sampler::object_keys::key;
-use crate::sampler::object_keys::{MANIFEST, MERGED};
+use crate::sampler::object_keys::{MANIFEST, MERGED, UID_LENGTH, below, folder};
+use crate::storage::archive::Archive;
 use crate::storage::collector::merged_bounds;
 use crate::storage::store::{Store, StoreError};
 
@@ -43,7 +43,7 @@ pub(crate) const BOUNDS: connections::Bounds =
     connections::Bounds::new(256, Duration::from_secs(15 * 60));
 const FLAME: &str = "flame.html";
 
-const NEW_LINK: &str = "the link has expired, or is not one of this request; get a new one with the request's accessKey: open the link in its status again \
+const NEW_LINK: &str = "the link has expired, or was changed; get a new one with the request's accessKey: open the link in its status again \
     (kubectl get profilerequest NAME -o jsonpath='{.status.links}'), or kubectl phpprof flame NAME";
 const NEW_KEY: &str = "this accessKey does not open this request; it stands in the request's status: \
     kubectl get profilerequest NAME -o jsonpath='{.status.profile.accessKey}'";
@@ -59,13 +59,17 @@ pub type Fetch = Box<
         + Sync,
 >;
 
+/// Finds the archive of a namespace.
+pub type FindArchive = Box<dyn Fn(&str) -> Option<ProfileArchive> + Send + Sync>;
+
 /// What results are served from.
 pub struct Results {
     pub keyring: Keyring,
     pub store: Store,
-    pub limits: Limits,
+    pub archive: Arc<Archive>,
     pub find: Find,
     pub fetch: Fetch,
+    pub find_archive: FindArchive,
     pub clock: fn() -> Timestamp,
     /// One page is drawn at a time: that bounds the memory.
     pub desk: Arc<Semaphore>,
@@ -91,65 +95,70 @@ struct Link {
     path: String,
 }
 
-impl Results {
-    pub fn new(keyring: Keyring, store: Store, limits: Limits, find: Find, fetch: Fetch) -> Self {
-        Results {
-            keyring,
-            store,
-            limits,
-            find,
-            fetch,
-            clock: Timestamp::now,
-            desk: Arc::new(Semaphore::new(1)),
-        }
-    }
+/// A file of a request, and what its link is called.
+struct File {
+    link: String,
+    name: String,
+}
 
+/// The files that there are: of the merged profile, and for each of the pods, container and key.
+fn files<'a>(
+    is_merged: bool,
+    pods: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+) -> Vec<File> {
+    let file = |link: &str, name: &str| File {
+        link: link.to_owned(),
+        name: name.to_owned(),
+    };
+    let mut files = Vec::new();
+    if is_merged {
+        files.extend([file("profile", MERGED), file("flame", FLAME)]);
+    }
+    files.push(file("manifest", MANIFEST));
+    files.extend(pods.map(|(pod, container, key)| {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        file(&format!("pod/{pod}/{container}"), name)
+    }));
+    files
+}
+
+impl Results {
     pub fn router(self) -> Router {
         Router::new()
             .route("/r/{namespace}/{name}", get(opener).post(open))
-            .route("/l/{token}/{namespace}/{name}/{file}", get(object))
+            .route("/a/{namespace}", post(archive::list))
+            .route("/a/{namespace}/{name}/{uid}", post(archive::open))
+            .route("/l/{token}/{*path}", get(object))
             .with_state(Arc::new(self))
     }
 
-    fn links(&self, request: &ProfileRequest, expires: i64) -> Vec<Link> {
-        let status = request.status.clone().unwrap_or_default();
-        let namespace = request.namespace().unwrap_or_default();
-        let link = |name: String, file: &str| {
+    /// Links to files of a folder.
+    fn answer(&self, folder: &str, files: Vec<File>) -> Response {
+        let expires_at = later((self.clock)(), LINK_LIVES);
+        let expires = expires_at.as_second();
+        let link = |File {
+                        link: name,
+                        name: file,
+                    }| {
+            let path = format!("{folder}/{file}");
             let signature = self
                 .keyring
-                .link(&key(request, &self.limits.key_prefix, file), expires);
-            let path = format!(
-                "/l/{expires}.{signature}/{namespace}/{}/{file}",
-                request.name_any()
-            );
+                .link(&below(self.store.prefix(), &path), expires);
+            let path = format!("/l/{expires}.{signature}/{path}");
             Link { name, path }
         };
-        let merged = status.profile.iter().flat_map(|_| {
-            let page = link("flame".to_owned(), FLAME);
-            [link("profile".to_owned(), MERGED), page]
-        });
-        let uploaded = status
-            .targets
-            .iter()
-            .filter(|target| target.state == TargetState::Uploaded);
-        let pods = uploaded.map(|target| {
-            let name = format!("pod/{}/{}", target.pod_name, target.container_name);
-            let file = target.object_key.rsplit('/').next().unwrap_or_default();
-            link(name, file)
-        });
-        let manifest = link("manifest".to_owned(), MANIFEST);
-        merged.chain([manifest]).chain(pods).collect()
+        let links = files.into_iter().map(link).collect();
+        json(&Answer { expires_at, links })
     }
 
-    /// The request and the key that a link is for, if it is one of ours and its time is not over.
-    fn linked(&self, token: &str, place: &Place) -> Option<(ProfileRequest, String)> {
+    /// The key that a link is for, if it is one of ours and its time is not over.
+    fn linked(&self, Place { token, path }: &Place) -> Option<String> {
         let (expires, signature) = token.split_once('.')?;
         let expires: i64 = expires.parse().ok()?;
-        let request = (self.find)(&place.namespace, &place.name)?;
-        let key = key(&request, &self.limits.key_prefix, &place.file);
+        let key = below(self.store.prefix(), path);
         let signed = self.keyring.is_link(&key, expires, signature);
         let alive = (self.clock)().as_second() <= expires;
-        (signed && alive).then_some((request, key))
+        (signed && alive).then_some(key)
     }
 }
 
@@ -157,9 +166,8 @@ impl Results {
 #[derive(Deserialize)]
 struct Place {
     token: String,
-    namespace: String,
-    name: String,
-    file: String,
+    /// Below the store's prefix.
+    path: String,
 }
 
 /// Serves until the process ends.
@@ -181,12 +189,8 @@ async fn open(
     Path((namespace, name)): Path<(String, String)>,
     body: Body,
 ) -> Response {
-    let question = axum::body::to_bytes(body, LONGEST_QUESTION).await;
-    let question = question
-        .ok()
-        .and_then(|bytes| serde_json::from_slice::<Question>(&bytes).ok());
-    let Some(question) = question else {
-        return refuse(StatusCode::BAD_REQUEST, "post {\"accessKey\": \"…\"}");
+    let Some(question) = question(body).await else {
+        return no_question();
     };
     // A request that is not there is refused as a wrong key is: nobody learns of names.
     let opens = |request: &ProfileRequest| {
@@ -206,12 +210,27 @@ async fn open(
     let Some(request) = request else {
         return refuse(StatusCode::FORBIDDEN, NEW_KEY);
     };
-    let expires_at = later((results.clock)(), LINK_LIVES);
-    let links = results.links(&request, expires_at.as_second());
-    let answer = Answer { expires_at, links };
-    // Strings and numbers always serialise.
-    let json = serde_json::to_vec(&answer).unwrap_or_default();
-    private(json.into(), "application/json")
+    let status = request.status.clone().unwrap_or_default();
+    let uploaded = |target: &&TargetStatus| target.state == TargetState::Uploaded;
+    let pods = status.targets.iter().filter(uploaded).map(|target| {
+        let TargetStatus {
+            pod_name,
+            container_name,
+            object_key,
+            ..
+        } = target;
+        (&**pod_name, &**container_name, &**object_key)
+    });
+    results.answer(&folder(&request), files(status.profile.is_some(), pods))
+}
+
+async fn question(body: Body) -> Option<Question> {
+    let bytes = axum::body::to_bytes(body, LONGEST_QUESTION).await.ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn no_question() -> Response {
+    refuse(StatusCode::BAD_REQUEST, "post {\"accessKey\": \"…\"}")
 }
 
 async fn object(
@@ -219,23 +238,34 @@ async fn object(
     Path(place): Path<Place>,
     connection: Option<Extension<Connection>>,
 ) -> Response {
-    let Some((request, key)) = results.linked(&place.token, &place) else {
+    let Some(key) = results.linked(&place) else {
         return refuse(StatusCode::FORBIDDEN, NEW_LINK);
     };
     if let Some(Extension(connection)) = connection {
         connection.is_known();
     }
-    let answer = match place.file.as_str() {
-        FLAME => flame(&results, &request).await,
+    let answer = match place.path.rsplit_once('/') {
+        Some((folder, FLAME)) => flame(&results, folder).await,
         _ => whole(&results, &key).await,
     };
-    answer.unwrap_or_else(|error| match error {
+    answer.unwrap_or_else(away)
+}
+
+/// What the store refused.
+fn away(error: StoreError) -> Response {
+    match error {
         StoreError::Missing(_) => refuse(
             StatusCode::NOT_FOUND,
             "the profile is not in the store any more",
         ),
         error => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-    })
+    }
+}
+
+/// Strings, numbers and lists always serialise.
+fn json(answer: &impl Serialize) -> Response {
+    let json = serde_json::to_vec(answer).unwrap_or_default();
+    private(json.into(), "application/json")
 }
 
 fn refuse(status: StatusCode, message: &str) -> Response {
@@ -258,20 +288,17 @@ async fn whole(results: &Results, key: &str) -> Result<Response, StoreError> {
     Ok(response)
 }
 
-async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, StoreError> {
+/// Of the merged profile in this folder.
+async fn flame(results: &Results, folder: &str) -> Result<Response, StoreError> {
     // Whoever asked may be gone before the page is drawn: it keeps its turn until then.
     let turn = results.desk.clone().acquire_owned().await;
-    let merged = key(request, &results.limits.key_prefix, MERGED);
+    let merged = below(results.store.prefix(), &format!("{folder}/{MERGED}"));
     let bytes = results.store.read(&merged, LARGEST_PAGE as u64).await?;
     let bounds = Bounds {
         memory_bytes: NAMES_OF_PAGE,
         ..merged_bounds()
     };
-    let title = format!(
-        "{}/{}",
-        request.namespace().unwrap_or_default(),
-        request.name_any()
-    );
+    let title = title(folder);
     let drawn = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let profile = Packed::open(bytes, &bounds).map_err(|error| error.to_string())?;
@@ -282,6 +309,15 @@ async fn flame(results: &Results, request: &ProfileRequest) -> Result<Response, 
         Ok(Err(error)) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     })
+}
+
+/// Namespace and name of the request that a folder is of.
+fn title(folder: &str) -> String {
+    let namespace = folder.split('/').next().unwrap_or_default();
+    let request = folder.rsplit('/').next().unwrap_or_default();
+    let name = request.len().checked_sub(UID_LENGTH + 1);
+    let name = name.and_then(|end| request.get(..end)).unwrap_or(request);
+    format!("{namespace}/{name}")
 }
 
 fn html(page: Bytes, policy: &'static str) -> Response {
@@ -308,5 +344,6 @@ fn private(body: Body, kind: &'static str) -> Response {
     (headers, body).into_response()
 }
 
+mod archive;
 #[cfg(test)]
 mod tests;

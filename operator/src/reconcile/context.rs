@@ -16,6 +16,7 @@ use crate::export::links::Template;
 use crate::http::keyring::Keyring;
 use crate::lease::Role;
 use crate::metrics::{Metrics, Now};
+use crate::reconcile::archives::Archives;
 use crate::reconcile::expectations::Expectations;
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::halts::Halts;
@@ -25,6 +26,7 @@ use crate::reconcile::running::Running;
 use crate::reconcile::watches::PodWatches;
 use crate::sampler::cancellation::Stops;
 use crate::sampler::container::SamplerConfig;
+use crate::storage::archive::Archive;
 use crate::storage::collector::Collector;
 use crate::storage::store::Store;
 use crate::storage::usage::Usage;
@@ -42,6 +44,8 @@ pub struct Context {
     pub links: Vec<Template>,
     pub exporter: Exporter,
     pub collector: Collector,
+    pub archive: Arc<Archive>,
+    pub archives: Arc<Archives>,
     pub usage: Usage,
     pub requests: Arc<Requests>,
     pub watches: PodWatches,

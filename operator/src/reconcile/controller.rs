@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::channel::mpsc::{UnboundedReceiver, unbounded};
+use futures::channel::mpsc::UnboundedReceiver;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -15,6 +15,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use crate::chain::chain;
@@ -33,6 +34,7 @@ use crate::reconcile::follow::{follow, take_over};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::requests::{Known, strip};
 use crate::reconcile::running::is_running;
+use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::{RequestRef, paged};
 use crate::storage::expiry;
 
@@ -63,16 +65,15 @@ pub async fn run(
     results_address: SocketAddr,
     readiness: Readiness,
 ) -> std::io::Result<()> {
-    let client = &context.client;
-    let scopes: Vec<Requests> = match namespaces.as_slice() {
-        [] => vec![Api::all(client.clone())],
-        some => some
-            .iter()
-            .map(|name| Api::namespaced(client.clone(), name))
-            .collect(),
-    };
+    let scopes: Vec<Requests> = scopes(&context.client, &namespaces);
     tokio::spawn(announce(scopes.clone(), readiness));
-    tokio::spawn(expiry::run(context.store.clone(), context.role.clone()));
+    let archives = context.archives.clone();
+    let swept = move || archives.count_all_again();
+    tokio::spawn(expiry::run(
+        context.store.clone(),
+        context.role.clone(),
+        swept,
+    ));
     tokio::spawn(take_over(context.clone(), context.role.subscribe()));
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
     context.requests.know(stores.clone());
@@ -88,32 +89,6 @@ pub async fn run(
         _ = futures::future::join_all(loops) => Ok(()),
         served = served => served,
     }
-}
-
-/// The changes of each namespace for themselves, by what brings them there; without namespaces, of all.
-fn routed(
-    mut changes: UnboundedReceiver<RequestRef>,
-    namespaces: Vec<String>,
-) -> (
-    impl Future<Output = ()> + Send,
-    Vec<UnboundedReceiver<RequestRef>>,
-) {
-    let count = namespaces.len().max(1);
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded()).unzip();
-    let routes = async move {
-        while let Some(change) = changes.next().await {
-            let of = |name: &String| Some(name) == change.namespace.as_ref();
-            let place = match namespaces.is_empty() {
-                true => Some(0),
-                false => namespaces.iter().position(of),
-            };
-            if let Some(sender) = place.and_then(|place| senders.get(place)) {
-                // A closed channel means that the controller has ended, and soon the process.
-                let _ = sender.unbounded_send(change);
-            }
-        }
-    };
-    (routes, receivers)
 }
 
 /// The loop around the requests of one scope.
@@ -165,18 +140,22 @@ fn depart(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileR
 
 fn results(context: &Context) -> Results {
     let (requests, known) = (context.requests.clone(), context.requests.clone());
+    let archives = context.archives.clone();
     let find = move |namespace: &str, name: &str| known.find(namespace, name);
     let fetch = move |namespace: String, name: String| {
         let requests = requests.clone();
         async move { requests.fetch(&namespace, &name).await }.boxed()
     };
-    Results::new(
-        context.keyring.clone(),
-        context.store.clone(),
-        context.limits.clone(),
-        Box::new(find),
-        Box::new(fetch),
-    )
+    Results {
+        keyring: context.keyring.clone(),
+        store: context.store.clone(),
+        archive: context.archive.clone(),
+        find: Box::new(find),
+        fetch: Box::new(fetch),
+        find_archive: Box::new(move |namespace| archives.find(namespace)),
+        clock: context.clock,
+        desk: Arc::new(Semaphore::new(1)),
+    }
 }
 
 /// Ready is who can list the requests. The controller's own store cannot tell: it wakes only one of those who wait for it.
@@ -242,7 +221,7 @@ async fn look_after(
             follow(&context, &reference, &request);
             return Ok(Action::await_change());
         }
-        let was_over = is_over(&request);
+        let (was_accepted, was_over) = (is_accepted(&request), is_over(&request));
         let done = context.jobs.take(&request.uid().unwrap_or_default());
         if !done.is_empty() {
             remember(&context, &request, &done);
@@ -253,12 +232,19 @@ async fn look_after(
         }
         let (effects, next);
         (request, effects, next) = decided(&context, request, &reference).await?;
+        let namespace = request.namespace().unwrap_or_default();
+        if is_accepted(&request) && !was_accepted {
+            context.archives.ensure(&namespace);
+        }
         if is_over(&request) {
             context.watches.release(&reference);
         }
         if is_over(&request) && !was_over {
             context.forget(&request);
             Fleet::call_next(&context);
+            if is_accepted(&request) {
+                context.archives.count_again(&namespace);
+            }
         }
         if effects.is_empty() {
             match next {
@@ -300,6 +286,11 @@ async fn decided(
         abandon(context.clone(), deleted);
     }
     Ok((request, decision.effects, decision.next))
+}
+
+fn is_accepted(request: &ProfileRequest) -> bool {
+    let status = request.status.as_ref();
+    status.is_some_and(|status| status.start_time.is_some())
 }
 
 fn is_over(request: &ProfileRequest) -> bool {

@@ -88,5 +88,7 @@ async fn settle(
         return Err(error);
     }
     context.collector.clear(request).await;
+    let namespace = request.namespace().unwrap_or_default();
+    context.archives.count_again(&namespace);
     Ok(())
 }

@@ -53,5 +53,6 @@ pub async fn take_over(context: Arc<Context>, mut role: watch::Receiver<bool>) {
             }
         }
         Fleet::call_next(&context);
+        context.archives.count_all_again();
     }
 }

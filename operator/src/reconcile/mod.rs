@@ -1,5 +1,6 @@
 //! The loop around each request: what the cluster has is observed, and what was decided is done.
 
+pub mod archives;
 mod calls;
 pub mod context;
 pub mod controller;
@@ -15,5 +16,6 @@ mod observe;
 pub mod requests;
 mod resolve;
 pub mod running;
+mod scopes;
 pub(crate) mod view;
 pub mod watches;

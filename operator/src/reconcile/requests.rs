@@ -12,8 +12,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource as _};
 use phpprof_crds::{ProfileRequest, Target};
 
-/// What a uid of Kubernetes has.
-const UID_LENGTH: usize = 36;
+use crate::sampler::object_keys::UID_LENGTH;
 
 /// What a watch has shown.
 pub type Known = Store<DeserializeGuard<ProfileRequest>>;

@@ -11,6 +11,9 @@ pub const MERGED: &str = "merged.pb.gz";
 /// All that is known of a request's profiles.
 pub const MANIFEST: &str = "manifest.json";
 
+/// What a uid of Kubernetes has.
+pub const UID_LENGTH: usize = 36;
+
 /// The key of a file of this request.
 pub fn key(request: &ProfileRequest, prefix: &str, file: &str) -> String {
     below(prefix, &format!("{}/{file}", folder(request)))

@@ -11,11 +11,10 @@ use serde::Deserialize;
 
 use crate::lease::Role;
 use crate::sampler::object_keys::MANIFEST;
+use crate::storage::manifest::LARGEST_MANIFEST;
 use crate::storage::store::{Store, StoreError};
 
 const EVERY: Duration = Duration::from_secs(3600);
-/// A hundred targets and their receipts.
-const LARGEST_MANIFEST: u64 = 4 << 20;
 
 /// What of a manifest says what to delete, and when.
 #[derive(Deserialize)]
@@ -53,8 +52,8 @@ impl Expiry {
     }
 }
 
-/// Sweeps for as long as the process lives, where this replica looks after requests.
-pub async fn run(store: Store, role: Arc<Role>) {
+/// Sweeps for as long as the process lives, where this replica looks after requests; says when it has.
+pub async fn run(store: Store, role: Arc<Role>, swept: impl Fn()) {
     let mut turns = role.subscribe();
     loop {
         if turns.wait_for(|leads| *leads).await.is_err() {
@@ -73,6 +72,7 @@ pub async fn run(store: Store, role: Arc<Role>) {
                 tracing::warn!(%error, "expired profiles could not be deleted; it is tried again in an hour");
             }
         }
+        swept();
         tokio::time::sleep(EVERY).await;
     }
 }

@@ -1,11 +1,11 @@
-//! manifest.json: everything that is known of a request's profiles, beside them in the store.
+//! manifest.json: everything that is known of a request's profiles, beside them in the store; and what is read of it again.
 //!
 //! Invariant: it follows from the request alone, so that writing it twice writes the same bytes.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, ProfileResult, Target, TargetStatus};
-use serde::Serialize;
+use phpprof_crds::{ProfileRequest, ProfileResult, Target, TargetState, TargetStatus};
+use serde::{Deserialize, Serialize};
 
 use crate::decide::checkpoints::leftovers;
 use crate::decide::limits::later;
@@ -41,6 +41,61 @@ struct Merged<'a> {
     object_key: &'a str,
     samples: i64,
     size_bytes: i64,
+}
+
+/// A hundred targets, their receipts and the keys of their checkpoints.
+pub const LARGEST_MANIFEST: u64 = 4 << 20;
+
+/// What of a manifest says what is stored of a request; those of older operators have neither target nor duration.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stored {
+    pub name: String,
+    pub uid: String,
+    #[serde(default)]
+    pub target: Option<Target>,
+    #[serde(default)]
+    pub duration_seconds: Option<i32>,
+    pub start_time: Timestamp,
+    pub expires_at: Timestamp,
+    #[serde(default)]
+    pub merged: Option<StoredMerged>,
+    #[serde(default)]
+    targets: Vec<StoredTarget>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredMerged {
+    pub samples: i64,
+    pub size_bytes: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredTarget {
+    pub pod_name: String,
+    pub container_name: String,
+    pub state: TargetState,
+    #[serde(default)]
+    pub object_key: String,
+    #[serde(default)]
+    pub samples: Option<i64>,
+    #[serde(default)]
+    pub size_bytes: Option<i64>,
+}
+
+impl Stored {
+    /// Nothing where it is no manifest of ours.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// The targets of which there is a profile.
+    pub fn uploaded(&self) -> impl Iterator<Item = &StoredTarget> {
+        let targets = self.targets.iter();
+        targets.filter(|target| target.state == TargetState::Uploaded)
+    }
 }
 
 /// The manifest's bytes; the merged profile goes with its key, where there is one.

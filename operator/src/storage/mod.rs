@@ -1,8 +1,9 @@
 //! What samplers have stored: held against their receipts, made one profile, and deleted in time.
 
+pub mod archive;
 pub mod collector;
 pub(crate) mod expiry;
-mod manifest;
+pub(crate) mod manifest;
 mod merge;
 mod ours;
 mod recovery;

@@ -90,6 +90,16 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
+/// What a listing tells of an object.
+/// Older ones come first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Object {
+    /// By the store's clock, since 1970.
+    pub changed_millis: i64,
+    pub key: String,
+    pub size: u64,
+}
+
 /// What came of a write that does not overwrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
@@ -309,14 +319,21 @@ impl Store {
             })
     }
 
-    /// The sizes of all objects of a folder below the prefix, as they are found.
-    pub fn sizes(
+    /// All objects of a folder below the prefix, as they are found.
+    pub fn objects(
         &self,
         folder: &str,
-    ) -> impl futures::Stream<Item = Result<u64, StoreError>> + use<> {
+    ) -> impl futures::Stream<Item = Result<Object, StoreError>> + use<> {
         let prefix = Path::from(format!("{}/{folder}", self.prefix));
         let found = self.objects.list(Some(&prefix));
-        found.map(|found| Ok(found?.size))
+        found.map(|found| {
+            let found = found?;
+            Ok(Object {
+                key: found.location.to_string(),
+                size: found.size,
+                changed_millis: found.last_modified.timestamp_millis(),
+            })
+        })
     }
 
     /// Deletes an object; one that is not there is as good.

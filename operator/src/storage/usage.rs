@@ -57,10 +57,10 @@ impl Usage {
     }
 
     async fn count(&self, namespace: &str, enough: u64) -> Result<u64, StoreError> {
-        let mut sizes = std::pin::pin!(self.store.sizes(namespace));
+        let mut objects = std::pin::pin!(self.store.objects(namespace));
         let mut sum = 0_u64;
-        while let Some(size) = sizes.try_next().await? {
-            sum = sum.saturating_add(size);
+        while let Some(object) = objects.try_next().await? {
+            sum = sum.saturating_add(object.size);
             if sum > enough {
                 break;
             }

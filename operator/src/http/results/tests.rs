@@ -4,17 +4,25 @@ use axum::http::Request;
 use base64::Engine as _;
 use futures::FutureExt as _;
 use object_store::memory::InMemory;
-use phpprof_crds::{ProfileRequestStatus, ProfileResult, TargetStatus};
+use phpprof_crds::{
+    ProfileArchiveSpec, ProfileArchiveStatus, ProfileRequestStatus, ProfileResult, TargetStatus,
+};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::http::keyring::ArchiveRef;
 use crate::http::keys::Keys;
-use crate::testing::{at, request};
+use crate::sampler::object_keys::key;
+use crate::storage::manifest::manifest;
+use crate::testing::{NAMESPACE_UID, at, request};
 
 const UID: &str = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
-const POD_KEY: &str = "shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/web.fpm.4f9c7a1d.0.pb.gz";
+const FOLDER: &str =
+    "shop/5a0e7c11-2b3d-4c4e-9f50-6a7b8c9d0e1f/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
+const FILE: &str = "web.fpm.4f9c7a1d.0.pb.gz";
+const ARCHIVE_UID: &str = "7d9f5c6b-aaaa-4bbb-8ccc-111122223333";
 
 /// A profile with one function, as one pod uploads it.
 fn profile() -> Vec<u8> {
@@ -62,25 +70,38 @@ struct Scene {
 }
 
 async fn scene() -> Scene {
+    scene_with(false).await
+}
+
+/// With a request of the form that older operators gave their keys.
+async fn scene_with(is_old: bool) -> Scene {
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let mut first = request(json!({"target": {"podName": "web"}}));
+    let namespace_uid = (!is_old).then(|| NAMESPACE_UID.to_owned());
     first.status = Some(ProfileRequestStatus {
+        namespace_uid,
         profile: Some(ProfileResult::default()),
         targets: vec![TargetStatus {
             pod_name: "web".into(),
             container_name: "fpm".into(),
             state: TargetState::Uploaded,
-            object_key: POD_KEY.into(),
             ..TargetStatus::default()
         }],
         ..ProfileRequestStatus::default()
     });
-    let limits = Limits::default();
     let bytes = profile();
-    store.create(POD_KEY, bytes.clone()).await.unwrap();
+    for file in [FILE, MERGED] {
+        let key = key(&first, "", file);
+        store.create(&key, bytes.clone()).await.unwrap();
+        let status = first.status.as_mut().unwrap();
+        if file == FILE {
+            status.targets[0].object_key = key;
+        }
+    }
+    let listed = manifest(&first, Some((MERGED, &ProfileResult::default())));
     store
-        .create(&key(&first, &limits.key_prefix, MERGED), bytes)
+        .create(&key(&first, "", MANIFEST), listed)
         .await
         .unwrap();
     let whole = first.clone();
@@ -95,10 +116,11 @@ async fn scene() -> Scene {
     };
     let results = Results {
         keyring: keyring.clone(),
+        archive: Arc::new(Archive::new(store.clone())),
         store,
-        limits,
         find: Box::new(find),
         fetch: Box::new(fetch),
+        find_archive: Box::new(|namespace| (namespace == "shop").then(archive_of_shop)),
         clock: || at(NOW.with(|now| now.load(Ordering::Relaxed))),
         desk: Arc::new(Semaphore::new(1)),
     };
@@ -106,6 +128,17 @@ async fn scene() -> Scene {
         router: results.router(),
         keyring,
     }
+}
+
+fn archive_of_shop() -> ProfileArchive {
+    let mut archive = ProfileArchive::new("profiles", ProfileArchiveSpec::default());
+    archive.metadata.namespace = Some("shop".into());
+    archive.metadata.uid = Some(ARCHIVE_UID.into());
+    archive.status = Some(ProfileArchiveStatus {
+        namespace_uid: NAMESPACE_UID.into(),
+        ..ProfileArchiveStatus::default()
+    });
+    archive
 }
 
 impl Scene {
@@ -117,6 +150,20 @@ impl Scene {
         let body = axum::body::to_bytes(answer.into_body(), 32 << 20).await;
         let text = String::from_utf8_lossy(&body.unwrap()).into_owned();
         (status, headers, text)
+    }
+
+    /// Asks with the key of an archive that differs from the one that there is by this.
+    async fn ask(
+        &self,
+        path: &str,
+        differs: impl FnOnce(&mut ProfileArchive, &mut String),
+    ) -> (u16, Value) {
+        let (mut archive, mut namespace_uid) = (archive_of_shop(), NAMESPACE_UID.to_owned());
+        differs(&mut archive, &mut namespace_uid);
+        let bound = ArchiveRef::new(&archive, &namespace_uid);
+        let question = json!({"accessKey": self.keyring.archive_key(&bound)}).to_string();
+        let (status, _, answer) = self.call("POST", path, &question).await;
+        (status, serde_json::from_str(&answer).unwrap())
     }
 
     async fn links(&self) -> Value {
@@ -158,7 +205,7 @@ async fn who_has_the_access_key_gets_every_result_as_the_contract_says() {
     assert_eq!(status, 200);
     assert_eq!(headers["cache-control"], "private, no-store");
     assert_eq!(scene.get(path(&links, "pod/web/fpm")).await.0, 200);
-    assert_eq!(scene.get(path(&links, "manifest")).await.0, 404);
+    assert_eq!(scene.get(path(&links, "manifest")).await.0, 200);
 }
 
 #[tokio::test]
@@ -197,10 +244,11 @@ async fn a_link_that_is_forged_or_of_another_object_or_too_old_says_how_to_get_a
         assert!(answer.contains("get a new one"), "{answer}");
     };
     check(&link.replace("merged.pb.gz", "manifest.json")).await;
-    check(&link.replace("/shop/first", "/shop/second")).await;
+    check(&link.replace("/first-", "/second-")).await;
+    check(&link.replace("/shop/", "/blog/")).await;
     check(&link.replace("/l/1", "/l/2")).await;
-    check("/l/9999999999./shop/first/merged.pb.gz").await;
-    check("/l/x/shop/first/merged.pb.gz").await;
+    check(&format!("/l/9999999999./{FOLDER}/merged.pb.gz")).await;
+    check(&format!("/l/x/{FOLDER}/merged.pb.gz")).await;
     pass(300);
     assert_eq!(scene.get(link).await.0, 200);
     pass(301);
@@ -217,4 +265,90 @@ async fn the_page_behind_a_statuss_link_runs_its_own_script_and_no_other() {
     let hash = base64::engine::general_purpose::STANDARD.encode(hash);
     let policy = headers["content-security-policy"].to_str().unwrap();
     assert!(policy.contains(&format!("'sha256-{hash}'")), "{hash}");
+}
+
+#[tokio::test]
+async fn what_an_older_operator_stored_stays_readable_through_its_request() {
+    let scene = scene_with(true).await;
+    let links = scene.links().await;
+    for name in ["profile", "flame", "manifest", "pod/web/fpm"] {
+        let link = path(&links, name);
+        let folder = link.splitn(4, '/').nth(3).unwrap();
+        assert!(folder.starts_with(&format!("shop/first-{UID}/")), "{link}");
+        assert_eq!(scene.get(link).await.0, 200, "{link}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_the_key_of_an_archive_gets_the_list_as_the_contract_says_and_every_file() {
+    let scene = scene().await;
+    let (status, listed) = scene.ask("/a/shop", |_, _| {}).await;
+    assert_eq!(status, 200, "{listed}");
+    let golden: Value =
+        serde_json::from_str(include_str!("../../../../contract/archive.json")).unwrap();
+    let fields = |value: &Value| -> Vec<String> {
+        let fields = value.as_object().unwrap();
+        fields.keys().cloned().collect()
+    };
+    assert_eq!(fields(&listed), fields(&golden["answer"]));
+    let (ours, theirs) = (&listed["profiles"][0], &golden["answer"]["profiles"][0]);
+    assert_eq!(fields(ours), fields(theirs));
+    assert_eq!(
+        (&ours["name"], &ours["uid"]),
+        (&json!("first"), &json!(UID))
+    );
+    let (status, opened) = scene.ask(&format!("/a/shop/first/{UID}"), |_, _| {}).await;
+    assert_eq!(status, 200, "{opened}");
+    for name in ["profile", "flame", "manifest", "pod/web/fpm"] {
+        let link = path(&opened["links"], name);
+        assert_eq!(scene.get(link).await.0, 200, "{link}");
+    }
+    let page = scene.get(path(&opened["links"], "flame")).await.2;
+    assert!(page.contains("shop/first"), "no title");
+}
+
+#[tokio::test]
+async fn the_key_of_another_namespace_or_archive_or_generation_opens_no_archive() {
+    let scene = scene().await;
+    let opened = format!("/a/shop/first/{UID}");
+    for path in ["/a/shop", &opened] {
+        let check = async |differs: fn(&mut ProfileArchive, &mut String)| {
+            let (status, answer) = scene.ask(path, differs).await;
+            assert_eq!(status, 403, "{answer}");
+            let message = answer["message"].as_str().unwrap();
+            assert!(message.contains("kubectl get profilearchive"), "{message}");
+        };
+        check(|archive, _| archive.metadata.namespace = Some("blog".into())).await;
+        check(|archive, _| archive.metadata.uid = Some("another".into())).await;
+        check(|archive, _| archive.spec.access_key_generation = 1).await;
+        check(|_, namespace_uid| *namespace_uid = "another".into()).await;
+        let of_request = json!({"accessKey": scene.keyring.access_key(ARCHIVE_UID)}).to_string();
+        assert_eq!(scene.call("POST", path, &of_request).await.0, 403);
+        assert_eq!(scene.call("POST", path, "{}").await.0, 400);
+    }
+    assert_eq!(scene.ask("/a/blog", |_, _| {}).await.0, 403);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_is_refused() {
+    let scene = scene().await;
+    let other = UID.replace("0b1c", "ffff");
+    for (name, uid, expected) in [
+        ("first", &*other, 404),
+        ("second", UID, 404),
+        ("first", "", 404),
+        ("first", "0b1c2d3e", 400),
+        ("x%2Fy", UID, 400),
+        ("%2E%2E%2Ffirst", UID, 400),
+        ("First", UID, 400),
+    ] {
+        let path = format!("/a/shop/{name}/{uid}");
+        let call = Request::builder().method("POST").uri(&path);
+        let archive = archive_of_shop();
+        let bound = ArchiveRef::new(&archive, NAMESPACE_UID);
+        let question = json!({"accessKey": scene.keyring.archive_key(&bound)}).to_string();
+        let call = call.body(Body::from(question)).unwrap();
+        let answer = scene.router.clone().oneshot(call).await.unwrap();
+        assert_eq!(answer.status().as_u16(), expected, "{path}");
+    }
 }

@@ -1,0 +1,112 @@
+//! What is stored of a namespace, for who has the access key of its archive: a list, and links to the files of each request of it.
+//!
+//! Invariant: nothing is read for a key that is not of the namespace and the archive that there are now, and nothing beyond the folder of that
+//! namespace's uid.
+
+use std::convert::Infallible;
+use std::iter::once;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures::stream;
+
+use super::{Results, away, files, no_question, private, question, refuse};
+use crate::http::keyring::ArchiveRef;
+use crate::sampler::object_keys::{UID_LENGTH, namespace_folder, request_folder};
+use crate::storage::archive::Listing;
+
+const NEW_KEY: &str = "this accessKey does not open what is stored of this namespace; it stands in the namespace's archive: \
+    kubectl get profilearchive profiles -o jsonpath='{.status.accessKey}'";
+/// Of the name of an object of Kubernetes.
+const LONGEST_NAME: usize = 253;
+
+pub(super) async fn list(
+    State(results): State<Arc<Results>>,
+    Path(namespace): Path<String>,
+    body: Body,
+) -> Response {
+    let namespace_uid = match opened(&results, &namespace, body).await {
+        Ok(namespace_uid) => namespace_uid,
+        Err(refusal) => return refusal,
+    };
+    match results.archive.list(&namespace, &namespace_uid).await {
+        Ok(listing) => private(written(listing), "application/json"),
+        Err(error) => away(error),
+    }
+}
+
+/// As in contract/archive.json. It is written row by row, as it is taken: whoever takes it slowly costs no copy of it.
+fn written(listing: Listing) -> Body {
+    let Listing {
+        profiles,
+        left_out,
+        bytes,
+    } = listing;
+    let head = format!(r#"{{"bytes":{bytes},"leftOut":{left_out},"profiles":["#);
+    let rows = profiles.into_iter().enumerate().map(|(place, profile)| {
+        // Strings and numbers always serialise.
+        let row = serde_json::to_string(&*profile).unwrap_or_default();
+        match place {
+            0 => row,
+            _ => format!(",{row}"),
+        }
+    });
+    let pieces = once(head).chain(rows).chain(once("]}".to_owned()));
+    Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)))
+}
+
+pub(super) async fn open(
+    State(results): State<Arc<Results>>,
+    Path((namespace, name, uid)): Path<(String, String, String)>,
+    body: Body,
+) -> Response {
+    let namespace_uid = match opened(&results, &namespace, body).await {
+        Ok(namespace_uid) => namespace_uid,
+        Err(refusal) => return refusal,
+    };
+    if !is_request(&name, &uid) {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "that is no name and uid of a request",
+        );
+    }
+    let folder = namespace_folder(&namespace, &namespace_uid);
+    let folder = format!("{folder}/{}", request_folder(&name, &uid));
+    match results.archive.open(&folder).await {
+        Ok(stored) => {
+            let pods = stored.uploaded().map(|target| {
+                let (pod, container) = (&*target.pod_name, &*target.container_name);
+                (pod, container, &*target.object_key)
+            });
+            results.answer(&folder, files(stored.merged.is_some(), pods))
+        }
+        Err(error) => away(error),
+    }
+}
+
+/// The uid of the namespace whose archive the posted key opens. A namespace that is not there is refused as a wrong key is.
+async fn opened(results: &Results, namespace: &str, body: Body) -> Result<String, Response> {
+    let question = question(body).await.ok_or_else(no_question)?;
+    let archive = (results.find_archive)(namespace);
+    let opened = archive.and_then(|archive| {
+        let namespace_uid = archive.status.as_ref()?.namespace_uid.clone();
+        let bound = ArchiveRef::new(&archive, &namespace_uid);
+        let opens = results.keyring.is_archive_key(&bound, &question.access_key);
+        opens.then_some(namespace_uid)
+    });
+    opened.ok_or_else(|| refuse(StatusCode::FORBIDDEN, NEW_KEY))
+}
+
+/// Whether they make one folder, and no way out of it.
+fn is_request(name: &str, uid: &str) -> bool {
+    let plain = |text: &str, more: &str| {
+        let is_plain = |letter: char| {
+            letter.is_ascii_lowercase() || letter.is_ascii_digit() || more.contains(letter)
+        };
+        !text.is_empty() && text.chars().all(is_plain)
+    };
+    name.len() <= LONGEST_NAME && uid.len() == UID_LENGTH && plain(name, "-.") && plain(uid, "-")
+}

@@ -1,0 +1,300 @@
+//! The ProfileArchive of each namespace: made with the first request that is accepted there, its status kept up to date.
+//!
+//! Nothing of a request waits for it: an archive that cannot be made or written is tried again, and a cluster without the kind has profiles all the
+//! same.
+//!
+//! Invariant: a status has the key of the namespace and the archive that there are now, whoever made them.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::{DeserializeGuard, Status};
+use kube::runtime::controller::{self, Action, Controller};
+use kube::runtime::reflector::{self, ObjectRef, Store, reflector};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use phpprof_crds::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
+use serde_json::json;
+
+use crate::chain::chain;
+use crate::http::keyring::{ArchiveRef, Keyring};
+use crate::lease::Role;
+use crate::reconcile::calls::call;
+use crate::reconcile::scopes::{routed, scopes};
+use crate::reconcile::watches::paged;
+use crate::storage::archive::{Archive, Listing};
+
+/// Namespaces that are looked at at the same time.
+const CONCURRENCY: u16 = 2;
+/// Until a look that failed is tried again.
+const PAUSE: Duration = Duration::from_secs(60);
+
+type Guarded = DeserializeGuard<ProfileArchive>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    #[error("reading the namespace failed")]
+    Namespace(#[source] kube::Error),
+    #[error("writing the archive's status failed")]
+    Status(#[source] kube::Error),
+    #[error("what the namespace has stored could not be counted")]
+    Count(#[source] crate::storage::store::StoreError),
+}
+
+/// The archives that the cluster has.
+pub struct Archives {
+    client: Client,
+    keyring: Keyring,
+    archive: Arc<Archive>,
+    role: Arc<Role>,
+    /// Where people reach the results, if the administrator has said so.
+    url: String,
+    known: OnceLock<Vec<Store<Guarded>>>,
+    changes: UnboundedSender<ObjectRef<Guarded>>,
+}
+
+/// What shall be looked at again, by name.
+pub type Changes = UnboundedReceiver<ObjectRef<Guarded>>;
+
+impl Archives {
+    pub fn new(
+        client: Client,
+        keyring: Keyring,
+        archive: Arc<Archive>,
+        role: Arc<Role>,
+        url: Option<String>,
+    ) -> (Arc<Self>, Changes) {
+        let (changes, changed) = unbounded();
+        let archives = Archives {
+            client,
+            keyring,
+            archive,
+            role,
+            url: url.unwrap_or_default(),
+            known: OnceLock::new(),
+            changes,
+        };
+        (Arc::new(archives), changed)
+    }
+
+    /// As its watch has shown it last.
+    pub fn find(&self, namespace: &str) -> Option<ProfileArchive> {
+        let mut known = self.known.get()?.iter();
+        let found = known.find_map(|known| known.get(&reference(namespace)))?;
+        found.0.as_ref().ok().cloned()
+    }
+
+    /// Makes the archive of a namespace, unless there is one.
+    pub fn ensure(self: &Arc<Self>, namespace: &str) {
+        if self.find(namespace).is_some() {
+            return;
+        }
+        let (archives, namespace) = (self.clone(), namespace.to_owned());
+        tokio::spawn(async move {
+            match archives.create(&namespace).await {
+                Ok(()) => tracing::info!(namespace, "the namespace has an archive"),
+                // The watch is behind, or another operator was faster.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(kube::Error::Api(status)) if is_of_a_namespace_that_goes(&status) => {}
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(
+                        error,
+                        namespace,
+                        "the namespace's archive cannot be made; it is tried again with the next request"
+                    );
+                }
+            }
+        });
+    }
+
+    /// Something was stored of a namespace.
+    pub fn count_again(self: &Arc<Self>, namespace: &str) {
+        match self.find(namespace) {
+            None => self.ensure(namespace),
+            Some(_) => self.look_again(reference(namespace)),
+        }
+    }
+
+    /// Something was deleted, of whatever namespace.
+    pub fn count_all_again(&self) {
+        let known = self.known.get().into_iter().flatten();
+        for archive in known.flat_map(Store::state) {
+            self.look_again(ObjectRef::from_obj(&*archive));
+        }
+    }
+
+    fn look_again(&self, archive: ObjectRef<Guarded>) {
+        // A closed channel means that the process is about to end.
+        let _ = self.changes.unbounded_send(archive);
+    }
+
+    async fn create(&self, namespace: &str) -> kube::Result<()> {
+        let api: Api<ProfileArchive> = Api::namespaced(self.client.clone(), namespace);
+        let archive = ProfileArchive::new(ARCHIVE, ProfileArchiveSpec::default());
+        let params = PostParams::default();
+        call(|| api.create(&params, &archive)).await.map(drop)
+    }
+
+    async fn namespace_uid(&self, namespace: &str) -> Result<String, ArchiveError> {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let metadata = call(|| namespaces.get_metadata(namespace)).await;
+        let metadata = metadata.map_err(ArchiveError::Namespace)?;
+        Ok(metadata.uid().unwrap_or_default())
+    }
+
+    /// Into this archive only, not into one that has taken its place.
+    async fn write(
+        &self,
+        archive: &ProfileArchive,
+        mut status: ProfileArchiveStatus,
+    ) -> Result<(), ArchiveError> {
+        status.last_update_time = Some(Time(Timestamp::now()));
+        let namespace = archive.namespace().unwrap_or_default();
+        let api: Api<ProfileArchive> = Api::namespaced(self.client.clone(), &namespace);
+        let (params, patch) = (
+            PatchParams::default(),
+            Patch::Merge(json!({"metadata": {"uid": archive.uid()}, "status": status})),
+        );
+        let written = call(|| api.patch_status(ARCHIVE, &params, &patch)).await;
+        written.map(drop).map_err(ArchiveError::Status)
+    }
+}
+
+/// What the API server answers while a namespace is deleted, and afterwards.
+fn is_of_a_namespace_that_goes(status: &Status) -> bool {
+    match status.code {
+        403 => status.message.contains("is being terminated"),
+        404 => status.message.starts_with("namespaces "),
+        _ => false,
+    }
+}
+
+fn reference(namespace: &str) -> ObjectRef<Guarded> {
+    ObjectRef::new(ARCHIVE).within(namespace)
+}
+
+/// Runs for as long as the process does.
+pub async fn run(archives: Arc<Archives>, changes: Changes, namespaces: Vec<String>) {
+    let scopes: Vec<Api<Guarded>> = scopes(&archives.client, &namespaces);
+    let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
+    // There is one controller in a process.
+    let _ = archives.known.set(stores.clone());
+    let (routes, changes) = routed(changes, namespaces);
+    tokio::spawn(routes);
+    let loops = scopes.into_iter().zip(stores).zip(writers).zip(changes);
+    let loops = loops.map(|(((api, known), writer), changes)| {
+        let arriving = watcher(api, paged()).default_backoff().modify(strip);
+        let touched = reflector(writer, arriving).touched_objects();
+        let archives = archives.clone();
+        Controller::for_stream(touched, known)
+            .with_config(controller::Config::default().concurrency(CONCURRENCY))
+            .reconcile_on(changes)
+            .run(
+                reconcile,
+                |_, _, _| Action::requeue(PAUSE),
+                archives.clone(),
+            )
+            .for_each(move |result| {
+                report(&archives, result);
+                std::future::ready(())
+            })
+    });
+    futures::future::join_all(loops).await;
+}
+
+/// What is not looked at, and what nobody bounds.
+fn strip(arriving: &mut Guarded) {
+    let metadata = arriving.meta_mut();
+    metadata.managed_fields = None;
+    metadata.labels = None;
+    metadata.annotations = None;
+    metadata.owner_references = None;
+    metadata.finalizers = None;
+}
+
+type Looked = Result<(ObjectRef<Guarded>, Action), controller::Error<ArchiveError, watcher::Error>>;
+
+fn report(archives: &Arc<Archives>, looked: Looked) {
+    match looked {
+        Ok(_) => {}
+        // Somebody deleted it: there is another one, with another key, unless its namespace is going too.
+        Err(controller::Error::ObjectNotFound(gone)) => {
+            if let Some(namespace) = &gone.namespace {
+                archives.ensure(namespace);
+            }
+        }
+        Err(error) => {
+            let error = chain(&error);
+            tracing::warn!(error, "an archive is not up to date; it is tried again");
+        }
+    }
+}
+
+async fn reconcile(guarded: Arc<Guarded>, archives: Arc<Archives>) -> Result<Action, ArchiveError> {
+    let Ok(archive) = &guarded.0 else {
+        return Ok(Action::await_change());
+    };
+    // Another replica writes it.
+    if !archives.role.leads() {
+        return Ok(Action::await_change());
+    }
+    let namespace = archive.namespace().unwrap_or_default();
+    // No other name passes the kind's rule; whatever does all the same is left alone.
+    if archive.name_any() != ARCHIVE || archive.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let namespace_uid = archives.namespace_uid(&namespace).await?;
+    let key = archives
+        .keyring
+        .archive_key(&ArchiveRef::new(archive, &namespace_uid));
+    if let Some(status) = opened(archive, &namespace_uid, key, &archives.url) {
+        archives.write(archive, status).await?;
+        // Which brings it here again.
+        return Ok(Action::await_change());
+    }
+    let listing = archives.archive.list(&namespace, &namespace_uid).await;
+    let listing = listing.map_err(ArchiveError::Count)?;
+    if let Some(status) = counted(archive, &listing) {
+        archives.write(archive, status).await?;
+    }
+    Ok(Action::await_change())
+}
+
+/// The status with what opens the archive, where it does not have that.
+fn opened(
+    archive: &ProfileArchive,
+    namespace_uid: &str,
+    access_key: String,
+    url: &str,
+) -> Option<ProfileArchiveStatus> {
+    let before = archive.status.clone().unwrap_or_default();
+    let status = ProfileArchiveStatus {
+        namespace_uid: namespace_uid.to_owned(),
+        access_key,
+        url: url.to_owned(),
+        ..before.clone()
+    };
+    (status != before).then_some(status)
+}
+
+/// The status with what there is now, where that has changed.
+fn counted(archive: &ProfileArchive, listing: &Listing) -> Option<ProfileArchiveStatus> {
+    let before = archive.status.clone().unwrap_or_default();
+    let profiles = listing.profiles.len() + listing.left_out;
+    let status = ProfileArchiveStatus {
+        profiles: i64::try_from(profiles).ok(),
+        bytes: i64::try_from(listing.bytes).ok(),
+        ..before.clone()
+    };
+    (status != before).then_some(status)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! What is stored of a namespace, whether its requests are still there or not: read from the manifests.
+//!
+//! Invariant: a listing reads no more than [`MOST`] manifests, the newest, some at a time and each of them once, since none ever changes; what is
+//! remembered of them is of bounded size, however many namespaces there are.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use phpprof_crds::Target;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use crate::sampler::object_keys::{MANIFEST, below, namespace_folder};
+use crate::storage::manifest::{LARGEST_MANIFEST, Stored, StoredTarget};
+use crate::storage::store::{Object, Store, StoreError};
+
+/// Requests of a namespace that are listed.
+pub const MOST: usize = 1_000;
+/// Requests of all namespaces that are remembered.
+pub const REMEMBERED: usize = 2_048;
+/// What one of them takes: names, and words about its target.
+pub const SUMMARY: usize = 3 << 9;
+/// Manifests that are read together: few large ones, or many small ones.
+const AT_ONCE: usize = 16;
+pub const ROOM: u64 = LARGEST_MANIFEST;
+const UNIT: u64 = 1 << 10;
+/// Letters of the words about a target.
+const LONGEST_TARGET: usize = 320;
+/// Somebody waits for it. What was read until then is remembered, so that the next try gets further.
+const TAKES: Duration = Duration::from_secs(40);
+
+/// One request's profiles, in a few words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    pub name: String,
+    pub uid: String,
+    /// What was asked for, as `deployment/web`; empty in manifests of older operators.
+    pub target: String,
+    pub start_time: Timestamp,
+    pub duration_seconds: Option<i32>,
+    /// Pods of which there is a profile.
+    pub pods: usize,
+    /// Of the merged profile, or of the pods' together where there is none.
+    pub samples: i64,
+    pub size_bytes: i64,
+    pub expires_at: Timestamp,
+}
+
+/// All of a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Newest first.
+    pub profiles: Vec<Arc<Summary>>,
+    /// Older requests that were not looked at.
+    pub left_out: usize,
+    /// What everything in the namespace's folder takes.
+    pub bytes: u64,
+}
+
+/// By the manifest's key; of a request without a profile, that there is nothing to list.
+type Known = BTreeMap<String, Option<Arc<Summary>>>;
+
+/// Reads the manifests of namespaces, and remembers them in a few words.
+pub struct Archive {
+    store: Store,
+    known: Mutex<Known>,
+    /// Bytes of manifests that are read, in units.
+    room: Semaphore,
+    /// One namespace is listed at a time.
+    desk: Semaphore,
+}
+
+impl Archive {
+    pub fn new(store: Store) -> Self {
+        Archive {
+            store,
+            known: Mutex::default(),
+            room: Semaphore::new(usize::try_from(ROOM / UNIT).unwrap_or(1)),
+            desk: Semaphore::new(1),
+        }
+    }
+
+    /// What is stored of a namespace with that uid.
+    ///
+    /// # Errors
+    /// The store does not answer in time, or does not let the operator list.
+    pub async fn list(&self, namespace: &str, namespace_uid: &str) -> Result<Listing, StoreError> {
+        let listed = tokio::time::timeout(TAKES, async {
+            let _alone = self.desk.acquire().await;
+            self.read_all(&namespace_folder(namespace, namespace_uid))
+                .await
+        });
+        let slow = || StoreError::Store(format!("listing took over {} s", TAKES.as_secs()));
+        listed.await.map_err(|_| slow())?
+    }
+
+    /// The manifest of one request of a folder, whole.
+    ///
+    /// # Errors
+    /// There is none, or the store does not answer.
+    pub async fn open(&self, folder: &str) -> Result<Stored, StoreError> {
+        let key = below(self.store.prefix(), &format!("{folder}/{MANIFEST}"));
+        let bytes = self.store.read(&key, LARGEST_MANIFEST).await?;
+        Stored::of(&bytes).ok_or(StoreError::Missing(key))
+    }
+
+    async fn read_all(&self, folder: &str) -> Result<Listing, StoreError> {
+        let Found {
+            manifests,
+            left_out,
+            bytes,
+        } = self.found(folder).await?;
+        stream::iter(self.unknown(&manifests))
+            .map(|manifest| async move { self.learn(manifest).await })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        let known = self.known();
+        let summaries = manifests
+            .iter()
+            .filter_map(|it| known.get(&it.key)?.clone());
+        let mut profiles: Vec<Arc<Summary>> = summaries.collect();
+        profiles.sort_by(|a, b| (b.start_time, &b.name).cmp(&(a.start_time, &a.name)));
+        Ok(Listing {
+            profiles,
+            left_out,
+            bytes,
+        })
+    }
+
+    /// The newest manifests of a folder, and the size of everything in it.
+    async fn found(&self, folder: &str) -> Result<Found, StoreError> {
+        let mut newest = BinaryHeap::new();
+        let (mut left_out, mut bytes) = (0, 0_u64);
+        let mut objects = std::pin::pin!(self.store.objects(folder));
+        while let Some(object) = objects.try_next().await? {
+            bytes = bytes.saturating_add(object.size);
+            if object.key.rsplit('/').next() == Some(MANIFEST) {
+                newest.push(Reverse(object));
+            }
+            if newest.len() > MOST {
+                newest.pop();
+                left_out += 1;
+            }
+        }
+        Ok(Found {
+            manifests: newest.into_iter().map(|Reverse(object)| object).collect(),
+            left_out,
+            bytes,
+        })
+    }
+
+    /// Those of which nothing is remembered. All others are forgotten where there would be too many.
+    fn unknown(&self, manifests: &[Object]) -> Vec<Object> {
+        let mut known = self.known();
+        let is_unknown = |it: &&Object| !known.contains_key(&it.key);
+        let unknown: Vec<Object> = manifests.iter().filter(is_unknown).cloned().collect();
+        if known.len() + unknown.len() > REMEMBERED {
+            let wanted: BTreeSet<&str> = manifests.iter().map(|it| &*it.key).collect();
+            known.retain(|key, _| wanted.contains(&**key));
+        }
+        unknown
+    }
+
+    async fn learn(&self, manifest: Object) -> Result<(), StoreError> {
+        let size = manifest.size.min(LARGEST_MANIFEST);
+        let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        // It is never closed.
+        let _room = self.room.acquire_many(units).await;
+        let summary = match self.store.read(&manifest.key, size).await {
+            Ok(bytes) => Stored::of(&bytes).and_then(|stored| summary(&stored)),
+            // Swept meanwhile, or not ours.
+            Err(StoreError::Missing(_) | StoreError::TooLarge { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        self.known().insert(manifest.key, summary.map(Arc::new));
+        Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Found {
+    manifests: Vec<Object>,
+    left_out: usize,
+    bytes: u64,
+}
+
+/// A manifest in a few words; nothing where no profile is stored.
+fn summary(stored: &Stored) -> Option<Summary> {
+    let pods: Vec<_> = stored.uploaded().collect();
+    if pods.is_empty() && stored.merged.is_none() {
+        return None;
+    }
+    let sum =
+        |of: fn(&StoredTarget) -> Option<i64>| pods.iter().filter_map(|target| of(target)).sum();
+    let (samples, size_bytes) = match &stored.merged {
+        Some(merged) => (merged.samples, merged.size_bytes),
+        None => (
+            sum(|target| target.samples),
+            sum(|target| target.size_bytes),
+        ),
+    };
+    Some(Summary {
+        name: stored.name.clone(),
+        uid: stored.uid.clone(),
+        target: stored.target.as_ref().map_or_else(String::new, words),
+        start_time: stored.start_time,
+        duration_seconds: stored.duration_seconds,
+        pods: pods.len(),
+        samples,
+        size_bytes,
+        expires_at: stored.expires_at,
+    })
+}
+
+/// A target in the words of the plugin's command line.
+fn words(target: &Target) -> String {
+    let words = match (&target.pod_name, &target.workload_ref, &target.selector) {
+        (Some(pod), _, _) => format!("pod/{pod}"),
+        (_, Some(workload), _) => {
+            format!("{}/{}", workload.kind.to_ascii_lowercase(), workload.name)
+        }
+        (_, _, Some(selector)) => {
+            let labels = selector.match_labels.iter().flatten();
+            let mut words: Vec<String> = labels
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            if selector.match_expressions.is_some() {
+                words.push("…".to_owned());
+            }
+            words.join(",")
+        }
+        _ => String::new(),
+    };
+    words.chars().take(LONGEST_TARGET).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -187,6 +187,9 @@ pub struct List {
     /// Of all namespaces.
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
+    /// What is stored of the namespace, also of requests that are gone.
+    #[arg(long, conflicts_with_all = ["all_namespaces", "selector", "watch"])]
+    pub stored: bool,
     /// Requests by their labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
@@ -199,7 +202,7 @@ pub struct List {
 
 #[derive(Args, Debug)]
 pub struct Get {
-    /// Name of a request, or pprof/NAME.
+    /// Name of a request, or pprof/NAME; of one that is gone NAME, or NAME@UID, which list --stored has.
     #[arg(value_name = "NAME")]
     pub name: String,
     #[arg(short, long, value_name = "FORM", default_value = "table")]

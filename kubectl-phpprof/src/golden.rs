@@ -16,6 +16,7 @@ use crate::list::Listing;
 use crate::progress::{Progress, ending};
 use crate::request::Request;
 use crate::show::{TopTable, diff_text};
+use crate::stored;
 use crate::version;
 
 const WIDTHS: [usize; 2] = [80, 200];
@@ -185,6 +186,31 @@ fn lists_are_what_they_were() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn lists_of_what_is_stored_are_what_they_were() {
+    let golden: Value = serde_json::from_str(include_str!("../../contract/archive.json")).unwrap();
+    let mut profiles = golden["answer"]["profiles"].clone();
+    profiles[0]["startTime"] = json!("2026-09-21T14:00:00Z");
+    // As older operators have stored it.
+    let older = json!({"name": "web-x2x4z", "uid": "aaaabbbb-4f50-4a6b-8c7d-9e0f1a2b3c4d", "target": "", "startTime": "2026-09-20T14:00:00Z",
+        "durationSeconds": null, "pods": 1, "samples": 12, "sizeBytes": 900, "expiresAt": "2026-09-27T14:00:00Z"});
+    profiles.as_array_mut().unwrap().push(older);
+    let stored = stored::of_answer(profiles);
+    for (name, form) in [
+        ("table", ListForm::Table),
+        ("wide", ListForm::Wide),
+        ("yaml", ListForm::Yaml),
+        ("name", ListForm::Name),
+    ] {
+        let listing = stored::Listing {
+            form,
+            width: Some(80),
+            now: now(),
+        };
+        insta::assert_snapshot!(format!("stored_{name}_80"), listing.text(&stored));
     }
 }
 

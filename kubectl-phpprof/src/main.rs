@@ -26,6 +26,7 @@ mod screen;
 mod selector;
 mod show;
 mod source;
+mod stored;
 mod table;
 mod target;
 mod version;
@@ -44,6 +45,7 @@ use failure::{Exit, Failure};
 use list::Listing;
 use request::Request;
 use screen::Screen;
+use stored::{Asked, Named};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -98,6 +100,10 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Run(arguments) => run::run(global, arguments, screen)
             .await
             .map(|()| String::new()),
+        Verb::List(arguments) if arguments.stored => {
+            let cluster = Cluster::of(global).await?;
+            stored::list(&cluster, listing_stored(arguments.output, screen)).await
+        }
         Verb::List(arguments) if arguments.watch => watch::run(global, arguments, screen).await,
         Verb::List(arguments) => list(global, arguments, screen).await,
         Verb::Get(arguments) => get(global, arguments, screen).await,
@@ -143,7 +149,16 @@ async fn list(global: &Global, arguments: &cli::List, screen: Screen) -> Result<
 }
 
 async fn get(global: &Global, arguments: &cli::Get, screen: Screen) -> Result<String, Failure> {
-    let object = one(global, &arguments.name).await?;
+    let cluster = Cluster::of(global).await?;
+    let name = source::request_name(&arguments.name);
+    let object = match stored::named(&cluster, name).await? {
+        Named::Request(object) => *object,
+        Named::Stored(stored) => {
+            let (entry, note) = stored.find(Asked::of(name))?;
+            eprintln!("{note}");
+            return Ok(listing_stored(arguments.output, screen).single(entry));
+        }
+    };
     let listing = Listing {
         form: arguments.output,
         namespaces: false,
@@ -151,6 +166,14 @@ async fn get(global: &Global, arguments: &cli::Get, screen: Screen) -> Result<St
         now: Timestamp::now(),
     };
     listing.text(&[object], true).map_err(unwritable)
+}
+
+fn listing_stored(form: ListForm, screen: Screen) -> stored::Listing {
+    stored::Listing {
+        form,
+        width: screen.width,
+        now: Timestamp::now(),
+    }
 }
 
 async fn one(global: &Global, name: &str) -> Result<kube::api::DynamicObject, Failure> {

@@ -7,7 +7,9 @@
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure, chain};
@@ -16,6 +18,7 @@ use crate::request::Request as View;
 /// The name of the port in the operator's Service.
 const PORT: &str = "results";
 const MAX_LINKS: usize = 1 << 20;
+const MAX_LIST: usize = 8 << 20;
 const MAX_RESULT: usize = 64 << 20;
 
 #[derive(Serialize)]
@@ -55,6 +58,13 @@ impl Links {
     }
 }
 
+/// Where the operator is asked, below its service, and with what key.
+#[derive(Clone, Debug)]
+pub struct Opener {
+    pub path: String,
+    pub key: String,
+}
+
 /// The profile of a request as it lies in the store.
 pub async fn fetch(
     cluster: &Cluster,
@@ -62,26 +72,24 @@ pub async fn fetch(
     pod: Option<&str>,
 ) -> Result<Vec<u8>, Failure> {
     let name = request.name();
-    let key = match request.words("/status/profile/accessKey") {
+    let opener = match request.words("/status/profile/accessKey") {
         "" => return Err(no_key(request)),
-        key => key,
+        key => Opener {
+            path: format!("/r/{}/{name}", request.namespace()),
+            key: key.to_owned(),
+        },
     };
-    let body = serde_json::to_vec(&Key { access_key: key }).unwrap_or_default();
-    let answer = ask(
-        cluster,
-        Method::POST,
-        &format!("/r/{}/{name}", request.namespace()),
-        body,
-        MAX_LINKS,
-    )
-    .await?;
-    let links: Links = serde_json::from_slice(&answer).map_err(|error| {
-        Failure::new(
-            Exit::Failed,
-            format!("the operator's answer is not understood: {error}"),
-            "use a plugin of the operator's version: kubectl phpprof version",
-        )
-    })?;
+    download(cluster, &opener, &name, pod).await
+}
+
+/// What a key opens of a request, called by this name.
+pub async fn download(
+    cluster: &Cluster,
+    opener: &Opener,
+    name: &str,
+    pod: Option<&str>,
+) -> Result<Vec<u8>, Failure> {
+    let links: Links = post(cluster, opener, MAX_LINKS).await?;
     let link = links.find(pod).ok_or_else(|| {
         Failure::new(
             Exit::NotFound,
@@ -89,7 +97,7 @@ pub async fn fetch(
                 Some(pod) => format!("{name} has no profile of pod {pod}"),
                 None => format!("{name} has no merged profile"),
             },
-            format!("see which pods have one: kubectl phpprof describe {name}"),
+            format!("see which pods have one: kubectl phpprof describe {name}, or the manifest in the store"),
         )
     })?;
     ask(
@@ -100,6 +108,32 @@ pub async fn fetch(
         MAX_RESULT,
     )
     .await
+}
+
+/// What the operator lists of a namespace.
+pub async fn ask_archive(cluster: &Cluster, opener: &Opener) -> Result<Value, Failure> {
+    post(cluster, opener, MAX_LIST).await
+}
+
+async fn post<T: DeserializeOwned>(
+    cluster: &Cluster,
+    opener: &Opener,
+    limit: usize,
+) -> Result<T, Failure> {
+    let key = Key {
+        access_key: &opener.key,
+    };
+    // A string always serialises.
+    let body = serde_json::to_vec(&key).unwrap_or_default();
+    let path = safe(&opener.path)?;
+    let answer = ask(cluster, Method::POST, &path, body, limit).await?;
+    serde_json::from_slice(&answer).map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            format!("the operator's answer is not understood: {error}"),
+            "use a plugin of the operator's version: kubectl phpprof version",
+        )
+    })
 }
 
 /// Why there is nothing to ask with.

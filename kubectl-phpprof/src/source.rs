@@ -1,4 +1,4 @@
-//! Where a profile comes from: a file, or a request of the cluster.
+//! Where a profile comes from: a file, a request of the cluster, or the store where its request is gone.
 //!
 //! Invariant: a profile that comes from here is whole; files and answers are bounded before they are decoded.
 
@@ -11,6 +11,7 @@ use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::request::Request;
 use crate::results;
+use crate::stored::{self, Asked, Named};
 
 /// Bounds for a machine of a person, wider than the operator's.
 const LIMITS: Limits = Limits {
@@ -73,8 +74,14 @@ pub async fn of_request(
     pod: Option<&str>,
 ) -> Result<Source, Failure> {
     let name = request_name(name);
-    let object = cluster.request(name).await?;
-    let bytes = results::fetch(cluster, &Request::of(&object), pod).await?;
+    let bytes = match stored::named(cluster, name).await? {
+        Named::Request(object) => results::fetch(cluster, &Request::of(&object), pod).await?,
+        Named::Stored(stored) => {
+            let (entry, note) = stored.find(Asked::of(name))?;
+            eprintln!("{note}");
+            stored.fetch(cluster, entry, pod).await?
+        }
+    };
     let title = match pod {
         Some(pod) => format!("{}/{name}, pod {pod}", cluster.namespace),
         None => format!("{}/{name}", cluster.namespace),

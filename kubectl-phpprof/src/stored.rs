@@ -1,0 +1,381 @@
+//! What is stored of a namespace, also of requests that are gone: `list --stored`, and the profiles of names that no request has any more.
+//!
+//! The namespace's ProfileArchive has the key, the operator lists and opens what is stored (`contract/README.md`, "What is stored of a namespace").
+//!
+//! Invariant: JSON and YAML hold what the operator gave, field for field.
+
+use jiff::Timestamp;
+use kube::api::{Api, ApiResource, DynamicObject};
+use phpprof_crds::{ARCHIVE, ProfileArchive};
+use serde_json::Value;
+
+use crate::cli::ListForm;
+use crate::connect::Cluster;
+use crate::duration::age;
+use crate::failure::{Exit, Failure};
+use crate::list::yaml;
+use crate::results::{self, Opener};
+use crate::table::Table;
+
+/// Enough of a uid to tell requests of one name apart.
+const SHORT: usize = 8;
+
+/// What is asked for: NAME, or NAME@ and the beginning of a uid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    pub name: &'a str,
+    pub uid: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    pub fn of(text: &'a str) -> Self {
+        match text.split_once('@') {
+            Some((name, uid)) => Asked {
+                name,
+                uid: Some(uid),
+            },
+            None => Asked {
+                name: text,
+                uid: None,
+            },
+        }
+    }
+}
+
+/// All that is stored of a namespace, newest first.
+pub struct Stored {
+    answer: Value,
+    opener: Opener,
+}
+
+/// What is stored of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry<'a>(pub &'a Value);
+
+impl<'a> Entry<'a> {
+    fn words(&self, field: &str) -> &'a str {
+        self.0[field].as_str().unwrap_or_default()
+    }
+
+    fn number(&self, field: &str) -> i64 {
+        self.0[field].as_i64().unwrap_or(0)
+    }
+
+    /// The seconds from now until then, if it is a time.
+    fn until(&self, field: &str, now: Timestamp) -> Option<i64> {
+        let time: Timestamp = self.words(field).parse().ok()?;
+        Some(time.as_second() - now.as_second())
+    }
+
+    /// As it can be asked for.
+    fn full_name(&self) -> String {
+        let uid: String = self.words("uid").chars().take(SHORT).collect();
+        format!("{}@{uid}", self.words("name"))
+    }
+}
+
+impl Stored {
+    pub async fn of(cluster: &Cluster) -> Result<Self, Failure> {
+        let opener = opener(cluster).await?;
+        let answer = results::ask_archive(cluster, &opener).await?;
+        Ok(Stored { answer, opener })
+    }
+
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let profiles = self.answer["profiles"].as_array();
+        profiles.into_iter().flatten().map(Entry).collect()
+    }
+
+    /// The newest that was asked for, with what whoever asked should know of it.
+    pub fn find(&self, asked: Asked<'_>) -> Result<(Entry<'_>, String), Failure> {
+        pick(&self.entries(), asked)
+    }
+
+    /// The profile of one request as it lies in the store.
+    pub async fn fetch(
+        &self,
+        cluster: &Cluster,
+        entry: Entry<'_>,
+        pod: Option<&str>,
+    ) -> Result<Vec<u8>, Failure> {
+        let (name, uid) = (entry.words("name"), entry.words("uid"));
+        let path = format!("{}/{name}/{uid}", self.opener.path);
+        let opener = Opener {
+            path,
+            key: self.opener.key.clone(),
+        };
+        results::download(cluster, &opener, &entry.full_name(), pod).await
+    }
+}
+
+/// The namespace's own key.
+async fn opener(cluster: &Cluster) -> Result<Opener, Failure> {
+    let namespace = &cluster.namespace;
+    let action = format!("get profilearchives/{ARCHIVE} in namespace {namespace}");
+    let resource = ApiResource::erase::<ProfileArchive>(&());
+    let archives: Api<DynamicObject> =
+        Api::namespaced_with(cluster.client.clone(), namespace, &resource);
+    let archive = archives
+        .get(ARCHIVE)
+        .await
+        .map_err(|error| match Failure::of_api(&action, &error) {
+            failure if failure.exit == Exit::NotFound => Failure {
+                hint: "the operator makes it with the first request that it accepts in a namespace: kubectl phpprof run".to_owned(),
+                ..failure
+            },
+            failure => failure,
+        })?;
+    match archive.data["status"]["accessKey"].as_str() {
+        Some(key) => Ok(Opener {
+            path: format!("/a/{namespace}"),
+            key: key.to_owned(),
+        }),
+        None => Err(Failure::new(
+            Exit::NotFound,
+            format!("the archive of namespace {namespace} has no access key yet"),
+            "try again in a moment; if it stays so, look at the operator's log",
+        )),
+    }
+}
+
+fn pick<'a>(entries: &[Entry<'a>], asked: Asked<'_>) -> Result<(Entry<'a>, String), Failure> {
+    let named: Vec<Entry<'_>> = entries
+        .iter()
+        .filter(|entry| entry.words("name") == asked.name)
+        .copied()
+        .collect();
+    let begins = |entry: &&Entry<'_>| {
+        let uid = entry.words("uid");
+        asked.uid.is_none_or(|beginning| uid.starts_with(beginning))
+    };
+    let found: Vec<&Entry<'_>> = named.iter().filter(begins).collect();
+    let others = |without: Option<&Entry<'_>>| {
+        let others = named.iter().filter(|entry| Some(*entry) != without);
+        others.map(Entry::full_name).collect::<Vec<_>>().join(", ")
+    };
+    match (found.as_slice(), asked.uid) {
+        ([only], _) => Ok((**only, taken(only))),
+        ([newest, ..], None) => {
+            let others = others(Some(newest));
+            Ok((
+                **newest,
+                format!("{}; older ones of that name: {others}", taken(newest)),
+            ))
+        }
+        ([_, ..], Some(uid)) => Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "several requests of the name {} have a uid that begins with {uid:?}",
+                asked.name
+            ),
+            format!("write more of it; there are {}", others(None)),
+        )),
+        ([], _) if named.is_empty() => Err(Failure::new(
+            Exit::NotFound,
+            format!("nothing is stored of a request {}", asked.name),
+            "see what is: kubectl phpprof list --stored",
+        )),
+        ([], _) => Err(Failure::new(
+            Exit::NotFound,
+            format!(
+                "no request of the name {} has a uid that begins with {:?}",
+                asked.name,
+                asked.uid.unwrap_or_default()
+            ),
+            format!("there are {}", others(None)),
+        )),
+    }
+}
+
+fn taken(entry: &Entry<'_>) -> String {
+    format!(
+        "taken from the store: {}, of {}",
+        entry.full_name(),
+        entry.words("startTime")
+    )
+}
+
+/// How what is stored is listed.
+#[derive(Clone, Copy, Debug)]
+pub struct Listing {
+    pub form: ListForm,
+    pub width: Option<usize>,
+    pub now: Timestamp,
+}
+
+impl Listing {
+    pub fn text(&self, stored: &Stored) -> String {
+        match self.form {
+            ListForm::Json => pretty(&stored.answer),
+            ListForm::Yaml => yaml(&stored.answer),
+            _ => self.lines(&stored.entries()),
+        }
+    }
+
+    /// One of them alone.
+    pub fn single(&self, entry: Entry<'_>) -> String {
+        match self.form {
+            ListForm::Json => pretty(entry.0),
+            ListForm::Yaml => yaml(entry.0),
+            _ => self.lines(&[entry]),
+        }
+    }
+
+    fn lines(&self, entries: &[Entry<'_>]) -> String {
+        match self.form {
+            ListForm::Table => self.table(entries).text(self.width),
+            ListForm::Wide => self.table(entries).text(None),
+            _ => entries.iter().map(|it| it.full_name() + "\n").collect(),
+        }
+    }
+
+    fn table(&self, entries: &[Entry<'_>]) -> Table {
+        let wide = self.form == ListForm::Wide;
+        let mut heads = vec!["NAME", "~TARGET", ">PODS", ">SAMPLES", "AGE", "?EXPIRES"];
+        if wide {
+            heads.extend([">DURATION", ">BYTES", "UID"]);
+        }
+        let mut table = Table::new(&heads);
+        for entry in entries {
+            let dash = |words: &str| match words {
+                "" => "-".to_owned(),
+                words => words.to_owned(),
+            };
+            let old = entry.until("startTime", self.now).map(|seconds| -seconds);
+            let left = entry.until("expiresAt", self.now);
+            let mut cells = vec![
+                entry.full_name(),
+                dash(entry.words("target")),
+                entry.number("pods").to_string(),
+                entry.number("samples").to_string(),
+                old.map_or_else(|| "-".to_owned(), age),
+                left.map_or_else(|| "-".to_owned(), |left| format!("in {}", age(left))),
+            ];
+            if wide {
+                let duration = entry.0["durationSeconds"].as_i64();
+                cells.push(duration.map_or_else(|| "-".to_owned(), |it| format!("{it}s")));
+                cells.push(entry.number("sizeBytes").to_string());
+                cells.push(entry.words("uid").to_owned());
+            }
+            table.row(cells);
+        }
+        table
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    // Values always serialise.
+    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}
+
+/// `list --stored`.
+pub async fn list(cluster: &Cluster, listing: Listing) -> Result<String, Failure> {
+    let stored = Stored::of(cluster).await?;
+    let left_out = stored.answer["leftOut"].as_u64().unwrap_or(0);
+    if left_out > 0 {
+        eprintln!("{left_out} older requests are not listed; the store has them.");
+    }
+    let is_table = matches!(listing.form, ListForm::Table | ListForm::Wide);
+    if is_table && stored.entries().is_empty() {
+        eprintln!("Nothing is stored of namespace {}.", cluster.namespace);
+        return Ok(String::new());
+    }
+    Ok(listing.text(&stored))
+}
+
+/// What a name stands for.
+pub enum Named {
+    Request(Box<DynamicObject>),
+    /// No request has it, and something is stored of one that had.
+    Stored(Stored),
+}
+
+/// The request of a name, or where there is none, what is stored of it.
+pub async fn named(cluster: &Cluster, name: &str) -> Result<Named, Failure> {
+    let asked = Asked::of(name);
+    if asked.uid.is_some() {
+        return Ok(Named::Stored(Stored::of(cluster).await?));
+    }
+    let gone = match cluster.request(name).await {
+        Ok(object) => return Ok(Named::Request(Box::new(object))),
+        Err(failure) if failure.exit == Exit::NotFound => failure,
+        Err(failure) => return Err(failure),
+    };
+    let stored = match Stored::of(cluster).await {
+        Ok(stored) => match stored.find(asked) {
+            Ok(_) => Ok(stored),
+            Err(failure) => Err(failure),
+        },
+        Err(failure) => Err(failure),
+    };
+    // Who has mistyped a name hears of that first.
+    stored.map(Named::Stored).map_err(|failure| Failure {
+        hint: format!("{}; in the store: {}", gone.hint, failure.message),
+        ..gone
+    })
+}
+
+#[cfg(test)]
+pub fn of_answer(profiles: Value) -> Stored {
+    Stored {
+        answer: serde_json::json!({"bytes": 0, "leftOut": 0, "profiles": profiles}),
+        opener: Opener {
+            path: String::new(),
+            key: String::new(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn stored() -> Stored {
+        of_answer(json!([
+            {"name": "web", "uid": "aaaa1111-2", "startTime": "2026-09-21T14:02:00Z"},
+            {"name": "web", "uid": "aaab2222-2", "startTime": "2026-09-21T14:01:00Z"},
+            {"name": "api", "uid": "cccc3333-2", "startTime": "2026-09-21T14:00:00Z"},
+        ]))
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<(&str, &str), &str>) {
+        let stored = stored();
+        match (stored.find(Asked::of(text)), expected) {
+            (Ok((entry, note)), Ok((uid, part))) => {
+                assert!(entry.words("uid").starts_with(uid), "{entry:?}");
+                assert!(note.contains(part), "{note}");
+            }
+            (Err(failure), Err(part)) => {
+                let text = failure.to_string();
+                assert!(text.contains(part) && !failure.hint.is_empty(), "{text}");
+            }
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn the_newest_of_a_name_is_taken_and_the_others_are_named() {
+        check(
+            "api",
+            Ok((
+                "cccc",
+                "taken from the store: api@cccc3333, of 2026-09-21T14:00:00Z",
+            )),
+        );
+        check("web", Ok(("aaaa", "older ones of that name: web@aaab2222")));
+        check("web@aaab", Ok(("aaab", "web@aaab2222")));
+        check("web@aaab2222", Ok(("aaab", "web@aaab2222")));
+    }
+
+    #[test]
+    fn what_is_not_there_or_not_clear_says_what_there_is() {
+        check("blog", Err("nothing is stored of a request blog"));
+        check("web@ff", Err("there are web@aaaa1111, web@aaab2222"));
+        check(
+            "web@aaa",
+            Err("write more of it; there are web@aaaa1111, web@aaab2222"),
+        );
+    }
+}

@@ -47,7 +47,7 @@ impl Right {
 
     fn group(&self) -> &'static str {
         match self.resource {
-            "profilerequests" => "phpprof.dev",
+            "profilerequests" | "profilearchives" => "phpprof.dev",
             "deployments" => "apps",
             _ => "",
         }

@@ -1,5 +1,6 @@
 //! What phpprof promises, tried on a real cluster: `make e2e`.
 
+mod archive;
 mod checkpoints;
 mod crowd;
 mod dokuwiki;

@@ -86,7 +86,7 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
             ("get first -o json", "\"samples\""),
             ("top first", "similar_text"),
             (&*format!("top {}", listed.trim()), "similar_text"),
-            ("diff first first", "similar_text"),
+            ("diff first first", "ms before"),
             ("flame first -o first.html", "wrote first.html"),
             ("download first", "wrote first.pb.gz"),
         ] {

@@ -12,9 +12,9 @@ use e2e::requests::failed_with;
 use e2e::store::sha256;
 use e2e::{Scene, alone_on, poll, release};
 use flate2::{Compression, write::GzEncoder};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 use serde_json::json;
@@ -160,10 +160,13 @@ async fn pretend(scene: &Scene, request: &ProfileRequest, upload: &Upload) -> Re
         request.uid().unwrap_or_default(),
         pod.uid().unwrap_or_default(),
     );
+    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+    let namespace = namespaces.get(&scene.namespace).await?;
     let key = format!(
-        "{}/{}/{}-{uid}/web.fpm.{}.0.pb.gz",
+        "{}/{}/{}/{}-{uid}/web.fpm.{}.0.pb.gz",
         release::PREFIX,
         scene.namespace,
+        namespace.uid().unwrap_or_default(),
         request.name_any(),
         &pod_uid[..8]
     );

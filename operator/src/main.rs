@@ -268,7 +268,10 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         requests,
         watches,
     });
-    tokio::spawn(halts::poll_labels(context.clone()));
+    match args.namespace.is_empty() {
+        true => tokio::spawn(halts::watch_labels(context.clone())),
+        false => tokio::spawn(halts::poll_labels(context.clone())),
+    };
     if let Some(map) = &args.switch_config_map {
         let (namespace, name) = map
             .split_once('/')

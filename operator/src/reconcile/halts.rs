@@ -1,23 +1,25 @@
 //! What stops all profiling: the administrator's switch, and the label of a namespace.
 //!
-//! The switch is a ConfigMap that is watched. Labels of namespaces with running requests are asked for, since who has rights in a namespace
-//! alone may get it, but not watch it.
+//! The switch is a ConfigMap that is watched, and so are the namespaces that have the label. Who has rights in some namespaces alone may get
+//! these, but not watch them, and asks for the labels of those with running requests.
 //!
 //! Invariant: while the API server does not answer, what it said last holds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, ResourceExt as _};
-use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_LABEL};
+use kube::{Api, Client, ResourceExt};
+use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL};
 
 use crate::reconcile::context::Context;
 use crate::reconcile::execute::AT_ONCE;
 use crate::reconcile::fleet::Fleet;
+use crate::reconcile::watches::paged;
 
 /// Running samplers are told within five seconds, of which theirs to ask is two.
 const EVERY: Duration = Duration::from_secs(2);
@@ -32,7 +34,10 @@ pub struct Halts(Mutex<State>);
 #[derive(Default)]
 struct State {
     switched_off: bool,
+    /// That are stopped by their label.
     namespaces: BTreeSet<String>,
+    /// The uids of those that have opted in, as far as a watch has shown it.
+    enabled: BTreeMap<String, String>,
 }
 
 impl Halts {
@@ -55,6 +60,11 @@ impl Halts {
         self.state().switched_off
     }
 
+    /// The uid of a namespace that has certainly opted in; nobody has to be asked then.
+    pub fn enabled(&self, namespace: &str) -> Option<String> {
+        self.state().enabled.get(namespace).cloned()
+    }
+
     /// Whether that is news.
     fn switch(&self, off: bool) -> bool {
         std::mem::replace(&mut self.state().switched_off, off) != off
@@ -66,6 +76,30 @@ impl Halts {
             true => state.namespaces.insert(namespace.to_owned()),
             false => state.namespaces.remove(namespace),
         }
+    }
+
+    /// What a watch has shown of a namespace; whether it is stopped or goes on since.
+    fn learn(&self, namespace: &str, uid: String, label: Option<&str>) -> bool {
+        let mut state = self.state();
+        match label == Some(NAMESPACE_ENABLED) {
+            true => state.enabled.insert(namespace.to_owned(), uid),
+            false => state.enabled.remove(namespace),
+        };
+        drop(state);
+        self.label(namespace, label == Some(NAMESPACE_DISABLED))
+    }
+
+    /// A list is whole: namespaces that are not on it have no label.
+    fn keep(&self, listed: &BTreeSet<String>) -> bool {
+        let mut state = self.state();
+        state
+            .enabled
+            .retain(|namespace, _| listed.contains(namespace));
+        let before = state.namespaces.len();
+        state
+            .namespaces
+            .retain(|namespace| listed.contains(namespace));
+        state.namespaces.len() < before
     }
 }
 
@@ -104,6 +138,45 @@ fn is_off(map: &ConfigMap) -> bool {
         .is_some_and(|word| word == STOPPED)
 }
 
+/// Watches the namespaces that have the label.
+pub async fn watch_labels(context: Arc<Context>) {
+    let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(context.client.clone());
+    let labelled = paged().labels(NAMESPACE_LABEL);
+    let mut changes = watcher(namespaces, labelled).default_backoff().boxed();
+    let (halts, mut listed) = (&context.halts, BTreeSet::new());
+    while let Some(change) = changes.next().await {
+        let news = match change {
+            Ok(watcher::Event::Init) => {
+                listed.clear();
+                false
+            }
+            Ok(watcher::Event::InitApply(namespace)) => {
+                listed.insert(namespace.name_any());
+                learn(halts, &namespace, label(&namespace))
+            }
+            Ok(watcher::Event::InitDone) => halts.keep(&listed),
+            Ok(watcher::Event::Apply(namespace)) => learn(halts, &namespace, label(&namespace)),
+            Ok(watcher::Event::Delete(namespace)) => learn(halts, &namespace, None),
+            Err(error) => {
+                tracing::warn!(%error, "the labels of namespaces cannot be watched; it is tried again");
+                false
+            }
+        };
+        if news {
+            look_again(&context);
+        }
+    }
+}
+
+fn learn(halts: &Halts, namespace: &impl ResourceExt, label: Option<&str>) -> bool {
+    let uid = namespace.uid().unwrap_or_default();
+    halts.learn(&namespace.name_any(), uid, label)
+}
+
+fn label(namespace: &impl ResourceExt) -> Option<&str> {
+    namespace.labels().get(NAMESPACE_LABEL).map(String::as_str)
+}
+
 /// Asks for the labels of the namespaces that have running requests, or were stopped, again and again.
 pub async fn poll_labels(context: Arc<Context>) {
     loop {
@@ -132,8 +205,7 @@ async fn is_disabled(client: &Client, namespace: &str) -> Option<bool> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let asked = tokio::time::timeout(ANSWER, namespaces.get_metadata(namespace)).await;
     let metadata = asked.ok()?.ok()?;
-    let label = metadata.labels().get(NAMESPACE_LABEL);
-    Some(label.is_some_and(|value| value == NAMESPACE_DISABLED))
+    Some(label(&metadata) == Some(NAMESPACE_DISABLED))
 }
 
 fn look_again(context: &Context) {
@@ -162,5 +234,19 @@ mod tests {
         assert_eq!(halts.why("shop").as_deref(), Some(administrator));
         assert!(halts.switch(false) && halts.label("shop", false));
         assert_eq!(halts.why("shop"), None);
+    }
+
+    #[test]
+    fn a_label_that_a_watch_has_shown_holds_until_it_shows_another_or_none() {
+        let halts = Halts::default();
+        let learn = |name: &str, label| halts.learn(name, "u".to_owned(), Some(label));
+        let enabled = |name| halts.enabled(name);
+        assert!(!learn("shop", NAMESPACE_ENABLED) && enabled("shop") == Some("u".to_owned()));
+        assert!(learn("shop", NAMESPACE_DISABLED) && enabled("shop").is_none());
+        assert!(halts.why("shop").is_some());
+        assert!(!learn("blog", NAMESPACE_ENABLED));
+        assert!(halts.keep(&["blog".to_owned()].into()));
+        assert_eq!(halts.why("shop"), None);
+        assert!(!halts.keep(&BTreeSet::new()) && enabled("blog").is_none());
     }
 }

@@ -113,14 +113,20 @@ async fn candidate(
     }
     let uid = request.uid().unwrap_or_default();
     let namespace = request.namespace().unwrap_or_default();
-    let metadata = metadata(context, &namespace).await?;
-    let label = metadata.labels().get(NAMESPACE_LABEL).map(String::as_str);
-    if label == Some(NAMESPACE_DISABLED) {
-        return Ok(stopped(by_label()));
-    }
-    let namespace_enabled = label == Some(NAMESPACE_ENABLED);
+    let (namespace_enabled, namespace_uid) = match context.halts.enabled(&namespace) {
+        Some(uid) => (true, uid),
+        None => {
+            let metadata = metadata(context, &namespace).await?;
+            let label = metadata.labels().get(NAMESPACE_LABEL).map(String::as_str);
+            if label == Some(NAMESPACE_DISABLED) {
+                return Ok(stopped(by_label()));
+            }
+            let uid = metadata.uid().unwrap_or_default();
+            (label == Some(NAMESPACE_ENABLED), uid)
+        }
+    };
     let mut admission = Admission {
-        namespace_uid: metadata.uid().unwrap_or_default(),
+        namespace_uid,
         namespace_enabled,
         stored_bytes: 0,
         samplers: BTreeMap::new(),

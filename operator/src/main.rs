@@ -32,6 +32,7 @@ use phpprof_operator::reconcile::jobs::Jobs;
 use phpprof_operator::reconcile::requests::Requests;
 use phpprof_operator::reconcile::running::Running;
 use phpprof_operator::reconcile::watches::PodWatches;
+use phpprof_operator::reconcile::written::Written;
 use phpprof_operator::sampler::cancellation::Stops;
 use phpprof_operator::sampler::container::SamplerConfig;
 use phpprof_operator::storage::archive::Archive;
@@ -255,6 +256,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         running: Running::default(),
         role: role.clone(),
         accepting: Default::default(),
+        written: Written::default(),
         clock: Timestamp::now,
         client,
         limits,

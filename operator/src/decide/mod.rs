@@ -9,6 +9,7 @@ pub mod effect;
 pub mod limits;
 pub(crate) mod mode;
 pub mod observed;
+pub mod pace;
 pub mod queue;
 pub(crate) mod select;
 pub(crate) mod status;

@@ -24,6 +24,7 @@ use crate::reconcile::jobs::Jobs;
 use crate::reconcile::requests::Requests;
 use crate::reconcile::running::Running;
 use crate::reconcile::watches::PodWatches;
+use crate::reconcile::written::Written;
 use crate::sampler::cancellation::Stops;
 use crate::sampler::container::SamplerConfig;
 use crate::storage::archive::Archive;
@@ -56,6 +57,7 @@ pub struct Context {
     pub running: Running,
     /// Held from the last look at whose turn it is until who was accepted counts as running: two at once could get the same place.
     pub accepting: Mutex<()>,
+    pub written: Written,
     pub recorder: Recorder,
     pub role: Arc<Role>,
     pub clock: fn() -> Timestamp,

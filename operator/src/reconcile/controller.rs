@@ -22,6 +22,7 @@ use crate::chain::chain;
 use crate::decide::decision::{Next, decide, is_settled};
 use crate::decide::effect::{Done, Effect, record};
 use crate::decide::observed::Observed;
+use crate::decide::pace::wait_until;
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
 use crate::reconcile::calls::call;
@@ -29,7 +30,7 @@ use crate::reconcile::context::Context;
 use crate::reconcile::deletion::abandon;
 use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
-use crate::reconcile::fleet::Fleet;
+use crate::reconcile::fleet::{Fleet, reference};
 use crate::reconcile::follow::{follow, take_over};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::requests::{Known, strip};
@@ -131,6 +132,7 @@ async fn look_after_all(
 /// A request is gone, or is going and held by somebody else's finalizer.
 fn depart(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileRequest>) {
     context.watches.release(reference);
+    context.written.forget(reference);
     let seen = context.running.take(reference);
     if let Some(request) = seen.or(going.filter(is_running)) {
         abandon(context.clone(), request);
@@ -204,17 +206,19 @@ async fn look_after(
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
     let mut request = match &guarded.0 {
-        Ok(request) => request.clone(),
+        Ok(request) => context.written.newest(request),
         Err(error) => {
             tracing::warn!(%error, "a request cannot be read; it is left alone");
             return Ok(Action::await_change());
         }
     };
-    let reference: RequestRef =
-        ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default());
+    let reference = reference(&request);
     if request.metadata.deletion_timestamp.is_some() {
         depart(&context, &reference, Some(request));
         return Ok(Action::await_change());
+    }
+    if let Some(wait) = paced(&context, &request) {
+        return Ok(Action::requeue(wait));
     }
     for _ in 0..ROUNDS {
         if !context.role.leads() {
@@ -223,15 +227,15 @@ async fn look_after(
         }
         let (was_accepted, was_over) = (is_accepted(&request), is_over(&request));
         let done = context.jobs.take(&request.uid().unwrap_or_default());
-        if !done.is_empty() {
-            remember(&context, &request, &done);
-            request = conclude(&context, request, &done).await?;
-            if done.iter().any(|done| matches!(done, Done::TryAgain(_))) {
-                return Ok(Action::requeue(PAUSE));
-            }
+        remember(&context, &request, &done);
+        let known = recorded(&context, &request, &done);
+        if done.iter().any(|done| matches!(done, Done::TryAgain(_))) {
+            conclude(&context, request, &done).await?;
+            return Ok(Action::requeue(PAUSE));
         }
         let (effects, next);
-        (request, effects, next) = decided(&context, request, &reference).await?;
+        (request, effects, next) = decided(&context, (request, known), &reference).await?;
+        clear(&context, &request, &done);
         let namespace = request.namespace().unwrap_or_default();
         if is_accepted(&request) && !was_accepted {
             context.archives.ensure(&namespace);
@@ -266,19 +270,20 @@ async fn look_after(
     Ok(Action::requeue(PAUSE))
 }
 
-/// What is to be done now, once it is written down.
+/// What is to be done now, once it is written down. What came of jobs, and what follows from it, are one change: `known` has the former, and the
+/// request is as it was written last.
 async fn decided(
     context: &Arc<Context>,
-    request: ProfileRequest,
+    (request, known): (ProfileRequest, ProfileRequest),
     reference: &RequestRef,
 ) -> Result<(ProfileRequest, Vec<Effect>, Next), ReconcileError> {
-    let mut observed = look(context, &request, reference).await;
+    let mut observed = look(context, &known, reference).await;
     let accepting = match observed.admission {
         Some(_) => Some(context.accepting.lock().await),
         None => None,
     };
-    confirm(context, &request, &mut observed);
-    let decision = decide(context.now(), &request, &observed, &context.limits);
+    confirm(context, &known, &mut observed);
+    let decision = decide(context.now(), &known, &observed, &context.limits);
     let request = persist(context, request, decision.status).await?;
     let deleted = context.running.see(reference, &request);
     drop(accepting);
@@ -291,6 +296,18 @@ async fn decided(
 fn is_accepted(request: &ProfileRequest) -> bool {
     let status = request.status.as_ref();
     status.is_some_and(|status| status.start_time.is_some())
+}
+
+/// How long the look waits, so that changes that come together are written together.
+fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
+    let namespace = request.namespace().unwrap_or_default();
+    if context.halts.why(&namespace).is_some() {
+        return None;
+    }
+    let verified = context.jobs.ended(&request.uid().unwrap_or_default());
+    let (now, writes) = (context.now(), context.written.writes(request)?);
+    let until = wait_until(request, writes, verified)?;
+    (now < until).then(|| self::until(now, until))
 }
 
 fn is_over(request: &ProfileRequest) -> bool {
@@ -346,14 +363,22 @@ async fn conclude(
     if injected > 0 {
         context.publish(&request, vec![events::injected(injected)]);
     }
-    let mut status = request.status.clone().unwrap_or_default();
-    record(
-        &mut status,
-        done,
-        request.metadata.generation,
-        context.now(),
-    );
+    let status = recorded(context, &request, done).status.unwrap_or_default();
     let written = persist(context, request, status).await?;
+    clear(context, &written, done);
+    Ok(written)
+}
+
+/// The request with what came of effects in its status, which is not written yet.
+fn recorded(context: &Context, request: &ProfileRequest, done: &[Done]) -> ProfileRequest {
+    let (mut recorded, now) = (request.clone(), context.now());
+    let status = recorded.status.get_or_insert_default();
+    record(status, done, request.metadata.generation, now);
+    recorded
+}
+
+/// Deletes what is of no use any more once the request is collected, beside the work.
+fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
     let is_over = |done: &Done| {
         matches!(
             done,
@@ -361,11 +386,10 @@ async fn conclude(
         )
     };
     if done.iter().any(is_over) {
-        let (context, request) = (context.clone(), written.clone());
+        let (context, request) = (context.clone(), request.clone());
         let cleared = async move { context.collector.clear(&request).await };
         tokio::spawn(cleared.in_current_span());
     }
-    Ok(written)
 }
 
 /// Writes the status if it changed, and only over the version that it was decided on.
@@ -398,6 +422,8 @@ async fn persist(
     );
     let written = call(|| requests.patch_status(&name, &params, &patch)).await;
     let written = written.map_err(ReconcileError::Status)?;
+    let replaced = request.resource_version();
+    context.written.remember(replaced, &written, context.now());
     log(&written, &old);
     count(context, &old, &status);
     let events = events::between(&written, &old, &status);

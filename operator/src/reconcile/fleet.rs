@@ -92,6 +92,7 @@ fn in_line(request: &ProfileRequest) -> Waiting {
     }
 }
 
+/// What a change of the request sends to the controller.
 pub(crate) fn reference(request: &ProfileRequest) -> RequestRef {
     ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default())
 }

@@ -42,6 +42,7 @@ pub async fn take_over(context: Arc<Context>, mut role: watch::Receiver<bool>) {
         if !leads {
             context.expectations.forget_all();
             context.jobs.forget_all();
+            context.written.forget_all();
             for request in context.running.references() {
                 context.watches.release(&request);
             }

@@ -32,6 +32,13 @@ impl Jobs {
         jobs.cloned().collect()
     }
 
+    /// How many have an outcome that nobody has taken.
+    pub fn ended(&self, request_uid: &str) -> usize {
+        let all = self.all();
+        let jobs = all.get(request_uid).into_iter().flat_map(BTreeMap::values);
+        jobs.filter(|outcome| outcome.is_some()).count()
+    }
+
     /// Whether it was not under way.
     fn begin(&self, request_uid: &str, job: &Job) -> bool {
         let mut all = self.all();
@@ -173,6 +180,7 @@ mod tests {
         assert!(jobs.begin("u", &one) && jobs.begin("u", &other));
         jobs.end("u", &one, Done::Listed);
         assert!(!jobs.begin("u", &one));
+        assert_eq!((jobs.ended("u"), jobs.ended("v")), (1, 0));
         assert_eq!(jobs.take("u"), [Done::Listed]);
         assert_eq!(jobs.under_way("u"), [other].into());
         assert!(jobs.begin("u", &one));

@@ -19,3 +19,4 @@ pub mod running;
 mod scopes;
 pub(crate) mod view;
 pub mod watches;
+pub mod written;

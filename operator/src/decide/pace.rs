@@ -1,0 +1,77 @@
+//! How often a request that runs is looked at: what happens to many pods at about the same time is one change of the status.
+
+use jiff::{SignedDuration, Timestamp};
+use phpprof_crds::ProfileRequest;
+
+use crate::decide::decision::is_settled;
+use crate::decide::limits::later;
+
+/// Between two looks, for each pod that is not done.
+const PER_POD: SignedDuration = SignedDuration::from_millis(100);
+/// After so many times that the status was written, the pause grows with each.
+const SOON: usize = 2;
+const LONGEST: SignedDuration = SignedDuration::from_secs(3);
+
+/// How often this operator has written a request's status, and when it did last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writes {
+    pub count: usize,
+    pub last: Timestamp,
+}
+
+/// Until when the next look waits, where so many pods are verified and not yet written. A change of the spec, and what comes of the last pod
+/// and after it, wait for nothing.
+pub fn wait_until(request: &ProfileRequest, writes: Writes, verified: usize) -> Option<Timestamp> {
+    let status = request.status.as_ref()?;
+    let open = status.targets.iter().filter(|target| !is_settled(target));
+    let open = open.count();
+    let is_news = status.observed_generation != request.metadata.generation;
+    if is_news || open <= verified || status.completion_time.is_some() {
+        return None;
+    }
+    let times = open * (writes.count.saturating_sub(SOON) + 1);
+    let pause = PER_POD.saturating_mul(i32::try_from(times).unwrap_or(i32::MAX));
+    Some(later(writes.last, pause.min(LONGEST)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{at, request};
+
+    #[track_caller]
+    fn check(
+        (open, verified): (usize, usize),
+        count: usize,
+        generation: i64,
+        expected: Option<i64>,
+    ) {
+        let mut request = request(json!({"target": {"podName": "web"}}));
+        let target = |state: &str| json!({"podName": "web", "podUID": "u", "containerName": "fpm", "containerID": "c", "ephemeralContainerName": "e", "state": state});
+        let mut targets = vec![target("Sampling"); open];
+        targets.push(target("Uploaded"));
+        let status = json!({"observedGeneration": generation, "targets": targets});
+        request.status = serde_json::from_value(status).expect("a status");
+        let writes = Writes { count, last: at(0) };
+        let waits = wait_until(&request, writes, verified);
+        let waits = waits.map(|until| until.duration_since(at(0)).as_millis());
+        assert_eq!(waits.map(i64::try_from), expected.map(Ok));
+    }
+
+    #[test]
+    fn the_more_pods_are_open_and_the_more_was_written_the_fewer_looks_there_are() {
+        check((1, 0), 1, 1, Some(100));
+        check((5, 0), 2, 1, Some(500));
+        check((5, 4), 4, 1, Some(1500));
+        check((100, 0), 1, 1, Some(3000));
+    }
+
+    #[test]
+    fn news_of_the_spec_and_the_end_wait_for_nothing() {
+        check((100, 0), 9, 0, None);
+        check((5, 5), 9, 1, None);
+        check((0, 0), 9, 1, None);
+    }
+}

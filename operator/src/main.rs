@@ -40,6 +40,7 @@ use phpprof_operator::storage::collector::Collector;
 use phpprof_operator::storage::store::{Store, StoreConfig};
 use phpprof_operator::storage::usage::Usage;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tower::BoxError;
 use tower::util::{MapResponseLayer, MapResultLayer};
 use tracing_subscriber::EnvFilter;
@@ -257,6 +258,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn std::error::Error>> {
         role: role.clone(),
         accepting: Default::default(),
         written: Written::default(),
+        places: Semaphore::new(controller::CONCURRENCY),
         clock: Timestamp::now,
         client,
         limits,

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::Resource as _;
 use kube::runtime::events::{Event, Recorder};
 use phpprof_crds::ProfileRequest;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tracing::Instrument as _;
 
 use crate::decide::limits::Limits;
@@ -58,6 +58,8 @@ pub struct Context {
     /// Held from the last look at whose turn it is until who was accepted counts as running: two at once could get the same place.
     pub accepting: Mutex<()>,
     pub written: Written,
+    /// For looks at requests, whoever came first.
+    pub places: Semaphore,
     pub recorder: Recorder,
     pub role: Arc<Role>,
     pub clock: fn() -> Timestamp,

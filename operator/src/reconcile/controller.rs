@@ -39,8 +39,10 @@ use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::{RequestRef, paged};
 use crate::storage::expiry;
 
-/// Requests that are looked at at the same time.
-const CONCURRENCY: u16 = 16;
+/// Requests that are looked at at the same time. The controller's own limit would take those that wait in the order of a hash table, which leaves
+/// some waiting for as long as there are others.
+pub const CONCURRENCY: usize = 16;
+const UNLIMITED: u16 = 0;
 /// Decisions in one look; a request needs five from acceptance to its end.
 const ROUNDS: usize = 16;
 /// The pause after a call that is worth another try.
@@ -79,12 +81,11 @@ pub async fn run(
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
     context.requests.know(stores.clone());
     let served = results::serve(results_address, results(&context));
-    let places = (CONCURRENCY / u16::try_from(scopes.len()).unwrap_or(CONCURRENCY)).max(1);
     let (routes, changes) = routed(changes, namespaces);
     tokio::spawn(routes);
     let loops = scopes.into_iter().zip(stores).zip(writers).zip(changes);
     let loops = loops.map(|(((requests, known), writer), changes)| {
-        look_after_all(context.clone(), requests, (known, writer), changes, places)
+        look_after_all(context.clone(), requests, (known, writer), changes)
     });
     tokio::select! {
         _ = futures::future::join_all(loops) => Ok(()),
@@ -101,7 +102,6 @@ async fn look_after_all(
         reflector::store::Writer<DeserializeGuard<ProfileRequest>>,
     ),
     changes: UnboundedReceiver<RequestRef>,
-    places: u16,
 ) {
     let relisted = context.clone();
     let arriving = watcher(requests, paged()).default_backoff().modify(strip);
@@ -115,7 +115,7 @@ async fn look_after_all(
         .touched_objects();
     let deletions = context.clone();
     Controller::for_stream(touched, known)
-        .with_config(controller::Config::default().concurrency(places))
+        .with_config(controller::Config::default().concurrency(UNLIMITED))
         .reconcile_on(changes)
         .run(reconcile, |_, error, _| retry(error), context)
         .for_each(|result| {
@@ -220,6 +220,8 @@ async fn look_after(
     if let Some(wait) = paced(&context, &request) {
         return Ok(Action::requeue(wait));
     }
+    // Nobody closes it.
+    let _place = context.places.acquire().await;
     for _ in 0..ROUNDS {
         if !context.role.leads() {
             follow(&context, &reference, &request);

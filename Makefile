@@ -8,6 +8,7 @@
 # FULL=1                    the long form of real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs
 # BENCH=smoke               the short form of bench, which holds counts to their limits
+# SCALE=smoke               the short form of scale
 # PEERS="NAME=PATH ..."     other profilers that bench runs in turn with ours: phpspy, pfp
 # SLOWDOWN_SECONDS=900      how long each row of slowdown runs at most
 SHELL := /bin/bash
@@ -24,7 +25,7 @@ IMAGES := application kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE BENCH PEERS
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE BENCH SCALE PEERS
 
 .PHONY: help
 help: ## this list
@@ -67,6 +68,11 @@ bench: setup ## what sampling costs, on constructed programs and real applicatio
 .PHONY: slowdown
 slowdown: setup ## what profiling costs the target, beside Excimer, Xdebug and tideways_xhprof: up to two hours
 	@$(STAGE) "slowdown" profiler-image/bench/slowdown.sh
+
+.PHONY: scale
+scale: setup ## the operator beside a real API server with 5,000 pods and 1,000 requests, seven minutes; SCALE=smoke for 200 pods, as make test runs it
+	@$(TOOLS) kubernetes helm
+	@$(STAGE) "scale" e2e/tools/scale
 
 .PHONY: fuzz
 fuzz: setup ## the readers of a target's memory on hostile bytes, for 60 seconds; FULL=1 for an hour
@@ -137,6 +143,7 @@ test: setup ## all tests
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
 	@$(MAKE) real
 	@$(MAKE) browser
+	@$(MAKE) scale SCALE=smoke
 	@$(MAKE) bench BENCH=smoke
 	@$(MAKE) truth
 

@@ -1,0 +1,160 @@
+//! The operator, as the chart starts it: its lives, its memory and its CPU time.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{poll, run};
+use tokio::process::Child;
+
+use crate::cluster::{free_port, start};
+
+const START: Duration = Duration::from_secs(30);
+const END: Duration = Duration::from_secs(30);
+/// Flags of the Deployment that a program outside of a cluster needs other values of.
+const REPLACED: [&str; 1] = ["--relay-url="];
+
+pub struct Operator {
+    program: PathBuf,
+    arguments: Vec<String>,
+    kubeconfig: String,
+    logs: PathBuf,
+    health: u16,
+    child: Child,
+    lives: usize,
+    before: Cost,
+}
+
+/// What all lives took: the most memory of one, and CPU time in all.
+#[derive(Clone, Copy, Default)]
+pub struct Cost {
+    pub peak_mib: f64,
+    pub cpu_seconds: f64,
+}
+
+impl Operator {
+    pub async fn start(
+        program: &Path,
+        mut arguments: Vec<String>,
+        kubeconfig: String,
+        logs: &Path,
+    ) -> Result<Self> {
+        let (relay, results, health) = (free_port()?, free_port()?, free_port()?);
+        arguments.retain(|argument| !REPLACED.iter().any(|flag| argument.starts_with(flag)));
+        arguments.extend([
+            format!("--relay-address=127.0.0.1:{relay}"),
+            format!("--relay-url=https://127.0.0.1:{relay}"),
+            format!("--results-address=127.0.0.1:{results}"),
+            format!("--health-address=127.0.0.1:{health}"),
+        ]);
+        let mut operator = Self {
+            child: begin(program, &arguments, &kubeconfig, logs, 1)?,
+            program: program.to_owned(),
+            arguments,
+            kubeconfig,
+            logs: logs.to_owned(),
+            health,
+            lives: 1,
+            before: Cost::default(),
+        };
+        operator.is_ready().await?;
+        Ok(operator)
+    }
+
+    /// Ends it as a node does, and starts it again.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.before = self.cost()?;
+        let pid = self.pid()?.to_string();
+        run("kill", &["-TERM", &pid], &[]).await?;
+        let ended = tokio::time::timeout(END, self.child.wait()).await;
+        let status = ended.context("the operator does not end by SIGTERM")??;
+        ensure!(status.success(), "the operator ended with {status}");
+        self.lives += 1;
+        self.child = begin(
+            &self.program,
+            &self.arguments,
+            &self.kubeconfig,
+            &self.logs,
+            self.lives,
+        )?;
+        self.is_ready().await
+    }
+
+    async fn is_ready(&mut self) -> Result<()> {
+        let address = format!("http://127.0.0.1:{}/readyz", self.health);
+        let ready = async || {
+            let answer = reqwest::get(&address).await.ok();
+            Ok(answer.filter(|answer| answer.status().is_success()))
+        };
+        poll("the operator to be ready", START, ready).await?;
+        self.runs()
+    }
+
+    /// Fails where it has ended by itself.
+    pub fn runs(&mut self) -> Result<()> {
+        let ended = self.child.try_wait()?;
+        let logs = self.logs.display();
+        ensure!(
+            ended.is_none(),
+            "the operator has ended; its log is in {logs}"
+        );
+        Ok(())
+    }
+
+    fn pid(&self) -> Result<u32> {
+        self.child.id().context("the operator has ended")
+    }
+
+    /// Of all lives until now.
+    pub fn cost(&self) -> Result<Cost> {
+        let process = PathBuf::from(format!("/proc/{}", self.pid()?));
+        let status = std::fs::read_to_string(process.join("status"))?;
+        let stat = std::fs::read_to_string(process.join("stat"))?;
+        Ok(Cost {
+            peak_mib: self
+                .before
+                .peak_mib
+                .max(peak_mib(&status).context("no VmHWM")?),
+            cpu_seconds: self.before.cpu_seconds + cpu_seconds(&stat).context("no CPU time")?,
+        })
+    }
+}
+
+fn begin(
+    program: &Path,
+    arguments: &[String],
+    kubeconfig: &str,
+    logs: &Path,
+    life: usize,
+) -> Result<Child> {
+    let log = logs.join(format!("operator-{life}.log"));
+    start(program, &log, arguments, kubeconfig)
+}
+
+fn peak_mib(status: &str) -> Option<f64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
+}
+
+/// User and system time; Linux shows them in hundredths of a second.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    // The name in parentheses may have spaces.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<f64>().ok();
+    Some((next()? + next()?) / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_and_cpu_time_are_read_as_the_kernel_writes_them() {
+        assert_eq!(peak_mib("VmPeak:\t 9 kB\nVmHWM:\t   2048 kB\n"), Some(2.0));
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 1 0 0 0 150 25 0 0 20 0";
+        assert_eq!(cpu_seconds(stat), Some(1.75));
+    }
+}

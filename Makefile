@@ -5,7 +5,7 @@
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # STORE=s3                  demo stores in an S3 server instead of on a volume
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
-# FULL=1                    the long form of real, truth and fuzz
+# FULL=1                    the long form of e2e, real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs
 # BENCH=smoke               the short form of bench, which holds counts to their limits
 # SCALE=smoke               the short form of scale

@@ -30,6 +30,15 @@ pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, 
 use std::io::Write as _;
 use std::time::Duration;
 
+/// Whether the long form of the tests was asked for (`FULL=1`); else says what is left to it.
+pub fn is_long_form(left: &str) -> bool {
+    let is_long = std::env::var("FULL").is_ok_and(|value| value == "1");
+    if !is_long {
+        say(&format!("{left}: left to make test-full"));
+    }
+    is_long
+}
+
 /// Prints a line, also where the output of a test that passes is not shown.
 pub fn say(line: &str) {
     // Nobody reads it: no harm.

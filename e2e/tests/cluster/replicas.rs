@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
-use e2e::{Scene, alone, kubectl, pods, poll, release, say};
+use e2e::{Scene, alone, is_long_form, kubectl, pods, poll, release, say};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
@@ -95,14 +95,6 @@ async fn profiled_while(
     Ok(())
 }
 
-/// Twenty in the long form.
-fn kills() -> usize {
-    match std::env::var("FULL").as_deref() {
-        Ok("1") => 20,
-        _ => 1,
-    }
-}
-
 #[test]
 fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -> Result<()> {
     alone(async |scene| {
@@ -119,7 +111,10 @@ fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -
             Ok(())
         })
         .await?;
-        let kills = kills();
+        let kills = match is_long_form("twenty kills of the leader") {
+            true => 20,
+            false => 0,
+        };
         for _ in 0..kills {
             // Kubernetes waits longer before each restart; new pods start anew.
             release::renew().await?;

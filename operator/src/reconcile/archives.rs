@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -23,6 +23,7 @@ use phpprof_crds::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveSt
 use serde_json::json;
 
 use crate::chain::chain;
+use crate::decide::limits::later;
 use crate::http::keyring::{ArchiveRef, Keyring};
 use crate::lease::Role;
 use crate::reconcile::calls::call;
@@ -34,6 +35,9 @@ use crate::storage::archive::{Archive, Listing};
 const CONCURRENCY: u16 = 2;
 /// Until a look that failed is tried again.
 const PAUSE: Duration = Duration::from_secs(60);
+
+/// An archive is counted so often at most.
+const COUNTED: SignedDuration = SignedDuration::from_secs(10);
 
 type Guarded = DeserializeGuard<ProfileArchive>;
 
@@ -250,6 +254,9 @@ async fn reconcile(guarded: Arc<Guarded>, archives: Arc<Archives>) -> Result<Act
     if archive.name_any() != ARCHIVE || archive.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
+    if let Some(wait) = rests(archive, &archives.keyring, Timestamp::now()) {
+        return Ok(Action::requeue(wait));
+    }
     let namespace_uid = archives.namespace_uid(&namespace).await?;
     let key = archives
         .keyring
@@ -265,6 +272,16 @@ async fn reconcile(guarded: Arc<Guarded>, archives: Arc<Archives>) -> Result<Act
         archives.write(archive, status).await?;
     }
     Ok(Action::await_change())
+}
+
+/// How long an archive that was counted a moment ago, and whose key is still the one that it shall have, is left alone: of many requests that
+/// end together it is counted once.
+fn rests(archive: &ProfileArchive, keyring: &Keyring, now: Timestamp) -> Option<Duration> {
+    let status = archive.status.as_ref().filter(|it| it.profiles.is_some())?;
+    let key = keyring.archive_key(&ArchiveRef::new(archive, &status.namespace_uid));
+    let until = later(status.last_update_time.as_ref()?.0, COUNTED);
+    let wait = Duration::try_from(until.duration_since(now)).ok()?;
+    (status.access_key == key && !wait.is_zero()).then_some(wait)
 }
 
 /// The status with what opens the archive, where it does not have that.

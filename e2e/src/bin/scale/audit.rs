@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// What calls are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// A watch, or a page of the list before it.
+    /// A watch, or a page of the list before it; and the lease's, which go by the clock.
     Watch,
     /// A patch of a request's status.
     Status,
@@ -94,6 +94,7 @@ fn purpose(event: &Event, object: &Object) -> Purpose {
         object.subresource.as_str(),
     ) {
         ("watch", ..) => Purpose::Watch,
+        (_, "leases", _) => Purpose::Watch,
         _ if is_page => Purpose::Watch,
         ("patch", "profilerequests", "status") => Purpose::Status,
         _ => Purpose::Other,

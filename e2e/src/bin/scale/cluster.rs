@@ -65,6 +65,8 @@ pub fn start(program: &Path, log: &Path, arguments: &[String], kubeconfig: &str)
         .arg(program)
         .args(arguments)
         .env("KUBECONFIG", kubeconfig)
+        // The operator's name in the election for its lease: in a pod it is there.
+        .env("HOSTNAME", "scale")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)

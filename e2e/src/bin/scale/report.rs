@@ -80,7 +80,7 @@ impl Report {
             Some(CALLS_PER_TARGET),
         );
         self.add(
-            &format!("{phase}: watches, and pages of their lists"),
+            &format!("{phase}: watches, pages of their lists, lease"),
             calls.watches as f64,
             "calls",
             None,

@@ -143,6 +143,17 @@ async fn an_archive_gets_its_key_then_its_counts_and_then_rests() {
     assert_eq!(counted["accessKey"], status["accessKey"]);
     archive.status = serde_json::from_value(counted.clone()).unwrap();
     assert_eq!(look(&archives, &written, &archive).await, Value::Null);
+    let counted_at = archive
+        .status
+        .as_ref()
+        .and_then(|it| it.last_update_time.clone());
+    let counted_at = counted_at.unwrap().0;
+    let rests_for = |seconds| {
+        let now = later(counted_at, SignedDuration::from_secs(seconds));
+        rests(&archive, &archives.keyring, now)
+    };
+    assert_eq!(rests_for(4), Some(Duration::from_secs(6)));
+    assert_eq!(rests_for(10), None);
     archive.spec.access_key_generation = 1;
     let rotated = look(&archives, &written, &archive).await;
     assert_ne!(rotated["accessKey"], status["accessKey"]);

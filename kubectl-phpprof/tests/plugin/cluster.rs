@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::server::{Answer, Asked, Server, json_answer, refusal};
 use crate::shell::{Said, profile, program, said};
 
-const REQUESTS: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilerequests";
+pub const REQUESTS: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilerequests";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-const PROXY: &str = "/api/v1/namespaces/phpprof-system/services/phpprof-operator:results/proxy";
+pub const PROXY: &str = "/api/v1/namespaces/phpprof-system/services/phpprof-operator:results/proxy";
 
-fn run_on(server: &Server, line: &str) -> Said {
+pub fn run_on(server: &Server, line: &str) -> Said {
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());
     let words = line.split_whitespace();
@@ -25,6 +25,18 @@ fn run_on(server: &Server, line: &str) -> Said {
             .output()
             .unwrap(),
     )
+}
+
+/// Ends with this code, and says this and a hint.
+#[track_caller]
+pub fn fails_with_a_hint(server: &Server, line: &str, code: i32, part: &str) {
+    let said = run_on(server, line);
+    assert_eq!(said.code, code, "{line}: {}", said.err);
+    assert!(
+        said.err.contains(part) && said.err.contains("\nhint: "),
+        "{line}: {}",
+        said.err
+    );
 }
 
 fn request(conditions: Value, more: Value) -> Value {
@@ -62,7 +74,7 @@ fn failed() -> Value {
 }
 
 /// The operator's side of the contract: a key for links, a link for a profile.
-fn results(asked: &Asked) -> Option<Answer> {
+pub fn results(asked: &Asked) -> Option<Answer> {
     match (asked.method.as_str(), asked.path.strip_prefix(PROXY)?) {
         ("POST", "/r/shop/web-abcde")
             if asked.body == json!({"accessKey": "q1w2e3r4t5y6u7i8o9p0aA"}) =>
@@ -167,15 +179,7 @@ fn a_run_that_is_not_waited_for_ends_at_once() {
 
 #[test]
 fn each_end_has_its_exit_code_and_a_hint() {
-    let check = |server: &Server, line: &str, code: i32, part: &str| {
-        let said = run_on(server, line);
-        assert_eq!(said.code, code, "{line}: {}", said.err);
-        assert!(
-            said.err.contains(part) && said.err.contains("\nhint: "),
-            "{line}: {}",
-            said.err
-        );
-    };
+    let check = fails_with_a_hint;
     check(
         &cluster(vec![failed()]),
         "run pod/web-1",
@@ -444,157 +448,5 @@ fn the_doctor_ends_with_a_code_of_its_own() {
         said.err.contains("cannot be profiled as it is: 3 of"),
         "{}",
         said.err
-    );
-}
-
-const ARCHIVES: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilearchives";
-const UID: &str = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
-const OTHER: &str = "aaaabbbb-4f50-4a6b-8c7d-9e0f1a2b3c4d";
-
-/// A cluster whose requests are gone; `key` is what the operator's archive opens with.
-fn without_requests(key: &'static str) -> Server {
-    Server::start(move |asked| {
-        let path = asked.path.split('?').next().unwrap_or_default();
-        let opens = asked.body == json!({"accessKey": key});
-        let links = json!({"expiresAt": "2026-09-21T14:08:00Z", "links": [{"name": "profile", "path": "/l/t/merged.pb.gz"}]});
-        match (asked.method.as_str(), path.strip_prefix(PROXY)) {
-            ("POST", Some("/a/shop")) if opens => json_answer(200, &stored()),
-            ("POST", Some(path)) if opens && path == format!("/a/shop/first/{UID}") => {
-                json_answer(200, &links)
-            }
-            ("GET", Some(_)) => results(asked),
-            (_, Some(_)) => json_answer(
-                403,
-                &json!({"message": "this accessKey does not open what is stored"}),
-            ),
-            ("GET", None) if path == format!("{ARCHIVES}/profiles") => json_answer(
-                200,
-                &json!({
-                    "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileArchive",
-                    "metadata": {"name": "profiles", "namespace": "shop"},
-                    "spec": {"accessKeyGeneration": 0}, "status": {"namespaceUID": "n1", "accessKey": "a1"},
-                }),
-            ),
-            ("GET", None) if path == format!("{REQUESTS}/forbidden") => refusal(403, "no"),
-            _ => refusal(404, "profilerequests.phpprof.dev \"x\" not found"),
-        }
-    })
-}
-
-/// As the contract has it, and an older request of the same name.
-fn stored() -> Value {
-    let golden: Value =
-        serde_json::from_str(include_str!("../../../contract/archive.json")).unwrap();
-    let mut answer = golden["answer"].clone();
-    let mut older = answer["profiles"][0].clone();
-    older["uid"] = json!(OTHER);
-    older["startTime"] = json!("2026-09-20T14:13:20Z");
-    answer["profiles"].as_array_mut().unwrap().push(older);
-    answer
-}
-
-#[test]
-fn what_is_stored_is_listed_without_a_request() {
-    let server = without_requests("a1");
-    let said = run_on(&server, "list --stored");
-    assert_eq!(said.code, 0, "{}", said.err);
-    assert!(
-        said.out.contains("first@0b1c2d3e") && said.out.contains("deployment/web"),
-        "{}",
-        said.out
-    );
-    let names = run_on(&server, "list --stored -o name").out;
-    assert_eq!(names, "first@0b1c2d3e\nfirst@aaaabbbb\n");
-    let listed: Value =
-        serde_json::from_str(&run_on(&server, "list --stored -o json").out).unwrap();
-    assert_eq!(listed, stored());
-    let got = run_on(&server, "get first -o json");
-    let got: Value = serde_json::from_str(&got.out).unwrap();
-    assert_eq!(got, stored()["profiles"][0]);
-    assert_eq!(run_on(&server, "list --stored -A").code, 2);
-}
-
-#[test]
-fn the_profile_of_a_request_that_is_gone_is_shown_saved_and_compared() {
-    let server = without_requests("a1");
-    for (line, expected) in [
-        ("top first", "Shop\\Cart::price"),
-        ("top pprof/first@0b1c", "Shop\\Cart::price"),
-        ("download first", "wrote first.pb.gz"),
-        ("flame first -o f.html", "wrote f.html"),
-        (
-            "diff first first@0b1c2d3e",
-            "wall: 3.60 s before, 3.60 s after",
-        ),
-    ] {
-        let said = run_on(&server, line);
-        assert!(
-            said.out.contains(expected),
-            "{line}: {}{}",
-            said.out,
-            said.err
-        );
-        assert!(
-            said.err
-                .contains("taken from the store: first@0b1c2d3e, of 2026-09-21T14:13:20Z"),
-            "{}",
-            said.err
-        );
-    }
-    let said = run_on(&server, "top first");
-    assert!(
-        said.err.contains("older ones of that name: first@aaaabbbb"),
-        "{}",
-        said.err
-    );
-}
-
-#[test]
-fn what_is_neither_there_nor_stored_says_so() {
-    let check = |server: &Server, line: &str, code: i32, part: &str| {
-        let said = run_on(server, line);
-        assert_eq!(said.code, code, "{line}: {}", said.err);
-        assert!(
-            said.err.contains(part) && said.err.contains("\nhint: "),
-            "{line}: {}",
-            said.err
-        );
-    };
-    let server = without_requests("a1");
-    check(
-        &server,
-        "top second",
-        3,
-        "in the store: nothing is stored of a request second",
-    );
-    check(
-        &server,
-        "top first@ffff",
-        3,
-        "there are first@0b1c2d3e, first@aaaabbbb",
-    );
-    check(
-        &server,
-        "top forbidden",
-        4,
-        "ask for the right to get profilerequests/forbidden",
-    );
-    let rotated = without_requests("a2");
-    check(&rotated, "list --stored", 4, "the operator refused the key");
-    check(&rotated, "top first", 3, "\"x\" not found");
-    let without =
-        Server::start(|_| refusal(404, "profilearchives.phpprof.dev \"profiles\" not found"));
-    check(
-        &without,
-        "list --stored",
-        3,
-        "the operator makes it with the first request",
-    );
-    let forbidden = Server::start(|_| refusal(403, "no"));
-    check(
-        &forbidden,
-        "list --stored",
-        4,
-        "ask for the right to get profilearchives/profiles in namespace shop",
     );
 }

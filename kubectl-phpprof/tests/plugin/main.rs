@@ -8,3 +8,5 @@ mod files;
 mod server;
 #[cfg(test)]
 mod shell;
+#[cfg(test)]
+mod stored;

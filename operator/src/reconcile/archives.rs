@@ -27,6 +27,7 @@ use crate::decide::limits::later;
 use crate::http::keyring::{ArchiveRef, Keyring};
 use crate::lease::Role;
 use crate::reconcile::calls::call;
+use crate::reconcile::requests::strip_metadata;
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::paged;
 use crate::storage::archive::{Archive, Listing};
@@ -96,7 +97,8 @@ impl Archives {
 
     /// Makes the archive of a namespace, unless there is one.
     pub fn ensure(self: &Arc<Self>, namespace: &str) {
-        if self.find(namespace).is_some() {
+        // The replica that leads makes it.
+        if !self.role.leads() || self.find(namespace).is_some() {
             return;
         }
         let (archives, namespace) = (self.clone(), namespace.to_owned());
@@ -194,7 +196,9 @@ pub async fn run(archives: Arc<Archives>, changes: Changes, namespaces: Vec<Stri
     tokio::spawn(routes);
     let loops = scopes.into_iter().zip(stores).zip(writers).zip(changes);
     let loops = loops.map(|(((api, known), writer), changes)| {
-        let arriving = watcher(api, paged()).default_backoff().modify(strip);
+        let arriving = watcher(api, paged())
+            .default_backoff()
+            .modify(|arriving| strip_metadata(arriving.meta_mut()));
         let touched = reflector(writer, arriving).touched_objects();
         let archives = archives.clone();
         Controller::for_stream(touched, known)
@@ -211,16 +215,6 @@ pub async fn run(archives: Arc<Archives>, changes: Changes, namespaces: Vec<Stri
             })
     });
     futures::future::join_all(loops).await;
-}
-
-/// What is not looked at, and what nobody bounds.
-fn strip(arriving: &mut Guarded) {
-    let metadata = arriving.meta_mut();
-    metadata.managed_fields = None;
-    metadata.labels = None;
-    metadata.annotations = None;
-    metadata.owner_references = None;
-    metadata.finalizers = None;
 }
 
 type Looked = Result<(ObjectRef<Guarded>, Action), controller::Error<ArchiveError, watcher::Error>>;

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource as _};
@@ -86,15 +87,19 @@ impl Requests {
     }
 }
 
-/// Drops what is not looked at of a request that arrives: metadata of others, which no schema bounds, and where it is over what it has
-/// told of its pods.
-pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
-    let metadata = arriving.meta_mut();
+/// Drops what others may put into an object's metadata without a bound, and nobody looks at.
+pub fn strip_metadata(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     metadata.labels = None;
     metadata.annotations = None;
     metadata.owner_references = None;
     metadata.finalizers = None;
+}
+
+/// Drops what is not looked at of a request that arrives: metadata of others, which no schema bounds, and where it is over what it has
+/// told of its pods.
+pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
+    strip_metadata(arriving.meta_mut());
     let Ok(request) = &mut arriving.0 else {
         return;
     };

@@ -1,16 +1,51 @@
 //! merge_many PODS FILE...: merges the files as if they were the profiles of so many pods, each file many times, and says what it took.
+//! merge_many make ROWS FILE...: writes profiles as hostile pods may: of so many rows each, no two of one stack, and no function of one in another.
 //!
-//! It shows how much of a large application's profiles finds room in a merged one.
+//! It shows how much of a large application's profiles finds room in a merged one, and what profiles that are as unlike as can be take.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use phpprof_profile::{Known, Limits, Merger, Packed, Room, Settings, Source as _};
+use phpprof_profile::{
+    Builder, FrameRef, Known, Limits, Merger, Packed, Room, Settings, Source as _, encode_gzip,
+};
+
+/// Functions of a profile that is made, each of which calls each.
+const FUNCTIONS: usize = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    const USAGE: &str = "merge_many PODS FILE... or merge_many make ROWS FILE...";
     let mut arguments = std::env::args().skip(1);
-    let pods: usize = arguments.next().ok_or("merge_many PODS FILE...")?.parse()?;
+    let first = arguments.next().ok_or(USAGE)?;
+    if first == "make" {
+        let rows: usize = arguments.next().ok_or(USAGE)?.parse()?;
+        return arguments.try_for_each(|file| make(rows, Path::new(&file)));
+    }
     let files: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
+    merge(first.parse()?, &files)
+}
+
+fn make(rows: usize, file: &Path) -> Result<(), Box<dyn Error>> {
+    let mut builder = Builder::new(Settings::default());
+    let pod = file.display();
+    for row in 0..rows {
+        let [caller, callee] =
+            [row / FUNCTIONS, row % FUNCTIONS].map(|number| format!("{pod}::call{number}"));
+        let frames = [&*callee, &*caller, "{main}"].map(|name| FrameRef {
+            name,
+            file: "/app/index.php",
+            start_line: 1,
+            line: 1,
+        });
+        builder.add(&frames, &[1, 0, 1_000_000], &[]);
+    }
+    std::fs::write(file, encode_gzip(&builder.finish()))?;
+    Ok(())
+}
+
+fn merge(pods: usize, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+    let begin = Instant::now();
     let limits = Limits::default();
     let mut merger = Merger::new(
         &Settings::default(),
@@ -30,6 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         merger.add(&profile, &known)?;
     }
     let merged = merger.finish()?;
+    let took = begin.elapsed();
     let bounds = Limits {
         decompressed_bytes: 256 << 20,
         memory_bytes: Room::default().bytes,
@@ -43,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|(other, total)| format!("{:.2} %", 100.0 * *other as f64 / (*total).max(1) as f64))
         .collect();
     println!(
-        "{rows} rows of {pods} pods: {} rows in {} kB; {} pods cut, [other] has {} of samples, cpu and wall",
+        "{rows} rows of {pods} pods in {took:.1?}: {} rows in {} kB; {} pods cut, [other] has {} of samples, cpu and wall",
         packed.count(),
         bytes / 1024,
         merged.cut,

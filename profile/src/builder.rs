@@ -62,6 +62,20 @@ impl Default for Settings {
     }
 }
 
+/// By how many bytes heaps became larger than before in their request, and what they still hold of it: the one is never negative, the other may
+/// be.
+pub const HEAP: [(&str, &str); 2] = [("heap_growth", "bytes"), ("heap_change", "bytes")];
+
+impl Settings {
+    /// The same with [`HEAP`], behind the samples: the default stays the last one.
+    #[must_use]
+    pub fn with_heap(mut self) -> Self {
+        let at = self.sample_types.len().min(1);
+        self.sample_types.splice(at..at, HEAP);
+        self
+    }
+}
+
 /// What such a profile says of itself, without its mapping.
 pub(crate) fn head(settings: &Settings, tables: &mut Tables) -> Profile {
     let mut value_type = |(name, unit): (&str, &str)| ValueType {

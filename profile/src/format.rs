@@ -12,6 +12,7 @@ use crate::proto::Profile;
 use crate::speedscope::speedscope;
 use crate::stacks::{Stacks, View, ViewError};
 use crate::svg::flame_graph;
+use crate::timeline::Timeline;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -46,7 +47,34 @@ const ENDS: [(&str, Format); 13] = [
     (".htm", Format::Html),
 ];
 
+/// What each is called where a name is asked for.
+const NAMES: [(&str, Format); 6] = [
+    ("pprof", Format::Pprof),
+    ("folded", Format::Folded),
+    ("speedscope", Format::Speedscope),
+    ("callgrind", Format::Callgrind),
+    ("svg", Format::Svg),
+    ("html", Format::Html),
+];
+
 impl Format {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        let named = NAMES.iter().find(|(_, format)| *format == self);
+        named.map_or("", |(name, _)| name)
+    }
+
+    /// The format that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        let named = NAMES.iter().find(|(other, _)| *other == name);
+        named.map(|(_, format)| *format)
+    }
+
+    /// All names, for people.
+    pub fn names() -> String {
+        NAMES.map(|(name, _)| name).join(", ")
+    }
+
     /// The format that a file of this name should have.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
@@ -68,8 +96,14 @@ impl Format {
         )
     }
 
-    /// The profile in this format, with the samples that the view lets through.
-    pub fn write(self, profile: &Profile, view: &View, title: &str) -> Result<Vec<u8>, ViewError> {
+    /// The profile in this format, with the samples that the view lets through. The page alone shows a timeline.
+    pub fn write(
+        self,
+        profile: &Profile,
+        view: &View,
+        title: &str,
+        timeline: Option<&Timeline>,
+    ) -> Result<Vec<u8>, ViewError> {
         let stacks = || Stacks::of(profile, view);
         Ok(match self {
             Format::Pprof => encode_gzip(&view.filtered(profile)),
@@ -77,7 +111,7 @@ impl Format {
             Format::Speedscope => speedscope(&stacks()?, title).into_bytes(),
             Format::Callgrind => callgrind(&stacks()?).into_bytes(),
             Format::Svg => flame_graph(&stacks()?, title).into_bytes(),
-            Format::Html => page(profile, view, title)?.into_bytes(),
+            Format::Html => page(profile, view, title, timeline)?.into_bytes(),
         })
     }
 }

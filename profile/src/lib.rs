@@ -1,6 +1,6 @@
-//! pprof profiles: build, decode within bounds, merge, encode, summarise, compare, convert, draw.
+//! pprof profiles: build, decode within bounds, merge, encode, summarise, compare, convert, draw, and say what is to be said of them.
 //!
-//! It does not sample, store or symbolise anything, and knows nothing of PHP or Kubernetes.
+//! It does not sample, store or symbolise anything, and knows nothing of Kubernetes; PHP's names are in [`waiting`] and [`findings`] alone.
 //!
 //! Invariant: a [`Profile`] that [`decode`], [`Builder`] or [`Merger`] hands out is whole: every id and
 //! every string index in it exists, so whoever reads it further needs no checks of their own.
@@ -10,9 +10,14 @@ mod callgrind;
 mod colour;
 mod decode;
 pub mod diff;
+pub mod dump;
+mod embed;
 mod encode;
+pub mod findings;
 mod folded;
 mod format;
+#[cfg(feature = "live")]
+pub mod live;
 mod lookup;
 mod merge;
 mod packed;
@@ -29,14 +34,18 @@ mod stacks;
 pub mod svg;
 mod tables;
 mod text;
+pub mod timeline;
 pub mod top;
 mod tree;
+pub mod waiting;
 mod writer;
 
-pub use builder::{Builder, FrameRef, Label, MappingInfo, Settings};
+pub use builder::{Builder, FrameRef, HEAP, Label, MappingInfo, Settings};
 pub use decode::{DecodeError, Limits, decode};
 pub use diff::{Change, Diff, diff};
+pub use embed::LARGEST_TIMELINE;
 pub use encode::encode_gzip;
+pub use findings::{Finding, findings};
 pub use format::Format;
 pub use lookup::{Frame, Lookup};
 pub use merge::{Known, MergeError, Merged, Merger, OTHER, Room, merge};

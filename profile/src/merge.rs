@@ -5,7 +5,7 @@
 //! Invariant: each value type's total is the sum of the totals (up to the ends of `i64`). Memory stays below the room that was given, whatever
 //! the profiles are, and no profile can take the others' part of it.
 
-use crate::builder::{Settings, head};
+use crate::builder::{HEAP, Settings, head};
 use crate::packer::Packer;
 use crate::proto::{Function, Line, Location, Profile};
 use crate::rows::Rows;
@@ -42,7 +42,7 @@ impl Default for Room {
     fn default() -> Self {
         Room {
             rows: 800_000,
-            bytes: 112 << 20,
+            bytes: 108 << 20,
         }
     }
 }
@@ -71,7 +71,7 @@ pub struct Merged {
 }
 
 /// Merges one profile after the other, so that no two of them need to be in memory at once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Merger {
     head: Profile,
     types: Vec<String>,
@@ -201,13 +201,19 @@ impl Merger {
         self.tables.bytes + self.rows.bytes
     }
 
-    /// Where in a sample of this profile each merged value stands; its order may be another.
+    /// Where in a sample of this profile each merged value stands; its order may be another. What heaps did may be missing, and counts as nothing
+    /// then; where it is not asked for, it is left out.
     fn order(&self, profile: &Profile) -> Result<Vec<usize>, MergeError> {
         let theirs: Vec<String> = profile.sample_types().map(word).collect();
-        let place = |wanted: &String| theirs.iter().position(|word| word == wanted);
+        let is_of_heap = |kind: &&String| HEAP.iter().any(|of_heap| word(*of_heap) == **kind);
+        let place = |wanted: &String| {
+            let place = theirs.iter().position(|word| word == wanted);
+            place.or_else(|| is_of_heap(&wanted).then_some(usize::MAX))
+        };
         let order: Option<Vec<usize>> = self.types.iter().map(place).collect();
+        let others = |types: &[String]| types.iter().filter(|kind| !is_of_heap(kind)).count();
         order
-            .filter(|_| theirs.len() == self.types.len())
+            .filter(|_| others(&theirs) == others(&self.types))
             .ok_or_else(|| MergeError::SampleTypes {
                 expected: self.types.join(", "),
                 actual: theirs.join(", "),

@@ -9,11 +9,15 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::embed;
+use crate::findings::{Finding, Measure, findings};
 use crate::lookup::Lookup;
 use crate::proto::Profile;
 use crate::source::Source;
 use crate::stacks::{Numbers, Step, View, ViewError, label_value};
 use crate::text::xml;
+use crate::timeline::Timeline;
+use crate::waiting::{self, Waiting};
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
@@ -25,17 +29,31 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/page/profile.js"),
     include_str!("../assets/page/graph.js"),
     include_str!("../assets/page/table.js"),
+    include_str!("../assets/page/findings.js"),
+    include_str!("../assets/page/time.js"),
+    include_str!("../assets/page/canvas.js"),
+    include_str!("../assets/page/strip.js"),
+    include_str!("../assets/page/span.js"),
+    include_str!("../assets/page/moments.js"),
+    include_str!("../assets/page/requests.js"),
+    include_str!("../assets/page/calls.js"),
+    include_str!("../assets/page/course.js"),
+    include_str!("../assets/page/request.js"),
+    include_str!("../assets/page/address.js"),
     include_str!("../assets/page/controls.js"),
     "})();\n"
 );
-const STYLE: &str = include_str!("../assets/page/page.css");
+const STYLE: &str = concat!(
+    include_str!("../assets/page/page.css"),
+    include_str!("../assets/page/time.css")
+);
 const BODY: &str = include_str!("../assets/page/page.html");
 
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-40ehtggBckvEr1RMePUDY2NyxV/uA4obWoCm2bCVFD0='; \
-    style-src 'sha256-IVQmB+1d+LYtkAB9Je3uiimDp7quvSou4j7Ud0/7W1w='; \
+    'sha256-ppPVfxjFwdI5A+yxjW8FBYGmGkQ7SDqeLmMkzVrFkR8='; \
+    style-src 'sha256-4lPpIwabCK7EnsBKfFSZzXpvJbfvdlMMx9uHD7ZDgrE='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
 #[derive(Serialize)]
@@ -60,10 +78,29 @@ struct Data<'a> {
     /// The same of the profile that this one is compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Vec<i64>>,
+    findings: Vec<Said>,
 }
 
-/// The page of one profile, at first in this view; the reader can choose another.
-pub fn page<S: Source + ?Sized>(source: &S, view: &View, title: &str) -> Result<String, ViewError> {
+/// A finding, and where the page shows it.
+#[derive(Serialize)]
+struct Said {
+    id: &'static str,
+    share: f64,
+    of: &'static str,
+    sentence: String,
+    /// The function that it is about, and the sample type that it is a share of.
+    function: Option<usize>,
+    r#type: Option<usize>,
+}
+
+/// The page of one profile, at first in this view; the reader can choose another. With a timeline it also shows what ran when, up to
+/// [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
+pub fn page<S: Source + ?Sized>(
+    source: &S,
+    view: &View,
+    title: &str,
+    timeline: Option<&Timeline>,
+) -> Result<String, ViewError> {
     let profile = source.head();
     let chosen = view.index(profile)?;
     let mut tables = Tables {
@@ -71,12 +108,19 @@ pub fn page<S: Source + ?Sized>(source: &S, view: &View, title: &str) -> Result<
         together: source.count() > TOLD_APART,
         ..Tables::default()
     };
+    // Of so many rows that only one of a kind is kept neither is worth the time of whoever waits for the page.
+    let found = match tables.together {
+        true => Vec::new(),
+        false => findings(source, view),
+    };
     let samples = tables.samples(source, view, &[]);
+    let said = tables.said(profile, found);
     let title = match tables.together {
         true => format!("{title} (all pods together)"),
         false => title.to_owned(),
     };
-    Ok(html(profile, &title, chosen, tables, samples, None))
+    let json = json(profile, &title, chosen, tables, (samples, None), said);
+    Ok(html(&title, &json, &embed::element(timeline)))
 }
 
 /// The page of a profile beside an earlier one: red took more than before, blue less.
@@ -101,16 +145,19 @@ pub fn differential(
     };
     let samples = tables.samples(after, view, &[]);
     let earlier = tables.samples(before, view, &order);
-    Ok(html(after, title, chosen, tables, samples, Some(earlier)))
+    let both = (samples, Some(earlier));
+    let json = json(after, title, chosen, tables, both, Vec::new());
+    Ok(html(title, &json, &embed::element(None)))
 }
 
-fn html(
+/// What the page's script reads of a profile.
+fn json(
     profile: &Profile,
     title: &str,
     chosen: usize,
     tables: Tables<'_>,
-    samples: Vec<i64>,
-    before: Option<Vec<i64>>,
+    (samples, before): (Vec<i64>, Option<Vec<i64>>),
+    findings: Vec<Said>,
 ) -> String {
     let functions = tables.numbers.functions.iter();
     let data = Data {
@@ -128,11 +175,15 @@ fn html(
         sets: tables.sets,
         samples,
         before,
+        findings,
     };
     // Strings and numbers alone: nothing of it can fail to be written.
     let json = serde_json::to_string(&data).unwrap_or_default();
     // Inside a script element only `<` can begin its end or a comment; in JSON it stands in strings alone.
-    let json = json.replace('<', "\\u003c");
+    json.replace('<', "\\u003c")
+}
+
+fn html(title: &str, json: &str, timeline: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{CONTENT_SECURITY_POLICY}\">\n\
@@ -140,7 +191,7 @@ fn html(
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n{BODY}\
          <script type=\"application/json\" id=\"profile\">{json}</script>\n\
-         <script>{COMPONENT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+         {timeline}<script>{COMPONENT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
         xml(title)
     )
 }
@@ -176,30 +227,38 @@ impl<'a> Tables<'a> {
         } else {
             order.len()
         };
-        // Of each row: node, set and values.
-        let mut rows: Vec<i64> = Vec::new();
-        let mut known: HashMap<(usize, usize), usize> = HashMap::new();
-        let number = |index: usize| i64::try_from(index).unwrap_or(0);
+        let waiting = match self.together {
+            true => None,
+            false => Waiting::of(source),
+        };
+        let mut rows = Rows {
+            width,
+            ..Rows::default()
+        };
+        let place = |index: usize| order.get(index).copied().unwrap_or(index);
         source.each(&mut |sample| {
             if !view.has_labels(profile, sample) {
                 return;
             }
             let steps = self.numbers.steps(&lookup, sample, self.compared);
             let node = self.node(&steps);
-            let set = self.set(profile, sample);
-            let next = rows.len();
-            let row = *known.entry((node, set)).or_insert(next);
-            if row == next {
-                rows.extend([number(node), number(set)]);
-                rows.resize(next + 2 + width, 0);
-            }
-            let place = |index: usize| order.get(index).copied().unwrap_or(index);
-            let values = (0..width).map(|index| sample.value.get(place(index)));
-            for (sum, value) in rows.iter_mut().skip(row + 2).zip(values) {
-                *sum = sum.saturating_add(value.copied().unwrap_or(0));
-            }
+            let labels = self.labels(profile, sample);
+            let value =
+                |values: &[i64], index: usize| values.get(place(index)).copied().unwrap_or(0);
+            let all = (0..width).map(|index| value(&sample.value, index));
+            let set = self.set(labels.clone());
+            let Some((kind, waits)) = waiting.as_ref().and_then(|it| it.split(sample)) else {
+                return rows.add(node, set, all);
+            };
+            let ran = all
+                .zip(0..)
+                .map(|(all, index)| all.saturating_sub(value(&waits, index)));
+            rows.add(node, set, ran);
+            let label = self.label((waiting::LABEL, kind.to_owned()));
+            let set = self.set([labels, vec![label]].concat());
+            rows.add(node, set, (0..width).map(|index| value(&waits, index)));
         });
-        rows
+        rows.values
     }
 
     fn node(&mut self, steps: &[Step]) -> usize {
@@ -215,18 +274,25 @@ impl<'a> Tables<'a> {
         at
     }
 
-    fn set(&mut self, profile: &'a Profile, sample: &crate::proto::Sample) -> usize {
-        let mut set = Vec::new();
-        let labels = sample.label.iter().filter(|_| !self.together);
-        for label in labels {
-            let label = (profile.string(label.key), label_value(profile, label));
-            let next = self.labels.len();
-            let number = *self.label_numbers.entry(label.clone()).or_insert(next);
-            if number == next {
-                self.labels.push(label);
-            }
-            set.push(number);
+    /// The labels of a sample by their numbers.
+    fn labels(&mut self, profile: &'a Profile, sample: &crate::proto::Sample) -> Vec<usize> {
+        let kept = if self.together { 0 } else { usize::MAX };
+        let labels = sample.label.iter().take(kept);
+        labels
+            .map(|label| self.label((profile.string(label.key), label_value(profile, label))))
+            .collect()
+    }
+
+    fn label(&mut self, label: (&'a str, String)) -> usize {
+        let next = self.labels.len();
+        let number = *self.label_numbers.entry(label.clone()).or_insert(next);
+        if number == next {
+            self.labels.push(label);
         }
+        number
+    }
+
+    fn set(&mut self, mut set: Vec<usize>) -> usize {
         set.sort_unstable();
         let next = self.sets.len();
         let number = *self.set_numbers.entry(set.clone()).or_insert(next);
@@ -234,6 +300,51 @@ impl<'a> Tables<'a> {
             self.sets.push(set);
         }
         number
+    }
+
+    /// The findings with the numbers of their functions.
+    fn said(&self, profile: &Profile, found: Vec<Finding>) -> Vec<Said> {
+        let functions = || self.numbers.functions.iter();
+        let said = found.into_iter().map(|one| Said {
+            id: one.id,
+            share: one.share,
+            of: one.of.words(),
+            sentence: one.sentence,
+            function: one.function.and_then(|it| {
+                functions().position(|other| other.name == it.name && other.file == it.file)
+            }),
+            r#type: match one.of {
+                Measure::Wall => profile.value_index("wall"),
+                Measure::Cpu => profile.value_index("cpu"),
+                Measure::Workers => None,
+                Measure::Limit => profile.value_index("heap_growth"),
+            },
+        });
+        said.collect()
+    }
+}
+
+/// Node, set and values of each row, one after the other.
+#[derive(Default)]
+struct Rows {
+    width: usize,
+    values: Vec<i64>,
+    known: HashMap<(usize, usize), usize>,
+}
+
+impl Rows {
+    fn add(&mut self, node: usize, set: usize, values: impl Iterator<Item = i64>) {
+        let number = |index: usize| i64::try_from(index).unwrap_or(0);
+        let next = self.values.len();
+        let row = *self.known.entry((node, set)).or_insert(next);
+        if row == next {
+            self.values.extend([number(node), number(set)]);
+            self.values.resize(next + 2 + self.width, 0);
+        }
+        let sums = self.values.iter_mut().skip(row + 2);
+        for (sum, value) in sums.zip(values) {
+            *sum = sum.saturating_add(value);
+        }
     }
 }
 
@@ -252,7 +363,7 @@ mod tests {
         for (file, text) in [
             ("d3-flame-graph.min.js", COMPONENT),
             ("page/*.js", SCRIPT),
-            ("page/page.css", STYLE),
+            ("page/*.css", STYLE),
         ] {
             let source = format!("'sha256-{}'", hash(text));
             assert!(

@@ -19,7 +19,7 @@ pub(crate) fn cost(depth: usize, values: usize) -> usize {
     ROW_BYTES + values * 2 * size_of::<i64>() + depth * NODE_BYTES
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rows {
     width: usize,
     /// Parent and location; node 0 is below all roots.

@@ -74,16 +74,17 @@ fn sampled<'a>(stacks: &Stacks<'a>, index: usize) -> Sampled<'a> {
         .stacks
         .iter()
         .filter_map(|(steps, values)| {
-            let value = values.get(index).copied().filter(|value| *value != 0)?;
+            // speedscope loads no file with a negative weight.
+            let value = values.get(index).copied().filter(|value| *value > 0)?;
             Some((steps.iter().map(|(function, _)| *function).collect(), value))
         })
-        .unzip();
+        .unzip::<_, i64, Vec<_>, Vec<_>>();
     Sampled {
         r#type: "sampled",
         name,
         unit: known(unit),
         start_value: 0,
-        end_value: stacks.total(index),
+        end_value: weights.iter().copied().fold(0, i64::saturating_add),
         samples,
         weights,
     }

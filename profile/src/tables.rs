@@ -10,7 +10,7 @@ use std::hash::Hash;
 
 use crate::proto::{Function, Label, Location, Mapping, Profile, Sample};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tables {
     strings: HashMap<String, usize>,
     mappings: Ids<Mapping>,
@@ -104,7 +104,7 @@ impl Tables {
 }
 
 /// Distinct rows of one kind, numbered from 1 in the order of their arrival.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Ids<T>(HashMap<T, u64>);
 
 impl<T: Eq + Hash> Ids<T> {

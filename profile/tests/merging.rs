@@ -160,6 +160,27 @@ fn merging_adds_values_and_keeps_the_first_comment_of_each() {
 }
 
 #[test]
+fn what_heaps_did_is_summed_where_it_is_asked_for_and_known() {
+    let of_heap = |values: &[i64]| {
+        let mut builder = Builder::new(Settings::default().with_heap());
+        builder.add(&[FrameRef::default()], values, &[]);
+        builder.finish()
+    };
+    let (with, without) = (of_heap(&[1, 50, -20, 2, 3]), pod(1, 1));
+    let totals = |settings: &Settings| {
+        let mut merger = Merger::new(settings, 2, Room::default(), FOLDS);
+        for profile in [&with, &without] {
+            merger.add(profile, &known("one")).expect("our own types");
+        }
+        merger.finish().expect("something to merge").totals
+    };
+    let [plain, asked] = [Settings::default(), Settings::default().with_heap()];
+    let (plain, asked) = (totals(&plain), totals(&asked));
+    assert_eq!(asked[..3], [plain[0], 50, -20]);
+    assert_eq!(asked[3..], plain[1..]);
+}
+
+#[test]
 fn merging_needs_the_same_sample_types() {
     let mut other = pod(1, 1);
     other.sample_type.pop();
@@ -186,7 +207,7 @@ fn a_packed_profile_reads_as_one_in_memory() {
     }
     assert_eq!(total(&packed, "wall"), total(&profile, "wall"));
     let page = |source: &dyn Source| {
-        phpprof_profile::page::page(source, &View::default(), "shop/first").unwrap()
+        phpprof_profile::page::page(source, &View::default(), "shop/first", None).unwrap()
     };
     assert_eq!(page(&packed), page(&profile));
 }

@@ -1,6 +1,7 @@
 // What the reader presses and chooses, and the first drawing.
 
 const segments = (host, options, chosen, pick) => {
+  const focused = [...host.children].indexOf(document.activeElement);
   host.textContent = "";
   for (const [id, text] of options) {
     const button = document.createElement("button");
@@ -10,16 +11,47 @@ const segments = (host, options, chosen, pick) => {
     button.addEventListener("click", () => pick(id));
     host.append(button);
   }
+  // The button that was pressed is another one now.
+  if (focused >= 0 && host.children[focused]) host.children[focused].focus();
 };
 const drawControls = () => {
   segments(at("types"), data.types.map(([name], index) => [index, name]), state.type, (index) => { state.type = index; draw(); });
-  segments(at("views"), [["table", "Table"], ["both", "Both"], ["graph", "Flame graph"]], state.view, (view) => { state.view = view; drawView(); });
+  drawViews();
+  drawWaits();
   at("widths").hidden = !compared;
   segments(at("widths"), [["before", "Before"], ["after", "After"]], state.width, (width) => { state.width = width; draw(); });
 };
+const drawViews = () => {
+  const views = [["table", "Table"], ["both", "Both"], ["graph", "Flame graph"]];
+  if (requests.length > 0) views.push(["requests", "Requests (" + requests.length.toLocaleString("en") + ")"]);
+  segments(at("views"), views, state.view === "request" ? "requests" : state.view, show);
+};
+// What waits for the database has no CPU time: wall time shows it.
+const drawWaits = () => {
+  const kinds = data.labels.map(([key, kind], label) => [label, kind, key]).filter(([, , key]) => key === WAITING);
+  at("waits").hidden = kinds.length === 0;
+  if (kinds.length === 0) return;
+  const options = [[-1, "All time"], ...kinds.map(([label, kind]) => [label, "Waits: " + kind])];
+  segments(at("waits"), options, state.labels.has(WAITING) ? state.labels.get(WAITING) : -1, (label) => {
+    if (label < 0) state.labels.delete(WAITING);
+    else state.labels.set(WAITING, label);
+    const wall = data.types.findIndex(([name]) => name === "wall");
+    if (label >= 0 && wall >= 0) state.type = wall;
+    draw();
+  });
+};
 const drawView = () => {
-  at("main").dataset.view = state.view;
-  draw();
+  document.body.dataset.view = state.view;
+  tip.hide();
+  paintStrip();
+  if (!TIMED.includes(state.view)) {
+    untimed = state.view;
+    return draw();
+  }
+  drawViews();
+  at("detail").textContent = "";
+  drawRequests();
+  drawPart();
 };
 // One list for each label that tells samples apart, the values with most of the first sample type first.
 const drawFilters = () => {
@@ -34,7 +66,7 @@ const drawFilters = () => {
   });
   const order = ([one, its], [other, others]) => its.length - others.length || (one < other ? -1 : 1);
   for (const [key, labels] of [...keys].sort(order)) {
-    if (labels.length < 2) continue;
+    if (labels.length < 2 || key === WAITING) continue;
     labels.sort((a, b) => weights[b] - weights[a] || a - b);
     const select = document.createElement("select");
     select.setAttribute("aria-label", "Label " + key);
@@ -56,10 +88,16 @@ const drawTheme = () => {
   const dark = theme === null ? themes.matches : theme === "dark";
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   at("theme").textContent = dark ? "Light" : "Dark";
+  paintStrip();
+  paintCourse();
 };
 const turnTheme = () => {
   theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   drawTheme();
+};
+const turnType = () => {
+  state.type = (state.type + 1) % data.types.length;
+  draw();
 };
 const turnHelp = () => {
   at("keys").hidden = !at("keys").hidden;
@@ -91,7 +129,9 @@ const drawFacts = () => {
     const many = receipts.length > 1 ? " in " + slow.length + " of " + receipts.length + " profiles" : "";
     facts.push(slow[0].effectiveSamplesPerSecond + " instead of " + slow[0].samplesPerSecond + " samples a second" + many);
   }
-  facts.push(compared ? "compared with an earlier profile: red takes more than before, blue less" : amount(drawn.after) + " " + data.types[state.type][0]);
+  const less = state.moments ? 0 : freed();
+  if (less < 0) facts.push(amount(less) + " of older memory, not drawn");
+  facts.push(compared ? "compared with an earlier profile: red takes more than before, blue less" : amount(drawn.after) + " " + (state.moments ? "of recorded requests" : data.types[state.type][0]));
   at("facts").textContent = facts.join(" · ");
 };
 
@@ -102,6 +142,8 @@ const draw = () => {
   drawFacts();
   drawTable();
   drawGraph();
+  markFindings();
+  markMoments();
   at("detail").textContent = "";
 };
 const search = (term) => {
@@ -109,6 +151,7 @@ const search = (term) => {
   state.exact = -1;
   drawTable();
   drawSearch();
+  markFindings();
 };
 
 let waiting = 0;
@@ -137,6 +180,7 @@ themes.addEventListener("change", drawTheme);
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") {
+    if (leaveRequest()) return;
     if (state.search !== "" || state.exact >= 0 || at("search").value !== "") {
       at("search").value = "";
       clearTimeout(waiting);
@@ -150,11 +194,12 @@ document.addEventListener("keydown", (event) => {
   if (["INPUT", "SELECT"].includes(event.target.tagName)) return;
   const next = (list, one) => list[(list.indexOf(one) + 1) % list.length];
   const keys = {
-    "/": () => at("search").focus(),
+    "/": () => at(TIMED.includes(state.view) ? "sift" : "search").focus(),
     "?": turnHelp,
     0: () => chart && zoomTo(root()),
-    t: () => { state.view = next(["both", "graph", "table"], state.view); drawView(); },
-    s: () => { state.type = (state.type + 1) % data.types.length; draw(); },
+    t: () => show(next(["both", "graph", "table"], state.view)),
+    r: () => requests.length > 0 && show("requests"),
+    s: () => !TIMED.includes(state.view) && !state.moments && turnType(),
     d: turnTheme,
   };
   if (Object.hasOwn(keys, event.key)) {
@@ -166,6 +211,8 @@ let resizing = 0;
 window.addEventListener("resize", () => {
   clearTimeout(resizing);
   resizing = setTimeout(() => {
+    paintStrip();
+    paintCourse();
     if (!chart) return;
     chart.width(chartWidth()).update();
     settle();
@@ -173,7 +220,14 @@ window.addEventListener("resize", () => {
   }, 100);
 });
 
-at("main").dataset.view = state.view;
+document.body.dataset.view = state.view;
 drawTheme();
 drawFilters();
+drawFindings();
 draw();
+drawStrip();
+listenToStrip();
+listenToRequests();
+listenToRequest();
+window.addEventListener("hashchange", follow);
+follow();

@@ -8,11 +8,12 @@ const describe = (node) => {
   return compared ? part : part + "; " + amount(own) + " in itself";
 };
 const tip = () => {};
-tip.show = (event, d) => {
+tip.show = (event, d) => tip.say(event, nameOf(d.data.f), placeOf(d.data.f), describe(d.data));
+tip.say = (event, name, place, value) => {
   const box = at("tip");
-  box.querySelector("b").textContent = nameOf(d.data.f);
-  box.querySelector(".place").textContent = placeOf(d.data.f);
-  box.querySelector(".value").textContent = describe(d.data);
+  box.querySelector("b").textContent = name;
+  box.querySelector(".place").textContent = place;
+  box.querySelector(".value").textContent = value;
   box.hidden = false;
   const { width, height } = box.getBoundingClientRect();
   const left = Math.min(event.clientX + 14, window.innerWidth - width - 8);

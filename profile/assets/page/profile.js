@@ -8,9 +8,13 @@ const data = JSON.parse(at("profile").textContent);
 const compared = Array.isArray(data.before);
 const stride = 2 + data.types.length;
 const MORE = 250;
+// The key of the label that says what was waited for: src/waiting.rs.
+const WAITING = "waiting";
 const state = {
   type: data.chosen, labels: new Map(), search: "", exact: -1, view: "both", width: "after",
   sort: compared ? "change" : "self", descending: true, rows: MORE,
+  // First and last step that are selected, and whether the graph is of the moments in them: see time.js and moments.js.
+  span: null, moments: false,
 };
 // What is drawn now: the tree's root, the functions' sums, the totals.
 let drawn = null;
@@ -23,9 +27,10 @@ const UNITS = {
   nanoseconds: [[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]],
   bytes: [[2 ** 30, " GiB"], [2 ** 20, " MiB"], [1024, " KiB"], [1, " B"]],
 };
-const amount = (value) => {
+const amount = (value) => inUnit(value, state.moments ? "nanoseconds" : data.types[state.type][1]);
+const inUnit = (value, unit) => {
   if (value === 0) return "0";
-  const units = UNITS[data.types[state.type][1]] || [[1, ""]];
+  const units = UNITS[unit] || [[1, ""]];
   const [size, suffix] = units.find(([least]) => Math.abs(value) >= least) || units[units.length - 1];
   const decimals = size === 1 ? 0 : Math.abs(value / size) >= 100 ? 1 : 2;
   return (value / size).toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + suffix;
@@ -105,6 +110,7 @@ const sums = (samples, sets) => {
   return { own, all };
 };
 const build = () => {
+  if (state.moments) return ofMoments();
   const sets = wanted();
   const after = sums(data.samples, sets);
   const before = compared ? sums(data.before, sets) : after;
@@ -119,6 +125,15 @@ const build = () => {
   }
   const root = nodes[0] || null;
   return { root, after: after.all[0], before: before.all[0], rows: root ? rows(root, after.own, before.own) : [] };
+};
+// What was freed of memory that is older than the profile has no place in a flame graph.
+const freed = () => {
+  const sets = wanted();
+  let sum = 0;
+  for (let i = 0; i < data.samples.length; i += stride) {
+    if (!sets || sets[data.samples[i + 1]]) sum += Math.min(0, data.samples[i + 2 + state.type]);
+  }
+  return sum;
 };
 // A function that is on a stack several times counts once in its total.
 const rows = (root, own, ownBefore) => {

@@ -15,6 +15,9 @@ const quantity = (cell, value) => {
   const part = share(value, drawn.after);
   cell.append(amount(value));
   small(cell, percent(part));
+  bar(cell, part);
+};
+const bar = (cell, part) => {
   cell.style.backgroundImage = "linear-gradient(var(--bar), var(--bar))";
   cell.style.backgroundSize = (100 * part).toFixed(1) + "% 3px";
   cell.style.backgroundPosition = "right bottom";
@@ -92,4 +95,5 @@ const choose = (row) => {
   for (const other of at("rows").children) other.classList.toggle("chosen", Number(other.dataset.function) === state.exact);
   if (chart && zoomed && zoomed.parent) zoomTo(root());
   drawSearch();
+  markFindings();
 };

@@ -31,7 +31,7 @@ fn a_label_that_no_sample_has_leaves_nothing() {
 #[test]
 fn a_sample_type_that_the_profile_does_not_have_is_refused_with_those_that_it_has() {
     let error = Format::Folded
-        .write(&shop(400), &of_type("heap"), "shop")
+        .write(&shop(400), &of_type("heap"), "shop", None)
         .unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -101,8 +101,8 @@ fn names_bring_nothing_of_their_own_into_a_picture() {
 #[test]
 fn names_bring_nothing_of_their_own_into_the_page() {
     let profile = hostile();
-    let plain = page::page(&shop(400), &View::default(), "shop").unwrap();
-    let html = page::page(&profile, &View::default(), HOSTILE[0]).unwrap();
+    let plain = page::page(&shop(400), &View::default(), "shop", None).unwrap();
+    let html = page::page(&profile, &View::default(), HOSTILE[0], None).unwrap();
     let tags = |html: &str| html.matches('<').count();
     assert_eq!(tags(&html), tags(&plain), "no element is added");
     let names = &page_data(&html)["functions"];
@@ -138,7 +138,7 @@ fn names_begin_no_line_and_no_frame_of_their_own() {
 
 #[test]
 fn the_page_needs_no_other_origin() {
-    let html = page::page(&shop(400), &View::default(), "shop").unwrap();
+    let html = page::page(&shop(400), &View::default(), "shop", None).unwrap();
     let references = [
         "src=",
         "href=\"http",

@@ -7,7 +7,7 @@ use phpprof_profile::{Format, Limits, Profile, Stacks, View, decode, total};
 use crate::profiles::TYPES;
 
 pub fn text(profile: &Profile, format: Format, view: &View) -> String {
-    String::from_utf8(format.write(profile, view, "shop").unwrap()).unwrap()
+    String::from_utf8(format.write(profile, view, "shop", None).unwrap()).unwrap()
 }
 
 pub fn of_type(name: &str) -> View {
@@ -83,7 +83,7 @@ pub fn check_sums(profile: &Profile, labels: &[(&str, &str)]) {
             .iter()
             .map(|(key, value)| ((*key).into(), (*value).into()))
             .collect();
-        let file = Format::Pprof.write(profile, &view, "shop").unwrap();
+        let file = Format::Pprof.write(profile, &view, "shop", None).unwrap();
         let expected = total(&decode(&file, &Limits::default()).unwrap(), name);
         assert!(expected > 0);
         assert_eq!(folded_sum(profile, &view), expected, "folded {name}");

@@ -181,6 +181,27 @@ impl Browser {
         }
     }
 
+    /// The left button is held from one part of what an expression gives to another: shares of its width, in the middle of its height.
+    pub fn drag(&mut self, element: &str, from: f64, to: f64) {
+        let at = self.eval(&format!(
+            "(() => {{ const box = {element}.getBoundingClientRect(); return [box.x, box.width, box.y + box.height / 2]; }})()"
+        ));
+        let number = |index: usize| at[index].as_f64().unwrap();
+        let x = |share: f64| number(0) + number(1) * share;
+        let middle = (from + to) / 2.0;
+        for (kind, share, buttons) in [
+            ("mousePressed", from, 1),
+            ("mouseMoved", middle, 1),
+            ("mouseMoved", to, 1),
+            ("mouseReleased", to, 0),
+        ] {
+            self.call(
+                "Input.dispatchMouseEvent",
+                json!({"type": kind, "x": x(share), "y": number(2), "button": "left", "buttons": buttons, "clickCount": 1}),
+            );
+        }
+    }
+
     pub fn hover(&mut self, element: &str) {
         let (x, y) = self.middle(element);
         self.call(
@@ -199,11 +220,29 @@ impl Browser {
 
     /// A key as a keyboard sends it; one letter is also text.
     pub fn key(&mut self, key: &str) {
-        let text = if key.chars().count() == 1 { key } else { "" };
+        self.press(key, false);
+    }
+
+    /// A key while Shift is held.
+    pub fn shift(&mut self, key: &str) {
+        self.press(key, true);
+    }
+
+    fn press(&mut self, key: &str, shift: bool) {
+        let text = match key {
+            // What presses a button.
+            "Enter" => "\r",
+            key if key.chars().count() == 1 => key,
+            _ => "",
+        };
         for kind in ["keyDown", "keyUp"] {
             self.call(
                 "Input.dispatchKeyEvent",
-                json!({"type": kind, "key": key, "text": if kind == "keyDown" { text } else { "" }}),
+                json!({
+                    "type": kind, "key": key, "text": if kind == "keyDown" { text } else { "" },
+                    // What moves the focus goes by the code, not by the name.
+                    "windowsVirtualKeyCode": if key == "Tab" { 9 } else { 0 }, "modifiers": if shift { 8 } else { 0 },
+                }),
             );
         }
     }

@@ -14,3 +14,5 @@ mod profiles;
 mod programs;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod timelines;

@@ -1,5 +1,8 @@
 //! The flame graph page in a real browser: drawn, searched, zoomed, filtered, by mouse and by keyboard.
 
+mod findings;
+mod time;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,6 +13,7 @@ use phpprof_profile::{Format, Profile, View, merge, top, total};
 use crate::browser::Browser;
 use crate::profiles::{HOSTILE, hostile, large, shop};
 use crate::server::{File, serve};
+use crate::timelines::shop_timeline;
 
 /// A frame by the function that it stands for; the first of them.
 fn frame(name: &str) -> String {
@@ -44,7 +48,7 @@ fn saved(html: &str) -> Saved {
 }
 
 fn saved_shop() -> Saved {
-    saved(&page(&shop(400), &View::default(), "shop/first").unwrap())
+    saved(&page(&shop(400), &View::default(), "shop/first", None).unwrap())
 }
 
 impl Saved {
@@ -91,7 +95,7 @@ fn a_rate_that_was_not_kept_is_said() {
         }
     };
     let facts = |profile: &Profile| {
-        let mut page = saved(&page(profile, &View::default(), "slow").unwrap());
+        let mut page = saved(&page(profile, &View::default(), "slow", None).unwrap());
         page.check_quiet();
         page.browser.text("#facts")
     };
@@ -111,7 +115,8 @@ fn a_rate_that_was_not_kept_is_said() {
 
 #[test]
 fn a_link_opens_under_the_policy_as_a_header() {
-    let html = page(&shop(400), &View::default(), "shop/first").unwrap();
+    let timeline = shop_timeline();
+    let html = page(&shop(400), &View::default(), "shop/first", Some(&timeline)).unwrap();
     let file = File {
         kind: "text/html; charset=utf-8",
         policy: Some(CONTENT_SECURITY_POLICY),
@@ -209,11 +214,7 @@ fn the_keyboard_walks_and_zooms() {
     assert_eq!(page.browser.text("#path"), "");
     for (key, view) in [("t", "graph"), ("t", "table"), ("t", "both")] {
         page.browser.key(key);
-        assert_eq!(
-            page.browser
-                .eval("document.querySelector('#main').dataset.view"),
-            view
-        );
+        assert_eq!(page.browser.eval("document.body.dataset.view"), view);
     }
     page.check_quiet();
 }
@@ -321,7 +322,7 @@ fn twenty_thousand_distinct_stacks_are_drawn_and_zoomed_in_seconds() {
             .len(),
         20_000
     );
-    let html = page(&profile, &View::default(), "large").unwrap();
+    let html = page(&profile, &View::default(), "large", None).unwrap();
     let begin = Instant::now();
     let mut page = saved(&html);
     let opened = begin.elapsed();
@@ -352,7 +353,7 @@ fn twenty_thousand_distinct_stacks_are_drawn_and_zoomed_in_seconds() {
 
 #[test]
 fn names_from_the_target_stay_text() {
-    let mut page = saved(&page(&hostile(), &View::default(), HOSTILE[0]).unwrap());
+    let mut page = saved(&page(&hostile(), &View::default(), HOSTILE[0], None).unwrap());
     assert_eq!(page.browser.eval("document.title"), HOSTILE[0]);
     assert_eq!(
         page.browser
@@ -445,7 +446,7 @@ fn the_picture_has_the_colours_of_the_page() {
     let profile: Profile = shop(400);
     let svg = String::from_utf8(
         Format::Svg
-            .write(&profile, &View::default(), "shop")
+            .write(&profile, &View::default(), "shop", None)
             .unwrap(),
     )
     .unwrap();

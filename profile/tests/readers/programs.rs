@@ -16,7 +16,9 @@ fn written(profile: &Profile, name: &str) -> (tempfile::TempDir, PathBuf) {
     let format = Format::of_name(name).unwrap();
     std::fs::write(
         &path,
-        format.write(profile, &View::default(), "shop").unwrap(),
+        format
+            .write(profile, &View::default(), "shop", None)
+            .unwrap(),
     )
     .unwrap();
     (folder, path)
@@ -108,7 +110,7 @@ fn speedscope(profile: &Profile, names: &[&str]) -> String {
     for name in names {
         let bytes = Format::of_name(name)
             .unwrap()
-            .write(profile, &View::default(), "shop")
+            .write(profile, &View::default(), "shop", None)
             .unwrap();
         files.insert(
             format!("/{name}"),

@@ -1,0 +1,35 @@
+// What there is to say of the profile, above the graph: each shows its function in the graph, by the sample type that it is a share of.
+
+const drawFindings = () => {
+  at("findings").hidden = data.findings.length === 0;
+  at("said").textContent = data.findings.length === 1 ? "1 finding" : data.findings.length + " findings";
+  for (const one of data.findings) {
+    const line = document.createElement("li");
+    const name = document.createElement("b");
+    name.textContent = one.share.toFixed(1) + " % " + one.of;
+    const focused = one.function !== null;
+    const host = focused ? document.createElement("button") : document.createElement("p");
+    if (focused) {
+      host.type = "button";
+      host.title = "Show " + nameOf(one.function) + " in the graph";
+      host.addEventListener("click", () => focusOn(one));
+    }
+    host.append(name, " ", one.sentence);
+    line.append(host);
+    at("list").append(line);
+  }
+};
+const isFocused = (one) => one.function === state.exact && (one.type === null || one.type === state.type);
+const focusOn = (one) => {
+  const leaves = isFocused(one);
+  at("search").value = state.search = "";
+  state.exact = leaves ? -1 : one.function;
+  if (!leaves && one.type !== null) state.type = one.type;
+  state.labels.delete(WAITING);
+  state.moments = false;
+  draw();
+};
+const markFindings = () => {
+  const buttons = [...at("list").querySelectorAll("button")];
+  data.findings.filter((one) => one.function !== null).forEach((one, index) => buttons[index].setAttribute("aria-pressed", String(isFocused(one))));
+};

@@ -1,0 +1,374 @@
+//! Where each worker is, out of the profile of a snapshot: for people and for programs.
+//!
+//! Such a profile has one sample of each worker, whose labels say what it does. Invariant: stuck workers come first, and no name moves a
+//! terminal's cursor.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::proto::{Profile, Sample};
+use crate::{Label, Lookup};
+
+/// Columns that functions have before their files.
+const FUNCTION: usize = 32;
+/// Of a stack that people see; programs get all of it.
+const FRAMES: usize = 64;
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum State {
+    Waiting,
+    Running,
+    Idle,
+}
+
+/// A worker.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Worker {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    pub pid: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<i64>,
+    /// Of php-fpm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    pub php: String,
+    pub sapi: String,
+    pub state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_call: Option<Call>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// How long its request has run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_seconds: Option<f64>,
+    /// Leaf first.
+    pub stack: Vec<Frame>,
+}
+
+impl Worker {
+    /// As the labels of its sample, from which [`workers`] reads it again; pod and container are not its own words.
+    pub fn labels(&self) -> Vec<Label<'_>> {
+        let state = match self.state {
+            State::Waiting => "waiting",
+            State::Running => "running",
+            State::Idle => "idle",
+        };
+        let call = self.system_call.as_ref();
+        let words = [
+            ("state", Some(state)),
+            ("php", Some(self.php.as_str())),
+            ("sapi", Some(self.sapi.as_str())),
+            ("pool", self.pool.as_deref()),
+            ("system_call", call.map(|call| call.name.as_str())),
+            ("waits_on", call.and_then(|call| call.on.as_deref())),
+            ("method", self.method.as_deref()),
+            ("route", self.route.as_deref()),
+            ("script", self.script.as_deref()),
+        ];
+        let milliseconds = |seconds: f64| (seconds * 1000.0) as i64;
+        let numbers = [
+            ("pid", Some(self.pid), ""),
+            ("thread", self.thread, ""),
+            ("peer_port", call.and_then(|call| call.peer_port), ""),
+            (
+                "request",
+                self.request_seconds.map(milliseconds),
+                "milliseconds",
+            ),
+        ];
+        let words = words
+            .into_iter()
+            .filter_map(|(key, word)| Some(Label::Str(key, word?)));
+        let numbers = numbers
+            .into_iter()
+            .filter_map(|(key, number, unit)| Some(Label::Num(key, number?, unit)));
+        words.chain(numbers).collect()
+    }
+}
+
+/// The system call that a worker waits in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Call {
+    pub name: String,
+    /// What it waits for, where one descriptor says it: `file`, `pipe`, `socket`, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_port: Option<i64>,
+}
+
+/// A frame, with the line being executed in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Frame {
+    pub function: String,
+    pub file: String,
+    pub line: i64,
+}
+
+/// In their order; nothing where it is no profile of a snapshot.
+pub fn workers(profile: &Profile) -> Vec<Worker> {
+    let lookup = Lookup::new(profile);
+    let mut found: BTreeMap<(String, String, i64, i64), (i64, Worker)> = BTreeMap::new();
+    for sample in &profile.sample {
+        let Some(worker) = worker(profile, &lookup, sample) else {
+            continue;
+        };
+        let weight = sample.value.first().copied().unwrap_or_default();
+        let key = (
+            worker.pod.clone().unwrap_or_default(),
+            worker.container.clone().unwrap_or_default(),
+            worker.pid,
+            worker.thread.unwrap_or_default(),
+        );
+        if found.get(&key).is_none_or(|(before, _)| *before < weight) {
+            found.insert(key, (weight, worker));
+        }
+    }
+    ordered(found.into_values().map(|(_, worker)| worker).collect())
+}
+
+/// Those that wait before those that run and those that are idle, each of the oldest request first.
+pub fn ordered(mut workers: Vec<Worker>) -> Vec<Worker> {
+    let age = |worker: &Worker| Reverse((worker.request_seconds.unwrap_or(0.0) * 1000.0) as u64);
+    workers.sort_by_key(|worker| (worker.state, age(worker)));
+    workers
+}
+
+fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Worker> {
+    let label = |key: &str| {
+        let mut labels = sample.label.iter();
+        labels.find(|label| profile.string(label.key) == key)
+    };
+    let word = |key: &str| label(key).map(|it| profile.string(it.str).to_owned());
+    let number = |key: &str| label(key).map(|it| it.num);
+    let state = match word("state")?.as_str() {
+        "waiting" => State::Waiting,
+        "running" => State::Running,
+        _ => State::Idle,
+    };
+    let frames = lookup.frames(sample).map(|frame| Frame {
+        function: frame.name.to_owned(),
+        file: frame.file.to_owned(),
+        line: frame.line,
+    });
+    Some(Worker {
+        pod: word("pod"),
+        container: word("container"),
+        pid: number("pid").unwrap_or_default(),
+        thread: number("thread"),
+        pool: word("pool"),
+        php: word("php").unwrap_or_default(),
+        sapi: word("sapi").unwrap_or_default(),
+        state,
+        system_call: word("system_call").map(|name| Call {
+            name,
+            on: word("waits_on"),
+            peer_port: number("peer_port"),
+        }),
+        method: word("method"),
+        route: word("route"),
+        script: word("script"),
+        request_seconds: number("request").map(|milliseconds| milliseconds as f64 / 1000.0),
+        stack: match state {
+            State::Idle => Vec::new(),
+            _ => frames.collect(),
+        },
+    })
+}
+
+/// As one document.
+pub fn json(workers: &[Worker]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        workers: &'a [Worker],
+    }
+    // Strings and numbers always serialise.
+    let text = serde_json::to_string_pretty(&Document { workers });
+    text.unwrap_or_default() + "\n"
+}
+
+/// Each worker that does something with its stack, leaf first; of the idle ones how many there are.
+pub fn text(workers: &[Worker]) -> String {
+    let mut text = String::new();
+    for worker in workers.iter().filter(|it| it.state != State::Idle) {
+        text += &(head(worker) + "\n");
+        for frame in worker.stack.iter().take(FRAMES) {
+            text += &(line(frame) + "\n");
+        }
+        if let Some(more @ 1..) = worker.stack.len().checked_sub(FRAMES) {
+            text += &format!("    and {more} more\n");
+        }
+        text.push('\n');
+    }
+    let count = |state| workers.iter().filter(|it| it.state == state).count();
+    let [waiting, running, idle] = [State::Waiting, State::Running, State::Idle].map(count);
+    text + &format!("{waiting} waiting, {running} running, {idle} idle\n")
+}
+
+fn head(worker: &Worker) -> String {
+    let mut head = match &worker.pod {
+        Some(pod) => format!("{} pid {}", printable(pod), worker.pid),
+        None => format!("pid {}", worker.pid),
+    };
+    if let Some(thread) = worker.thread {
+        head += &format!(" thread {thread}");
+    }
+    if let Some(pool) = &worker.pool {
+        head += &format!(" pool {}", printable(pool));
+    }
+    head += match worker.state {
+        State::Waiting => ": waits",
+        State::Running => ": runs",
+        State::Idle => ": is idle",
+    };
+    if let (State::Waiting, Some(leaf)) = (worker.state, worker.stack.first()) {
+        head += &format!(" in {}", printable(&leaf.function));
+    }
+    if let Some(call) = &worker.system_call {
+        head += &format!(" ({})", of_call(call));
+    }
+    head + &of_request(worker)
+}
+
+/// Which request it serves, and for how long.
+fn of_request(worker: &Worker) -> String {
+    let place = worker.route.as_ref().or(worker.script.as_ref());
+    let words = [worker.method.as_ref(), place].into_iter().flatten();
+    let mut words: Vec<_> = words.map(|word| printable(word)).collect();
+    if let Some(seconds) = worker.request_seconds {
+        if words.is_empty() {
+            words.push("request".to_owned());
+        }
+        words.push(format!("for {seconds:.1} s"));
+    }
+    match words.is_empty() {
+        true => String::new(),
+        false => format!("; {}", words.join(" ")),
+    }
+}
+
+fn of_call(call: &Call) -> String {
+    let on = call
+        .on
+        .as_ref()
+        .map(|on| format!(" on a {}", printable(on)));
+    let port = call.peer_port.map(|port| format!(" to port {port}"));
+    let [on, port] = [on, port].map(Option::unwrap_or_default);
+    format!("{}{on}{port}", printable(&call.name))
+}
+
+fn line(frame: &Frame) -> String {
+    let (function, file) = (printable(&frame.function), printable(&frame.file));
+    let place = match frame.line {
+        0 => file,
+        line => format!("{file}:{line}"),
+    };
+    let line = format!("    {function:FUNCTION$} {place}");
+    line.trim_end().to_owned()
+}
+
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |letter: char| match letter.is_control() {
+        true => '\u{fffd}',
+        false => letter,
+    };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, FrameRef, Label, Settings};
+
+    fn frame<'a>(name: &'a str, file: &'a str, line: i64) -> FrameRef<'a> {
+        FrameRef {
+            name,
+            file,
+            line,
+            ..FrameRef::default()
+        }
+    }
+
+    fn profile() -> Profile {
+        let mut builder = Builder::new(Settings::default());
+        let stuck = [
+            frame("mysqli_query", "<internal:mysqli>", 0),
+            frame("{main}\u{1b}", "/srv/a.php", 3),
+        ];
+        let of = |pid, state| {
+            [
+                Label::Str("pod", "web-1"),
+                Label::Str("php", "8.2.1"),
+                Label::Num("pid", pid, ""),
+                Label::Str("state", state),
+            ]
+        };
+        builder.add(
+            &[frame("f", "/srv/a.php", 9)],
+            &[1, 0, 0],
+            &of(8, "running"),
+        );
+        builder.add(&[frame("[idle]", "", 0)], &[1, 0, 0], &of(9, "idle"));
+        for (pid, request) in [(6, 2_000), (7, 14_000)] {
+            let labels = [
+                &of(pid, "waiting")[..],
+                &[
+                    Label::Str("pool", "www"),
+                    Label::Str("system_call", "poll"),
+                    Label::Str("waits_on", "socket"),
+                    Label::Num("peer_port", 3306, ""),
+                    Label::Str("method", "GET"),
+                    Label::Str("route", "/shop/{id}"),
+                    Label::Str("script", "index.php"),
+                    Label::Num("request", request, "milliseconds"),
+                ],
+            ];
+            builder.add(&stuck, &[1, 0, 0], &labels.concat());
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn stuck_workers_come_first_each_with_its_stack() {
+        insta::assert_snapshot!(text(&workers(&profile())));
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        insta::assert_snapshot!(json(&workers(&profile())[..1]));
+    }
+
+    #[test]
+    fn a_worker_is_read_from_its_labels_as_it_was() {
+        for worker in workers(&profile()) {
+            let mut builder = Builder::new(Settings::default());
+            let frames = worker.stack.iter();
+            let frames: Vec<_> = frames
+                .map(|it| frame(&it.function, &it.file, it.line))
+                .collect();
+            let pod = worker.pod.as_deref().unwrap_or_default();
+            let labels = [vec![Label::Str("pod", pod)], worker.labels()].concat();
+            builder.add(&frames, &[1, 0, 0], &labels);
+            assert_eq!(workers(&builder.finish()), [worker]);
+        }
+    }
+
+    #[test]
+    fn another_profile_has_no_workers_to_show() {
+        let mut builder = Builder::new(Settings::default());
+        builder.add(&[frame("f", "", 1)], &[1, 2, 3], &[]);
+        assert!(workers(&builder.finish()).is_empty());
+    }
+}

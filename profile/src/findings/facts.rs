@@ -1,0 +1,276 @@
+//! What rules look at: the stacks of a profile by their functions, joined by their common beginnings, their sums, and the receipts.
+//!
+//! Workers, pods and lines are added up. Time without a request plays no part.
+//!
+//! Invariant: a parent's number is below its children's.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use super::rules::{Only, Rule};
+use crate::lookup::Lookup;
+use crate::proto::{Profile, Sample};
+use crate::source::Source;
+use crate::stacks::View;
+use crate::waiting::{Waiting, is_php};
+
+const IDLE: &str = "[idle]";
+
+/// More call paths than programs have; their tables take 150 bytes each at most, which is less than the page that is drawn afterwards.
+const MOST_NODES: usize = 300_000;
+
+/// The sums of a stack, or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Values {
+    pub samples: i64,
+    pub cpu: i64,
+    pub wall: i64,
+    /// Of the wall time.
+    pub waits: i64,
+}
+
+impl Values {
+    pub fn add(&mut self, other: Values) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.cpu = self.cpu.saturating_add(other.cpu);
+        self.wall = self.wall.saturating_add(other.wall);
+        self.waits = self.waits.saturating_add(other.waits);
+    }
+}
+
+/// A call path by functions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub parent: usize,
+    /// Of the root, which stands for no function, the largest number there is.
+    pub function: usize,
+    pub own: Values,
+}
+
+/// What of a receipt rules look at (`contract/comment.json`).
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(super) struct Receipt {
+    pub php: Php,
+    pub workers: usize,
+    pub quality: Quality,
+    /// Where it was asked for.
+    #[serde(default)]
+    pub heap: Heap,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(super) struct Heap {
+    pub highest: Option<Highest>,
+}
+
+/// The highest heap of a run.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Highest {
+    pub real_peak_bytes: u64,
+    pub limit_bytes: Option<u64>,
+    pub route: Option<String>,
+    /// Leaf first.
+    pub stack: Vec<String>,
+}
+
+impl Highest {
+    /// Its share of the limit; none where there is no limit.
+    pub fn share(&self) -> Option<f64> {
+        let limit = self.limit_bytes.filter(|limit| *limit > 0)?;
+        Some((self.real_peak_bytes as f64 / limit as f64).min(1.0))
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Php {
+    pub version: String,
+    pub sapi: String,
+    pub jit: String,
+    /// Empty where it is not known, as what follows.
+    #[serde(default)]
+    pub xdebug: String,
+    #[serde(default)]
+    pub opcache: String,
+    #[serde(default)]
+    pub opcache_restarts: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(super) struct Quality {
+    pub taken: i64,
+    pub idle: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    /// Name and file.
+    pub functions: Vec<(&'a str, &'a str)>,
+    /// What a function waits for when it waits, by its number.
+    pub kinds: HashMap<usize, &'static str>,
+    pub nodes: Vec<Node>,
+    pub total: Values,
+    pub period: i64,
+    pub receipts: Vec<Receipt>,
+}
+
+/// What is known while samples are added.
+#[derive(Default)]
+struct Known<'a> {
+    functions: HashMap<(&'a str, &'a str), usize>,
+    /// By parent and function.
+    nodes: HashMap<(usize, usize), usize>,
+}
+
+impl<'a> Facts<'a> {
+    /// None where there are no receipts or not the sample types of phpprof, or too many call paths.
+    pub fn of<S: Source + ?Sized>(source: &'a S, view: &View) -> Option<Self> {
+        let profile = source.head();
+        let mut facts = Facts::empty(profile);
+        let index = ["samples", "cpu", "wall"].map(|name| profile.value_index(name));
+        let ([Some(samples), Some(cpu), Some(wall)], false) = (index, facts.receipts.is_empty())
+        else {
+            return None;
+        };
+        let waiting = Waiting::of(source);
+        let lookup = Lookup::new(profile);
+        let mut known = Known::default();
+        source.each(&mut |sample| {
+            if facts.nodes.len() > MOST_NODES || !view.has_labels(profile, sample) {
+                return;
+            }
+            let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
+            let waits = waiting.as_ref().and_then(|waiting| waiting.wall(sample));
+            let values = Values {
+                samples: value(samples),
+                cpu: value(cpu),
+                wall: value(wall),
+                waits: waits.map_or(0, |(_, wall)| wall),
+            };
+            let path = facts.steps(&lookup, sample, &mut known);
+            facts.add(&path, values, waits.map(|(kind, _)| kind), &mut known);
+        });
+        (facts.nodes.len() <= MOST_NODES).then_some(facts)
+    }
+
+    fn empty(profile: &Profile) -> Self {
+        let receipts = profile.comments().map(serde_json::from_str);
+        Facts {
+            functions: Vec::new(),
+            kinds: HashMap::new(),
+            nodes: vec![Node {
+                parent: 0,
+                function: usize::MAX,
+                own: Values::default(),
+            }],
+            total: Values::default(),
+            period: profile.period,
+            receipts: receipts.filter_map(Result::ok).collect(),
+        }
+    }
+
+    /// The functions of a sample, root first.
+    fn steps(&mut self, lookup: &Lookup<'a>, sample: &Sample, known: &mut Known<'a>) -> Vec<usize> {
+        let frames = lookup.frames(sample).map(|frame| {
+            let function = (frame.name, frame.file);
+            *known.functions.entry(function).or_insert_with(|| {
+                self.functions.push(function);
+                self.functions.len() - 1
+            })
+        });
+        let mut path: Vec<usize> = frames.collect();
+        path.reverse();
+        path
+    }
+
+    fn add(
+        &mut self,
+        path: &[usize],
+        values: Values,
+        kind: Option<&'static str>,
+        known: &mut Known<'a>,
+    ) {
+        if path.last().is_some_and(|leaf| self.name(*leaf) == IDLE) {
+            return;
+        }
+        let mut at = 0;
+        for &function in path {
+            let next = self.nodes.len();
+            let parent = at;
+            at = *known.nodes.entry((parent, function)).or_insert(next);
+            if at == next {
+                self.nodes.push(Node {
+                    parent,
+                    function,
+                    own: Values::default(),
+                });
+            }
+        }
+        self.total.add(values);
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.own.add(values);
+        }
+        if let (Some(leaf), Some(kind)) = (path.last(), kind) {
+            self.kinds.insert(*leaf, kind);
+        }
+    }
+
+    pub fn name(&self, function: usize) -> &'a str {
+        self.functions.get(function).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it is code of PHP, not of the engine.
+    pub fn is_php(&self, function: usize) -> bool {
+        self.functions
+            .get(function)
+            .is_some_and(|(_, file)| is_php(file))
+    }
+
+    /// The functions of a node, root first.
+    pub fn path(&self, node: usize) -> Vec<usize> {
+        let mut path = Vec::new();
+        let mut at = node;
+        while let Some(node) = self.nodes.get(at).filter(|_| at != 0) {
+            path.push(node.function);
+            at = node.parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The heap that came nearest to its limit, and its share of that.
+    pub fn nearest_to_limit(&self) -> Option<(f64, &Highest)> {
+        let heaps = self.receipts.iter();
+        let heaps = heaps.filter_map(|receipt| receipt.heap.highest.as_ref());
+        let shares = heaps.filter_map(|heap| Some((heap.share()?, heap)));
+        shares.max_by(|(one, _), (other, _)| one.total_cmp(other))
+    }
+
+    /// Turns at which workers were looked at, by all receipts.
+    pub fn turns(&self) -> i64 {
+        let taken = self.receipts.iter().map(|receipt| receipt.quality.taken);
+        taken.fold(0, i64::saturating_add)
+    }
+
+    /// Whether a rule may speak of this profile at all.
+    pub fn may(&self, rule: &Rule) -> bool {
+        let all = |test: fn(&Php) -> bool| self.receipts.iter().all(|receipt| test(&receipt.php));
+        match rule.only {
+            Only::Everywhere => all(|_| true),
+            Only::Serving => all(|php| php.sapi != "cli"),
+            Only::Preloading => all(|php| php.sapi != "cli" && has_preloading(&php.version)),
+        }
+    }
+}
+
+/// From 7.4 on.
+fn has_preloading(version: &str) -> bool {
+    let mut numbers = version
+        .split('.')
+        .map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (7, 4)
+}

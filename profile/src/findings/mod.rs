@@ -1,0 +1,227 @@
+//! What an experienced PHP engineer says of a profile at first sight.
+//!
+//! [`RULES`] are data; `seen` looks for what a rule is about, and `facts` is what it looks at. Nothing is said of a profile without a
+//! receipt of phpprof, whose names mean something else, nor of so few samples that chance could have made the share.
+//!
+//! Invariant: a finding's share is of what it names, and the stacks that it shows are among those that make up the share, or ran when it was
+//! seen.
+
+mod facts;
+mod rules;
+mod seen;
+
+use serde::Serialize;
+
+use crate::source::Source;
+use crate::stacks::View;
+
+use facts::{Facts, Highest, Values};
+pub use rules::{Measure, RULES, Rule};
+use seen::{Seen, seen};
+
+/// Stacks of a finding, and functions of a stack, that are shown at most.
+const STACKS: usize = 3;
+const DEPTH: usize = 16;
+
+/// Samples that a finding must have at least.
+const LEAST_SAMPLES: f64 = 20.0;
+
+/// What a rule found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The rule's.
+    pub id: &'static str,
+    /// In percent of what `of` names, with two decimals.
+    pub share: f64,
+    pub of: Measure,
+    pub sentence: String,
+    /// Where the documents explain it.
+    pub link: String,
+    /// The function that has most of the share, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<Place>,
+    /// The heaviest.
+    pub stacks: Vec<Shown>,
+}
+
+/// A function, as readers tell one from another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub name: String,
+    pub file: String,
+}
+
+/// A stack, and its part of the finding's share.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shown {
+    pub share: f64,
+    /// The innermost ones, root first.
+    pub functions: Vec<String>,
+    /// Whether there are more on the root's side.
+    pub cut: bool,
+}
+
+/// What can be said of the samples that the view lets through, the largest share first.
+pub fn findings<S: Source + ?Sized>(source: &S, view: &View) -> Vec<Finding> {
+    let Some(facts) = Facts::of(source, view) else {
+        return Vec::new();
+    };
+    let mut found: Vec<(&Rule, Finding)> = Vec::new();
+    for rule in &RULES {
+        let is_told = |id: &str| found.iter().any(|(rule, _)| rule.id == id);
+        if !facts.may(rule) || rule.unless.iter().any(|id| is_told(id)) {
+            continue;
+        }
+        let finding = seen(rule, &facts).and_then(|seen| judge(rule, &facts, &seen));
+        found.extend(finding.map(|finding| (rule, finding)));
+    }
+    let mut found: Vec<Finding> = found.into_iter().map(|(_, finding)| finding).collect();
+    found.sort_by(|one, other| other.share.total_cmp(&one.share));
+    found
+}
+
+/// The finding, if chance cannot have made it.
+fn judge(rule: &Rule, facts: &Facts<'_>, seen: &Seen) -> Option<Finding> {
+    let total = facts.amount(rule.measure);
+    let (value, share) = match seen {
+        Seen::Stacks(stacks) => {
+            let value = stacks
+                .iter()
+                .map(|stack| stack.value)
+                .fold(0, i64::saturating_add);
+            (value, value as f64 / total.value.max(1) as f64)
+        }
+        Seen::Whole(share) | Seen::Heap(share, _) => ((share * total.value as f64) as i64, *share),
+    };
+    let evidence = total.samples * share;
+    // Two standard deviations of a share that so many samples have.
+    let doubt = 2.0 * (share * (1.0 - share).max(0.0) / total.samples.max(1.0)).sqrt();
+    let is_said = match seen {
+        Seen::Stacks(_) => value > 0 && evidence >= LEAST_SAMPLES && share - doubt >= rule.least,
+        Seen::Whole(_) => total.samples >= LEAST_SAMPLES,
+        // It is no share of samples.
+        Seen::Heap(..) => true,
+    };
+    if !is_said {
+        return None;
+    }
+    let stacks: &[seen::Stack] = match seen {
+        Seen::Stacks(stacks) => stacks,
+        Seen::Whole(_) | Seen::Heap(..) => &[],
+    };
+    let heap = match seen {
+        Seen::Heap(_, heap) => Some(heap),
+        _ => None,
+    };
+    let function = focus(facts, stacks);
+    let name = function
+        .as_ref()
+        .map_or("", |function| function.name.as_str());
+    Some(Finding {
+        id: rule.id,
+        share: percent(share),
+        of: rule.measure,
+        sentence: rule
+            .sentence
+            .replace("{function}", name)
+            .replace("{request}", &request(heap)),
+        link: rule.link(),
+        stacks: match heap {
+            Some(heap) => of_heap(heap, share),
+            None => shown(facts, stacks, total.value),
+        },
+        function,
+    })
+}
+
+/// Which request it was, as words within a sentence.
+fn request(heap: Option<&Highest>) -> String {
+    let route = heap.and_then(|heap| heap.route.as_deref());
+    route.map_or_else(String::new, |route| format!(" (in {route})"))
+}
+
+/// What ran when the heap was highest, where that was seen.
+fn of_heap(heap: &Highest, share: f64) -> Vec<Shown> {
+    if heap.stack.is_empty() {
+        return Vec::new();
+    }
+    let functions = heap.stack.iter().take(DEPTH).rev().cloned().collect();
+    vec![Shown {
+        share: percent(share),
+        functions,
+        cut: true,
+    }]
+}
+
+/// The function that most of the values are of.
+fn focus(facts: &Facts<'_>, stacks: &[seen::Stack]) -> Option<Place> {
+    let mut sums = vec![0_i64; facts.functions.len()];
+    for stack in stacks {
+        if let Some(sum) = sums.get_mut(stack.focus) {
+            *sum = sum.saturating_add(stack.value);
+        }
+    }
+    // Of equal ones the first.
+    let (function, _) = sums
+        .iter()
+        .enumerate()
+        .filter(|(_, sum)| **sum > 0)
+        .max_by(|(a, one), (b, other)| one.cmp(other).then(b.cmp(a)))?;
+    facts.functions.get(function).map(|(name, file)| Place {
+        name: (*name).to_owned(),
+        file: (*file).to_owned(),
+    })
+}
+
+fn shown(facts: &Facts<'_>, stacks: &[seen::Stack], total: i64) -> Vec<Shown> {
+    let mut order: Vec<&seen::Stack> = stacks.iter().collect();
+    order.sort_by(|one, other| (other.value, one.node).cmp(&(one.value, other.node)));
+    let show = |stack: &&seen::Stack| {
+        let path = facts.path(stack.node);
+        let names = path.iter().skip(path.len().saturating_sub(DEPTH));
+        Shown {
+            share: percent(stack.value as f64 / total.max(1) as f64),
+            functions: names
+                .map(|function| facts.name(*function).to_owned())
+                .collect(),
+            cut: path.len() > DEPTH,
+        }
+    };
+    order.iter().take(STACKS).map(show).collect()
+}
+
+fn percent(share: f64) -> f64 {
+    (share * 10_000.0).round() / 100.0
+}
+
+/// A sum, and how many samples it stands for.
+#[derive(Clone, Copy, Debug)]
+struct Amount {
+    value: i64,
+    samples: f64,
+}
+
+impl Facts<'_> {
+    /// All that a share is of.
+    fn amount(&self, measure: Measure) -> Amount {
+        let Values {
+            samples, cpu, wall, ..
+        } = self.total;
+        let value = match measure {
+            Measure::Wall => wall,
+            Measure::Cpu => cpu,
+            Measure::Workers | Measure::Limit => self.turns(),
+        };
+        let samples = match measure {
+            Measure::Workers | Measure::Limit => value as f64,
+            // A sample that waits says nothing of what computes, nor one that is late of more than itself.
+            _ if self.period > 0 => (value as f64 / self.period as f64).min(samples as f64),
+            _ => samples as f64,
+        };
+        Amount { value, samples }
+    }
+}
+
+#[cfg(test)]
+mod tests;

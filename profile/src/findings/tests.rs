@@ -1,0 +1,273 @@
+use super::*;
+use crate::{Builder, FrameRef, Label, Limits, Profile, Settings, decode};
+
+const RECEIPT: &str = include_str!("../../../contract/comment.json");
+
+/// The profile of a program of `profiler-image/tests/findings`, which has the problem or is near it.
+fn recorded(id: &str, problem: &str) -> Profile {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings");
+    let bytes = std::fs::read(format!("{folder}/{id}-{problem}.pb.gz")).unwrap();
+    decode(&bytes, &Limits::default()).unwrap()
+}
+
+fn said(profile: &Profile) -> Vec<Finding> {
+    findings(profile, &View::default())
+}
+
+fn ids(profile: &Profile) -> Vec<&'static str> {
+    said(profile).iter().map(|finding| finding.id).collect()
+}
+
+#[test]
+fn each_rule_speaks_of_a_program_with_its_problem_and_not_of_one_that_is_near_it() {
+    for rule in &RULES {
+        let has = ids(&recorded(rule.id, "has"));
+        assert!(has.contains(&rule.id), "{}: {has:?}", rule.id);
+        let near = ids(&recorded(rule.id, "near"));
+        assert!(!near.contains(&rule.id), "{}: {near:?}", rule.id);
+    }
+}
+
+#[test]
+fn what_is_said_of_recorded_programs_is_what_it_was() {
+    let mut text = String::new();
+    for rule in &RULES {
+        for problem in ["has", "near"] {
+            text.push_str(&format!("{}, {problem}\n", rule.id));
+            for finding in said(&recorded(rule.id, problem)) {
+                let (id, share, of) = (finding.id, finding.share, finding.of.words());
+                text.push_str(&format!(
+                    "  {id}: {share} % {of}\n    {}\n",
+                    finding.sentence
+                ));
+                for stack in &finding.stacks {
+                    let path = stack.functions.join(" > ");
+                    text.push_str(&format!("    {} %: {path}\n", stack.share));
+                }
+            }
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
+/// So many samples of each leaf, with their CPU and wall time in periods of 10 ms.
+fn profile(receipt: &str, leaves: &[(&str, [i64; 3])]) -> Profile {
+    let mut builder = Builder::new(Settings {
+        period: 10_000_000,
+        ..Settings::default()
+    });
+    let main = FrameRef {
+        name: "{main}",
+        file: "/app/index.php",
+        ..FrameRef::default()
+    };
+    for (leaf, [samples, cpu, wall]) in leaves {
+        let internal = FrameRef {
+            name: leaf,
+            file: "<internal:standard>",
+            ..FrameRef::default()
+        };
+        let values = [*samples, cpu * 10_000_000, wall * 10_000_000];
+        let label = [Label::Str("pod", leaf)];
+        match *leaf {
+            "{main}" => builder.add(&[main], &values, &label),
+            _ => builder.add(&[internal, main], &values, &label),
+        }
+    }
+    builder.comment(receipt);
+    builder.finish()
+}
+
+const SLEEPS: [(&str, [i64; 3]); 2] = [("usleep", [100, 0, 100]), ("{main}", [900, 900, 900])];
+
+#[track_caller]
+fn check(receipt: &str, leaves: &[(&str, [i64; 3])], expected: &[&str]) {
+    assert_eq!(ids(&profile(receipt, leaves)), expected);
+}
+
+#[test]
+fn few_samples_say_nothing() {
+    check(RECEIPT, &SLEEPS, &["sleep"]);
+    check(
+        RECEIPT,
+        &[("usleep", [2, 0, 2]), ("{main}", [18, 18, 18])],
+        &[],
+    );
+    // Few that are late: each stands for much time, and says no more.
+    check(
+        RECEIPT,
+        &[("usleep", [2, 0, 100]), ("{main}", [18, 18, 900])],
+        &[],
+    );
+    // A tenth of 300 is 5 % or less once in a hundred times, but not of 60.
+    check(
+        RECEIPT,
+        &[("usleep", [30, 0, 30]), ("{main}", [270, 270, 270])],
+        &["sleep"],
+    );
+    check(
+        RECEIPT,
+        &[("usleep", [20, 0, 20]), ("{main}", [280, 280, 280])],
+        &[],
+    );
+}
+
+#[test]
+fn a_profile_without_a_receipt_is_not_ours() {
+    check("made by something else", &SLEEPS, &[]);
+}
+
+#[test]
+fn a_command_may_sleep() {
+    check(&RECEIPT.replace("fpm-fcgi", "cli"), &SLEEPS, &[]);
+}
+
+#[test]
+fn time_between_requests_is_of_nobody() {
+    let mut leaves = SLEEPS.to_vec();
+    leaves.push(("[idle]", [100_000, 0, 100_000]));
+    let found = said(&profile(RECEIPT, &leaves));
+    assert_eq!((found.len(), found[0].share), (1, 10.0));
+}
+
+#[test]
+fn a_view_is_looked_at_alone() {
+    let profile = profile(RECEIPT, &SLEEPS);
+    let of = |pod: &str| View {
+        labels: vec![("pod".to_owned(), pod.to_owned())],
+        ..View::default()
+    };
+    assert_eq!(findings(&profile, &of("usleep"))[0].share, 100.0);
+    assert_eq!(findings(&profile, &of("{main}")), []);
+}
+
+#[test]
+fn a_pod_that_has_idle_workers_is_enough() {
+    let busy = RECEIPT.replace("\"idle\":8903", "\"idle\":9");
+    assert_ne!(busy, RECEIPT);
+    let leaves = [("{main}", [900, 900, 900])];
+    check(RECEIPT, &leaves, &[]);
+    check(&busy, &leaves, &["all-busy"]);
+    let mut both = profile(&busy, &leaves);
+    both.string_table.push(RECEIPT.to_owned());
+    both.comment.push(both.string_table.len() as i64 - 1);
+    assert_eq!(ids(&both), Vec::<&str>::new());
+}
+
+/// Functions that prepare and run statements, with the samples of both, among 1,000 samples.
+fn queries(of: &[(&str, i64, i64)]) -> Profile {
+    let mut builder = Builder::new(Settings::default());
+    let frame = |name, file| FrameRef {
+        name,
+        file,
+        ..FrameRef::default()
+    };
+    let main = frame("{main}", "/app/index.php");
+    let mut left = 1000;
+    for &(name, prepares, runs) in of {
+        let caller = frame(name, "/app/orders.php");
+        for (leaf, samples) in [("PDO::prepare", prepares), ("PDOStatement::execute", runs)] {
+            let stack = [frame(leaf, "<internal:PDO>"), caller, main];
+            let time = samples * 10_000_000;
+            builder.add(&stack, &[samples, time, time], &[]);
+            left -= samples;
+        }
+    }
+    builder.add(&[main], &[left, left * 10_000_000, left * 10_000_000], &[]);
+    builder.comment(RECEIPT);
+    builder.finish()
+}
+
+#[test]
+fn a_statement_that_is_prepared_for_each_run_is_told_from_one_that_runs_long() {
+    let loops = queries(&[("find", 60, 140)]);
+    let found = said(&loops);
+    assert_eq!((found[0].id, found[0].share), ("query-loop", 20.0));
+    assert_eq!(found[0].function.as_ref().unwrap().name, "find");
+    assert_eq!(ids(&queries(&[("report", 10, 190)])), Vec::<&str>::new());
+    // Many functions with a query each are as they should be.
+    let each: Vec<String> = (0..10).map(|number| format!("find{number}")).collect();
+    let each: Vec<_> = each.iter().map(|name| (name.as_str(), 10, 30)).collect();
+    assert_eq!(ids(&queries(&each)), Vec::<&str>::new());
+}
+
+#[test]
+fn stacks_are_the_heaviest_and_few() {
+    let found = said(&recorded("output-buffer", "has"));
+    let shares: Vec<f64> = found[0].stacks.iter().map(|stack| stack.share).collect();
+    assert!(shares.is_sorted_by(|one, other| one >= other));
+    assert!(!shares.is_empty() && shares.len() <= STACKS);
+    assert!(shares.iter().sum::<f64>() <= found[0].share + 0.02);
+}
+
+/// A stack of this depth that ends in a sleep.
+#[test]
+fn a_deep_stack_is_cut_at_its_root() {
+    let mut builder = Builder::new(Settings::default());
+    let names: Vec<String> = (0..40).map(|depth| format!("f{depth}")).collect();
+    let php = names.iter().map(|name| FrameRef {
+        name,
+        file: "/app/index.php",
+        ..FrameRef::default()
+    });
+    let sleep = FrameRef {
+        name: "sleep",
+        file: "<internal:standard>",
+        ..FrameRef::default()
+    };
+    let frames: Vec<FrameRef<'_>> = std::iter::once(sleep).chain(php).collect();
+    builder.add(&frames, &[100, 0, 1_000_000_000], &[]);
+    builder.comment(RECEIPT);
+    let found = said(&builder.finish());
+    let stack = &found[0].stacks[0];
+    assert_eq!((stack.functions.len(), stack.cut), (DEPTH, true));
+    assert_eq!(stack.functions.last().map(String::as_str), Some("sleep"));
+}
+
+#[test]
+fn of_more_call_paths_than_programs_have_nothing_is_said() {
+    let mut builder = Builder::new(Settings::default());
+    let names: Vec<String> = (0..600).map(|number| format!("f{number}")).collect();
+    let frame = |name| FrameRef {
+        name,
+        file: "/app/index.php",
+        ..FrameRef::default()
+    };
+    let sleep = FrameRef {
+        name: "usleep",
+        file: "<internal:standard>",
+        ..FrameRef::default()
+    };
+    let values = [1, 0, 10_000_000];
+    for (number, one) in names.iter().enumerate() {
+        for other in names.iter().take(if number < 200 { 1 } else { 600 }) {
+            builder.add(&[sleep, frame(other), frame(one)], &values, &[]);
+        }
+    }
+    builder.comment(RECEIPT);
+    assert_eq!(ids(&builder.finish()), Vec::<&str>::new());
+    check(RECEIPT, &SLEEPS, &["sleep"]);
+}
+
+#[test]
+fn each_rule_has_its_section_in_the_documents() {
+    let page = include_str!("../../../docs/reference/findings.md");
+    for rule in &RULES {
+        let (id, percent) = (rule.id, (rule.least * 100.0).round());
+        assert!(page.contains(&format!("\n## {id}\n")), "{id}");
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| [{id}](#{id}) |")));
+        let row = row.unwrap_or_else(|| panic!("{id} is not in the table"));
+        assert!(row.contains(&format!("{percent} %")), "{row}");
+    }
+    assert_eq!(page.matches("\n## ").count(), RULES.len());
+}
+
+#[test]
+fn rules_that_silence_others_come_before_them() {
+    for (index, rule) in RULES.iter().enumerate() {
+        let before = |id: &&str| RULES.iter().take(index).any(|other| other.id == *id);
+        assert!(rule.unless.iter().all(before), "{}", rule.id);
+    }
+}

@@ -1,0 +1,261 @@
+//! The picture of a table: a head, the rows, and which keys there are.
+//!
+//! Colours are the terminal's own, on its own ground, so that they can be read on a light and on a dark one; `NO_COLOR` leaves weight and
+//! reversal alone. Invariant: it fits any size, and of a long name its end is seen.
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Paragraph, Row as Cells, Table, TableState};
+
+use super::sums::Tab;
+use super::text::{fitted, percent, share, time, width};
+use super::top::{Clock, Column, Row, Top};
+
+/// Of shares and of times; a space between columns.
+const SHARE: u16 = 7;
+const TIME: u16 = 8;
+const SPACE: u16 = 1;
+/// The narrowest table that shows where a name is, beside it.
+const WIDE: u16 = 110;
+/// A share from which on a row is marked, in percent.
+const MUCH: f64 = 20.0;
+
+const TITLES: [&str; 4] = ["Functions", "Lines", "Routes", "Workers"];
+
+/// How it is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    pub has_colour: bool,
+}
+
+impl Look {
+    /// As the environment wants it (no-color.org).
+    #[must_use]
+    pub fn of_environment() -> Self {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            has_colour: !unwanted,
+        }
+    }
+
+    fn much(self) -> Style {
+        let style = Style::new().add_modifier(Modifier::BOLD);
+        if self.has_colour {
+            style.fg(Color::Red)
+        } else {
+            style
+        }
+    }
+}
+
+const HEAD: Style = Style::new().add_modifier(Modifier::REVERSED);
+const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
+
+/// Draws it.
+pub fn draw(top: &Top, look: Look, frame: &mut Frame<'_>) {
+    let rows = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(1),
+        Constraint::Length(1),
+    ]);
+    let [head, tabs, table, foot] = rows.areas(frame.area());
+    frame.render_widget(title(top, head.width), head);
+    frame.render_widget(tabs_line(top, look), tabs);
+    draw_table(top, look, frame, table);
+    frame.render_widget(keys(top), foot);
+}
+
+/// What is looked at, for how long, and how busy it is.
+fn title(top: &Top, columns: u16) -> Line<'static> {
+    let sums = top.shown();
+    let ratio = |time: i64| match sums.span {
+        0 => 0.0,
+        span => time as f64 / span as f64,
+    };
+    let [wall, cpu] = sums.now.map(ratio);
+    let since = time(sums.spans);
+    let numbers = format!("{wall:.1} workers busy, {cpu:.1} CPU, {since} ");
+    let room = usize::from(columns).saturating_sub(width(&numbers) + 1);
+    let name = fitted(&format!("phpprof top  {}", top.title), room);
+    let gap = room.saturating_sub(width(&name)) + 1;
+    Line::from(vec![
+        Span::styled(name, STRONG),
+        Span::raw(" ".repeat(gap) + &numbers),
+    ])
+}
+
+fn tabs_line(top: &Top, look: Look) -> Line<'static> {
+    let mut spans = Vec::new();
+    for (index, (tab, title)) in Tab::ALL.into_iter().zip(TITLES).enumerate() {
+        let style = if tab == top.tab {
+            HEAD.patch(STRONG)
+        } else {
+            Style::new()
+        };
+        spans.push(Span::styled(format!(" {} {title} ", index + 1), style));
+    }
+    let clock = match top.clock {
+        Clock::Wall => "wall",
+        Clock::Cpu => "CPU",
+    };
+    spans.push(Span::raw(format!("  {clock} time")));
+    if top.is_paused() {
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled("paused", look.much()));
+    }
+    if top.is_typing || !top.filter.is_empty() {
+        let cursor = if top.is_typing { "_" } else { "" };
+        let filter = crate::dump::printable(&top.filter);
+        spans.push(Span::raw(format!("  /{filter}{cursor}")));
+    }
+    Line::from(spans)
+}
+
+fn draw_table(top: &Top, look: Look, frame: &mut Frame<'_>, area: Rect) {
+    let rows = top.rows();
+    let at = top.at.min(rows.len().saturating_sub(1));
+    let columns = Column::of(top.tab);
+    let numbers = columns.len() - 1;
+    let is_wide = area.width >= WIDE || top.tab == Tab::Workers;
+    let taken: u16 = columns.iter().filter_map(|column| size(*column)).sum();
+    let taken = taken + SPACE * u16::try_from(numbers).unwrap_or(u16::MAX);
+    let room = area.width.saturating_sub(taken);
+    let (name, place) = match (is_wide, top.tab) {
+        (true, Tab::Routes) | (false, _) => (room, 0),
+        (true, Tab::Workers) => (room / 3, room - room / 3 - SPACE.min(room)),
+        (true, _) => (room * 3 / 5, room - room * 3 / 5 - SPACE.min(room)),
+    };
+    let mut widths: Vec<_> = columns.iter().filter_map(|column| size(*column)).collect();
+    widths.push(name);
+    widths.extend((place > 0).then_some(place));
+    let head = head(top, is_wide);
+    // Only what is seen is made: there may be thousands.
+    let seen = usize::from(area.height.saturating_sub(1)).max(1);
+    let first = at.saturating_sub(seen - 1);
+    let cells = rows.iter().skip(first).take(seen);
+    let cells = cells.map(|row| cells_of(top, look, row, (name, place)));
+    let table = Table::new(cells, widths)
+        .header(head)
+        .column_spacing(SPACE)
+        .row_highlight_style(HEAD);
+    let mut state = TableState::new().with_selected((top.at > 0).then_some(at - first));
+    frame.render_stateful_widget(table, area, &mut state);
+    if rows.is_empty() {
+        let below = Rect {
+            y: area.y + area.height.min(2),
+            height: area.height.saturating_sub(2),
+            ..area
+        };
+        frame.render_widget(Paragraph::new(nothing(top)).centered(), below);
+    }
+}
+
+fn nothing(top: &Top) -> &'static str {
+    match (top.shown().ticks, top.filter.is_empty()) {
+        (0, _) => "waiting for the first second",
+        (_, false) => "no row has this in its name; Esc shows all",
+        (_, true) => "nothing has run yet",
+    }
+}
+
+/// Its width, where that is fixed.
+fn size(column: Column) -> Option<u16> {
+    match column {
+        Column::OwnNow | Column::TotalNow => Some(SHARE),
+        Column::Own | Column::Total => Some(TIME),
+        Column::Name => None,
+    }
+}
+
+fn head(top: &Top, is_wide: bool) -> Cells<'static> {
+    let (sorted, reversed) = top.sorted();
+    let cell = |column: Column| {
+        let text = match (column, top.tab) {
+            (Column::OwnNow, Tab::Workers) => "BUSY%",
+            (Column::OwnNow, Tab::Routes) => "NOW%",
+            (Column::OwnNow, _) => "OWN%",
+            (Column::TotalNow, _) => "TOTAL%",
+            (Column::Own, Tab::Routes | Tab::Workers) => "TIME",
+            (Column::Own, _) => "OWN",
+            (Column::Total, _) => "TOTAL",
+            (Column::Name, Tab::Functions) => "FUNCTION",
+            (Column::Name, Tab::Lines) => "LINE",
+            (Column::Name, Tab::Routes) => "ROUTE",
+            (Column::Name, Tab::Workers) => "WORKER",
+        };
+        let mark = match (column == sorted, reversed) {
+            (false, _) => "",
+            (true, false) => "▼",
+            (true, true) => "▲",
+        };
+        let style = if column == sorted {
+            HEAD.patch(STRONG)
+        } else {
+            HEAD
+        };
+        Cell::new(aligned(format!("{text}{mark}"), column)).style(style)
+    };
+    let mut cells: Vec<_> = Column::of(top.tab).iter().copied().map(cell).collect();
+    let place = match top.tab {
+        Tab::Functions => "FILE",
+        Tab::Lines => "FUNCTION",
+        Tab::Routes => "",
+        Tab::Workers => "DOES NOW",
+    };
+    if is_wide {
+        cells.push(Cell::new(place));
+    }
+    Cells::new(cells).style(HEAD)
+}
+
+/// Numbers stand to the right, names to the left.
+fn aligned(text: String, column: Column) -> Line<'static> {
+    match column {
+        Column::Name => Line::from(text),
+        _ => Line::from(text).alignment(Alignment::Right),
+    }
+}
+
+fn cells_of(top: &Top, look: Look, row: &Row<'_>, (name, place): (u16, u16)) -> Cells<'static> {
+    let sums = top.shown();
+    let whole = match top.tab {
+        Tab::Workers => sums.span,
+        _ => sums.now[top.clock as usize],
+    };
+    let cell = |column: Column| {
+        let text = match column {
+            Column::OwnNow => share(row.own_now, whole),
+            Column::TotalNow => share(row.total_now, whole),
+            Column::Own => time(row.own),
+            Column::Total => time(row.total),
+            Column::Name => fitted(row.name, usize::from(name)),
+        };
+        let is_much = percent(row.own_now, whole).is_some_and(|share| share >= MUCH);
+        let style = match column {
+            Column::OwnNow if is_much && top.tab != Tab::Workers => look.much(),
+            Column::Name if row.total_now == 0 => FAINT,
+            _ => Style::new(),
+        };
+        Cell::new(aligned(text, column)).style(style)
+    };
+    let mut cells: Vec<_> = Column::of(top.tab).iter().copied().map(cell).collect();
+    if place > 0 {
+        cells.push(Cell::new(fitted(row.place, usize::from(place))).style(FAINT));
+    }
+    Cells::new(cells)
+}
+
+fn keys(top: &Top) -> Line<'static> {
+    if !top.said.is_empty() {
+        return Line::from(Span::styled(crate::dump::printable(&top.said), STRONG));
+    }
+    let keys = match top.is_typing {
+        true => "type a part of a name   Enter keep it   Esc all rows",
+        false => "q quit  s save  p pause  / filter  < > sort  r reverse  c clock  1-4 tabs",
+    };
+    Line::from(Span::styled(keys, FAINT))
+}

@@ -1,0 +1,153 @@
+//! The terminal while a table is on it: the thin shell around [`Top`] and [`draw`](super::draw::draw).
+//!
+//! Invariant: however it ends, the terminal is as it was: also after a panic, where a hook sees to it.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::thread::Builder;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
+
+use super::draw::{Look, draw};
+use super::top::{Action, Top};
+use crate::proto::Profile;
+
+/// Keys are taken at once, and ticks at most so late.
+const POLL: Duration = Duration::from_millis(50);
+/// Names that are tried for a file.
+const TRIES: u32 = 100;
+
+/// What comes from whoever samples.
+#[derive(Debug)]
+pub enum News {
+    /// What was sampled since the tick before, in so long.
+    Tick(Vec<Profile>, Duration),
+    /// What there is to say of it.
+    Said(String),
+}
+
+/// Whether there is a terminal to draw on, and to type on.
+#[must_use]
+pub fn is_there() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Shows what comes until `q`, Ctrl-C, the end of what comes or of the terminal. Gives the files that were saved.
+///
+/// # Errors
+/// The terminal is gone, or cannot be drawn on.
+pub fn run(top: &mut Top, news: &Receiver<News>) -> io::Result<Vec<PathBuf>> {
+    let mut terminal = ratatui::try_init()?;
+    let ended = keys().and_then(|keys| shown(top, news, &keys, &mut terminal));
+    let cursor = terminal.show_cursor();
+    // It would write to the standard error of a terminal that is gone, and end the process by that.
+    std::mem::forget(terminal);
+    let restored = ratatui::try_restore().and(cursor);
+    let saved = ended?;
+    restored.map(|()| saved)
+}
+
+/// What is typed, or that the terminal has another size.
+///
+/// A thread waits for it, to the end of the process: crossterm 0.29 never comes back from a terminal that is gone.
+fn keys() -> io::Result<Receiver<Input>> {
+    let (give, keys) = channel();
+    let reader = Builder::new().name("keys".to_owned());
+    reader.spawn(move || {
+        while let Ok(input) = event::read() {
+            if give.send(input).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(keys)
+}
+
+fn shown(
+    top: &mut Top,
+    news: &Receiver<News>,
+    keys: &Receiver<Input>,
+    terminal: &mut DefaultTerminal,
+) -> io::Result<Vec<PathBuf>> {
+    let (look, mut saved) = (Look::of_environment(), Vec::new());
+    let mut is_new = true;
+    loop {
+        loop {
+            match news.try_recv() {
+                Ok(news) => take(top, news),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(saved),
+            }
+            is_new = true;
+        }
+        if std::mem::take(&mut is_new) {
+            terminal.draw(|frame| draw(top, look, frame))?;
+        }
+        let key = match keys.recv_timeout(POLL) {
+            Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => key,
+            Ok(_) => {
+                is_new = true;
+                continue;
+            }
+            Err(RecvTimeoutError::Timeout) if is_there() => continue,
+            Err(_) => return Err(io::Error::other("it is gone")),
+        };
+        is_new = true;
+        match top.key(key) {
+            Action::Quit => return Ok(saved),
+            Action::Save => top.said = save(top, &mut saved),
+            Action::None => {}
+        }
+    }
+}
+
+fn take(top: &mut Top, news: News) {
+    match news {
+        News::Tick(profiles, span) => {
+            if let Err(error) = top.add(profiles, span) {
+                top.said = format!("a profile is left out: {error}");
+            }
+        }
+        News::Said(text) => top.said = text,
+    }
+}
+
+/// Saves what was sampled, and says where.
+fn save(top: &Top, saved: &mut Vec<PathBuf>) -> String {
+    let file = match top.file() {
+        Ok(file) => file,
+        Err(_) => return "nothing was sampled yet".to_owned(),
+    };
+    match written(&file) {
+        Ok(path) => {
+            let words = format!("saved {}", path.display());
+            saved.push(path);
+            words
+        }
+        Err(error) => format!("not saved: {error}"),
+    }
+}
+
+/// Into a new file of the current folder.
+fn written(bytes: &[u8]) -> io::Result<PathBuf> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = since.unwrap_or_default().as_secs() % 86_400;
+    let [hours, minutes, seconds] = [seconds / 3600, seconds / 60 % 60, seconds % 60];
+    let stem = format!("phpprof-top-{hours:02}{minutes:02}{seconds:02}");
+    let mut taken = None;
+    for number in 0..TRIES {
+        let path = match number {
+            0 => PathBuf::from(format!("{stem}.pb.gz")),
+            number => PathBuf::from(format!("{stem}-{number}.pb.gz")),
+        };
+        match std::fs::File::create_new(&path) {
+            Ok(mut file) => return file.write_all(bytes).map(|()| path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(taken.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+}

@@ -1,0 +1,231 @@
+//! What functions, lines, routes and workers have used: in the last tick, and since the begin.
+//!
+//! Invariant: at most [`MAX_ROWS`] rows of a kind; what comes later is one more row, so that no time is lost.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::lookup::Lookup;
+use crate::proto::{Profile, Sample};
+use crate::stacks::label_value;
+
+/// Rows of each kind that are told apart.
+pub const MAX_ROWS: usize = 20_000;
+const OTHER: &str = "(other)";
+const NO_REQUEST: &str = "(no request)";
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    Functions,
+    Lines,
+    Routes,
+    Workers,
+}
+
+impl Tab {
+    pub const ALL: [Tab; 4] = [Tab::Functions, Tab::Lines, Tab::Routes, Tab::Workers];
+}
+
+/// Nanoseconds on the wall's clock and on a CPU.
+pub(crate) type Times = [i64; 2];
+
+/// What one row has used: itself, and with all that it called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub own: Times,
+    pub total: Times,
+}
+
+impl Used {
+    fn add(&mut self, other: &Used) {
+        add(&mut self.own, other.own);
+        add(&mut self.total, other.total);
+    }
+}
+
+/// A row's sums.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sum {
+    pub now: Used,
+    pub all: Used,
+    /// What a worker did most in the last tick.
+    pub doing: String,
+}
+
+/// What a row is called, and where that is.
+pub(crate) type Name = (String, String);
+
+/// All rows, and what they are shares of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    tables: [HashMap<Name, Sum>; 4],
+    /// Of all samples.
+    pub now: Times,
+    pub all: Times,
+    /// Nanoseconds that the last tick is of, and all of them.
+    pub span: i64,
+    pub spans: i64,
+    pub ticks: u64,
+}
+
+/// The rows of one tick, by names that are its own.
+#[derive(Default)]
+struct Tick<'a> {
+    functions: HashMap<(&'a str, &'a str), Used>,
+    lines: HashMap<(&'a str, &'a str, i64), Used>,
+    routes: HashMap<String, Used>,
+    workers: HashMap<String, Worker>,
+}
+
+#[derive(Default)]
+struct Worker {
+    used: Used,
+    /// The largest of its samples' wall times, and what that one did.
+    most: i64,
+    doing: String,
+}
+
+impl Sums {
+    pub fn table(&self, tab: Tab) -> &HashMap<Name, Sum> {
+        &self.tables[tab as usize]
+    }
+
+    /// Adds what was sampled since the tick before, by one sampler or several, in so many nanoseconds.
+    pub fn add(&mut self, profiles: &[Profile], span: i64) {
+        for sum in self.tables.iter_mut().flat_map(HashMap::values_mut) {
+            sum.now = Used::default();
+            sum.doing.clear();
+        }
+        self.now = [0; 2];
+        self.span = span;
+        self.spans = self.spans.saturating_add(self.span);
+        self.ticks += 1;
+        for profile in profiles {
+            self.add_one(profile);
+        }
+        let now = self.now;
+        add(&mut self.all, now);
+    }
+
+    fn add_one(&mut self, profile: &Profile) {
+        let lookup = Lookup::new(profile);
+        let mut tick = Tick::default();
+        let indices = ["wall", "cpu"].map(|name| profile.value_index(name));
+        for sample in &profile.sample {
+            let value = |index: Option<usize>| sample.value.get(index?).copied();
+            let times = indices.map(|index| value(index).unwrap_or(0).max(0));
+            add(&mut self.now, times);
+            tick.add(profile, &lookup, sample, times);
+        }
+        let [functions, lines, routes, workers] = &mut self.tables;
+        for ((name, file), used) in tick.functions {
+            row(functions, (name.to_owned(), file.to_owned()), &used);
+        }
+        for ((name, file, line), used) in tick.lines {
+            // What is written in C has no line.
+            let name = match line {
+                0 => (name.to_owned(), file.to_owned()),
+                line => (format!("{file}:{line}"), name.to_owned()),
+            };
+            row(lines, name, &used);
+        }
+        for (route, used) in tick.routes {
+            row(routes, (route, String::new()), &used);
+        }
+        for (name, worker) in tick.workers {
+            row(workers, (name, String::new()), &worker.used).doing = worker.doing;
+        }
+    }
+}
+
+impl<'a> Tick<'a> {
+    fn add(&mut self, profile: &Profile, lookup: &Lookup<'a>, sample: &Sample, times: Times) {
+        let (mut functions, mut lines) = (HashSet::new(), HashSet::new());
+        let mut leaf = None;
+        for frame in lookup.frames(sample) {
+            let own = if leaf.is_none() { times } else { [0; 2] };
+            leaf.get_or_insert(frame.name);
+            let function = (frame.name, frame.file);
+            let total = |is_first: bool| if is_first { times } else { [0; 2] };
+            let used = |is_first| Used {
+                own,
+                total: total(is_first),
+            };
+            let of_function = used(functions.insert(function));
+            self.functions
+                .entry(function)
+                .or_default()
+                .add(&of_function);
+            // What PHP does besides running code is in no file.
+            if !frame.file.is_empty() {
+                let line = (frame.name, frame.file, frame.line);
+                let of_line = used(lines.insert(line));
+                self.lines.entry(line).or_default().add(&of_line);
+            }
+        }
+        let used = Used {
+            own: times,
+            total: times,
+        };
+        let label = |key: &str| {
+            let mut labels = sample.label.iter();
+            labels
+                .find(|label| profile.string(label.key) == key)
+                .map(|label| label_value(profile, label))
+        };
+        let route = route(&label);
+        let of_route = route.clone().unwrap_or_else(|| NO_REQUEST.to_owned());
+        self.routes.entry(of_route).or_default().add(&used);
+        let Some(name) = worker(&label) else { return };
+        let worker = self.workers.entry(name).or_default();
+        worker.used.add(&used);
+        if times[0] >= worker.most {
+            worker.most = times[0];
+            let leaf = leaf.unwrap_or_default();
+            worker.doing = match route {
+                Some(route) => format!("{leaf} · {route}"),
+                None => leaf.to_owned(),
+            };
+        }
+    }
+}
+
+/// The row of this name with more time, where there is room.
+fn row<'t>(table: &'t mut HashMap<Name, Sum>, name: Name, used: &Used) -> &'t mut Sum {
+    let is_known = table.len() < MAX_ROWS || table.contains_key(&name);
+    let other = || (OTHER.to_owned(), String::new());
+    let sum = table
+        .entry(if is_known { name } else { other() })
+        .or_default();
+    sum.now.add(used);
+    sum.all.add(used);
+    sum
+}
+
+/// Method and route of a request; its script where that is all that is told.
+fn route(label: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    match (label("method"), label("route")) {
+        (Some(method), Some(route)) => Some(format!("{method} {route}")),
+        (None, Some(route)) => Some(route),
+        _ => label("script"),
+    }
+}
+
+/// A worker as people tell it from others: its pod, where there are several, and its number.
+fn worker(label: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let pid = label("pid")?;
+    let number = match label("thread") {
+        Some(thread) => format!("{pid}/{thread}"),
+        None => pid,
+    };
+    Some(match label("pod") {
+        Some(pod) => format!("{pod} {number}"),
+        None => number,
+    })
+}
+
+fn add(sum: &mut Times, more: Times) {
+    for (sum, more) in sum.iter_mut().zip(more) {
+        *sum = sum.saturating_add(more);
+    }
+}

@@ -1,0 +1,301 @@
+//! What the table shows, and what a key changes of it: pure.
+//!
+//! Invariant: a pause holds what is shown and loses nothing: what comes meanwhile is in the sums, and in what is saved.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::sums::{Name, Sum, Sums, Tab};
+use crate::proto::Profile;
+use crate::{Known, MergeError, Merger, Room, Settings};
+
+/// What is saved holds at most so much.
+const ROOM: Room = Room {
+    rows: 200_000,
+    bytes: 48 << 20,
+};
+/// The longest text that rows are chosen by.
+const LONGEST_FILTER: usize = 100;
+const PAGE: usize = 10;
+
+/// Which time is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    #[default]
+    Wall,
+    Cpu,
+}
+
+/// What rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// In the last tick: itself, and with what it called.
+    OwnNow,
+    TotalNow,
+    /// Since the begin.
+    Own,
+    Total,
+    Name,
+}
+
+impl Column {
+    /// Those of a table, from left to right.
+    pub fn of(tab: Tab) -> &'static [Column] {
+        match tab {
+            Tab::Functions | Tab::Lines => &[
+                Column::OwnNow,
+                Column::TotalNow,
+                Column::Own,
+                Column::Total,
+                Column::Name,
+            ],
+            Tab::Routes | Tab::Workers => &[Column::OwnNow, Column::Own, Column::Name],
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    pub name: &'a str,
+    /// A function's file, a line's function, what a worker does.
+    pub place: &'a str,
+    /// Nanoseconds of the chosen clock: in the last tick, and since the begin.
+    pub own_now: i64,
+    pub total_now: i64,
+    pub own: i64,
+    pub total: i64,
+}
+
+/// What whoever has the terminal shall do after a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    None,
+    Save,
+    Quit,
+}
+
+/// The table's state.
+#[derive(Clone, Debug)]
+pub struct Top {
+    /// What is looked at, in a few words.
+    pub title: String,
+    sums: Sums,
+    held: Option<Box<Sums>>,
+    merged: Merger,
+    /// Unix nanoseconds of the first tick.
+    began: Option<i64>,
+    pub tab: Tab,
+    pub clock: Clock,
+    /// By tab: the column, and whether the smallest comes first.
+    sorted: [(usize, bool); 4],
+    pub filter: String,
+    /// The filter is being typed.
+    pub is_typing: bool,
+    /// The row that is marked.
+    pub at: usize,
+    /// What was done last, or goes wrong.
+    pub said: String,
+}
+
+impl Top {
+    #[must_use]
+    pub fn new(title: String) -> Self {
+        Self {
+            title,
+            sums: Sums::default(),
+            held: None,
+            merged: Merger::new(&Settings::default(), 1, ROOM, &[]),
+            began: None,
+            tab: Tab::Functions,
+            clock: Clock::Wall,
+            sorted: [(0, false); 4],
+            filter: String::new(),
+            is_typing: false,
+            at: 0,
+            said: String::new(),
+        }
+    }
+
+    /// Adds what was sampled since the tick before, by one sampler or several, in so long.
+    ///
+    /// # Errors
+    /// A profile has other sample types; what came before it is added.
+    pub fn add(&mut self, mut profiles: Vec<Profile>, span: Duration) -> Result<(), MergeError> {
+        for profile in &mut profiles {
+            // What a sampler says of one second is not true of the sum.
+            profile.comment.clear();
+            let began = *self.began.get_or_insert(profile.time_nanos);
+            let until = profile.time_nanos.saturating_add(profile.duration_nanos);
+            let known = Known {
+                labels: Vec::new(),
+                time_nanos: profile.time_nanos,
+                duration_nanos: until.saturating_sub(began),
+            };
+            self.merged.add(profile, &known)?;
+        }
+        let span = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+        self.sums.add(&profiles, span);
+        Ok(())
+    }
+
+    /// All that was sampled, as a pprof file.
+    ///
+    /// # Errors
+    /// Nothing was sampled yet.
+    pub fn file(&self) -> Result<Vec<u8>, MergeError> {
+        self.merged.clone().finish().map(|merged| merged.file)
+    }
+
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.held.is_some()
+    }
+
+    pub(super) fn shown(&self) -> &Sums {
+        self.held.as_deref().unwrap_or(&self.sums)
+    }
+
+    /// The column that rows are sorted by, and whether the smallest comes first.
+    #[must_use]
+    pub fn sorted(&self) -> (Column, bool) {
+        let (index, reversed) = self.sorted[self.tab as usize];
+        let column = Column::of(self.tab).get(index).copied();
+        (column.unwrap_or(Column::Name), reversed)
+    }
+
+    /// The rows that the filter leaves, in their order.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let wanted = self.filter.to_lowercase();
+        let fits = |text: &str| text.to_lowercase().contains(&wanted);
+        let rows = self.shown().table(self.tab).iter();
+        let rows = rows.map(|row| self.row(row));
+        let mut rows: Vec<_> = rows
+            .filter(|row| wanted.is_empty() || fits(row.name) || fits(row.place))
+            .collect();
+        let (column, reversed) = self.sorted();
+        rows.sort_unstable_by(|one, other| {
+            let order = compare(one, other, column);
+            if reversed { order.reverse() } else { order }
+        });
+        rows
+    }
+
+    fn row<'a>(&self, ((name, place), sum): (&'a Name, &'a Sum)) -> Row<'a> {
+        let clock = self.clock as usize;
+        Row {
+            name,
+            place: match self.tab {
+                Tab::Workers => &sum.doing,
+                _ => place,
+            },
+            own_now: sum.now.own[clock],
+            total_now: sum.now.total[clock],
+            own: sum.all.own[clock],
+            total: sum.all.total[clock],
+        }
+    }
+
+    /// Takes a key.
+    pub fn key(&mut self, key: KeyEvent) -> Action {
+        self.said.clear();
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if is_control => return Action::Quit,
+            code if self.is_typing => self.type_filter(code),
+            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Char('s') => return Action::Save,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Esc => self.set_filter(String::new()),
+            KeyCode::Char(' ' | 'p') => {
+                self.held = match self.held {
+                    Some(_) => None,
+                    None => Some(Box::new(self.sums.clone())),
+                }
+            }
+            KeyCode::Char('c') => {
+                self.clock = match self.clock {
+                    Clock::Wall => Clock::Cpu,
+                    Clock::Cpu => Clock::Wall,
+                }
+            }
+            KeyCode::Char('r') => {
+                let (_, reversed) = &mut self.sorted[self.tab as usize];
+                *reversed = !*reversed;
+            }
+            KeyCode::Char('>') | KeyCode::Right => self.sort(1),
+            KeyCode::Char('<') | KeyCode::Left => self.sort(-1),
+            KeyCode::Tab => self.turn(1),
+            KeyCode::BackTab => self.turn(Tab::ALL.len() - 1),
+            KeyCode::Char(digit @ '1'..='4') => {
+                let index = digit as usize - '1' as usize;
+                self.show(Tab::ALL[index]);
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.at = self.at.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => self.at = self.at.saturating_sub(1),
+            KeyCode::PageDown => self.at = self.at.saturating_add(PAGE),
+            KeyCode::PageUp => self.at = self.at.saturating_sub(PAGE),
+            KeyCode::Home | KeyCode::Char('g') => self.at = 0,
+            KeyCode::End | KeyCode::Char('G') => self.at = usize::MAX,
+            _ => {}
+        }
+        self.at = self.at.min(self.rows().len().saturating_sub(1));
+        Action::None
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.set_filter(String::new());
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(letter) if self.filter.chars().count() < LONGEST_FILTER => {
+                self.filter.push(letter);
+                self.at = 0;
+            }
+            _ => {}
+        }
+    }
+
+    fn set_filter(&mut self, filter: String) {
+        (self.filter, self.at) = (filter, 0);
+    }
+
+    fn sort(&mut self, by: isize) {
+        let last = Column::of(self.tab).len() - 1;
+        let (index, _) = &mut self.sorted[self.tab as usize];
+        *index = index.saturating_add_signed(by).min(last);
+    }
+
+    fn turn(&mut self, by: usize) {
+        self.show(Tab::ALL[(self.tab as usize + by) % Tab::ALL.len()]);
+    }
+
+    fn show(&mut self, tab: Tab) {
+        (self.tab, self.at) = (tab, 0);
+    }
+}
+
+/// The largest first; of equal ones those that were the largest since the begin, then by name.
+fn compare(one: &Row<'_>, other: &Row<'_>, column: Column) -> Ordering {
+    let value = |row: &Row<'_>| match column {
+        Column::OwnNow => row.own_now,
+        Column::TotalNow => row.total_now,
+        Column::Own => row.own,
+        Column::Total => row.total,
+        Column::Name => 0,
+    };
+    let sums = |row: &Row<'_>| match column {
+        Column::Name => (0, 0),
+        _ => (row.own, row.total),
+    };
+    let largest = (value(other), sums(other)).cmp(&(value(one), sums(one)));
+    largest.then_with(|| (one.name, one.place).cmp(&(other.name, other.place)))
+}

@@ -1,0 +1,311 @@
+//! What ran when: the file `requests.json` beside a profile, gzip of one JSON object.
+//!
+//! It has what a profile cannot have without losing its aggregation: steps of time, and single requests in the order in which they
+//! did things. Times are nanoseconds since `began_unix_nanoseconds` unless they say otherwise. Invariant: a [`Timeline`] that was
+//! decoded has no dangling index, and no list is longer than its bound here.
+
+mod codec;
+mod merge;
+mod rows;
+mod tree;
+
+use serde::{Deserialize, Serialize};
+
+pub use codec::{MAX_BYTES, TimelineError, decode, encode, encode_within};
+pub use merge::Merger;
+pub use rows::{Rows, Slot};
+pub use tree::Tree;
+
+use codec::bounded;
+
+/// The version of the file's format that is written here; others are refused.
+pub const VERSION: u32 = 1;
+/// Steps of a run, at most: where a run lasts longer than was thought, two steps become one.
+pub const MAX_STEPS: usize = 600;
+/// Rows of one kind; what found no row of its own is in the row `(other)`.
+pub const MAX_ROWS: usize = 64;
+/// Requests that are listed: the ones that took longest.
+pub const MAX_REQUESTS: usize = 2_000;
+/// Requests that keep what they did in its order.
+pub const MAX_RECORDED: usize = 200;
+/// Moments of one request.
+pub const MAX_MOMENTS: usize = 500;
+/// Frames and functions of the call tree.
+pub const MAX_NODES: usize = 1 << 17;
+pub const MAX_FUNCTIONS: usize = 1 << 15;
+/// Bytes of a text, and of a function's name or file.
+pub const MAX_STRING: usize = 1024;
+pub const MAX_NAME: usize = 4096;
+/// The smallest step. Each other one is this doubled some times, so that the steps of several runs nest.
+pub const FIRST_STEP: i64 = 20_000_000;
+/// The name of what found no row of its own.
+pub const OTHER: &str = "(other)";
+
+/// A run, or the runs of several pods, by time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Timeline {
+    pub version: u32,
+    /// Unix time of the first turn.
+    pub began_unix_nanoseconds: i64,
+    pub duration_nanoseconds: i64,
+    /// How much time a step is: [`FIRST_STEP`], doubled some times.
+    pub step_nanoseconds: i64,
+    /// What each worker did.
+    #[serde(deserialize_with = "bounded::<_, _, MAX_ROWS>")]
+    pub workers: Vec<WorkerRow>,
+    /// What the requests of each route did, on all workers together.
+    #[serde(deserialize_with = "bounded::<_, _, MAX_ROWS>")]
+    pub routes: Vec<RouteRow>,
+    /// The slowest requests first.
+    #[serde(deserialize_with = "bounded::<_, _, MAX_REQUESTS>")]
+    pub requests: Vec<Request>,
+    /// Requests that were seen and are not listed.
+    pub unlisted_requests: u64,
+    /// Recorded requests that lost what they did, so that the file is not larger than may be stored.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cut: u64,
+    /// Functions of the call tree.
+    #[serde(deserialize_with = "bounded::<_, _, MAX_FUNCTIONS>")]
+    pub functions: Vec<Function>,
+    /// The call tree of the recorded requests: a node's parent comes before it.
+    #[serde(deserialize_with = "bounded::<_, _, MAX_NODES>")]
+    pub nodes: Vec<Node>,
+}
+
+/// A worker process or thread.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkerRow {
+    /// Empty on a host; the operator sets it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pod: String,
+    /// 0 in the row of the workers that found none of their own.
+    pub pid: i32,
+    /// 0 where a process has one worker.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub thread: i32,
+    #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
+    pub cells: Vec<Cell>,
+}
+
+/// A route: the value of the label `route`, or `(other)`; empty for requests whose route is not known.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouteRow {
+    pub route: String,
+    #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
+    pub cells: Vec<Cell>,
+}
+
+/// One step of a row; steps in which a row did nothing have no cell. As JSON: `[step, busy, waiting, heap]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u32, i64, i64, u64)", into = "(u32, i64, i64, u64)")]
+pub struct Cell {
+    pub step: u32,
+    /// Nanoseconds of wall time in samples that ran, and in samples that slept, within requests.
+    pub busy: i64,
+    pub waiting: i64,
+    /// The largest heap in bytes that one of the row's workers was seen with; 0 where the heap was not asked for.
+    pub heap: u64,
+}
+
+/// A request that was seen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Request {
+    /// When it began: negative where it ran before the first turn.
+    pub begin: i64,
+    /// When it was seen last.
+    pub end: i64,
+    /// It had not ended when the run did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unfinished: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pod: String,
+    pub pid: i32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub thread: i32,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub method: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub route: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub script: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace_id: String,
+    pub samples: u64,
+    /// Of its samples.
+    pub wall_nanoseconds: i64,
+    pub cpu_nanoseconds: i64,
+    /// 0 where the heap was not asked for.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub peak_heap_bytes: u64,
+    /// What it did, in its order: none begins before the one before it has ended. Empty where it was not among the slowest.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::<_, _, MAX_MOMENTS>"
+    )]
+    pub moments: Vec<Moment>,
+}
+
+/// For how long a stack was seen. As JSON: `[begin, duration, node, waits]`, with 0 or 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(i64, i64, u32, u8)", into = "(i64, i64, u32, u8)")]
+pub struct Moment {
+    /// Since its request began.
+    pub begin: i64,
+    pub duration: i64,
+    /// The stack's leaf in [`Timeline::nodes`].
+    pub node: u32,
+    /// The worker slept for most of it.
+    pub waits: bool,
+}
+
+/// A function of the call tree. As JSON: `[name, file]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "(String, String)", into = "(String, String)")]
+pub struct Function {
+    pub name: String,
+    pub file: String,
+}
+
+/// A frame of the call tree. As JSON: `[parent, function, line]`; a root's parent is -1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "(i64, u32, u32)", into = "(i64, u32, u32)")]
+pub struct Node {
+    pub parent: Option<u32>,
+    /// Its index in [`Timeline::functions`].
+    pub function: u32,
+    pub line: u32,
+}
+
+impl From<(u32, i64, i64, u64)> for Cell {
+    fn from((step, busy, waiting, heap): (u32, i64, i64, u64)) -> Self {
+        Self {
+            step,
+            busy,
+            waiting,
+            heap,
+        }
+    }
+}
+
+impl From<Cell> for (u32, i64, i64, u64) {
+    fn from(cell: Cell) -> Self {
+        (cell.step, cell.busy, cell.waiting, cell.heap)
+    }
+}
+
+impl From<(i64, i64, u32, u8)> for Moment {
+    fn from((begin, duration, node, waits): (i64, i64, u32, u8)) -> Self {
+        Self {
+            begin,
+            duration,
+            node,
+            waits: waits != 0,
+        }
+    }
+}
+
+impl From<Moment> for (i64, i64, u32, u8) {
+    fn from(moment: Moment) -> Self {
+        (
+            moment.begin,
+            moment.duration,
+            moment.node,
+            u8::from(moment.waits),
+        )
+    }
+}
+
+impl From<(String, String)> for Function {
+    fn from((name, file): (String, String)) -> Self {
+        Self { name, file }
+    }
+}
+
+impl From<Function> for (String, String) {
+    fn from(function: Function) -> Self {
+        (function.name, function.file)
+    }
+}
+
+impl From<(i64, u32, u32)> for Node {
+    fn from((parent, function, line): (i64, u32, u32)) -> Self {
+        Self {
+            parent: u32::try_from(parent).ok(),
+            function,
+            line,
+        }
+    }
+}
+
+impl From<Node> for (i64, u32, u32) {
+    fn from(node: Node) -> Self {
+        (node.parent.map_or(-1, i64::from), node.function, node.line)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeline_is_written_as_its_format_says() {
+        let timeline = Timeline {
+            version: VERSION,
+            step_nanoseconds: 50_000_000,
+            routes: vec![RouteRow {
+                route: "/shop/{id}".to_owned(),
+                cells: vec![Cell {
+                    step: 3,
+                    busy: 20,
+                    waiting: 30,
+                    heap: 0,
+                }],
+            }],
+            requests: vec![Request {
+                begin: -5,
+                end: 80,
+                pid: 7,
+                samples: 2,
+                moments: vec![Moment {
+                    begin: 6,
+                    duration: 20,
+                    node: 1,
+                    waits: true,
+                }],
+                ..Request::default()
+            }],
+            functions: vec![Function {
+                name: "usleep".to_owned(),
+                file: String::new(),
+            }],
+            nodes: vec![
+                Node::default(),
+                Node {
+                    parent: Some(0),
+                    function: 0,
+                    line: 4,
+                },
+            ],
+            ..Timeline::default()
+        };
+        let json = serde_json::to_string(&timeline).unwrap();
+        insta::assert_snapshot!(json);
+        let read: Timeline = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, timeline);
+    }
+}

@@ -1,0 +1,257 @@
+//! The file of a timeline: gzip of JSON, read within bounds and written so that it fits.
+//!
+//! Invariant: memory stays bounded whatever the bytes are (the file is inflated and parsed as a stream, and each list ends at its
+//! bound), and what [`decode`] hands out is whole: every index exists, cells and moments are in order, and no number is negative
+//! that cannot be.
+
+use std::fmt;
+use std::io::{self, BufReader, Read as _};
+use std::marker::PhantomData;
+
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Cell, FIRST_STEP, MAX_NAME, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Request, Timeline,
+    Tree, VERSION,
+};
+
+/// Of the file as it lies in a store: a larger one is refused unread.
+pub const MAX_BYTES: usize = 4 << 20;
+/// Of the JSON in it.
+const MAX_INFLATED: u64 = 16 << 20;
+/// Times lie within so many nanoseconds of each other, some 70 years: sums of some of them fit their type.
+pub(super) const MAX_TIME: i64 = i64::MAX / 4;
+
+/// Why a file is no timeline.
+#[derive(Debug, thiserror::Error)]
+pub enum TimelineError {
+    #[error("the file has more than {MAX_BYTES} bytes")]
+    TooLarge,
+    #[error("the file has more than {MAX_INFLATED} bytes when it is decompressed")]
+    InflatedTooLarge,
+    #[error("the file is no timeline: {0}")]
+    Json(#[source] serde_json::Error),
+    #[error("the file is of version {0}, and this phpprof reads {VERSION}")]
+    Version(u32),
+    #[error("the timeline is not whole: {0}")]
+    NotWhole(&'static str),
+}
+
+/// Reads the file of someone who is not trusted.
+///
+/// # Errors
+/// A [`TimelineError`].
+pub fn decode(file: &[u8]) -> Result<Timeline, TimelineError> {
+    if file.len() > MAX_BYTES {
+        return Err(TimelineError::TooLarge);
+    }
+    let mut inflated = BufReader::new(GzDecoder::new(file).take(MAX_INFLATED));
+    let timeline = Timeline::deserialize(&mut serde_json::Deserializer::from_reader(&mut inflated));
+    if inflated.get_ref().limit() == 0 {
+        return Err(TimelineError::InflatedTooLarge);
+    }
+    let timeline = timeline.map_err(TimelineError::Json)?;
+    if timeline.version != VERSION {
+        return Err(TimelineError::Version(timeline.version));
+    }
+    match fault(&timeline) {
+        Some(fault) => Err(TimelineError::NotWhole(fault)),
+        None => Ok(timeline),
+    }
+}
+
+/// Writes the file.
+///
+/// # Errors
+/// None that a person can do anything about: it is written to memory.
+pub fn encode(timeline: &Timeline) -> io::Result<Vec<u8>> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    timeline.serialize(&mut serde_json::Serializer::new(&mut gzip))?;
+    gzip.finish()
+}
+
+/// Writes a file of at most so many bytes: of the recorded requests the faster half loses what it did, and once none has anything,
+/// the faster half of the requests is not listed, until it fits.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_within(mut timeline: Timeline, most: usize) -> io::Result<Vec<u8>> {
+    loop {
+        let file = encode(&timeline)?;
+        if file.len() <= most || timeline.requests.is_empty() {
+            return Ok(file);
+        }
+        timeline.shrink();
+    }
+}
+
+impl Timeline {
+    /// Takes the larger part away of what can be missed most easily.
+    fn shrink(&mut self) {
+        let recorded = self.recorded().count();
+        if recorded == 0 {
+            let kept = self.requests.len() / 2;
+            self.unlisted_requests += (self.requests.len() - kept) as u64;
+            self.requests.truncate(kept);
+            return;
+        }
+        let mut before = 0;
+        for request in &mut self.requests {
+            let is_recorded = !request.moments.is_empty();
+            if is_recorded && before >= recorded / 2 {
+                request.moments = Vec::new();
+                self.cut += 1;
+            }
+            before += usize::from(is_recorded);
+        }
+        Tree::default().replace(self);
+    }
+
+    fn recorded(&self) -> impl Iterator<Item = &Request> {
+        let requests = self.requests.iter();
+        requests.filter(|request| !request.moments.is_empty())
+    }
+}
+
+/// The smallest step by which so much time has no more than [`MAX_STEPS`].
+#[must_use]
+pub(super) fn step_of(nanoseconds: i64) -> i64 {
+    let mut step = FIRST_STEP;
+    while step < MAX_TIME / 2 && nanoseconds > step.saturating_mul(MAX_STEPS as i64) {
+        step *= 2;
+    }
+    step
+}
+
+/// What is wrong with a timeline, if anything is.
+fn fault(timeline: &Timeline) -> Option<&'static str> {
+    let times = 0..=MAX_TIME;
+    let step = timeline.step_nanoseconds;
+    let has_step =
+        times.contains(&step) && step % FIRST_STEP == 0 && (step / FIRST_STEP).count_ones() == 1;
+    let has_times = times.contains(&timeline.began_unix_nanoseconds)
+        && times.contains(&timeline.duration_nanoseconds);
+    let texts = |request: &Request| {
+        let texts = [
+            &request.pod,
+            &request.method,
+            &request.route,
+            &request.script,
+            &request.trace_id,
+        ];
+        texts.into_iter().all(|text| is_short(text))
+    };
+    let mut functions = timeline.functions.iter();
+    let rows = timeline.workers.iter().all(|row| is_short(&row.pod))
+        && timeline.routes.iter().all(|row| is_short(&row.route));
+    let cells = timeline.workers.iter().map(|row| &row.cells);
+    let mut cells = cells.chain(timeline.routes.iter().map(|row| &row.cells));
+    let count = timeline.nodes.len();
+    let mut nodes = timeline.nodes.iter().enumerate();
+    let longest_first = timeline.requests.iter().map(Request::duration);
+    let checks = [
+        (has_step, "its step"),
+        (has_times, "its times"),
+        (rows, "the name of a row"),
+        (cells.all(|cells| are_ordered(cells)), "the cells of a row"),
+        (
+            timeline.requests.iter().all(has_sense),
+            "the times of a request",
+        ),
+        (timeline.requests.iter().all(texts), "a text of a request"),
+        (
+            longest_first.is_sorted_by(|one, other| one >= other),
+            "the order of its requests",
+        ),
+        (
+            timeline.recorded().count() <= MAX_RECORDED,
+            "the number of recorded requests",
+        ),
+        (
+            timeline
+                .recorded()
+                .all(|it| are_moments(&it.moments, count)),
+            "the moments of a request",
+        ),
+        (
+            functions.all(|it| it.name.len() <= MAX_NAME && it.file.len() <= MAX_NAME),
+            "the name of a function",
+        ),
+        (
+            nodes.all(|(index, node)| {
+                node.parent.is_none_or(|parent| (parent as usize) < index)
+                    && (node.function as usize) < timeline.functions.len()
+            }),
+            "its call tree",
+        ),
+    ];
+    let mut checks = checks.into_iter();
+    checks.find_map(|(is_right, what)| (!is_right).then_some(what))
+}
+
+fn is_short(text: &str) -> bool {
+    text.len() <= MAX_STRING
+}
+
+fn are_ordered(cells: &[Cell]) -> bool {
+    let is_right = |cell: &Cell| {
+        (cell.step as usize) < MAX_STEPS
+            && (0..=MAX_TIME).contains(&cell.busy)
+            && (0..=MAX_TIME).contains(&cell.waiting)
+    };
+    cells.iter().all(is_right) && cells.is_sorted_by(|one, next| one.step < next.step)
+}
+
+fn has_sense(request: &Request) -> bool {
+    (-MAX_TIME..=MAX_TIME).contains(&request.begin)
+        && (request.begin..=MAX_TIME).contains(&request.end)
+        && (0..=MAX_TIME).contains(&request.wall_nanoseconds)
+        && (0..=MAX_TIME).contains(&request.cpu_nanoseconds)
+}
+
+fn are_moments(moments: &[Moment], nodes: usize) -> bool {
+    let is_right = |moment: &Moment| {
+        (0..=MAX_TIME).contains(&moment.begin)
+            && (0..=MAX_TIME).contains(&moment.duration)
+            && (moment.node as usize) < nodes
+    };
+    moments.iter().all(is_right)
+        && moments.is_sorted_by(|one, next| one.begin + one.duration <= next.begin)
+}
+
+/// Reads a list of at most so many elements.
+pub(super) fn bounded<'de, D, T, const MOST: usize>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<T, const MOST: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for List<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MOST} elements")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if list.len() == MOST {
+                    return Err(A::Error::custom(format_args!("more than {MOST} elements")));
+                }
+                list.push(element);
+            }
+            Ok(list)
+        }
+    }
+
+    from.deserialize_seq(List::<T, MOST>(PhantomData))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use std::io::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::timeline::{Function, MAX_MOMENTS, MAX_REQUESTS, MAX_ROWS, Node, RouteRow, WorkerRow};
+
+/// One of everything.
+fn timeline() -> Timeline {
+    let cells = vec![Cell {
+        step: 3,
+        busy: 20,
+        waiting: 30,
+        heap: 0,
+    }];
+    let moment = |begin| Moment {
+        begin,
+        duration: 10,
+        node: 1,
+        waits: false,
+    };
+    let node = |parent| Node {
+        parent,
+        function: 0,
+        line: 4,
+    };
+    let request = |end, moments| Request {
+        end,
+        pid: 7,
+        samples: 2,
+        moments,
+        ..Request::default()
+    };
+    Timeline {
+        version: VERSION,
+        began_unix_nanoseconds: 1_700_000_000_000_000_000,
+        duration_nanoseconds: 30_000_000_000,
+        step_nanoseconds: 4 * FIRST_STEP,
+        workers: vec![WorkerRow {
+            pid: 7,
+            cells: cells.clone(),
+            ..WorkerRow::default()
+        }],
+        routes: vec![RouteRow {
+            route: "/".to_owned(),
+            cells,
+        }],
+        requests: vec![request(80, vec![moment(0), moment(10)]), request(9, vec![])],
+        functions: vec![Function::default()],
+        nodes: vec![node(None), node(Some(0))],
+        ..Timeline::default()
+    }
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(text).unwrap();
+    gzip.finish().unwrap()
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let file = encode(&timeline()).unwrap();
+    assert_eq!(decode(&file).unwrap(), timeline());
+}
+
+#[track_caller]
+fn check_refused(change: impl Fn(&mut Timeline), expected: &str) {
+    let mut changed = timeline();
+    change(&mut changed);
+    let error = decode(&encode(&changed).unwrap()).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn what_is_not_whole_is_refused() {
+    check_refused(|it| it.version = 2, "version 2");
+    check_refused(|it| it.step_nanoseconds = 50_000_000, "its step");
+    check_refused(|it| it.step_nanoseconds = 0, "its step");
+    check_refused(|it| it.duration_nanoseconds = -1, "its times");
+    check_refused(|it| it.workers[0].cells[0].busy = -1, "cells");
+    check_refused(|it| it.routes[0].cells[0].step = 600, "cells");
+    check_refused(|it| it.routes[0].cells.push(Cell::default()), "cells");
+    check_refused(|it| it.routes[0].route = "x".repeat(1025), "name of a row");
+    check_refused(|it| it.requests[0].end = -1, "times of a request");
+    check_refused(|it| it.requests.reverse(), "order of its requests");
+    check_refused(|it| it.requests[0].trace_id = "x".repeat(1025), "text");
+    check_refused(|it| it.requests[0].moments[0].node = 2, "moments");
+    check_refused(|it| it.requests[0].moments[0].duration = 11, "moments");
+    check_refused(|it| it.nodes[1].parent = Some(1), "call tree");
+    check_refused(|it| it.nodes[1].function = 1, "call tree");
+    check_refused(|it| it.functions[0].file = "x".repeat(4097), "function");
+}
+
+#[test]
+fn lists_that_are_too_long_are_refused() {
+    let check = |change: fn(&mut Timeline)| check_refused(change, "more than");
+    check(|it| it.workers = vec![it.workers[0].clone(); MAX_ROWS + 1]);
+    check(|it| it.requests = vec![it.requests[1].clone(); MAX_REQUESTS + 1]);
+    check(|it| it.requests[0].moments = vec![Moment::default(); MAX_MOMENTS + 1]);
+    check(|it| it.nodes = vec![Node::default(); super::super::MAX_NODES + 1]);
+    check_refused(
+        |it| it.requests = vec![it.requests[0].clone(); MAX_RECORDED + 1],
+        "recorded",
+    );
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_before_it_is_whole() {
+    let file = vec![0; MAX_BYTES + 1];
+    assert!(matches!(decode(&file), Err(TimelineError::TooLarge)));
+    let bomb = gzip(&vec![b' '; 40 << 20]);
+    assert!(matches!(
+        decode(&bomb),
+        Err(TimelineError::InflatedTooLarge)
+    ));
+}
+
+#[test]
+fn a_file_that_would_be_too_large_loses_what_the_fastest_did_first() {
+    let whole = encode(&timeline()).unwrap();
+    let file = encode_within(timeline(), whole.len() - 1).unwrap();
+    let read = decode(&file).unwrap();
+    assert_eq!((read.cut, read.requests.len(), read.nodes.len()), (1, 2, 0));
+    assert_eq!(read.functions, []);
+    let file = encode_within(timeline(), 0).unwrap();
+    let read = decode(&file).unwrap();
+    assert_eq!((read.cut, read.unlisted_requests), (1, 2));
+    assert_eq!(read.routes, timeline().routes);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>, at: prop::sample::Index, byte: u8) {
+        let _ = decode(&bytes);
+        let mut json = serde_json::to_vec(&timeline()).unwrap();
+        let at = at.index(json.len());
+        json[at] = byte;
+        if let Ok(read) = decode(&gzip(&json)) {
+            prop_assert!(fault(&read).is_none());
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! One timeline of several: those of a request's pods.
+//!
+//! All lie on one axis, whose steps begin at multiples of a step since 1970. A step of one of them is added whole to the one in which it
+//! begins: since all steps are one doubled some times, each step of the result is made of as many of theirs, and moves by less than
+//! one. Invariant: no busy or waiting time is lost; the order in which they are added does not matter, as long as no more than 256
+//! routes are met; memory is bounded by the bounds of one timeline, whatever their number is.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::codec::{MAX_TIME, step_of};
+use super::tree::cut;
+use super::{
+    Cell, FIRST_STEP, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, MAX_STRING, OTHER, Request, RouteRow,
+    Rows, Slot, Timeline, Tree, VERSION, WorkerRow,
+};
+
+/// Pod, process, thread.
+type WorkerKey = (String, i32, i32);
+
+/// Timelines that become one.
+#[derive(Debug, Default)]
+pub struct Merger {
+    /// Times in it are Unix times until it is finished.
+    sum: Timeline,
+    last: Option<i64>,
+    workers: Rows<WorkerKey>,
+    routes: Rows<String>,
+}
+
+impl Merger {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut merger = Self::default();
+        merger.sum.step_nanoseconds = FIRST_STEP;
+        merger
+    }
+
+    /// Adds the timeline of a pod. What it says itself of its pod is not believed.
+    pub fn add(&mut self, mut other: Timeline, pod: &str) {
+        let pod = cut(pod, MAX_STRING);
+        let began = other.began_unix_nanoseconds;
+        let ended = began.saturating_add(other.duration_nanoseconds);
+        self.widen(began, ended, other.step_nanoseconds);
+        let slot = |step: i64, cell: &Cell| Slot {
+            at: began
+                .saturating_add(i64::from(cell.step).saturating_mul(other.step_nanoseconds))
+                .div_euclid(step),
+            busy: cell.busy,
+            waiting: cell.waiting,
+            heap: cell.heap,
+        };
+        let step = self.sum.step_nanoseconds;
+        for row in &other.workers {
+            let key = (row.pid != 0).then(|| (pod.to_owned(), row.pid, row.thread));
+            for cell in &row.cells {
+                self.workers.add(key.as_ref(), slot(step, cell));
+            }
+        }
+        for row in &other.routes {
+            let key = Some(&row.route).filter(|route| *route != OTHER);
+            for cell in &row.cells {
+                self.routes.add(key, slot(step, cell));
+            }
+        }
+        for request in &mut other.requests {
+            pod.clone_into(&mut request.pod);
+            request.begin = request.begin.saturating_add(began);
+            request.end = request.end.saturating_add(began);
+        }
+        self.sum.unlisted_requests += other.unlisted_requests;
+        self.sum.cut += other.cut;
+        self.take(other);
+    }
+
+    /// Makes the axis long enough, and its steps no finer than these.
+    fn widen(&mut self, began: i64, ended: i64, step: i64) {
+        let is_first = self.last.is_none();
+        let last = self.last.unwrap_or(ended).max(ended);
+        let first = match is_first {
+            true => began,
+            false => began.min(self.sum.began_unix_nanoseconds),
+        };
+        (self.sum.began_unix_nanoseconds, self.last) = (first, Some(last));
+        let needed = step.max(step_of(last.saturating_sub(first)));
+        while self.sum.step_nanoseconds < needed || self.steps() > MAX_STEPS as i64 {
+            self.sum.step_nanoseconds *= 2;
+            self.workers.double();
+            self.routes.double();
+        }
+    }
+
+    /// From the step in which it begins to the one in which it ends.
+    fn steps(&self) -> i64 {
+        let step = self.sum.step_nanoseconds;
+        let first = self.sum.began_unix_nanoseconds.div_euclid(step);
+        self.last.unwrap_or_default().div_euclid(step) - first + 1
+    }
+
+    /// Takes over the slowest requests, with what they did.
+    fn take(&mut self, other: Timeline) {
+        let old = std::mem::take(&mut self.sum.requests).into_iter();
+        let new = other.requests.into_iter();
+        let mut all: Vec<(bool, Request)> = old
+            .map(|request| (false, request))
+            .chain(new.map(|request| (true, request)))
+            .collect();
+        all.sort_by(|(_, one), (_, other)| order(one).cmp(&order(other)));
+        self.sum.unlisted_requests += all.len().saturating_sub(MAX_REQUESTS) as u64;
+        all.truncate(MAX_REQUESTS);
+        let (functions, nodes) = (&self.sum.functions, &self.sum.nodes);
+        let (mut tree, mut recorded) = (Tree::default(), 0);
+        let (mut of_old, mut of_new) = (HashMap::new(), HashMap::new());
+        for (is_new, request) in &mut all {
+            if recorded == MAX_RECORDED {
+                request.moments = Vec::new();
+            }
+            let had_any = !request.moments.is_empty();
+            match is_new {
+                true => tree.take((&other.functions, &other.nodes), &mut of_new, request),
+                false => tree.take((functions, nodes), &mut of_old, request),
+            }
+            let has_any = !request.moments.is_empty();
+            self.sum.cut += u64::from(had_any && !has_any);
+            recorded += usize::from(has_any);
+        }
+        self.sum.requests = all.into_iter().map(|(_, request)| request).collect();
+        (self.sum.functions, self.sum.nodes) = (tree.functions, tree.nodes);
+    }
+
+    /// The timeline of all.
+    #[must_use]
+    pub fn finish(self) -> Timeline {
+        let steps = self.steps();
+        let mut all = self.sum;
+        let step = all.step_nanoseconds;
+        let first = all.began_unix_nanoseconds.div_euclid(step);
+        let began = first.saturating_mul(step);
+        let ended = self.last.unwrap_or(began);
+        let cells = |slots: Vec<Slot>| -> Vec<Cell> {
+            // What an upload has beyond its own end counts in its last step.
+            let mut cells = Rows::<()>::default();
+            for slot in slots {
+                let at = slot.at.min(first + steps - 1);
+                cells.add(None, Slot { at, ..slot });
+            }
+            let (_, slots) = cells.finish();
+            slots
+                .into_iter()
+                .filter_map(|slot| slot.cell(first))
+                .collect()
+        };
+        for request in &mut all.requests {
+            let since = |time: i64| time.saturating_sub(began).clamp(-MAX_TIME, MAX_TIME);
+            (request.begin, request.end) = (since(request.begin), since(request.end));
+        }
+        let (workers, other_workers) = self.workers.finish();
+        let (routes, other_routes) = self.routes.finish();
+        let worker = |((pod, pid, thread), slots)| WorkerRow {
+            pod,
+            pid,
+            thread,
+            cells: cells(slots),
+        };
+        let route = |(route, slots)| RouteRow {
+            route,
+            cells: cells(slots),
+        };
+        let other_workers = Some(other_workers).filter(|slots| !slots.is_empty());
+        let other_workers = other_workers.map(|slots| (WorkerKey::default(), slots));
+        let other_routes = Some(other_routes).filter(|slots| !slots.is_empty());
+        let other_routes = other_routes.map(|slots| (OTHER.to_owned(), slots));
+        Timeline {
+            version: VERSION,
+            began_unix_nanoseconds: began,
+            duration_nanoseconds: ended - began,
+            workers: workers
+                .into_iter()
+                .chain(other_workers)
+                .map(worker)
+                .collect(),
+            routes: routes.into_iter().chain(other_routes).map(route).collect(),
+            ..all
+        }
+    }
+}
+
+impl Request {
+    /// How long it was seen, in nanoseconds.
+    #[must_use]
+    pub fn duration(&self) -> i64 {
+        self.end.saturating_sub(self.begin)
+    }
+}
+
+/// The slowest first.
+fn order(request: &Request) -> impl Ord + '_ {
+    let Request {
+        begin,
+        pod,
+        pid,
+        thread,
+        samples,
+        ..
+    } = request;
+    (
+        Reverse(request.duration()),
+        *begin,
+        pod,
+        *pid,
+        *thread,
+        *samples,
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! The rows of one kind while they grow: what each did in each step.
+//!
+//! Invariant: no time is lost, and a row has all of its own or none: one that finds no room any more is in `(other)`, and so is what
+//! comes for it later. Memory: at most [`MAX_CELLS`] cells of 32 bytes and some hundred more, whatever the number of rows is.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Cell, MAX_ROWS, MAX_STEPS};
+
+/// Cells of all rows together but `(other)`: as many as the rows have that are written, and a quarter more.
+const MAX_CELLS: usize = MAX_ROWS * MAX_STEPS * 5 / 4;
+/// Rows that are kept while it is not known which will have done most.
+const MAX_KEPT: usize = 4 * MAX_ROWS;
+
+/// A cell at any step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Slot {
+    pub at: i64,
+    pub busy: i64,
+    pub waiting: i64,
+    pub heap: u64,
+}
+
+impl Slot {
+    fn add(&mut self, other: Self) {
+        self.busy = self.busy.saturating_add(other.busy);
+        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.heap = self.heap.max(other.heap);
+    }
+
+    /// The cell at its step, counted from `first`; `None` where it is in none of the steps that there are.
+    #[must_use]
+    pub fn cell(self, first: i64) -> Option<Cell> {
+        let step = u32::try_from(self.at.checked_sub(first)?).ok()?;
+        Some(Cell {
+            step,
+            busy: self.busy,
+            waiting: self.waiting,
+            heap: self.heap,
+        })
+    }
+}
+
+/// In the order of their steps.
+type Slots = Vec<Slot>;
+
+/// Rows by what they are of.
+#[derive(Debug)]
+pub struct Rows<K> {
+    rows: BTreeMap<K, Slots>,
+    /// Those that are in `(other)` for good.
+    folded: BTreeSet<K>,
+    other: Slots,
+    cells: usize,
+}
+
+impl<K> Default for Rows<K> {
+    fn default() -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            folded: BTreeSet::new(),
+            other: Vec::new(),
+            cells: 0,
+        }
+    }
+}
+
+impl<K: Ord + Clone> Rows<K> {
+    /// Adds to a row; `None` is `(other)`.
+    pub fn add(&mut self, key: Option<&K>, slot: Slot) {
+        let Some(key) = key.filter(|key| !self.folded.contains(key)) else {
+            add_to(&mut self.other, slot);
+            return;
+        };
+        let row = match self.rows.get_mut(key) {
+            Some(row) => row,
+            None => self.rows.entry(key.clone()).or_default(),
+        };
+        self.cells += usize::from(add_to(row, slot));
+        while self.cells > MAX_CELLS || self.rows.len() > MAX_KEPT {
+            self.fold();
+        }
+    }
+
+    /// Puts the row that has done least into `(other)`.
+    fn fold(&mut self) {
+        let rank = |(key, row): &(&K, &Slots)| (total(row), Reverse((*key).clone()));
+        let least = self.rows.iter().min_by_key(rank);
+        let Some(key) = least.map(|(key, _)| key.clone()) else {
+            return;
+        };
+        let slots = self.rows.remove(&key).unwrap_or_default();
+        self.cells -= slots.len();
+        slots.into_iter().for_each(|slot| {
+            add_to(&mut self.other, slot);
+        });
+        self.folded.insert(key);
+    }
+
+    /// Makes one step of two.
+    pub fn double(&mut self) {
+        for row in self.rows.values_mut().chain([&mut self.other]) {
+            let mut doubled: Slots = Vec::new();
+            for slot in row.drain(..) {
+                let at = slot.at.div_euclid(2);
+                add_to(&mut doubled, Slot { at, ..slot });
+            }
+            *row = doubled;
+        }
+        self.cells = self.rows.values().map(Vec::len).sum();
+    }
+
+    /// The rows that did most, in the order of what they are, and `(other)`, where it did anything: no more than [`MAX_ROWS`] together.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<(K, Vec<Slot>)>, Vec<Slot>) {
+        while self.rows.len() + usize::from(!self.other.is_empty()) > MAX_ROWS {
+            self.fold();
+        }
+        (self.rows.into_iter().collect(), self.other)
+    }
+}
+
+/// Adds where the row has its step; whether that is a new one.
+fn add_to(row: &mut Slots, slot: Slot) -> bool {
+    // Time goes on: it is the last one, or comes after it.
+    let index = match row.last() {
+        Some(last) if last.at < slot.at => row.len(),
+        Some(last) if last.at == slot.at => row.len() - 1,
+        _ => row.partition_point(|other| other.at < slot.at),
+    };
+    match row.get_mut(index).filter(|there| there.at == slot.at) {
+        Some(there) => {
+            there.add(slot);
+            false
+        }
+        None => {
+            row.insert(index, slot);
+            true
+        }
+    }
+}
+
+/// How much time a row has.
+#[must_use]
+pub fn total(row: &[Slot]) -> i64 {
+    let times = row
+        .iter()
+        .map(|slot| slot.busy.saturating_add(slot.waiting));
+    times.fold(0, i64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy(at: i64, busy: i64) -> Slot {
+        Slot {
+            at,
+            busy,
+            ..Slot::default()
+        }
+    }
+
+    #[test]
+    fn a_row_that_finds_no_room_is_in_other_from_its_begin_to_its_end() {
+        let mut rows = Rows::default();
+        for row in 0..=MAX_KEPT {
+            rows.add(Some(&row), busy(0, if row == 7 { 1 } else { 10 }));
+        }
+        // Row 7 had done least, and is not begun anew.
+        rows.add(Some(&7), busy(1, 1000));
+        let (kept, other) = rows.finish();
+        assert_eq!(kept.len(), MAX_ROWS - 1);
+        assert!(kept.iter().all(|(row, _)| *row != 7));
+        let kept: i64 = kept.iter().map(|(_, row)| total(row)).sum();
+        assert_eq!(kept + total(&other), 10 * MAX_KEPT as i64 + 1001);
+    }
+
+    #[test]
+    fn cells_are_bounded_whatever_the_steps_are() {
+        let mut rows = Rows::default();
+        for step in 0..MAX_STEPS as i64 {
+            for row in 0..200 {
+                rows.add(Some(&row), busy(step, 1));
+                assert!(rows.cells <= MAX_CELLS);
+            }
+        }
+        let (kept, other) = rows.finish();
+        let all: i64 = kept.iter().map(|(_, row)| total(row)).sum();
+        assert_eq!(all + total(&other), 200 * MAX_STEPS as i64);
+    }
+
+    #[test]
+    fn two_steps_become_one_without_a_loss() {
+        let mut rows = Rows::default();
+        for at in [-3, -2, -1, 0, 1, 3] {
+            let heap = u64::try_from(at + 5).unwrap();
+            rows.add(
+                Some(&'a'),
+                Slot {
+                    heap,
+                    ..busy(at, 1)
+                },
+            );
+        }
+        rows.double();
+        let (kept, _) = rows.finish();
+        let found: Vec<_> = kept[0]
+            .1
+            .iter()
+            .map(|it| (it.at, it.busy, it.heap))
+            .collect();
+        assert_eq!(found, [(-2, 1, 2), (-1, 2, 4), (0, 2, 6), (1, 1, 8)]);
+    }
+}

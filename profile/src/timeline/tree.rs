@@ -1,0 +1,112 @@
+//! The call tree of recorded requests: each path once, in the order in which requests show them.
+//!
+//! Invariant: a node's parent comes before it, and neither list is longer than its bound: a path that finds no room has no number.
+
+use std::collections::HashMap;
+
+use super::{Function, MAX_FUNCTIONS, MAX_NAME, MAX_NODES, Node, Request, Timeline};
+
+/// Paths and functions by their numbers.
+#[derive(Debug, Default)]
+pub struct Tree {
+    pub functions: Vec<Function>,
+    pub nodes: Vec<Node>,
+    function_numbers: HashMap<Function, u32>,
+    node_numbers: HashMap<Node, u32>,
+}
+
+/// What a node of another tree is in this one.
+type Known = HashMap<u32, u32>;
+
+impl Tree {
+    /// The number of a function; a name that is too long ends early.
+    pub fn function(&mut self, name: &str, file: &str) -> Option<u32> {
+        let function = Function {
+            name: cut(name, MAX_NAME).to_owned(),
+            file: cut(file, MAX_NAME).to_owned(),
+        };
+        self.add_function(&function)
+    }
+
+    fn add_function(&mut self, function: &Function) -> Option<u32> {
+        if let Some(&number) = self.function_numbers.get(function) {
+            return Some(number);
+        }
+        let number = number_of(self.functions.len(), MAX_FUNCTIONS)?;
+        self.functions.push(function.clone());
+        self.function_numbers.insert(function.clone(), number);
+        Some(number)
+    }
+
+    /// The number of a frame.
+    pub fn node(&mut self, node: Node) -> Option<u32> {
+        if let Some(&number) = self.node_numbers.get(&node) {
+            return Some(number);
+        }
+        let number = number_of(self.nodes.len(), MAX_NODES)?;
+        self.nodes.push(node);
+        self.node_numbers.insert(node, number);
+        Some(number)
+    }
+
+    /// Takes over a path of another tree.
+    fn path(&mut self, of: (&[Function], &[Node]), known: &mut Known, leaf: u32) -> Option<u32> {
+        let (functions, nodes) = of;
+        let (mut above, mut at) = (Vec::new(), Some(leaf));
+        while let Some(number) = at.filter(|number| !known.contains_key(number)) {
+            above.push(number);
+            at = nodes.get(number as usize)?.parent;
+        }
+        let mut parent = at.and_then(|number| known.get(&number).copied());
+        for number in above.into_iter().rev() {
+            let node = nodes.get(number as usize)?;
+            let function = self.add_function(functions.get(node.function as usize)?)?;
+            let new = self.node(Node {
+                parent,
+                function,
+                line: node.line,
+            })?;
+            known.insert(number, new);
+            parent = Some(new);
+        }
+        parent
+    }
+
+    /// Numbers the paths of a request of another tree anew; it keeps none where one finds no room.
+    pub(super) fn take(
+        &mut self,
+        of: (&[Function], &[Node]),
+        known: &mut Known,
+        request: &mut Request,
+    ) {
+        let found = request.moments.iter_mut().all(|moment| {
+            let path = self.path(of, known, moment.node);
+            moment.node = path.unwrap_or_default();
+            path.is_some()
+        });
+        if !found {
+            request.moments = Vec::new();
+        }
+    }
+
+    /// Takes the place of a timeline's tree, with what its requests still need.
+    pub(super) fn replace(mut self, timeline: &mut Timeline) {
+        let (functions, nodes) = (&timeline.functions, &timeline.nodes);
+        let mut known = Known::new();
+        for request in &mut timeline.requests {
+            self.take((functions, nodes), &mut known, request);
+        }
+        (timeline.functions, timeline.nodes) = (self.functions, self.nodes);
+    }
+}
+
+fn number_of(count: usize, most: usize) -> Option<u32> {
+    u32::try_from(count).ok().filter(|_| count < most)
+}
+
+/// As much of a text as there is room for.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    let mut ends = (0..=most.min(text.len())).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
+}

@@ -1,0 +1,137 @@
+use super::*;
+use crate::{Builder, FrameRef, Settings, total};
+
+fn frame(name: &str) -> FrameRef<'_> {
+    FrameRef {
+        name,
+        file: match name {
+            "{main}" => "/app/index.php",
+            _ => "<internal:standard>",
+        },
+        ..FrameRef::default()
+    }
+}
+
+/// Leaves with their samples, and their CPU and wall time in milliseconds.
+fn profile(leaves: &[(&str, [i64; 3])]) -> Profile {
+    let mut builder = Builder::new(Settings::default());
+    for (leaf, [samples, cpu, wall]) in leaves {
+        let values = [*samples, cpu * 1_000_000, wall * 1_000_000];
+        match *leaf {
+            "{main}" => builder.add(&[frame(leaf)], &values, &[]),
+            leaf => builder.add(&[frame(leaf), frame("{main}")], &values, &[]),
+        }
+    }
+    builder.finish()
+}
+
+/// The wall time of each kind, in milliseconds.
+fn waits(profile: &Profile) -> Vec<(&'static str, i64)> {
+    let waiting = Waiting::of(profile).unwrap();
+    let waits = profile.sample.iter().filter_map(|it| waiting.wall(it));
+    waits.map(|(kind, wall)| (kind, wall / 1_000_000)).collect()
+}
+
+#[test]
+fn what_a_function_does_not_compute_it_waits() {
+    let profile = profile(&[
+        ("{main}", [100, 1000, 1000]),
+        ("PDOStatement::execute", [100, 50, 1000]),
+        ("usleep", [10, 0, 100]),
+        ("md5", [10, 10, 100]),
+    ]);
+    assert_eq!(waits(&profile), [("database", 950), ("sleep", 100)]);
+}
+
+#[test]
+fn waits_for_a_cpu_are_no_waits_for_a_database() {
+    // Everything takes four times its CPU time, as under a CPU limit; one of the two also waits.
+    let profile = profile(&[
+        ("{main}", [100, 250, 1000]),
+        ("PDO::query", [100, 240, 1000]),
+        ("Redis::get", [100, 125, 1000]),
+    ]);
+    assert_eq!(waits(&profile), [("cache", 500)]);
+}
+
+#[test]
+fn where_php_has_hardly_run_other_functions_say_how_long_a_cpu_is_waited_for() {
+    let profile = profile(&[
+        ("{main}", [2, 0, 20]),
+        ("md5", [100, 100, 1000]),
+        ("PDO::query", [100, 95, 1000]),
+    ]);
+    assert_eq!(waits(&profile), []);
+}
+
+#[test]
+fn a_function_of_the_program_is_never_one_of_the_engine() {
+    let mut builder = Builder::new(Settings::default());
+    let own = FrameRef {
+        name: "Redis::get",
+        file: "/app/Redis.php",
+        ..FrameRef::default()
+    };
+    builder.add(&[own], &[10, 0, 100_000_000], &[]);
+    assert_eq!(waits(&builder.finish()), []);
+}
+
+#[test]
+fn the_parts_add_up_and_what_waits_has_no_cpu_time() {
+    let profile = profile(&[
+        ("{main}", [100, 1000, 1000]),
+        ("curl_exec", [33, 77, 777]),
+        ("sleep", [1, 0, 7]),
+    ]);
+    let made = labelled(&profile);
+    for kind in ["samples", "cpu", "wall"] {
+        assert_eq!(total(&made, kind), total(&profile, kind), "{kind}");
+    }
+    let (labelled_ones, rest): (Vec<_>, Vec<_>) =
+        made.sample.iter().partition(|it| !it.label.is_empty());
+    assert_eq!((labelled_ones.len(), rest.len()), (2, 2));
+    assert!(labelled_ones.iter().all(|sample| sample.value[1] == 0));
+    let label = labelled_ones[0].label[0];
+    assert_eq!(
+        (made.string(label.key), made.string(label.str)),
+        (LABEL, "http")
+    );
+    assert_eq!(labelled(&made), made, "it has the label already");
+}
+
+#[test]
+fn no_function_has_two_kinds() {
+    let all = || {
+        let kinds = KINDS.iter();
+        kinds.flat_map(|(kind, names)| names.iter().map(move |name| (*kind, *name)))
+    };
+    for (of, name) in all() {
+        let plain = name.trim_end_matches('*');
+        assert_eq!(kind(plain), Some(of), "{name}");
+        let same = all().filter(|(_, other)| other.eq_ignore_ascii_case(name));
+        assert_eq!(same.count(), 1, "{name}");
+        // One that is named in whole is an exception; a beginning is not.
+        for (other, beginning) in all().filter(|(other, _)| *other != of) {
+            let begins = beginning
+                .strip_suffix('*')
+                .is_some_and(|it| plain.starts_with(it));
+            assert!(plain == name || !begins, "{name} is of {of} and of {other}");
+        }
+    }
+}
+
+#[test]
+fn functions_are_known_as_versions_spell_them() {
+    for (name, expected) in [
+        ("array_map", None),
+        ("PDOStatement::fetchAll", Some("database")),
+        ("session_start", Some("lock")),
+        ("Redis::get", Some("cache")),
+        ("Redis::blpop", Some("queue")),
+        ("Redis::brPop", Some("queue")),
+        ("redis::GET", Some("cache")),
+        ("é", None),
+    ] {
+        assert_eq!(kind(name), expected, "{name}");
+    }
+}

@@ -30,6 +30,8 @@ reasons! {
     /// As `Uploaded`, over the operator.
     Relayed = 0,
     NotAfterPassed = 0,
+    /// Of a resident sampler, whose time is over.
+    LeaseEnded = 0,
     Internal = 1,
     Usage = 2,
     NoPhpFound = 10,
@@ -44,6 +46,7 @@ reasons! {
     CertificateUntrusted = 22,
     ProfileTooLarge = 23,
     SourceNotPod = 24,
+    RelayUnreachable = 25,
     TargetExited = 30,
     Cancelled = 31,
     YamaRestricted = 40,

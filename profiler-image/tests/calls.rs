@@ -19,10 +19,12 @@ use phpprof_zend::op::{DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL, Op, is_yield_from, m
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 use tempfile::TempDir;
 
-/// Moments at which the target is stopped, all with FULL=1: each takes 1 ms, but 30 on a busy machine.
-const MOMENTS: u64 = 500;
-/// Moments that do, where they have shown what they must.
-const FEW_MOMENTS: u64 = 80;
+/// Moments at which the target is stopped, where they have shown what they must: each takes 1 ms, but 30 on a busy machine.
+const MOMENTS: u64 = 80;
+/// The same with FULL=1.
+const MANY_MOMENTS: u64 = 500;
+/// And where they have not shown it: what is rare is seen by chance.
+const MOST_MOMENTS: u64 = 5000;
 /// What must have been seen to push frames.
 const PUSHES: [u8; 3] = [DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL];
 
@@ -164,9 +166,10 @@ fn check(settings: &[&str]) -> Result<()> {
     let mut torn = 0;
     let full = std::env::var("FULL").is_ok_and(|value| value == "1");
     let calls = |seen: &BTreeMap<u8, (u64, u64)>, opcode| seen.get(&opcode).map_or(0, |it| it.0);
-    for turn in 0..MOMENTS {
+    let wanted = if full { MANY_MOMENTS } else { MOMENTS };
+    for turn in 0..MOST_MOMENTS {
         let is_enough = PUSHES.iter().all(|&opcode| calls(&seen, opcode) > 0);
-        if turn >= FEW_MOMENTS && is_enough && !full {
+        if turn >= wanted && is_enough {
             break;
         }
         std::thread::sleep(Duration::from_micros(turn * 7919 % 1000));

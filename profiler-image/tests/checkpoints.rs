@@ -1,4 +1,4 @@
-//! What is kept of a run while it goes on: against this machine's PHP 8.2, with a store that is slow or refuses.
+//! What is kept or shown of a run while it goes on: against this machine's PHP 8.2, with a store that is slow or refuses.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use phpprof::deliver::checkpoints::Checkpoints;
+use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::pprof::{Cost, output};
-use phpprof::run::snapshot::Snapshot;
+use phpprof::request::asked::Asked;
+use phpprof::run::snapshot::{Keep, Snapshot};
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording, record};
 use phpprof::target::Scope;
@@ -39,12 +41,6 @@ fn recorded(
     seconds: u32,
     store: impl Fn(u32) -> Result<(), String> + Send + Sync + 'static,
 ) -> Result<(Recording, Kept)> {
-    let child = Command::new(PHP)
-        .args(["-r", SPIN])
-        .stdout(Stdio::null())
-        .spawn()
-        .context("starting PHP")?;
-    let target = Target(child);
     let kept = Arc::new(Mutex::new(Kept::new()));
     let keep = {
         let kept = Arc::clone(&kept);
@@ -56,6 +52,21 @@ fn recorded(
         }
     };
     let make = |snapshot| profile(&snapshot);
+    let checkpoints = Checkpoints::new(SECOND, seconds, make, keep);
+    let (recording, _) = recorded_with(seconds, Arc::new(checkpoints))?;
+    let kept = std::mem::take(&mut *kept.lock().map_err(|error| anyhow::anyhow!("{error}"))?);
+    Ok((recording, kept))
+}
+
+/// With the nanoseconds that the target has spent on a CPU meanwhile.
+fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> {
+    let child = Command::new(PHP)
+        .args(["-r", SPIN])
+        .stdout(Stdio::null())
+        .spawn()
+        .context("starting PHP")?;
+    let target = Target(child);
+    let before = on_cpu(&target)?;
     let recording = record(&Options {
         scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
         samples_per_second: 99,
@@ -63,13 +74,22 @@ fn recorded(
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        only_running: false,
+        heap: false,
+        of_program: false,
         cpu_budget_percent: Some(25),
         quiescent_cpus: None,
         stop: Stop::default(),
-        checkpoints: Some(Arc::new(Checkpoints::new(SECOND, seconds, make, keep))),
+        requests: Asked::default(),
+        checkpoints: Some(keep),
     })?;
-    let kept = std::mem::take(&mut *kept.lock().map_err(|error| anyhow::anyhow!("{error}"))?);
-    Ok((recording, kept))
+    Ok((recording, on_cpu(&target)? - before))
+}
+
+fn on_cpu(target: &Target) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", target.0.id()))?;
+    let first = text.split_ascii_whitespace().next();
+    Ok(first.context("no time")?.parse()?)
 }
 
 fn numbers(kept: &[(u32, Vec<u8>)]) -> Vec<u32> {
@@ -131,4 +151,54 @@ fn a_store_that_refuses_is_no_harm() -> Result<()> {
     let profile = decode(&profile(&recording.snapshot()), &Limits::default())?;
     ensure!(total(&profile, "samples") > 0, "nothing was sampled");
     Ok(())
+}
+
+/// The seconds of a run, as somebody sees them who needs so long for the first.
+fn seconds(slow: Duration) -> Result<(Recording, u64, Vec<Snapshot>)> {
+    let (give, given) = std::sync::mpsc::channel();
+    let mut pause = slow;
+    let deltas = Deltas::begin(move |delta| {
+        std::thread::sleep(std::mem::take(&mut pause));
+        let _ = give.send(delta);
+    })?;
+    let (recording, on_cpu) = recorded_with(4, Arc::new(deltas))?;
+    Ok((recording, on_cpu, given.iter().collect()))
+}
+
+fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
+    let (recording, on_cpu, deltas) = seconds(slow)?;
+    ensure!(deltas.len() == expected, "{} deltas", deltas.len());
+    let whole = decode(&profile(&recording.snapshot()), &Limits::default())?;
+    let (mut samples, mut cpu) = (0, 0);
+    let mut until = recording.began_unix_nanoseconds;
+    for delta in &deltas {
+        let profile = decode(&profile(delta), &Limits::default())?;
+        samples += total(&profile, "samples");
+        cpu += total(&profile, "cpu");
+        ensure!(profile.string_table.iter().any(|text| text == "spin"));
+        ensure!(profile.time_nanos == until, "a gap at {until}");
+        ensure!(delta.took >= SECOND, "{:?}", delta.took);
+        until += profile.duration_nanos;
+    }
+    let quality = recording.sampler.quality;
+    let all = total(&whole, "samples");
+    ensure!(all == i64::try_from(quality.taken - quality.idle)?);
+    // What came after the last second is in the whole alone.
+    let rest = all - samples;
+    ensure!((1..=99 * 2).contains(&rest), "{samples} samples of {all}");
+    ensure!(cpu > 0 && cpu < total(&whole, "cpu"), "{cpu} ns of CPU");
+    // No second loses CPU time that its samples are given later.
+    let share = total(&whole, "cpu") as f64 / on_cpu as f64;
+    ensure!(share > 0.8 && share <= 1.0, "{share} of its CPU time");
+    Ok(())
+}
+
+#[test]
+fn the_seconds_of_a_run_are_all_of_it_and_none_is_there_twice() -> Result<()> {
+    check_seconds(Duration::ZERO, 4)
+}
+
+#[test]
+fn who_is_slow_gets_several_seconds_at_once_and_none_is_lost() -> Result<()> {
+    check_seconds(SECOND * 3 / 2, 3)
 }

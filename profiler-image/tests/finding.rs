@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{Cost, output};
+use phpprof::request::asked::Asked;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, RecordError, Recording, record};
 use phpprof::target::Scope;
@@ -71,10 +72,14 @@ fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        only_running: false,
+        heap: false,
+        of_program: false,
         cpu_budget_percent: Some(25),
         quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: None,
+        requests: Asked::default(),
     })
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{Cost, output};
+use phpprof::request::asked::Asked;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Options, record};
 use phpprof::target::Scope;
@@ -68,10 +69,14 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        only_running: false,
+        heap: false,
+        of_program: false,
         cpu_budget_percent: Some(25),
         quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: None,
+        requests: Asked::default(),
     })?;
     let profile = decode(
         &output(&recording.snapshot(), &[], Cost::default()).bytes,

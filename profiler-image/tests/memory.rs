@@ -6,7 +6,10 @@ use std::alloc::System;
 
 use phpprof::read::clocks::Look;
 use phpprof::read::cpu_shares::CpuShares;
+use phpprof::request::asked::Label;
+use phpprof::request::values::{MAX_VALUES, Set, Values};
 use phpprof::run::aggregate::Aggregate;
+use phpprof::run::recorder::{Of, Recorder, Taken};
 use phpprof::stack::call_tree::{Call, CallTree, MAX_PATHS, PathId};
 use phpprof::stack::edges::{Edge, Edges, MAX_EDGES};
 use phpprof::stack::functions::MAX_BYTES;
@@ -19,7 +22,13 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// All tables of a run. Beside them there are the program, and what one read of a stack takes.
 const TABLES: usize = 14 << 20;
+/// The same of the values of labels.
+const VALUES: usize = 2 << 20;
+/// The same of what ran when, where routes are told.
+const RECORDER: usize = 15_000_000;
 const WORKERS: i32 = 64;
+/// Of samples, in nanoseconds.
+const PERIOD: u64 = 10_000_000;
 
 /// What making something leaves on the heap, in bytes.
 fn taken<T>(make: impl FnOnce() -> T) -> (T, usize) {
@@ -102,6 +111,63 @@ fn waiting() -> Vec<CpuShares<Stack>> {
     (0..WORKERS).map(|_| clock()).collect()
 }
 
+/// As many values of labels as are kept, each as long as one can be, and as many sets of them.
+fn values() -> Values {
+    let mut values = Values::default();
+    for number in 0..2 * MAX_VALUES {
+        for label in Label::ALL {
+            values.number(label, &format!("{number:0>120}"));
+        }
+    }
+    for route in 0..200 {
+        for trace in 0..200 {
+            values.set([1, route, 1, 1, trace]);
+        }
+    }
+    values
+}
+
+/// What ran when, and what was served, of a run with more workers, routes, steps, requests and moments than are kept.
+fn recorded() -> Recorder {
+    let mut recorder = Recorder::new(0);
+    let mut add = |tid: i32, number: u32, at: u64| {
+        let mut values = Set::default();
+        values[Label::Route as usize] = u16::try_from(tid).unwrap_or(1);
+        let of = Of {
+            number,
+            began: Some(0),
+            values,
+            is_young: false,
+        };
+        let phase = if at.is_multiple_of(2) {
+            Names::IDLE
+        } else {
+            Names::LOADING
+        };
+        let taken = Taken {
+            tid,
+            summed_as: tid,
+            from: at * PERIOD,
+            to: (at + 1) * PERIOD,
+            ran: true,
+            stack: Stack::of_phase(phase),
+            heap: None,
+        };
+        recorder.add(&taken, Some(of));
+    };
+    // The slowest ones with all of their moments, one after the other,
+    for number in 1..=250 {
+        (0..1200).for_each(|at| add(1, number, at));
+    }
+    // many short ones,
+    (251..3000).for_each(|number| add(1, number, 1));
+    // and many at once.
+    for tid in 2..300 {
+        (0..1200).for_each(|at| add(tid, 5000 + tid.unsigned_abs(), at));
+    }
+    recorder
+}
+
 #[test]
 fn the_tables_of_a_run_take_no_more_than_is_promised() {
     let ((names, ids), of_names) = taken(names);
@@ -112,7 +178,15 @@ fn the_tables_of_a_run_take_no_more_than_is_promised() {
     let (waiting, of_waiting) = taken(waiting);
     let all = [of_names, of_tree, of_edges, of_sums, of_waiting, MAX_BYTES];
     let sum: usize = all.iter().sum();
+    let (values, of_values) = taken(values);
+    assert!(of_values <= VALUES, "{of_values} bytes of labels' values");
+    let (recorded, of_recorder) = taken(recorded);
+    println!("the recorder: {of_recorder}");
+    assert!(
+        of_recorder <= RECORDER,
+        "{of_recorder} bytes of what ran when"
+    );
     println!("names, call tree, edges, sums, clocks, functions: {all:?}");
     assert!(sum <= TABLES, "{sum} bytes: {all:?}");
-    drop((names, tree, edges, sums, waiting));
+    drop((names, tree, edges, sums, waiting, values, recorded));
 }

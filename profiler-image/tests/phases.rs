@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::pprof::{Cost, output};
+use phpprof::request::asked::Asked;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Options, Recording, record};
 use phpprof::target::Scope;
@@ -67,10 +68,14 @@ impl Target {
             max_samples: None,
             unpaced: false,
             include_idle,
+            only_running: false,
+            heap: false,
+            of_program: false,
             cpu_budget_percent: Some(25),
             quiescent_cpus: None,
             stop: Stop::default(),
             checkpoints: None,
+            requests: Asked::default(),
         })?)
     }
 }

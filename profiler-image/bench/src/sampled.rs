@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sched::CpuSet;
 use nix::time::ClockId;
 use nix::unistd::Pid;
+use phpprof::request::asked::Asked;
 use phpprof::run::aggregate::{Settlement, Sum};
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording};
@@ -54,10 +55,14 @@ pub fn options(
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        only_running: false,
+        heap: false,
+        of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: Some(quiescent_cpus),
         stop: Stop::default(),
         checkpoints: None,
+        requests: Asked::default(),
     })
 }
 

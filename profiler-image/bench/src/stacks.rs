@@ -42,7 +42,9 @@ const ENGINES: [Engine; 4] = [
 /// Samples of a long row, which are taken unpaced where the target allows that.
 const MANY: u64 = 1_000_000;
 const MANY_PACED: u64 = 100_000;
-const FEW: u64 = 20_000;
+const FEW: u64 = 12_000;
+/// Of a row whose shares of time are held against the target's own: chance moves them by half a point.
+const FEW_WITH_SHARES: u64 = 20_000;
 
 /// One row of the table.
 struct Row {
@@ -186,6 +188,7 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
     let most = match (row.is_long, unpaced) {
         (true, true) => MANY,
         (true, false) => MANY_PACED,
+        (false, _) if row.target.states_shares => FEW_WITH_SHARES,
         (false, _) => FEW,
     };
     let recording = record(&Options {

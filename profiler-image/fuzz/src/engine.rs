@@ -2,7 +2,7 @@
 
 use phpprof_zend::engine::{Engine, Module, Refusal, find};
 use phpprof_zend::memory::Memory;
-use phpprof_zend::memory::Piece;
+use phpprof_zend::phase::MomentBytes;
 
 use crate::image::{Image, WORDS};
 
@@ -42,13 +42,12 @@ pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Fou
     for engine in threads.iter().chain([&engine]) {
         engine.autoloads(memory);
         let globals = engine.executor_globals;
-        let beside = Piece {
-            address: globals,
-            bytes: &mut [0; 8],
-        };
-        engine
-            .phase_globals
-            .moment(memory, engine.layout, globals, beside);
+        let mut bytes = MomentBytes::default();
+        if let Some(mut pieces) = bytes.pieces(&engine.phase_globals, engine.layout, globals)
+            && memory.gather(&mut pieces).is_ok()
+        {
+            let _ = bytes.moment(engine.layout).phase();
+        }
     }
     Ok(Found { engine, threads })
 }

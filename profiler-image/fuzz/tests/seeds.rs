@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use phpprof_fuzz::{engine, maps, stack};
+use phpprof_fuzz::{answer, engine, maps, stack};
 use phpprof_zend::unwind::End;
 
 /// seeds/shop.php, leaf first.
@@ -108,5 +108,13 @@ fn the_executable_comes_first_in_each_recorded_map() -> Result<()> {
         let path = first.context("no modules")?.path;
         assert!(path.contains("/php"), "{seed}: {path}");
     }
+    Ok(())
+}
+
+#[test]
+fn the_answer_of_the_contract_is_a_seed() -> Result<()> {
+    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds/answer/contract");
+    let answer = answer::read(&fs::read(seed)?).map_err(anyhow::Error::msg)?;
+    assert!(answer.runs.len() == 1 && answer.runs[0].work.is_ok());
     Ok(())
 }

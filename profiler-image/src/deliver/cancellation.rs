@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use ureq::Agent;
 
 use super::grants::{Grant, Grants, UploadRoute};
-use super::relay_client::{Call, Pinned};
+use super::relay_client::{Call, Pinned, SHORT_ANSWER};
 use crate::run::stop::Stop;
 
 /// A sampler stops within 5 s: this, a call, and a turn.
@@ -64,6 +64,7 @@ fn long_poll(stop: &Stop, grant: &Grant) {
         headers: &grant.headers,
         body: &[],
         takes: LONG_POLL,
+        longest_answer: SHORT_ANSWER,
     };
     while !stop.is_drop() {
         match relay.call(&call) {
@@ -106,6 +107,7 @@ mod tests {
             url: "https://127.0.0.1:1/".into(),
             headers: BTreeMap::new(),
             stop: "https://127.0.0.1:1/".into(),
+            live: String::new(),
             pins: Vec::new(),
         };
         let profile = vec![grant];

@@ -13,10 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Reason};
 
-/// The environment variable that holds the grants; with [`CHECKPOINTS`] the only secret in a target pod.
+/// The environment variable that holds the grants; with [`CHECKPOINTS`] and [`REQUESTS`] the only secret in a target pod.
 pub const GRANTS: &str = "PHPPROF_GRANTS";
 /// The one that holds those of checkpoints.
 pub const CHECKPOINTS: &str = "PHPPROF_CHECKPOINTS";
+/// The one that holds those of the list of requests.
+pub const REQUESTS: &str = "PHPPROF_REQUESTS";
 /// Of routes and pins.
 const AT_MOST: usize = 4;
 const CHECKPOINTS_AT_MOST: usize = 30;
@@ -29,6 +31,14 @@ const JSON_AT_MOST: u64 = 1 << 20;
 pub struct Grants {
     /// Ways to write the profile, in the order in which they are tried.
     pub profile: Vec<Grant>,
+}
+
+/// How the list of requests is stored.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestGrants {
+    /// Ways to write it, in the order in which they are tried.
+    pub requests: Vec<Grant>,
 }
 
 /// When what was sampled so far is stored, and how.
@@ -58,9 +68,12 @@ pub struct Grant {
     pub url: String,
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// Empty for a checkpoint.
+    /// Empty for a checkpoint and a list of requests.
     #[serde(default)]
     pub stop: String,
+    /// Where each second of a run is brought that somebody looks at; else empty.
+    #[serde(default)]
+    pub live: String,
     /// SHA-256 of the keys that the server may have, in base64url; where there is none, a CA vouches for it.
     #[serde(default)]
     pub pins: Vec<String>,
@@ -79,6 +92,17 @@ impl Grants {
             true => Ok(grants),
             false => Err(bad(GRANTS, "the URLs of a grant begin with https://")),
         }
+    }
+}
+
+impl RequestGrants {
+    /// Parses the environment variable.
+    ///
+    /// # Errors
+    /// A [`Failure`] that quotes nothing of the grant.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let grants: Self = from_json(REQUESTS, text)?;
+        check_rungs(REQUESTS, &grants.requests).map(|()| grants)
     }
 }
 
@@ -134,24 +158,41 @@ fn check_rungs(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
 }
 
 impl Grant {
-    fn check(&self) -> Result<(), &'static str> {
+    /// Whether it is what the contract says; the error says what it should be.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.method != "PUT" {
             return Err("the method of a grant is PUT");
         }
         if !self.url.starts_with("https://") {
             return Err("the URLs of a grant begin with https://");
         }
-        let pinned = !self.pins.is_empty() && self.pins.len() <= AT_MOST;
-        if pinned != (self.route == UploadRoute::Relay) {
+        if is_pinned(&self.pins) != (self.route == UploadRoute::Relay) {
             return Err("the relay's keys are pinned, and a store's are not");
         }
-        let texts = [&self.url, &self.stop].into_iter();
-        let mut texts = texts.chain(self.headers.iter().flat_map(|(name, value)| [name, value]));
-        // Nothing in it can end a line of a request.
-        match texts.all(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
-            true => Ok(()),
-            false => Err("a grant is printable ASCII"),
+        let is_live = self.live.is_empty()
+            || self.route == UploadRoute::Relay && self.live.starts_with("https://");
+        if !is_live {
+            return Err("live seconds go to the relay, by https");
         }
+        check_printable([&self.url, &self.stop, &self.live], &self.headers)
+    }
+}
+
+/// Whether a server is known by its keys.
+pub(crate) fn is_pinned(pins: &[String]) -> bool {
+    !pins.is_empty() && pins.len() <= AT_MOST
+}
+
+/// Nothing in it can end a line of a request.
+pub(crate) fn check_printable<'a>(
+    urls: impl IntoIterator<Item = &'a String>,
+    headers: &'a BTreeMap<String, String>,
+) -> Result<(), &'static str> {
+    let headers = headers.iter().flat_map(|(name, value)| [name, value]);
+    let mut texts = urls.into_iter().chain(headers);
+    match texts.all(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
+        true => Ok(()),
+        false => Err("a grant is printable ASCII"),
     }
 }
 
@@ -168,6 +209,7 @@ mod tests {
         assert_eq!(routes, [UploadRoute::Direct, UploadRoute::Relay]);
         assert_eq!(grants.profile[0].headers["if-none-match"], "*");
         assert_eq!(grants.profile[1].pins.len(), 2);
+        assert!(grants.profile[1].live.contains("/v1/live?key="));
     }
 
     #[test]
@@ -184,6 +226,28 @@ mod tests {
         let both = vec![UploadRoute::Direct, UploadRoute::Relay];
         let found: Vec<_> = golden.checkpoints.iter().map(routes).collect();
         assert_eq!(found, [both.clone(), both]);
+    }
+
+    #[test]
+    fn the_grants_of_a_list_of_requests_are_understood_and_bad_ones_refused() {
+        let env: serde_json::Value =
+            serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
+        let text = env[REQUESTS].as_str().unwrap();
+        let grants = RequestGrants::parse(text).unwrap();
+        let urls = grants.requests.iter();
+        assert!(
+            urls.map(|it| &it.url)
+                .all(|url| url.contains(".requests.json.gz"))
+        );
+        for bad in [
+            "secret",
+            r#"{"requests":[]}"#,
+            &text.replace("https", "http"),
+        ] {
+            let failure = RequestGrants::parse(bad).unwrap_err();
+            assert_eq!(failure.reason, Reason::Usage);
+            assert!(!failure.message.contains("secret"), "{failure}");
+        }
     }
 
     fn pack(json: &str) -> String {
@@ -242,5 +306,6 @@ mod tests {
         check_refused(&direct("PUT", "https://secret", r#","pins":["secret"]"#));
         check_refused(&direct("PUT", r"https://secret\r\nx:", ""));
         check_refused(&direct("PUT", "https://s", "").replace("Direct", "Relay"));
+        check_refused(&direct("PUT", "https://s", r#","live":"https://secret""#));
     }
 }

@@ -2,11 +2,15 @@
 
 pub mod cancellation;
 pub mod checkpoints;
+pub mod deltas;
+pub mod environment;
 pub mod grants;
+pub mod live;
 pub mod output_file;
 pub mod pprof;
 pub mod put;
 pub mod receipt;
 pub mod relay_client;
 pub mod server_time;
+pub mod timeline;
 pub mod upload;

@@ -3,13 +3,22 @@
 //! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
 //! of busy turns that were taken.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use phpprof_profile::dump::{Frame, Worker};
 use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer};
+use phpprof_zend::engine::Engine;
+use phpprof_zend::extensions::{Extensions, Opcache};
 use serde::Serialize;
 
-use crate::run::aggregate::{ANY_WORKER, Settlement};
+use crate::request::asked::Label as RequestLabel;
+use crate::run::aggregate::{ANY_WORKER, Settlement, Sum};
+use crate::run::requests::Told;
 use crate::run::snapshot::Snapshot;
+use heap::Heap;
+
+mod heap;
 
 /// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
 const MAX_BUSY_PERCENTS: usize = 64;
@@ -46,6 +55,56 @@ struct Comment<'a> {
     #[serde(rename = "samplerCPUMilliseconds")]
     sampler_cpu_milliseconds: u64,
     sampler_peak_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<Requests>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heap: Option<Heap>,
+}
+
+/// What became of requests, where labels or a filter were asked for.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Requests {
+    read: u64,
+    unknown: u64,
+    changed: u64,
+    /// By the label's key; those without a value that found no room are left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    other: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<Dropped>,
+    /// Whether the list of them is stored, where one is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list_stored: Option<bool>,
+}
+
+/// Samples that a filter dropped.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Dropped {
+    filtered: u64,
+    young: u64,
+    undecided: u64,
+}
+
+impl Requests {
+    fn of(told: &Told, list_stored: Option<bool>) -> Self {
+        let other = RequestLabel::ALL
+            .into_iter()
+            .map(|label| (label.key(), told.table.other[label as usize]));
+        Self {
+            read: told.counts.requests,
+            unknown: told.counts.unknown,
+            changed: told.counts.changed,
+            other: other.filter(|(_, count)| *count > 0).collect(),
+            dropped: told.has_filter.then_some(Dropped {
+                filtered: told.counts.filtered,
+                young: told.counts.young,
+                undecided: told.counts.undecided,
+            }),
+            list_stored,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -55,6 +114,36 @@ struct Php<'a> {
     sapi: &'a str,
     thread_safe: bool,
     jit: &'a str,
+    /// Left out where it is not known, as what follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    xdebug: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opcache: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opcache_restarts: Option<u64>,
+}
+
+impl<'a> Php<'a> {
+    fn of(engine: &'a Engine, jit: bool, extensions: Option<Extensions>) -> Self {
+        let on = |is_on| if is_on { "on" } else { "off" };
+        let opcache = extensions.and_then(|extensions| extensions.opcache);
+        let (opcache, opcache_restarts) = match opcache {
+            None => (None, None),
+            Some(Opcache::Off) => (Some("off"), None),
+            Some(Opcache::On { is_full, restarts }) => {
+                (Some(if is_full { "full" } else { "on" }), Some(restarts))
+            }
+        };
+        Self {
+            version: &engine.version,
+            sapi: &engine.sapi,
+            thread_safe: engine.is_thread_safe(),
+            jit: on(jit),
+            xdebug: extensions.map(|extensions| on(extensions.xdebug)),
+            opcache,
+            opcache_restarts,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -70,12 +159,13 @@ struct Counts {
     open: u64,
     cpu_unattributed_milliseconds: u64,
     without_worker: i64,
+    /// Of a run that keeps samples on a CPU alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_running: Option<u64>,
 }
 
-/// Builds the profile. `labels` are added to each sample.
-#[must_use]
-pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
-    let mut writer = Writer::new(Settings {
+fn writer(snapshot: &Snapshot) -> Writer {
+    Writer::new(Settings {
         period: i64::try_from(snapshot.effective_period.as_nanos()).unwrap_or(i64::MAX),
         time_nanos: snapshot.began_unix_nanoseconds,
         duration_nanos: i64::try_from(snapshot.took.as_nanos()).unwrap_or(i64::MAX),
@@ -83,13 +173,80 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
             filename: snapshot.engine.module.path.clone(),
             build_id: snapshot.engine.build_id.clone(),
         },
-        ..Settings::default()
-    });
+        ..match snapshot.heap {
+            Some(_) => Settings::default().with_heap(),
+            None => Settings::default(),
+        }
+    })
+}
+
+/// What a sum amounts to, in the order of the sample types.
+fn values(sum: &Sum, has_heap: bool) -> Vec<i64> {
+    let heap = [sum.heap_growth, sum.heap_change];
+    let mut values = vec![sum.samples];
+    values.extend(heap.iter().filter(|_| has_heap));
+    values.extend([sum.cpu_nanoseconds, sum.wall_nanoseconds]);
+    values
+}
+
+/// Builds the profile of a moment: one sample of each worker, whose labels say what it does (`phpprof_profile::dump` reads them).
+#[must_use]
+pub fn of_workers(
+    snapshot: &Snapshot,
+    workers: &[Worker],
+    labels: &[(String, String)],
+    cost: Cost,
+) -> Output {
+    let mut writer = writer(snapshot);
+    for worker in workers {
+        // A sample without a frame is none.
+        let idle = [FrameRef {
+            name: "[idle]",
+            ..FrameRef::default()
+        }];
+        let frames: Vec<_> = worker.stack.iter().map(frame_of).collect();
+        let frames = if frames.is_empty() {
+            &idle[..]
+        } else {
+            &frames
+        };
+        let given = labels.iter();
+        let mut all: Vec<_> = given.map(|(key, value)| Label::Str(key, value)).collect();
+        all.extend(worker.labels());
+        writer.add(frames, &[1, 0, 0], &all);
+    }
+    let samples = i64::try_from(workers.len()).unwrap_or(i64::MAX);
+    writer.comment(comment(snapshot, samples, (0, 0), cost));
+    Output {
+        bytes: writer.finish(),
+        samples: workers.len() as u64,
+        without_worker: 0,
+    }
+}
+
+fn frame_of(frame: &Frame) -> FrameRef<'_> {
+    FrameRef {
+        name: &frame.function,
+        file: &frame.file,
+        start_line: 0,
+        line: frame.line,
+    }
+}
+
+/// Builds the profile. `labels` are added to each sample.
+#[must_use]
+pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
+    let mut writer = writer(snapshot);
     // In their order, so that the same samples make the same file; one by one, for all of them take many megabytes.
     let settled = &snapshot.samples.settled;
     let (mut lines, mut samples, mut without_worker) = (Vec::new(), 0, 0);
     let unstable = settled.each(|stack| {
-        let Settlement { tid, sum, .. } = &stack;
+        let Settlement {
+            tid,
+            sum,
+            labels: of_request,
+            ..
+        } = &stack;
         settled.lines(&stack, &mut lines);
         let frames: Vec<FrameRef<'_>> = lines
             .iter()
@@ -108,6 +265,10 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
             .iter()
             .map(|(key, value)| Label::Str(key, value))
             .collect();
+        if let Some(told) = &snapshot.requests {
+            let of_request = told.table.labels(*of_request);
+            all.extend(of_request.map(|(key, value)| Label::Str(key, value)));
+        }
         if let Some(worker) = snapshot.seen.get(tid) {
             // Several versions may run in one container, so each sample says which it is from.
             all.push(Label::Str("php", &worker.engine.version));
@@ -117,11 +278,7 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
                 all.push(Label::Num("thread", i64::from(*tid), ""));
             }
         }
-        writer.add(
-            &frames,
-            &[sum.samples, sum.cpu_nanoseconds, sum.wall_nanoseconds],
-            &all,
-        );
+        writer.add(&frames, &values(sum, snapshot.heap.is_some()), &all);
         samples += sum.samples;
         if *tid == ANY_WORKER {
             without_worker += sum.samples;
@@ -152,12 +309,7 @@ fn comment(
     let quality = snapshot.samples.quality;
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
-        php: Php {
-            version: &snapshot.engine.version,
-            sapi: &snapshot.engine.sapi,
-            thread_safe: snapshot.engine.is_thread_safe(),
-            jit: if snapshot.jit { "on" } else { "off" },
-        },
+        php: Php::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
         workers: snapshot.busy_percents.len(),
         busy_percents: busiest(&snapshot.busy_percents),
         samples,
@@ -172,12 +324,15 @@ fn comment(
             open: quality.open,
             cpu_unattributed_milliseconds: milliseconds(snapshot.cpu_unattributed),
             without_worker,
+            not_running: snapshot.not_running,
         },
         duration_seconds: snapshot.took.as_secs_f64().round() as u64,
         samples_per_second: per_second(snapshot.asked_period).round() as u64,
         effective_samples_per_second: one_decimal(per_second(snapshot.effective_period)),
         sampler_cpu_milliseconds: cost.cpu_milliseconds,
         sampler_peak_bytes: cost.peak_bytes,
+        requests: (snapshot.requests.as_ref()).map(|told| Requests::of(told, snapshot.list_stored)),
+        heap: snapshot.heap.map(|told| Heap::of(snapshot, &told)),
     };
     serde_json::to_string(&comment).unwrap_or_default()
 }
@@ -225,8 +380,11 @@ mod tests {
         }
         Snapshot {
             samples: Samples::of(&Sampler::new(), &aggregate),
+            requests: None,
+            heap: None,
             engine,
             jit: false,
+            extensions: None,
             seen,
             busy_percents: Vec::new(),
             began_unix_nanoseconds: 0,
@@ -234,6 +392,8 @@ mod tests {
             asked_period: Duration::from_millis(10),
             effective_period: Duration::from_millis(10),
             cpu_unattributed: Duration::ZERO,
+            not_running: None,
+            list_stored: None,
         }
     }
 
@@ -270,6 +430,9 @@ mod tests {
                 sapi: "fpm-fcgi",
                 thread_safe: false,
                 jit: "off",
+                xdebug: Some("off"),
+                opcache: Some("on"),
+                opcache_restarts: Some(0),
             },
             workers: 4,
             busy_percents: busiest(&[8, 30, 61, 1]),
@@ -285,12 +448,38 @@ mod tests {
                 open: 0,
                 cpu_unattributed_milliseconds: milliseconds(Duration::from_micros(17_900)),
                 without_worker: 3,
+                not_running: None,
             },
             duration_seconds: 30,
             samples_per_second: 99,
             effective_samples_per_second: one_decimal(per_second(Duration::from_micros(10_132))),
             sampler_cpu_milliseconds: 120,
             sampler_peak_bytes: 3_145_728,
+            requests: Some(Requests {
+                read: 1204,
+                unknown: 3,
+                changed: 1,
+                other: BTreeMap::from([("route", 17)]),
+                dropped: Some(Dropped {
+                    filtered: 410,
+                    young: 96,
+                    undecided: 4,
+                }),
+                list_stored: Some(true),
+            }),
+            heap: Some(Heap {
+                highest: Some(heap::Peak {
+                    peak_bytes: 92_274_688,
+                    real_peak_bytes: 98_566_144,
+                    limit_bytes: Some(134_217_728),
+                    route: Some("/export/{id}".to_owned()),
+                    stack: ["str_repeat", "Export::row", "Export::run", "{main}"]
+                        .map(str::to_owned)
+                        .to_vec(),
+                }),
+                refused: 2,
+                without_heap: 1,
+            }),
         })
         .unwrap();
         assert_eq!(ours, golden);

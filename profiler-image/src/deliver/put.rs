@@ -11,7 +11,7 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_p
 use ureq::{Agent, Timeout};
 
 use super::grants::{Grant, UploadRoute};
-use super::relay_client::{Answer, Call, CallError, Pinned};
+use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
 use crate::failure::{Failure, Reason};
 
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
@@ -64,8 +64,15 @@ fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
         headers: &grant.headers,
         body,
         takes: ONE_TRY_TAKES,
+        longest_answer: SHORT_ANSWER,
     };
-    match Pinned::new(&grant.pins).call(&call) {
+    verdict_of_call(Pinned::new(&grant.pins).call(&call))
+}
+
+/// Judges a call of the relay.
+#[must_use]
+pub fn verdict_of_call(called: Result<Answer, CallError>) -> Verdict {
+    match called {
         Ok(answer) => verdict_of_relay(&answer),
         Err(CallError::Untrusted) => Verdict::CertificateUntrusted,
         Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::grants::UploadRoute;
 use crate::failure::Reason;
@@ -71,6 +71,17 @@ fn line(receipt: &impl Serialize) -> String {
     serde_json::to_string(receipt).unwrap_or_default()
 }
 
+/// Whether a line has the shape of a receipt: short, and JSON that names a reason.
+#[must_use]
+pub fn is_receipt(line: &str) -> bool {
+    #[derive(Deserialize)]
+    struct AnyReceipt {
+        #[serde(rename = "reason")]
+        _reason: String,
+    }
+    line.len() <= MAX_BYTES && serde_json::from_str::<AnyReceipt>(line).is_ok()
+}
+
 /// RFC 4648 section 5, without padding.
 #[must_use]
 pub fn base64url(bytes: &[u8]) -> String {
@@ -114,6 +125,8 @@ mod tests {
             failed(Reason::GVisor, "pid 7 (call: ENOSYS, file: EACCES)"),
             failed(Reason::Cancelled, ""),
             failed(Reason::SourceNotPod, "192.0.2.7 is not 10.244.0.5"),
+            failed(Reason::RelayUnreachable, "connection refused"),
+            failed(Reason::LeaseEnded, ""),
         ];
         assert_eq!(
             ours.join("\n") + "\n",
@@ -123,7 +136,10 @@ mod tests {
 
     /// The rows of the contract's table, each as a reason and its exit code.
     fn contract() -> Vec<(String, u8)> {
-        let table = include_str!("../../../contract/README.md").lines();
+        let page = include_str!("../../../contract/README.md").lines();
+        let table = page
+            .skip_while(|line| !line.starts_with("| exit code |"))
+            .take_while(|line| line.starts_with('|'));
         let rows = table.filter_map(|line| {
             let mut cells = line.strip_prefix("| ")?.split(" | ");
             Some((cells.next()?.parse::<u8>().ok()?, cells.next()?))

@@ -25,8 +25,8 @@ use rustls::{
 use super::receipt::base64url;
 
 const CONNECT: Duration = Duration::from_secs(3);
-/// The relay answers in a line.
-const LONGEST_ANSWER: usize = 8 << 10;
+/// Of an answer that is a line, with its head.
+pub const SHORT_ANSWER: usize = 8 << 10;
 
 /// How a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +55,8 @@ pub struct Call<'a> {
     pub body: &'a [u8],
     /// For all of it.
     pub takes: Duration,
+    /// Bytes of head and body that are read.
+    pub longest_answer: usize,
 }
 
 /// A server known by its keys.
@@ -90,7 +92,7 @@ impl Pinned {
             .and_then(|()| stream.write_all(call.body))
             .and_then(|()| stream.flush());
         sent.map_err(|error| io_error(&error))?;
-        let text = read(&mut stream, until)?;
+        let text = read(&mut stream, until, call.longest_answer)?;
         parse(&text).ok_or_else(|| broken("not an HTTP answer"))
     }
 }
@@ -180,10 +182,11 @@ fn limit(socket: &TcpStream, until: Instant) -> Result<(), CallError> {
 fn read(
     stream: &mut StreamOwned<ClientConnection, TcpStream>,
     until: Instant,
+    longest: usize,
 ) -> Result<Vec<u8>, CallError> {
     let mut text = Vec::new();
     let mut chunk = [0; 1024];
-    while text.len() < LONGEST_ANSWER {
+    while text.len() < longest {
         limit(&stream.sock, until)?;
         match stream.read(&mut chunk) {
             Ok(0) => break,
@@ -217,9 +220,11 @@ fn io_error(error: &std::io::Error) -> CallError {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<TlsError>());
-    match tls {
-        Some(tls) => tls_error(tls),
-        None => CallError::Broken(error.kind().to_string()),
+    match (tls, error.kind()) {
+        (Some(tls), _) => tls_error(tls),
+        // A socket's own time limit.
+        (None, ErrorKind::WouldBlock) => broken("timeout"),
+        (None, kind) => CallError::Broken(kind.to_string()),
     }
 }
 
@@ -325,6 +330,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_says_nothing_is_a_timeout() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let call = Call {
+            method: "GET",
+            url: &format!("https://{}/", silent.local_addr().unwrap()),
+            headers: &BTreeMap::new(),
+            body: &[],
+            takes: Duration::from_millis(100),
+            longest_answer: SHORT_ANSWER,
+        };
+        let error = Pinned::new(&[]).call(&call).unwrap_err();
+        assert_eq!(error.to_string(), "timeout");
+    }
+
+    #[test]
     fn a_put_carries_its_length_and_its_digest() {
         let call = Call {
             method: "PUT",
@@ -332,6 +352,7 @@ mod tests {
             headers: &[("authorization".to_owned(), "Bearer t".to_owned())].into(),
             body: b"",
             takes: CONNECT,
+            longest_answer: SHORT_ANSWER,
         };
         let expected =
             "content-digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n";

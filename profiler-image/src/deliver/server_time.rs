@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ureq::Agent;
 
 use super::grants::{Grant, UploadRoute};
-use super::relay_client::{Call, Pinned};
+use super::relay_client::{Call, Pinned, SHORT_ANSWER};
 
 const TAKES: Duration = Duration::from_secs(5);
 
@@ -73,6 +73,7 @@ fn date_of_relay(grant: &Grant) -> Option<String> {
         headers: &BTreeMap::new(),
         body: &[],
         takes: TAKES,
+        longest_answer: SHORT_ANSWER,
     };
     Pinned::new(&grant.pins).call(&call).ok()?.date
 }

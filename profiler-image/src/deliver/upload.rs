@@ -193,7 +193,9 @@ pub fn unix_seconds() -> u64 {
         .map_or(0, |time| time.as_secs())
 }
 
-fn random_byte() -> u8 {
+/// For a pause that is not everybody's.
+#[must_use]
+pub fn random_byte() -> u8 {
     let mut byte = [128];
     let _ = SystemRandom::new().fill(&mut byte);
     byte[0]
@@ -236,6 +238,7 @@ mod tests {
             url: "https://x/".into(),
             headers: [].into(),
             stop: "https://x/".into(),
+            live: String::new(),
             pins: Vec::new(),
         }
     }

@@ -2,8 +2,10 @@
 
 pub mod clocks;
 pub mod cpu_shares;
+pub mod heap;
 pub mod pauses;
 pub mod quiescent;
 pub mod reader;
+pub mod request_watch;
 pub mod window;
 pub mod worker;

@@ -13,11 +13,13 @@ use std::time::{Duration, Instant};
 use phpprof_zend::Layout;
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
-use phpprof_zend::phase::{Moment, Phase, PhaseGlobals};
+use phpprof_zend::phase::{Moment, MomentBytes, Phase, PhaseGlobals};
 use phpprof_zend::unwind::Copy;
 
 use smallvec::SmallVec;
 
+use super::heap::{Heap, HeapWatch};
+use super::request_watch::RequestWatch;
 use super::window::Window;
 use crate::target::process::{Process, ProcessMemory};
 
@@ -112,11 +114,19 @@ pub struct Reader {
     /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
     pub in_compilation: bool,
     pub gc_active: bool,
+    /// The last read has shown a frame; without one the engine begins a request or ends it, or waits for one.
+    pub has_frame: bool,
     /// Lent by whoever reads.
     pub copy: Copy,
     /// Whether the CPU budget has room for as many looks as are needed.
     pub has_room: bool,
     pub window: Window,
+    /// Sees which request the worker serves, where that is asked for.
+    pub request: Option<RequestWatch>,
+    /// What the newest read has shown of the heap, where that is asked for.
+    pub heap: Option<Heap>,
+    /// Reads the heap, where that is asked for.
+    pub heap_watch: Option<HeapWatch>,
     last: Option<Globals>,
     /// The last read took too long to be of one moment.
     was_held_up: bool,
@@ -140,9 +150,13 @@ impl Reader {
             },
             in_compilation: false,
             gc_active: false,
+            has_frame: false,
             copy: Copy::default(),
             has_room: true,
             window: Window::default(),
+            request: None,
+            heap: None,
+            heap_watch: None,
             last: None,
             was_held_up: false,
         }
@@ -161,7 +175,7 @@ impl Reader {
                 None => {
                     let (globals, phase) = self.globals()?;
                     if globals.current_execute_data == 0 {
-                        self.request_time = 0;
+                        (self.request_time, self.has_frame) = (0, false);
                         return Ok(Reading::NoFrame(phase));
                     }
                     globals
@@ -183,6 +197,9 @@ impl Reader {
                         continue;
                     }
                     found = Ok(Reading::Busy { tops, last });
+                    if let Some(heap) = &mut self.heap_watch {
+                        heap.seek(&*self.memory, newest.page);
+                    }
                     if is_shown && !self.was_held_up {
                         break;
                     }
@@ -207,22 +224,63 @@ impl Reader {
     }
 
     /// Reads the globals, and what tells phases where there is no frame: all that an idle worker is asked for.
-    fn globals(&self) -> Result<(Globals, Phase), Fault> {
+    fn globals(&mut self) -> Result<(Globals, Phase), Fault> {
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
         let mut bytes = [0_u8; Globals::SIZE];
-        let beside = Piece {
-            address: at,
-            bytes: &mut bytes[..length],
-        };
-        let moment =
-            self.phase_globals
-                .moment(&*self.memory, self.layout, self.executor_globals, beside);
+        let mut moment = self.moment(at, &mut bytes[..length]);
+        // What told the request may be gone, or the heap, and the words are still there.
+        if moment.is_none() && self.lost() {
+            moment = self.moment(at, &mut bytes[..length]);
+        }
         if moment.is_none() {
             self.memory.read(at, &mut bytes[..length])?;
         }
         let phase = moment.map_or(Phase::Idle, Moment::phase);
         Ok((Globals::parse(self.layout, &bytes), phase))
+    }
+
+    /// The heap's piece has been read, where there is one.
+    fn took_heap(&mut self) {
+        if let Some(heap) = &mut self.heap_watch {
+            heap.took();
+            self.heap = heap.heap();
+        }
+    }
+
+    /// A call has failed: what it read beside the stack may be gone. Gives whether there is less to read now.
+    fn lost(&mut self) -> bool {
+        self.heap = None;
+        let heap = self.heap_watch.as_mut().is_some_and(HeapWatch::lost);
+        let request = self.request.as_mut().is_some_and(RequestWatch::lost);
+        heap || request
+    }
+
+    /// Reads what tells the moment, beside the globals; `None` where a word is not known or not readable.
+    fn moment(&mut self, at: u64, globals: &mut [u8]) -> Option<Moment> {
+        let (mut words, mut time) = (MomentBytes::default(), [0; 8]);
+        let mut pieces = Pieces::new();
+        pieces.push(Piece {
+            address: at,
+            bytes: globals,
+        });
+        pieces.extend(words.pieces(&self.phase_globals, self.layout, self.executor_globals)?);
+        let began = Instant::now();
+        if let Some(request) = &mut self.request {
+            pieces.extend(request.pieces());
+            pieces.extend(self.request_time_at.map(|address| Piece {
+                address,
+                bytes: &mut time,
+            }));
+        }
+        pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
+        self.memory.gather(&mut pieces).ok()?;
+        drop(pieces);
+        self.took_heap();
+        if let Some(request) = &mut self.request {
+            request.took(u64::from_le_bytes(time), began.elapsed() > LONGEST);
+        }
+        Some(words.moment(self.layout))
     }
 
     /// Reads a stack whose page and top are about there.
@@ -266,12 +324,23 @@ impl Reader {
         add(Some(at), &mut last[..length]);
         add(self.jit.map(JitBuffer::marks), &mut jit);
         add(self.request_time_at, &mut time);
+        if let Some(request) = &mut self.request {
+            pieces.extend(request.pieces());
+        }
+        pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
         let began = Instant::now();
-        self.memory.gather(&mut pieces)?;
+        let read = self.memory.gather(&mut pieces);
         self.was_held_up = began.elapsed() > LONGEST;
         drop(pieces);
+        if read.is_err() {
+            self.lost();
+        } else if let Some(request) = &mut self.request {
+            request.took(u64::from_le_bytes(time), self.was_held_up);
+        }
+        read?;
+        self.took_heap();
         // The look after the last word.
-        copy.take_look(looks - 1);
+        self.copy.take_look(looks - 1);
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];
         self.has_jit_code = match self.jit {
@@ -283,7 +352,8 @@ impl Reader {
             .iter()
             .map(|top| Globals::parse(self.layout, top))
             .collect();
-        if newest(&tops).current_execute_data == 0 {
+        self.has_frame = newest(&tops).current_execute_data != 0;
+        if !self.has_frame {
             return Ok(Reading::NoFrame(Phase::Idle));
         }
         Ok(Reading::Busy {

@@ -1,10 +1,11 @@
-//! Samples summed by stack and worker, in place: memory grows with distinct stacks, not with time.
+//! Samples summed by stack, the labels of its request and worker, in place: memory grows with distinct stacks, not with time.
 //!
 //! Invariant: no time is lost. Where there is no room for a worker of its own, samples are summed without it; what cannot be
 //! proven is summed under a frame that says so.
 
 use rustc_hash::FxHashMap;
 
+use crate::request::values::SetId;
 use crate::stack::call_tree::{CallTree, PathId, Paths};
 use crate::stack::edges::Edges;
 use crate::stack::names::{NameId, Names};
@@ -27,28 +28,80 @@ pub struct Sum {
     pub samples: i64,
     pub wall_nanoseconds: i64,
     pub cpu_nanoseconds: i64,
+    /// By how many bytes heaps became larger than before in their request,
+    pub heap_growth: i64,
+    /// and what they hold of what was added; negative where older memory was freed.
+    pub heap_change: i64,
 }
 
 impl Sum {
-    fn add(&mut self, other: Self) {
+    /// One sample that stands for so much time.
+    pub(super) fn of_one(wall_nanoseconds: i64) -> Self {
+        Self {
+            samples: 1,
+            wall_nanoseconds,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
         self.samples = self.samples.saturating_add(other.samples);
         self.wall_nanoseconds = self.wall_nanoseconds.saturating_add(other.wall_nanoseconds);
         self.cpu_nanoseconds = self.cpu_nanoseconds.saturating_add(other.cpu_nanoseconds);
+        self.heap_growth = self.heap_growth.saturating_add(other.heap_growth);
+        self.heap_change = self.heap_change.saturating_add(other.heap_change);
     }
 }
+
+/// A stack, and the labels of the request that it served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Labelled {
+    pub stack: Stack,
+    pub labels: SetId,
+}
+
+impl From<Stack> for Labelled {
+    fn from(stack: Stack) -> Self {
+        Self {
+            stack,
+            labels: SetId::default(),
+        }
+    }
+}
+
+/// A stack with labels, and its worker (a thread id).
+type Key = (Labelled, i32);
+
+/// Samples, wall time and CPU time: what of a [`Sum`] each stack has.
+type Times = [i64; 3];
+
+/// What heaps did, of stacks in which they did something: growth and change.
+type Heaps = FxHashMap<Key, [i64; 2]>;
 
 /// All samples of a run.
 #[derive(Debug, Default)]
 pub struct Aggregate {
-    /// By stack and worker (a thread id).
-    sums: FxHashMap<(Stack, i32), Sum>,
+    sums: FxHashMap<Key, Times>,
+    /// Of keys that `sums` has. Empty where it was not asked for: there is no room for it in what a run takes without.
+    heaps: Heaps,
+}
+
+fn times(sum: &Sum) -> Times {
+    [sum.samples, sum.wall_nanoseconds, sum.cpu_nanoseconds]
+}
+
+fn add<const N: usize>(sums: &mut [i64; N], more: [i64; N]) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.saturating_add(more);
+    }
 }
 
 /// All samples as they stood at a moment: a copy of numbers.
 #[derive(Debug)]
 pub struct Settled {
     paths: Paths,
-    sums: Vec<((Stack, i32), Sum)>,
+    sums: Vec<(Key, Times)>,
+    heaps: Heaps,
 }
 
 /// The samples of one stack and worker.
@@ -56,15 +109,31 @@ pub struct Settled {
 pub struct Settlement {
     path: PathId,
     leaf: Option<NameId>,
+    pub labels: SetId,
     pub tid: i32,
     pub sum: Sum,
+}
+
+/// What is shown of a stack: its calls as far as they are proven, and what stands for the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shown {
+    path: PathId,
+    leaf: Option<NameId>,
+}
+
+impl Settlement {
+    /// Whether both are of one stack, whatever their workers and requests are.
+    #[must_use]
+    pub fn is_of_stack(&self, other: &Self) -> bool {
+        (self.path, self.leaf) == (other.path, other.leaf)
+    }
 }
 
 impl Settled {
     /// Gives the stacks by worker, each once and in order: a list of them all would be as large as what they are made from.
     /// Returns how many samples were cut.
     pub fn each(&self, mut give: impl FnMut(Settlement)) -> i64 {
-        let key = |stack: &Settlement| (stack.path, stack.leaf, stack.tid);
+        let key = |stack: &Settlement| (stack.path, stack.leaf, stack.labels, stack.tid);
         let mut order: Vec<u32> = (0..).take(self.sums.len()).collect();
         order.sort_unstable_by_key(|&index| self.settlement(index).as_ref().map(key));
         let (mut unstable, mut last) = (0, None::<Settlement>);
@@ -90,59 +159,99 @@ impl Settled {
     }
 
     fn settlement(&self, index: u32) -> Option<Settlement> {
-        let &((stack, tid), sum) = self.sums.get(index as usize)?;
+        let &(key, times) = self.sums.get(index as usize)?;
+        let [samples, wall_nanoseconds, cpu_nanoseconds] = times;
+        let [heap_growth, heap_change] = self.heaps.get(&key).copied().unwrap_or_default();
+        let sum = Sum {
+            samples,
+            wall_nanoseconds,
+            cpu_nanoseconds,
+            heap_growth,
+            heap_change,
+        };
+        Some(self.settlement_of(key.0, key.1, sum))
+    }
+
+    /// What a sample amounts to, as its stack was settled.
+    #[must_use]
+    pub fn settlement_of(&self, sample: Labelled, tid: i32, sum: Sum) -> Settlement {
+        let Labelled { stack, labels } = sample;
+        let shown = self.shown(stack);
+        Settlement {
+            path: shown.path,
+            leaf: shown.leaf,
+            labels,
+            tid,
+            sum,
+        }
+    }
+
+    /// How a stack is shown.
+    #[must_use]
+    pub fn shown(&self, stack: Stack) -> Shown {
         let is_proven = self.paths.is_proven(stack.path);
         let leaf = match stack.ending {
             Ending::Full if is_proven => Some(Names::OVERFLOW),
             Ending::Whole if is_proven => stack.phase,
             _ => Some(Names::UNSTABLE),
         };
-        Some(Settlement {
+        Shown {
             path: self.paths.proven(stack.path),
             leaf,
-            tid,
-            sum,
-        })
+        }
     }
 
     /// Writes a stack's lines, root first.
     pub fn lines(&self, settlement: &Settlement, lines: &mut Vec<Line>) {
-        self.paths.lines(settlement.path, lines);
-        lines.extend(settlement.leaf.map(|leaf| (leaf, 0)));
+        let Settlement { path, leaf, .. } = *settlement;
+        self.lines_of(Shown { path, leaf }, lines);
+    }
+
+    /// Writes what is shown, root first.
+    pub fn lines_of(&self, shown: Shown, lines: &mut Vec<Line>) {
+        self.paths.lines(shown.path, lines);
+        lines.extend(shown.leaf.map(|leaf| (leaf, 0)));
     }
 }
 
 impl Aggregate {
-    /// Adds one sample of a worker; CPU time comes later, by [`Aggregate::add_cpu`].
-    pub fn add(&mut self, stack: Stack, tid: i32, wall_nanoseconds: i64) {
-        let sum = Sum {
-            samples: 1,
-            wall_nanoseconds,
-            cpu_nanoseconds: 0,
-        };
-        self.entry(stack, tid).add(sum);
+    /// Adds one sample of a worker; its CPU time and what its heap did come later, by [`Aggregate::merge`].
+    pub fn add(&mut self, sample: impl Into<Labelled>, tid: i32, wall_nanoseconds: i64) {
+        self.merge(sample.into(), tid, Sum::of_one(wall_nanoseconds));
     }
 
-    /// Adds CPU time to a stack that has been sampled.
-    pub fn add_cpu(&mut self, stack: Stack, tid: i32, cpu_nanoseconds: i64) {
-        let sum = Sum {
-            cpu_nanoseconds,
-            ..Sum::default()
-        };
-        self.entry(stack, tid).add(sum);
+    /// Adds to a stack what was summed elsewhere, or what has become known of its samples.
+    pub fn merge(&mut self, sample: Labelled, tid: i32, sum: Sum) {
+        let key = self.key(sample, tid);
+        add(self.sums.entry(key).or_default(), times(&sum));
+        let heap = [sum.heap_growth, sum.heap_change];
+        if heap != [0, 0] {
+            add(self.heaps.entry(key).or_default(), heap);
+        }
     }
 
-    fn entry(&mut self, stack: Stack, tid: i32) -> &mut Sum {
+    /// Adds all of another one.
+    pub fn absorb(&mut self, other: Self) {
+        for ((sample, tid), sum) in other.sums {
+            let key = self.key(sample, tid);
+            add(self.sums.entry(key).or_default(), sum);
+        }
+        for ((sample, tid), heap) in other.heaps {
+            let key = self.key(sample, tid);
+            add(self.heaps.entry(key).or_default(), heap);
+        }
+    }
+
+    /// What the samples of a stack are summed by: where there is no room, without the worker, and then without the stack.
+    fn key(&self, sample: Labelled, tid: i32) -> Key {
         let count = self.sums.len();
         let key = [
-            (count < MAX_BY_WORKER, (stack, tid)),
-            (count < MAX_SUMS - 1, (stack, ANY_WORKER)),
+            (count < MAX_BY_WORKER, (sample, tid)),
+            (count < MAX_SUMS - 1, (sample, ANY_WORKER)),
         ]
         .into_iter()
         .find_map(|(has_room, key)| (has_room || self.sums.contains_key(&key)).then_some(key));
-        self.sums
-            .entry(key.unwrap_or((Stack::NO_ROOM, ANY_WORKER)))
-            .or_default()
+        key.unwrap_or((Stack::NO_ROOM.into(), ANY_WORKER))
     }
 
     /// Decides the stacks as they stand: all edges proven, or cut below the first that is not.
@@ -151,6 +260,7 @@ impl Aggregate {
         Settled {
             paths: tree.settle(edges),
             sums: self.sums.iter().map(|(&key, &sum)| (key, sum)).collect(),
+            heaps: self.heaps.clone(),
         }
     }
 }
@@ -182,7 +292,11 @@ mod tests {
         let leaf = tree.add(main.unwrap(), Names::IDLE, 0, 8, open).unwrap();
         aggregate.add(stack(leaf), 42, 10);
         aggregate.add(stack(leaf), 42, 10);
-        aggregate.add_cpu(stack(leaf), 42, 5);
+        let cpu = Sum {
+            cpu_nanoseconds: 5,
+            ..Sum::default()
+        };
+        aggregate.merge(stack(leaf).into(), 42, cpu);
         if is_proven {
             edges.prove(edge, Check::Nothing);
         }
@@ -200,6 +314,8 @@ mod tests {
         samples: 2,
         wall_nanoseconds: 20,
         cpu_nanoseconds: 5,
+        heap_growth: 0,
+        heap_change: 0,
     };
 
     #[track_caller]
@@ -238,6 +354,28 @@ mod tests {
         check(stack(Ending::Whole), false, &[(Names::UNSTABLE, 0)], 2);
         check(stack(Ending::Cut), true, &[whole, (Names::UNSTABLE, 0)], 2);
         check(stack(Ending::Full), true, &[whole, (Names::OVERFLOW, 0)], 0);
+    }
+
+    #[test]
+    fn what_heaps_did_stands_beside_the_samples_of_its_stack() {
+        let mut aggregate = Aggregate::default();
+        let stack = Stack::of_phase(Names::IDLE);
+        aggregate.add(stack, 7, 1);
+        aggregate.add(stack, 8, 1);
+        let heap = Sum {
+            heap_growth: 5,
+            heap_change: -3,
+            ..Sum::default()
+        };
+        aggregate.merge(stack.into(), 7, heap);
+        aggregate.merge(stack.into(), 7, heap);
+        let settled = aggregate.settle(&CallTree::default(), &Edges::default());
+        let (stacks, _) = settled.sum();
+        let sums = stacks.iter().map(|stack| {
+            let sum = stack.sum;
+            (sum.samples, sum.heap_growth, sum.heap_change)
+        });
+        assert_eq!(sums.collect::<Vec<_>>(), [(1, 10, -6), (1, 0, 0)]);
     }
 
     #[test]

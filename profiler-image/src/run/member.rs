@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::aggregate::Aggregate;
+use super::aggregate::{Aggregate, Sum};
+use super::heap::HeapAccount;
+use super::recorder::Recorder;
+use super::requests::{Fate, Served};
 use crate::read::clocks::{Look, Mark};
 use crate::read::cpu_shares::CpuShares;
 use crate::read::worker::Worker;
@@ -21,7 +24,11 @@ pub struct Member {
     pub asleep: Option<Asleep>,
     pub busy_samples: u64,
     pub idle_samples: u64,
-    cpu: CpuShares<Stack>,
+    /// Which requests it serves, where that is asked for.
+    pub served: Served,
+    /// What its heap does, where that is asked for.
+    pub heap: Option<HeapAccount>,
+    cpu: CpuShares<Fate>,
 }
 
 /// A sleep that was seen.
@@ -44,6 +51,8 @@ impl Member {
             asleep: None,
             busy_samples: 0,
             idle_samples: 0,
+            served: Served::default(),
+            heap: None,
             cpu: CpuShares::default(),
         }
     }
@@ -64,15 +73,24 @@ impl Member {
 
     /// Takes the CPU time that has become visible, which belongs to the samples in which the worker ran; `ran` is the newest, if
     /// it did.
-    pub fn spend(&mut self, look: Option<Look>, ran: Option<Stack>, aggregate: &mut Aggregate) {
+    pub fn spend(
+        &mut self,
+        look: Option<Look>,
+        ran: Option<Fate>,
+        aggregate: &mut Aggregate,
+        recorder: Option<&mut Recorder>,
+    ) {
         let Some(look) = look else { return };
-        let give = give_to(aggregate, self.summed_as);
+        let tids = (self.summed_as, self.worker.process.tid);
+        let give = give_to(&mut self.served, aggregate, recorder, tids);
         self.cpu.add(self.sampled_at, look, ran, give);
     }
 
     /// Gives the samples the CPU time that there is so far, before they are looked at.
-    pub fn settle(&mut self, aggregate: &mut Aggregate) {
-        self.cpu.settle(give_to(aggregate, self.summed_as));
+    pub fn settle(&mut self, aggregate: &mut Aggregate, recorder: Option<&mut Recorder>) {
+        let tids = (self.summed_as, self.worker.process.tid);
+        let give = give_to(&mut self.served, aggregate, recorder, tids);
+        self.cpu.settle(give);
     }
 
     /// Nanoseconds of CPU that no sample was given.
@@ -82,9 +100,20 @@ impl Member {
     }
 }
 
-fn give_to(aggregate: &mut Aggregate, tid: i32) -> impl FnMut(Stack, u64) {
-    move |stack, nanoseconds| {
-        let nanoseconds = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
-        aggregate.add_cpu(stack, tid, nanoseconds);
+fn give_to(
+    served: &mut Served,
+    aggregate: &mut Aggregate,
+    mut recorder: Option<&mut Recorder>,
+    (summed_as, tid): (i32, i32),
+) -> impl FnMut(Fate, u64) {
+    move |fate, nanoseconds| {
+        if let (Some(recorder), Some(number)) = (&mut recorder, fate.request()) {
+            recorder.give_cpu(tid, number, nanoseconds);
+        }
+        let cpu = Sum {
+            cpu_nanoseconds: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
+            ..Sum::default()
+        };
+        served.give(fate, summed_as, cpu, aggregate);
     }
 }

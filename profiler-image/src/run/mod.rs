@@ -7,25 +7,32 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sched::CpuSet;
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use phpprof_zend::engine::Engine;
+use phpprof_zend::extensions::Extensions;
 
+use crate::read::heap::HeapWatch;
 use crate::read::quiescent::QuiescentReader;
+use crate::read::request_watch::RequestWatch;
+use crate::request::asked::Label;
 use crate::sample::{Quality, Sampler};
-use crate::target::Scope;
 use crate::target::diagnosis::Refused;
 use crate::target::process::calls::Calls;
 use crate::target::scanner::{Report, Scanner};
 
 pub mod aggregate;
 mod budget;
+pub mod heap;
 pub mod lateness;
 mod member;
+pub mod moments;
 mod quiescent;
+pub mod recorder;
+mod recording;
+pub mod requests;
 pub mod schedule;
 pub mod snapshot;
 pub mod stop;
@@ -34,12 +41,16 @@ mod turn;
 
 use aggregate::{ANY_WORKER, Aggregate};
 use budget::Budget;
+use heap::{HeapAccount, HeapTold};
 use lateness::Lateness;
 use member::Member;
 use quiescent::ASK_AT_LEAST;
+use recorder::Recorder;
+pub use recording::{Options, RecordError, Recording};
+use requests::Requests;
 use schedule::{Schedule, Turn};
-use snapshot::{Counted, Keep, Samples, Snapshot};
-use stop::Stop;
+use snapshot::{Counted, Samples, Snapshot};
+pub use snapshot::{Ended, Seen};
 pub use time::own_cpu;
 use time::{SECOND, now, sleep_until};
 
@@ -50,99 +61,19 @@ const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
 /// Workers of one run that are told apart: where they come and go, the samples of later ones are summed together.
 const MAX_SEEN: usize = 4096;
 
-/// What to record.
-#[derive(Debug, Clone)]
-pub struct Options {
-    pub scope: Scope,
-    pub samples_per_second: u32,
-    pub duration: Duration,
-    /// Ends the run after so many samples, however long it has taken.
-    pub max_samples: Option<u64>,
-    /// Takes samples one after the other instead of on time.
-    pub unpaced: bool,
-    /// Keeps the time between requests, as `[idle]`.
-    pub include_idle: bool,
-    /// Share of one core that the sampler may use, in percent; nothing holds it without one.
-    pub cpu_budget_percent: Option<u32>,
-    /// CPUs that the quiescent reader is held to; all that the kernel allows by default.
-    pub quiescent_cpus: Option<CpuSet>,
-    /// Ends the run from outside, as a signal does.
-    pub stop: Stop,
-    /// Keeps what was sampled so far while the run goes on.
-    pub checkpoints: Option<Arc<dyn Keep>>,
-}
-
-/// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    Done,
-    /// SIGTERM, SIGINT, SIGHUP, or a request that was cancelled: what was sampled is kept.
-    Stopped,
-    /// All workers went away before the time was over.
-    WorkersGone,
-}
-
-/// What a sample's labels say of its worker.
-#[derive(Debug, Clone)]
-pub struct Seen {
-    pub pid: i32,
-    pub engine: Arc<Engine>,
-}
-
-/// A run's result.
-#[derive(Debug)]
-pub struct Recording {
-    pub sampler: Sampler,
-    pub aggregate: Aggregate,
-    pub engine: Arc<Engine>,
-    /// The JIT had compiled code for a worker.
-    pub jit: bool,
-    /// The workers of the run, by the number that their samples were summed under ([`crate::target::process::Process::tid`]).
-    pub seen: HashMap<i32, Seen>,
-    /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
-    pub busy_percents: Vec<u8>,
-    pub ended: Ended,
-    /// Unix time of the first turn, and how long the run took.
-    pub began_unix_nanoseconds: i64,
-    pub took: Duration,
-    /// Between two samples of a worker: as it was asked for, and as it was kept.
-    pub asked_period: Duration,
-    pub effective_period: Duration,
-    /// CPU time of workers that no running sample could be given.
-    pub cpu_unattributed: Duration,
-    /// Calls of the kernel that looked at targets, from the first turn to the last.
-    pub calls: Calls,
-    /// Those of turns that found a worker between two requests.
-    pub idle_calls: Calls,
-    /// How late the turns were.
-    pub lateness: Lateness,
-}
-
-/// Why nothing could be recorded.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    #[error("no PHP was found")]
-    NoPhp(Option<Refused>),
-    #[error("stopped before the first sample")]
-    Stopped,
-    #[error("the kernel refused what the sampler needs of it")]
-    Kernel(#[from] nix::Error),
-    #[error("the quiescent reader could not be started")]
-    QuiescentReader(#[from] std::io::Error),
-    #[error("the scanner could not be started")]
-    Scanner(#[source] std::io::Error),
-}
-
 /// Records.
 ///
 /// # Errors
 /// A [`RecordError`]; nothing was sampled then.
 pub fn record(options: &Options) -> Result<Recording, RecordError> {
     let mask = SigSet::thread_get_mask()?;
-    let signals = stop_signals()?;
+    let signals = match options.of_program {
+        true => None,
+        false => Some(stop::signals()?),
+    };
     let recording = Run::new(options).and_then(|mut run| {
-        run.wait_for_workers(&signals)?;
-        Ok(run.record(&signals))
+        run.wait_for_workers(signals.as_ref())?;
+        Ok(run.record(signals.as_ref()))
     });
     // While the profile is delivered a signal ends the process again, as users expect.
     mask.thread_set_mask()?;
@@ -159,6 +90,12 @@ struct Run<'a> {
     members: Vec<Member>,
     sampler: Sampler,
     aggregate: Aggregate,
+    /// What was given already, where it is given once.
+    given: Aggregate,
+    requests: Requests,
+    /// The highest heap, and what the workers that have ended say.
+    heap: HeapTold,
+    recorder: Option<Recorder>,
     quiescent: QuiescentReader,
     period: u64,
     next_look: u64,
@@ -169,10 +106,13 @@ struct Run<'a> {
     /// Nanoseconds of CPU that no sample could be given, of workers that have ended.
     cpu_unattributed: u64,
     idle_calls: Calls,
+    /// Samples that were left out, because the worker slept.
+    not_running: u64,
     lateness: Lateness,
     engine: Option<Arc<Engine>>,
     /// The JIT has compiled code for a worker.
     jit: bool,
+    extensions: Option<Extensions>,
     seen: HashMap<i32, Seen>,
 }
 
@@ -182,12 +122,17 @@ impl<'a> Run<'a> {
         let _ = nix::sys::prctl::set_timerslack(1);
         Ok(Self {
             options,
-            scanner: Scanner::start(options.scope.clone()).map_err(RecordError::Scanner)?,
+            scanner: Scanner::start(options.scope.clone(), options.of_program)
+                .map_err(RecordError::Scanner)?,
             refused: None,
             is_target_gone: false,
             members: Vec::new(),
             sampler: Sampler::new(),
             aggregate: Aggregate::default(),
+            given: Aggregate::default(),
+            requests: Requests::new(&options.requests),
+            heap: HeapTold::default(),
+            recorder: None,
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
             period: asked_period(options),
             next_look: 0,
@@ -197,17 +142,19 @@ impl<'a> Run<'a> {
             busy_percents: Vec::new(),
             cpu_unattributed: 0,
             idle_calls: Calls::default(),
+            not_running: 0,
             lateness: Lateness::default(),
             engine: None,
             jit: false,
+            extensions: None,
             seen: HashMap::new(),
         })
     }
 
-    fn wait_for_workers(&mut self, signals: &SignalFd) -> Result<(), RecordError> {
+    fn wait_for_workers(&mut self, signals: Option<&SignalFd>) -> Result<(), RecordError> {
         let began = now();
         loop {
-            if stopped(signals) || self.options.stop.is_requested() {
+            if stop::is_signalled(signals) || self.options.stop.is_requested() {
                 return Err(RecordError::Stopped);
             }
             let Some(report) = self.scanner.wait(Duration::from_nanos(LOOK_EVERY)) else {
@@ -219,7 +166,8 @@ impl<'a> Run<'a> {
             }
             // PHP that cannot be sampled will not become so by waiting.
             let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
-            if hopeless || now() - began > GIVE_UP_AFTER {
+            let is_late = !self.options.of_program && now() - began > GIVE_UP_AFTER;
+            if hopeless || is_late {
                 return Err(RecordError::NoPhp(
                     self.refused.take().map(Arc::unwrap_or_clone),
                 ));
@@ -227,10 +175,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn record(mut self, signals: &SignalFd) -> Recording {
+    fn record(mut self, signals: Option<&SignalFd>) -> Recording {
         let began_unix_nanoseconds =
             clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.num_nanoseconds());
         let (began, calls) = (now(), Calls::now());
+        let has_routes = self.requests.asked().has(Label::Route);
+        self.recorder = has_routes.then(|| Recorder::new(began));
         let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
         let percent = self
             .options
@@ -275,12 +225,12 @@ impl<'a> Run<'a> {
     /// What is looked after ten times a second: whether the run shall end, the budget, the checkpoints.
     fn look(
         &mut self,
-        signals: &SignalFd,
+        signals: Option<&SignalFd>,
         began_unix_nanoseconds: i64,
         current: u64,
         began: u64,
     ) -> Option<Ended> {
-        if stopped(signals) || self.options.stop.is_requested() {
+        if stop::is_signalled(signals) || self.options.stop.is_requested() {
             return Some(Ended::Stopped);
         }
         // The target may be between two workers; one that is gone takes the sampler with it.
@@ -288,6 +238,10 @@ impl<'a> Run<'a> {
             return Some(Ended::WorkersGone);
         }
         self.hold_budget(current);
+        // A program may be gone when the run ends.
+        if self.extensions.is_none() && self.samples() > 0 {
+            self.read_extensions();
+        }
         let took = Duration::from_nanos(current - began);
         self.keep_so_far(began_unix_nanoseconds, took);
         None
@@ -341,13 +295,29 @@ impl<'a> Run<'a> {
             } else {
                 ANY_WORKER
             };
-            self.members.push(Member::new(process, summed_as, current));
+            let mut member = Member::new(process, summed_as, current);
+            if self.requests.asked().is_on() {
+                let wanted = self.requests.asked().wanted();
+                let watch = RequestWatch::new(&member.worker.process, wanted);
+                member.worker.reader.request = Some(watch);
+            }
+            if self.options.heap {
+                let process = &member.worker.process;
+                member.heap = Some(HeapAccount::new(process));
+                member.worker.reader.heap_watch = Some(HeapWatch::new(process.engine.layout));
+            }
+            self.members.push(member);
         }
     }
 
     /// Takes a worker that has ended into the account.
     fn count(&mut self, mut member: Member) {
-        member.settle(&mut self.aggregate);
+        member.settle(&mut self.aggregate, self.recorder.as_mut());
+        self.requests.idle(&mut member.served, now());
+        self.heap.add(&member.worker.reader);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.idle(member.worker.process.tid);
+        }
         self.jit |= member.worker.reader.has_jit_code == Some(true);
         self.busy_percents.extend(member.busy_percent());
         self.cpu_unattributed += member.cpu_unattributed();
@@ -364,6 +334,15 @@ impl<'a> Run<'a> {
         (self.period, self.sampler.has_room) = (allowed.period, allowed.proof);
     }
 
+    /// Asks the first worker of the engine in the receipt that says anything of them.
+    fn read_extensions(&mut self) {
+        let module = self.engine.as_ref().map(|engine| &engine.module);
+        let processes = self.members.iter().map(|member| &member.worker.process);
+        let mut ours = processes.filter(|process| Some(&process.engine.module) == module);
+        let read = ours.find_map(|process| process.extensions());
+        self.extensions = read.or(self.extensions);
+    }
+
     fn keep_so_far(&mut self, began_unix_nanoseconds: i64, took: Duration) {
         let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, self.engine.clone())
         else {
@@ -372,10 +351,17 @@ impl<'a> Run<'a> {
         let counted = Counted {
             quality: self.sampler.quality,
             idle: self.idle_calls,
+            workers: self.members.len(),
+            samples: self.samples(),
         };
         checkpoints.observe(took, &counted);
         checkpoints.keep(took, &mut || {
-            self.snapshot(&engine, began_unix_nanoseconds, took)
+            let snapshot = self.snapshot(&engine, began_unix_nanoseconds, took);
+            if checkpoints.gives_once() {
+                // CPU time that samples get later makes rows of its own until the end.
+                self.given.absorb(std::mem::take(&mut self.aggregate));
+            }
+            snapshot
         });
     }
 
@@ -385,16 +371,24 @@ impl<'a> Run<'a> {
         began_unix_nanoseconds: i64,
         took: Duration,
     ) -> Snapshot {
+        self.read_extensions();
         for member in &mut self.members {
-            member.settle(&mut self.aggregate);
+            member.settle(&mut self.aggregate, self.recorder.as_mut());
         }
         let has_jit_code = |member: &Member| member.worker.reader.has_jit_code == Some(true);
+        let mut heap = self.heap;
+        for member in &self.members {
+            heap.add(&member.worker.reader);
+        }
         let busy = self.members.iter().filter_map(Member::busy_percent);
         let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
         Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
+            requests: self.requests.told(),
+            heap: self.options.heap.then_some(heap),
             engine: Arc::clone(engine),
             jit: self.jit || self.members.iter().any(has_jit_code),
+            extensions: self.extensions,
             seen: self.seen.clone(),
             busy_percents: self.busy_percents.iter().copied().chain(busy).collect(),
             began_unix_nanoseconds,
@@ -402,12 +396,14 @@ impl<'a> Run<'a> {
             asked_period: Duration::from_nanos(asked_period(self.options)),
             effective_period: Duration::from_nanos(self.budget.effective_period(now())),
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
+            not_running: self.options.only_running.then_some(self.not_running),
+            list_stored: None,
         }
     }
 
     fn samples(&self) -> u64 {
         let Quality { taken, idle, .. } = self.sampler.quality;
-        taken - idle
+        taken - idle - self.not_running
     }
 
     fn finish(
@@ -418,6 +414,10 @@ impl<'a> Run<'a> {
         calls: Calls,
     ) -> Recording {
         let effective_period = Duration::from_nanos(self.budget.effective_period(now()));
+        self.read_extensions();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.end();
+        }
         for member in std::mem::take(&mut self.members) {
             self.count(member);
         }
@@ -425,11 +425,17 @@ impl<'a> Run<'a> {
         let engine = self
             .engine
             .expect("a run begins with its first worker, which brings its engine");
+        let not_running = self.options.only_running.then_some(self.not_running);
+        self.aggregate.absorb(self.given);
         Recording {
             sampler: self.sampler,
             aggregate: self.aggregate,
+            requests: self.requests.told(),
+            heap: self.options.heap.then_some(self.heap),
+            recorder: self.recorder,
             engine,
             jit: self.jit,
+            extensions: self.extensions,
             seen: self.seen,
             busy_percents: self.busy_percents,
             ended,
@@ -438,6 +444,7 @@ impl<'a> Run<'a> {
             asked_period: Duration::from_nanos(asked_period(self.options)),
             effective_period,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
+            not_running,
             calls,
             idle_calls: self.idle_calls,
             lateness: self.lateness,
@@ -456,21 +463,4 @@ fn tell_apart(seen: &mut HashMap<i32, Seen>, tid: i32, worker: Seen) -> bool {
 
 fn asked_period(options: &Options) -> u64 {
     SECOND / u64::from(options.samples_per_second.max(1))
-}
-
-/// SIGTERM, SIGINT and SIGHUP are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without
-/// a handler a container would ignore SIGTERM. Whoever starts the sampler with `nohup` wants it to outlive its terminal.
-fn stop_signals() -> nix::Result<SignalFd> {
-    let mut set = SigSet::empty();
-    set.add(Signal::SIGTERM);
-    set.add(Signal::SIGINT);
-    if !stop::is_hangup_ignored() {
-        set.add(Signal::SIGHUP);
-    }
-    set.thread_block()?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-}
-
-fn stopped(signals: &SignalFd) -> bool {
-    matches!(signals.read_signal(), Ok(Some(_)))
 }

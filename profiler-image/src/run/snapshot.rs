@@ -8,19 +8,45 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phpprof_zend::engine::Engine;
+use phpprof_zend::extensions::Extensions;
 
+use super::Recording;
 use super::aggregate::{Aggregate, Settled};
-use super::{Recording, Seen};
+use super::heap::HeapTold;
+use super::requests::Told;
 use crate::sample::{Quality, Sampler};
 use crate::stack::names::NameList;
 use crate::target::process::calls::Calls;
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Done,
+    /// SIGTERM, SIGINT, SIGHUP, or a request that was cancelled: what was sampled is kept.
+    Stopped,
+    /// All workers went away before the time was over.
+    WorkersGone,
+}
+
+/// What a sample's labels say of its worker.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub pid: i32,
+    pub engine: Arc<Engine>,
+}
 
 /// What a profile is made of.
 #[derive(Debug)]
 pub struct Snapshot {
     pub samples: Samples,
+    /// What is told of requests, where that was asked for.
+    pub requests: Option<Told>,
+    /// What is told of heaps, where that was asked for.
+    pub heap: Option<HeapTold>,
     pub engine: Arc<Engine>,
     pub jit: bool,
+    /// The extensions of a worker, where they could be read.
+    pub extensions: Option<Extensions>,
     pub seen: HashMap<i32, Seen>,
     pub busy_percents: Vec<u8>,
     pub began_unix_nanoseconds: i64,
@@ -31,6 +57,10 @@ pub struct Snapshot {
     pub effective_period: Duration,
     /// CPU time of workers that no running sample could be given.
     pub cpu_unattributed: Duration,
+    /// Samples that were left out, because the worker slept; `None` where all are kept.
+    pub not_running: Option<u64>,
+    /// Whether the list of requests is stored, where one is wanted.
+    pub list_stored: Option<bool>,
 }
 
 /// The stacks, and what their lines are.
@@ -59,8 +89,11 @@ impl Recording {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
+            requests: self.requests.clone(),
+            heap: self.heap,
             engine: Arc::clone(&self.engine),
             jit: self.jit,
+            extensions: self.extensions,
             seen: self.seen.clone(),
             busy_percents: self.busy_percents.clone(),
             began_unix_nanoseconds: self.began_unix_nanoseconds,
@@ -68,6 +101,8 @@ impl Recording {
             asked_period: self.asked_period,
             effective_period: self.effective_period,
             cpu_unattributed: self.cpu_unattributed,
+            not_running: self.not_running,
+            list_stored: None,
         }
     }
 }
@@ -80,6 +115,11 @@ pub trait Keep: fmt::Debug + Send + Sync {
     /// Whether a profile was being made since this was asked last: work that is no part of sampling.
     fn have_worked(&self) -> bool;
 
+    /// Whether what a snapshot has shall be in no later one.
+    fn gives_once(&self) -> bool {
+        false
+    }
+
     /// Sees what was counted so far, about ten times a second: `make bench` tells the first seconds from the rest by it.
     fn observe(&self, _sampled: Duration, _counted: &Counted) {}
 }
@@ -90,4 +130,8 @@ pub struct Counted {
     pub quality: Quality,
     /// Calls of turns that found a worker between two requests.
     pub idle: Calls,
+    /// Workers that are there now.
+    pub workers: usize,
+    /// Samples that are kept.
+    pub samples: u64,
 }

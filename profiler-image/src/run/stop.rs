@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 const GO_ON: u8 = 0;
 const KEEP: u8 = 1;
@@ -31,6 +32,23 @@ impl Stop {
         let told = if word.trim() == "drop" { DROP } else { KEEP };
         self.0.fetch_max(told, Ordering::Relaxed);
     }
+}
+
+/// SIGTERM, SIGINT and SIGHUP are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without
+/// a handler a container would ignore SIGTERM. Whoever starts the sampler with `nohup` wants it to outlive its terminal.
+pub(super) fn signals() -> nix::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.add(Signal::SIGINT);
+    if !is_hangup_ignored() {
+        set.add(Signal::SIGHUP);
+    }
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+}
+
+pub(super) fn is_signalled(signals: Option<&SignalFd>) -> bool {
+    signals.is_some_and(|signals| matches!(signals.read_signal(), Ok(Some(_))))
 }
 
 /// Whether this process was started with SIGHUP ignored. A blocked signal is queued even so.

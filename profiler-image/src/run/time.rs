@@ -10,6 +10,11 @@ pub(super) fn now() -> u64 {
     clock(ClockId::CLOCK_MONOTONIC)
 }
 
+/// Unix time in seconds.
+pub(super) fn unix_now() -> f64 {
+    clock(ClockId::CLOCK_REALTIME) as f64 / SECOND as f64
+}
+
 /// Nanoseconds of CPU that this process has used.
 #[must_use]
 pub fn own_cpu() -> u64 {

@@ -3,7 +3,10 @@
 //! Invariant: a turn that failed keeps its time; it goes to the worker's next sample. Nothing is summed that was read of a
 //! process that is known to be gone.
 
-use super::member::Asleep;
+use super::aggregate::Sum;
+use super::member::{Asleep, Member};
+use super::recorder::{Recorder, Taken};
+use super::requests::Fate;
 use super::schedule::Turn;
 use super::{Run, now};
 use crate::read::clocks::{Look, Mark, NoLook};
@@ -33,7 +36,7 @@ impl Run<'_> {
         let member = &mut self.members[index];
         let mark = member.worker.clocks.mark();
         match member.still_asleep(mark) {
-            Some(asleep) => self.add(index, current, None, asleep.stack, false),
+            Some(asleep) => self.add(index, current, None, (asleep.stack, true), false),
             None => self.read_one(index, current, mark, wanted),
         }
     }
@@ -75,17 +78,29 @@ impl Run<'_> {
                 *wanted = Some(index);
             }
         }
+        let is_certain = match stack {
+            Some(_) => {
+                let (served, reader) = (&mut member.served, &mut member.worker.reader);
+                self.requests.look(served, reader, current)
+            }
+            None => {
+                self.requests.idle(&mut member.served, current);
+                true
+            }
+        };
+        // Whose request it is shall be seen in the next turn.
+        let slept = slept.filter(|_| is_certain);
         member.asleep = slept.map(|mark| Asleep { mark, stack });
-        self.add(index, current, look.ok(), stack, !is_asleep);
+        self.add(index, current, look.ok(), (stack, is_certain), !is_asleep);
     }
 
-    /// Adds a sample of a stack, `None` between requests.
+    /// Adds a sample of a stack, `None` between requests; whether it is certain whose request it is of.
     fn add(
         &mut self,
         index: usize,
         current: u64,
         look: Option<Look>,
-        stack: Option<Stack>,
+        (stack, is_certain): (Option<Stack>, bool),
         ran: bool,
     ) {
         let member = &mut self.members[index];
@@ -93,25 +108,77 @@ impl Run<'_> {
         quality.taken += 1;
         // A sample's wall value is the time that it stands for.
         let wall = i64::try_from(current - member.sampled_at).unwrap_or(i64::MAX);
-        member.sampled_at = current;
+        let from = std::mem::replace(&mut member.sampled_at, current);
+        let (requests, served) = (&mut self.requests, &mut member.served);
         let counted = match stack {
-            Some(_) => {
+            Some(stack) => {
                 member.busy_samples += 1;
-                stack
+                let is_left_out = self.options.only_running && !ran;
+                self.not_running += u64::from(is_left_out);
+                (!is_left_out).then(|| requests.fate(served, stack, current, is_certain))
             }
             None => {
                 quality.idle += 1;
                 member.idle_samples += 1;
-                self.options
-                    .include_idle
-                    .then(|| Stack::of_phase(Names::IDLE))
+                let is_kept = self.options.include_idle && !requests.asked().filter.is_on();
+                is_kept.then(|| Fate::Summed(0, Stack::of_phase(Names::IDLE).into()))
             }
         };
-        if let Some(stack) = counted {
-            aggregate.add(stack, member.summed_as, wall);
+        let is_kept = match counted {
+            Some(Fate::Summed(_, sample)) => {
+                requests.release_young(served, member.summed_as, aggregate);
+                aggregate.add(sample, member.summed_as, wall);
+                true
+            }
+            Some(Fate::Young(number, sample)) => {
+                let sum = Sum::of_one(wall);
+                requests.keep_young(served, number, sample, sum)
+            }
+            Some(Fate::Dropped) | None => false,
+        };
+        let fate = stack.map(|_| counted.unwrap_or(Fate::Dropped));
+        if let Some(heap) = &mut member.heap {
+            heap.take(&member.worker.reader, fate, |fate, change| {
+                served.give(fate, member.summed_as, change, aggregate);
+            });
+            self.heap.offer(heap.highest(fate));
         }
-        member.spend(look, counted.filter(|_| ran), aggregate);
+        let mut recorder = self.recorder.as_mut();
+        if let Some(recorder) = recorder.as_deref_mut() {
+            let fate = counted.filter(|_| is_kept);
+            record(recorder, member, stack, fate, (from, ran));
+        }
+        member.spend(look, counted.filter(|_| ran), aggregate, recorder);
     }
+}
+
+/// Records a worker's newest sample, of a stack where it was in a request, with its fate where it is kept.
+fn record(
+    recorder: &mut Recorder,
+    member: &Member,
+    stack: Option<Stack>,
+    fate: Option<Fate>,
+    (from, ran): (u64, bool),
+) {
+    let tid = member.worker.process.tid;
+    let Some(stack) = stack else {
+        recorder.idle(tid);
+        return;
+    };
+    let Some(fate) = fate else {
+        recorder.serves(tid, member.served.number());
+        return;
+    };
+    let taken = Taken {
+        tid,
+        summed_as: member.summed_as,
+        from,
+        to: member.sampled_at,
+        ran,
+        stack,
+        heap: member.worker.reader.heap,
+    };
+    recorder.add(&taken, member.served.of(fate));
 }
 
 #[cfg(test)]
@@ -124,8 +191,8 @@ mod tests {
     use phpprof_zend::testing::IS_NULL;
 
     use super::*;
+    use crate::request::asked::Asked;
     use crate::run::Options;
-    use crate::run::member::Member;
     use crate::run::stop::Stop;
     use crate::sample::tests::Scene;
     use crate::target::Scope;
@@ -159,10 +226,14 @@ mod tests {
             max_samples: None,
             unpaced: true,
             include_idle: false,
+            only_running: false,
+            heap: false,
+            of_program: false,
             cpu_budget_percent: None,
             quiescent_cpus: None,
             stop: Stop::default(),
             checkpoints: None,
+            requests: Asked::default(),
         }
     }
 

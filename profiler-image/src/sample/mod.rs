@@ -117,6 +117,9 @@ impl Sampler {
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
         worker.reader.has_room = self.has_room;
+        if let Some(request) = &mut worker.reader.request {
+            request.begin();
+        }
         self.standing.begin(self.has_room);
         std::mem::swap(&mut self.copy, &mut worker.reader.copy);
         let (mut trace, mut climb) = (

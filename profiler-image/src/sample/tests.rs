@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use phpprof_zend::Memory as _;
 use phpprof_zend::engine::{Engine, Module};
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::layouts::{Machine, layout_of};
@@ -31,7 +32,12 @@ pub(crate) struct Scene {
     /// Address of the pointer `zend_flf_functions`.
     table: u64,
     jit: Option<JitBuffer>,
+    /// `sapi_globals`, once a request is served.
+    sapi_globals: Option<u64>,
 }
+
+/// Where a request's method, path with query, and script lie from the begin of its `fcgi_request`.
+const TEXTS: [u64; 3] = [0x2800, 0x2900, 0x2a00];
 
 impl Scene {
     fn new() -> Self {
@@ -50,7 +56,55 @@ impl Scene {
             main_frame,
             table,
             jit: None,
+            sapi_globals: None,
         }
+    }
+
+    /// php-fpm serves this request; one that was served before is overwritten.
+    pub(crate) fn serve(&mut self, method: &str, uri: &str, script: &str) {
+        let image = &mut self.image;
+        let globals = *self.sapi_globals.get_or_insert_with(|| {
+            let globals = image.block();
+            // Blocks follow each other.
+            let context = image.block();
+            (1..0x30).for_each(|_| _ = image.block());
+            image.put_word(globals, 0, context);
+            globals
+        });
+        let context = image.word(globals).unwrap();
+        let [method_at, uri_at, script_at] = TEXTS.map(|offset| context + offset);
+        for (at, text) in [(method_at, method), (uri_at, uri), (script_at, script)] {
+            image.put(at, &[0; 0x100]);
+            image.put(at, text.as_bytes());
+        }
+        let row = &image.layout.fcgi_request;
+        let sapi = &image.layout.sapi_globals;
+        image.put_word(globals, sapi.request_method, method_at);
+        image.put_word(globals, sapi.path_translated, script_at);
+        image.put_half(context, row.has_env, 1);
+        // The hashes of the two names, as `FCGI_HASH_FUNC` makes them.
+        for (index, name, hash, value, length) in [
+            (0, "REQUEST_METHOD", 1890, method_at, method.len()),
+            (1, "REQUEST_URI", 1955, uri_at, uri.len()),
+        ] {
+            let bucket = context + 0x2b00 + index * 0x80;
+            let name_at = bucket + 0x40;
+            image.put(name_at, name.as_bytes());
+            image.put_half(bucket, row.hash_value, hash);
+            image.put_half(bucket, row.var_len, name.len() as u32);
+            image.put_word(bucket, row.var, name_at);
+            image.put_half(bucket, row.val_len, length as u32);
+            image.put_word(bucket, row.val, value);
+            let slot = context + row.env as u64 + u64::from(hash % 128) * 8;
+            image.put_word(slot, 0, bucket);
+        }
+    }
+
+    /// Sets `SG(global_request_time)`.
+    pub(crate) fn set_request_time(&mut self, seconds: f64) {
+        let offset = self.image.layout.sapi_globals.global_request_time;
+        let at = self.sapi_globals.unwrap() + offset;
+        self.image.put_word(at, 0, seconds.to_bits());
     }
 
     /// `found` is the top frame, at an op that calls `function` without a frame and has this result by now.
@@ -103,9 +157,13 @@ impl Scene {
             sapi: "fpm-fcgi".to_owned(),
             executor_globals: self.image.executor_globals,
             fingerprint_at: self.image.executor_globals,
-            request_time: None,
+            request_time: self
+                .sapi_globals
+                .map(|at| at + self.image.layout.sapi_globals.global_request_time),
             phase_globals: PhaseGlobals::default(),
             frameless_functions: Some(self.table),
+            module_registry: 0,
+            execute_hook: None,
             threads: None,
             module: Module {
                 base: self.image.executor_globals,

@@ -99,7 +99,7 @@ impl Stack {
 
     /// A stack that is one line without a function, as `[idle]`.
     #[must_use]
-    pub fn of_phase(phase: NameId) -> Self {
+    pub const fn of_phase(phase: NameId) -> Self {
         Self {
             path: PathId::NONE,
             ending: Ending::Whole,

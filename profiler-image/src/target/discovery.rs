@@ -146,6 +146,15 @@ impl Discovery {
         changes
     }
 
+    /// Looks at the target's processes again in the next scan, however young they are.
+    pub fn hurry(&mut self) {
+        for seen in self.seen.values_mut().filter(|seen| seen.in_scope) {
+            if let Verdict::Other(other) = &mut seen.verdict {
+                other.look_at = 0;
+            }
+        }
+    }
+
     /// The most telling reason why a process of the target was not taken.
     #[must_use]
     pub fn refused(&self) -> Option<&Arc<Refused>> {
@@ -256,6 +265,7 @@ impl Discovery {
         match &self.scope {
             Scope::All => true,
             // The path ends in the runtime's name for the container, with a prefix and suffix of its driver.
+            Scope::Fitting(pattern) => pattern.fits(pid, &stat.comm),
             Scope::Container(id) => text(proc_path(format_args!("{pid}/cgroup")).as_str())
                 .is_some_and(|text| text.contains(id.as_str())),
             // Parents are looked at first, and their descent is known.
@@ -298,7 +308,8 @@ impl Discovery {
 
     /// Looks once a second whether the scope still has a process, where none runs PHP.
     fn count_those_left(&mut self, now: u64) {
-        if self.scope == Scope::All || self.seen.values().any(|seen| seen.process().is_some()) {
+        let may_come = matches!(self.scope, Scope::All | Scope::Fitting(_));
+        if may_come || self.seen.values().any(|seen| seen.process().is_some()) {
             (self.is_empty, self.is_gone) = (false, false);
             return;
         }

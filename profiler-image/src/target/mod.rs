@@ -3,10 +3,13 @@
 pub mod diagnosis;
 pub mod discovery;
 mod families;
+pub mod pattern;
 pub mod process;
 pub mod scanner;
 mod seen;
 mod threads;
+
+use pattern::Pattern;
 
 /// Which processes are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,4 +20,6 @@ pub enum Scope {
     All,
     /// Those whose cgroup names this container.
     Container(String),
+    /// Those that fit, also those that start later: none of them may be there for a while.
+    Fitting(Pattern),
 }

@@ -21,6 +21,8 @@ const SCAN_EVERY: Duration = Duration::from_millis(80);
 /// Scans that take much CPU time take no more of a core than one in so many; but there is one each second.
 const SHARE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at a program that has only begun: PHP takes some milliseconds from its start to its first line.
+const HURRY: Duration = Duration::from_millis(1);
 /// Reports that may wait; the thread waits with the next one.
 const MAX_WAITING: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
@@ -44,11 +46,12 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Starts the thread, and the first scan.
+    /// Starts the thread, and the first scan. `hurries` where the target has only begun: it is looked at without a pause until
+    /// its first worker is there.
     ///
     /// # Errors
     /// Where no thread can be started.
-    pub fn start(scope: Scope) -> std::io::Result<Self> {
+    pub fn start(scope: Scope, hurries: bool) -> std::io::Result<Self> {
         let (outbox, reports) = sync_channel(MAX_WAITING);
         let (run, over) = sync_channel(0);
         Builder::new()
@@ -57,7 +60,7 @@ impl Scanner {
             .spawn(move || {
                 // They are the sampling thread's.
                 let _ = SigSet::all().thread_block();
-                scan_until_over(Discovery::new(scope), &outbox, &over);
+                scan_until_over(Discovery::new(scope), hurries, &outbox, &over);
             })?;
         Ok(Self { reports, _run: run })
     }
@@ -75,22 +78,34 @@ impl Scanner {
     }
 }
 
-fn scan_until_over(mut discovery: Discovery, outbox: &SyncSender<Report>, over: &Receiver<()>) {
+fn scan_until_over(
+    mut discovery: Discovery,
+    mut hurries: bool,
+    outbox: &SyncSender<Report>,
+    over: &Receiver<()>,
+) {
     loop {
         let (began, cpu) = (Instant::now(), own_cpu());
+        if hurries {
+            discovery.hurry();
+        }
         let report = Report {
             changes: discovery.scan(),
             refused: discovery.refused().cloned(),
             is_target_gone: discovery.is_target_gone(),
         };
+        hurries &= report.changes.new.is_empty();
         let (took, used) = (began.elapsed(), own_cpu().saturating_sub(cpu));
         if outbox.send(report).is_err() {
             return;
         }
-        let pause = SCAN_EVERY
-            .saturating_sub(took)
-            .max(used * (SHARE - 1))
-            .min(LONGEST_PAUSE);
+        let pause = match hurries {
+            true => HURRY,
+            false => SCAN_EVERY
+                .saturating_sub(took)
+                .max(used * (SHARE - 1))
+                .min(LONGEST_PAUSE),
+        };
         if over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             return;
         }
@@ -111,7 +126,7 @@ mod tests {
         let (outbox, reports) = sync_channel(MAX_WAITING);
         let (run, over) = sync_channel(0);
         let discovery = Discovery::new(Scope::Pids(Vec::new()));
-        let thread = std::thread::spawn(move || scan_until_over(discovery, &outbox, &over));
+        let thread = std::thread::spawn(move || scan_until_over(discovery, false, &outbox, &over));
         assert!(reports.recv().unwrap().changes.new.is_empty());
         drop(run);
         thread.join().unwrap();
@@ -119,7 +134,7 @@ mod tests {
 
     #[test]
     fn scans_that_nobody_takes_are_bounded() {
-        let scanner = Scanner::start(Scope::Pids(Vec::new())).unwrap();
+        let scanner = Scanner::start(Scope::Pids(Vec::new()), false).unwrap();
         assert!(scanner.wait(Duration::from_secs(10)).is_some());
         std::thread::sleep(SCAN_EVERY * 2 * MAX_WAITING as u32);
         let waiting = std::iter::from_fn(|| scanner.poll()).count();

@@ -34,6 +34,19 @@ impl Kind {
         self.targets.iter().map(|target| target.workers).sum()
     }
 
+    /// Whether each request's route is known. In FrankenPHP's classic mode it is where the script uses `$_SERVER`, which the truth does not.
+    pub fn tells_routes(&self) -> bool {
+        let tells = |target: &Target| {
+            !matches!(
+                target.server,
+                Server::Script { .. }
+                    | Server::Embed { .. }
+                    | Server::FrankenPhp { worker: false, .. }
+            )
+        };
+        self.targets.iter().all(tells)
+    }
+
     /// Whether there are no workers before there is load.
     pub fn is_late(&self) -> bool {
         let late = |target: &Target| {
@@ -67,13 +80,13 @@ const fn fpm(manager: &'static str) -> Server {
 
 const SCRIPT: Server = Server::Script { opcache: true };
 const PREFORK: Server = Server::Apache { mpm: "prefork" };
-const ZTS: Php = built("php-8.2-zts");
+pub const ZTS: Php = built("php-8.2-zts");
 const ZTS_APACHE: Php = built("php-8.2-zts-apache");
 const ZTS_8_4: Php = built("php-8.4-zts");
-const BULLSEYE: Php = Php::Root("debian-bullseye", "7.4");
-const TRIXIE: Php = Php::Root("debian-trixie", "8.4");
-const SID_8_5: Php = Php::Root("debian-experimental", "8.5");
-const SID_8_6: Php = Php::Root("debian-experimental", "8.6");
+pub const BULLSEYE: Php = Php::Root("debian-bullseye", "7.4");
+pub const TRIXIE: Php = Php::Root("debian-trixie", "8.4");
+pub const SID_8_5: Php = Php::Root("debian-experimental", "8.5");
+pub const SID_8_6: Php = Php::Root("debian-experimental", "8.6");
 
 const fn built(name: &'static str) -> Php {
     Php::Built(name)

@@ -4,6 +4,7 @@
 //! contain one of them. It does not build runtimes: e2e/runtimes/build does.
 
 mod churn;
+mod heap;
 mod kinds;
 mod load;
 mod place;
@@ -28,6 +29,8 @@ const SECONDS: u32 = 4;
 /// Many workers wait for a CPU in turns: chance needs longer to even out.
 const SECONDS_OF_MANY: u32 = 8;
 const SAMPLES_PER_SECOND: u32 = 499;
+/// Fewer samples with the route of their request, in percent, are too few.
+const ROUTED: f64 = 90.0;
 
 fn main() -> ExitCode {
     let full = std::env::var("FULL").is_ok_and(|value| value == "1");
@@ -43,8 +46,8 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{:<36} {:>7} {:>7} {:>27} {:>8} {:>6}",
-        "kind", "workers", "samples", "points off, of each path", "unstable", "took"
+        "{:<36} {:>7} {:>7} {:>27} {:>8} {:>8} {:>6}",
+        "kind", "workers", "samples", "points off, of each path", "unstable", "routed", "took"
     );
     let mut failures = 0;
     for fault in check_verdicts(&Calls::parse(CALLS)) {
@@ -53,6 +56,13 @@ fn main() -> ExitCode {
     }
     for kind in KINDS.iter().filter(wanted) {
         failures += usize::from(!holds(kind));
+    }
+    let heaps = heap::KINDS.iter().filter(|kind| match words.is_empty() {
+        true => full || !kind.full,
+        false => words.iter().any(|word| kind.name.contains(word.as_str())),
+    });
+    for kind in heaps {
+        failures += usize::from(!heap::holds(kind));
     }
     if words.is_empty() || words.iter().any(|word| word == "churn") {
         failures += usize::from(!churned(if full { 10_000 } else { 600 }));
@@ -91,11 +101,12 @@ fn measured(kind: &Kind, seconds: u32) -> Result<Verdict> {
     let verdict = profile(kind, seconds)?;
     let [orders, search, page, journal] = verdict.differences;
     println!(
-        "{:<36} {:>7} {:>7} {orders:>+9.1} {search:>+5.1} {page:>+5.1} {journal:>+5.1} {:>6.1} % {:>4.1} s",
+        "{:<36} {:>7} {:>7} {orders:>+9.1} {search:>+5.1} {page:>+5.1} {journal:>+5.1} {:>6.1} % {:>6.1} % {:>4.1} s",
         kind.name,
         verdict.workers.len(),
         verdict.samples,
         verdict.unstable,
+        verdict.routed,
         begin.elapsed().as_secs_f64()
     );
     Ok(verdict)
@@ -159,10 +170,12 @@ fn profile(kind: &Kind, seconds: u32) -> Result<Verdict> {
     let recorded = recorded?;
     let mut truth = Truth::of(&recorded)?;
     answers.iter().try_for_each(|answer| truth.add(answer))?;
-    Ok(judge(
-        &recorded,
-        &truth,
-        kind.workers(),
-        &Calls::parse(CALLS),
-    ))
+    let mut verdict = judge(&recorded, &truth, kind.workers(), &Calls::parse(CALLS));
+    if kind.tells_routes() && verdict.routed < ROUTED {
+        let routed = verdict.routed;
+        verdict
+            .off
+            .push(format!("{routed:.1} % have the route of their request"));
+    }
+    Ok(verdict)
 }

@@ -27,11 +27,23 @@ pub struct Usage {
 impl Recorder {
     /// Begins to sample these processes and their descendants.
     pub fn start(pids: &[u32], samples_per_second: u32, seconds: u32) -> Result<Self> {
+        let labels = "--labels=Method,Route,Script,RequestAge";
+        Self::start_with(pids, samples_per_second, seconds, &[labels])
+    }
+
+    /// The same, with these arguments.
+    pub fn start_with(
+        pids: &[u32],
+        samples_per_second: u32,
+        seconds: u32,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let child = Command::new(env!("CARGO_BIN_EXE_phpprof"))
             .arg("record")
             .args(pids.iter().map(|pid| format!("--pid={pid}")))
             .args(["-F", &samples_per_second.to_string()])
+            .args(arguments)
             .args(["-d", &seconds.to_string(), "-o"])
             .arg(folder.path().join("profile.pb.gz"))
             .stdin(Stdio::null())

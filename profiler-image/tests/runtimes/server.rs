@@ -53,7 +53,20 @@ impl Asking {
 impl Running {
     /// Starts a server with so many workers, from a copy of the program if its file is not to stay.
     pub fn start(php: Php, server: Server, workers: usize, file: File) -> Result<Self> {
+        Self::start_with(php, server, workers, (file, "index.php"))
+    }
+
+    /// The same with another one of the scripts in the place of index.php.
+    pub fn start_with(
+        php: Php,
+        server: Server,
+        workers: usize,
+        (file, script): (File, &str),
+    ) -> Result<Self> {
         let folder = folder_of_scripts()?;
+        if script != "index.php" {
+            fs::rename(folder.path().join(script), folder.path().join("index.php"))?;
+        }
         // Free now, and nobody else on this machine asks for a port by number.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         fs::write(folder.path().join("php.ini"), ini(php)?)?;

@@ -23,6 +23,8 @@ const UNSTABLE: f64 = 5.0;
 /// Fewer say nothing.
 const SAMPLES_PER_WORKER: i64 = 500;
 const ROOT: &str = "{main}";
+/// What the clients ask for.
+const ROUTE: &str = "GET /index.php";
 
 /// Nanoseconds by code path, of the time while a profile was recorded.
 #[derive(Debug, Clone)]
@@ -71,6 +73,8 @@ pub struct Verdict {
     pub differences: [f64; PATHS.len()],
     /// Share of the samples whose leaf could not be proven, in percent.
     pub unstable: f64,
+    /// Share of the samples that have their request's route, in percent.
+    pub routed: f64,
     /// What is wrong of the shares, in words.
     pub off: Vec<String>,
     /// What else is wrong.
@@ -139,7 +143,7 @@ pub fn judge(profile: &Profile, truth: &Truth, workers: usize, calls: &Calls<'_>
     };
     let mut wrong: BTreeMap<String, i64> = BTreeMap::new();
     let mut sums = [0; PATHS.len()];
-    let mut unstable = 0;
+    let (mut unstable, mut routed) = (0, 0);
     for sample in &profile.sample {
         let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
         let stack: Vec<String> = lookup
@@ -147,6 +151,11 @@ pub fn judge(profile: &Profile, truth: &Truth, workers: usize, calls: &Calls<'_>
             .map(|frame| short(frame.name))
             .collect();
         *verdict.workers.entry(worker(profile, sample)).or_default() += value(wall);
+        match route(profile, sample).as_deref() {
+            Some(ROUTE) => routed += value(samples),
+            None => {}
+            Some(other) => *wrong.entry(format!("of {other}")).or_default() += value(samples),
+        }
         for fault in wrong_calls(&stack, calls) {
             *wrong.entry(fault).or_default() += value(samples);
         }
@@ -162,6 +171,7 @@ pub fn judge(profile: &Profile, truth: &Truth, workers: usize, calls: &Calls<'_>
         }
     }
     verdict.unstable = percent(unstable, verdict.samples);
+    verdict.routed = percent(routed, verdict.samples);
     if verdict.unstable > UNSTABLE {
         let percent = verdict.unstable;
         verdict.off.push(format!("{percent:.1} % are [unstable]"));
@@ -235,6 +245,17 @@ fn judge_workers(verdict: &mut Verdict, workers: usize) {
                 .push(format!("{worker} has {share:.0} % of an even share"));
         }
     }
+}
+
+/// Method and route of a sample's request; FrankenPHP's workers are asked for themselves.
+fn route(profile: &Profile, sample: &Sample) -> Option<String> {
+    let value = |key: &str| {
+        let label = |label: &&phpprof_profile::proto::Label| profile.string(label.key) == key;
+        let label = sample.label.iter().find(label)?;
+        Some(profile.string(label.str))
+    };
+    let route = format!("{} {}", value("method")?, value("route")?);
+    Some(route.replace("/frankenphp.php", "/index.php"))
 }
 
 /// The process, or the thread, that a sample is of.

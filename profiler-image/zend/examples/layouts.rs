@@ -12,9 +12,9 @@ const HEAD: &str = "\
 //! The rows, generated from `php-abi.json` by `make generate`: numbers only.
 
 use super::{
-    CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, Function,
-    GcGlobals, Generator, Layout, Machine, ModuleEntry, OpTypes, Rules, SapiGlobals, TsrmTlsEntry,
-    ZendArray, ZendOp, ZendStringLayout,
+    CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, FcgiRequest,
+    Function, GcGlobals, Generator, Layout, Machine, MmHeap, ModuleEntry, OpTypes, Rules,
+    SapiGlobals, TsrmTlsEntry, ZendArray, ZendOp, ZendStringLayout,
 };
 
 /// All rows.
@@ -24,7 +24,7 @@ pub static ROWS: &[Layout] = &[
 ";
 
 const ROW: &str = "
-    executor_globals: ExecutorGlobals { function_table: {zend_executor_globals.function_table}, class_table: {zend_executor_globals.class_table}, vm_stack_top: {zend_executor_globals.vm_stack_top}, vm_stack_end: {zend_executor_globals.vm_stack_end}, vm_stack: {zend_executor_globals.vm_stack}, current_execute_data: {zend_executor_globals.current_execute_data}, exception_op: {zend_executor_globals.exception_op}, exception_op_size: {zend_executor_globals.exception_op.size}, opline_before_exception: {zend_executor_globals.opline_before_exception}, in_autoload: {zend_executor_globals.in_autoload}, active: {zend_executor_globals.active}, flags: {zend_executor_globals.flags} },
+    executor_globals: ExecutorGlobals { function_table: {zend_executor_globals.function_table}, class_table: {zend_executor_globals.class_table}, vm_stack_top: {zend_executor_globals.vm_stack_top}, vm_stack_end: {zend_executor_globals.vm_stack_end}, vm_stack: {zend_executor_globals.vm_stack}, current_execute_data: {zend_executor_globals.current_execute_data}, exception_op: {zend_executor_globals.exception_op}, exception_op_size: {zend_executor_globals.exception_op.size}, opline_before_exception: {zend_executor_globals.opline_before_exception}, in_autoload: {zend_executor_globals.in_autoload}, symbol_table: {zend_executor_globals.symbol_table}, active: {zend_executor_globals.active}, flags: {zend_executor_globals.flags} },
     compiler_globals: CompilerGlobals { function_table: {zend_compiler_globals.function_table}, class_table: {zend_compiler_globals.class_table}, in_compilation: {zend_compiler_globals.in_compilation}, map_ptr_base: {zend_compiler_globals.map_ptr_base} },
     execute_data: ExecuteData { opline: {zend_execute_data.opline}, func: {zend_execute_data.func}, this: {zend_execute_data.This}, this_type_info: {zend_execute_data.This.u1.type_info}, prev_execute_data: {zend_execute_data.prev_execute_data}, return_value: {zend_execute_data.return_value}, run_time_cache: {zend_execute_data.run_time_cache}, sizeof: {zend_execute_data.sizeof}, first_argument: {ZEND_CALL_FRAME_SLOT} * 16 },
     call_info: CallInfo { shift: {call_info_shift}, code: {ZEND_CALL_CODE}, top: {ZEND_CALL_TOP}, closure: {ZEND_CALL_CLOSURE}, fake_closure: {ZEND_CALL_FAKE_CLOSURE}, generator: {ZEND_CALL_GENERATOR} },
@@ -36,9 +36,11 @@ const ROW: &str = "
     class_entry: ClassEntry { name: {zend_class_entry.name}, parent: {zend_class_entry.parent}, constructor: {zend_class_entry.constructor}, function_table: {zend_class_entry.function_table}, ce_flags: {zend_class_entry.ce_flags}, anonymous: {ZEND_ACC_ANON_CLASS}, line_start: {zend_class_entry.info.user.line_start} },
     generator: Generator { execute_data: {zend_generator.execute_data}, node_parent: {zend_generator.node.parent}, node_children: {zend_generator.node.children}, node_ptr: {zend_generator.node.ptr}, execute_fake: {zend_generator.execute_fake}, flags: {zend_generator.flags} },
     module_entry: ModuleEntry { zend_api: {zend_module_entry.zend_api}, zend_debug: {zend_module_entry.zend_debug}, zts: {zend_module_entry.zts}, name: {zend_module_entry.name}, version: {zend_module_entry.version} },
-    sapi_globals: SapiGlobals { global_request_time: {sapi_globals_struct.global_request_time} },
-    core_globals: CoreGlobals { during_request_startup: {php_core_globals.during_request_startup} },
+    sapi_globals: SapiGlobals { server_context: {sapi_globals_struct.server_context}, request_method: {sapi_globals_struct.request_info.request_method}, path_translated: {sapi_globals_struct.request_info.path_translated}, request_uri: {sapi_globals_struct.request_info.request_uri}, global_request_time: {sapi_globals_struct.global_request_time} },
+    core_globals: CoreGlobals { during_request_startup: {php_core_globals.during_request_startup}, http_globals: {php_core_globals.http_globals} },
+    fcgi_request: FcgiRequest { has_env: {fcgi_request.has_env}, env: {fcgi_request.env}, hash_value: {fcgi_hash_bucket.hash_value}, var_len: {fcgi_hash_bucket.var_len}, var: {fcgi_hash_bucket.var}, val_len: {fcgi_hash_bucket.val_len}, val: {fcgi_hash_bucket.val}, next: {fcgi_hash_bucket.next}, sizeof: {fcgi_hash_bucket.sizeof} },
     gc_globals: GcGlobals { gc_enabled: {zend_gc_globals.gc_enabled}, gc_active: {zend_gc_globals.gc_active} },
+    mm_heap: MmHeap { size: {zend_mm_heap.size}, peak: {zend_mm_heap.peak}, real_size: {zend_mm_heap.real_size}, real_peak: {zend_mm_heap.real_peak}, limit: {zend_mm_heap.limit} },
     rules: Rules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets} },
     vm_stack_header: {ZEND_VM_STACK_HEADER_SLOTS} * 16,
     vm_stack_prev: {zend_vm_stack.prev},

@@ -43,6 +43,10 @@ pub struct Engine {
     pub phase_globals: PhaseGlobals,
     /// Address of the pointer `zend_flf_functions`: the functions that are called without a frame, from 8.4 on.
     pub frameless_functions: Option<u64>,
+    /// Address of `module_registry`: the extensions by their names.
+    pub module_registry: u64,
+    /// Address of the pointer `zend_execute_ex`, which runs functions.
+    pub execute_hook: Option<u64>,
     /// The threads of a thread-safe build.
     pub threads: Option<Threads>,
     pub module: Module,
@@ -193,6 +197,8 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             request_time: None,
             frameless_functions: self.symbol("zend_flf_functions"),
             phase_globals: PhaseGlobals::default(),
+            module_registry,
+            execute_hook: self.symbol("zend_execute_ex"),
             threads: None,
             module: self.module.clone(),
             build_id: self.image.build_id(memory).unwrap_or_default(),

@@ -10,14 +10,17 @@ pub mod check;
 pub mod declared;
 pub mod elf;
 pub mod engine;
+pub mod extensions;
 pub mod function;
 pub mod hash;
+pub mod heap;
 pub mod jit;
 pub mod layouts;
 pub mod memory;
 pub mod op;
 pub mod phase;
 pub mod read_set;
+pub mod request;
 pub mod short;
 pub mod site;
 #[cfg(any(test, feature = "testing"))]

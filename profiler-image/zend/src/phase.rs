@@ -50,42 +50,52 @@ impl PhaseGlobals {
     pub fn gc_enabled(&self, layout: &Layout) -> Option<u64> {
         Some(self.gc_globals? + layout.gc_globals.gc_enabled as u64)
     }
+}
 
-    /// Reads a moment without a frame, and what is asked for beside it; `None` where a word is not known or not readable.
-    pub fn moment<M: Memory + ?Sized>(
-        &self,
-        memory: &M,
+/// The bytes that tell a moment without a frame, as they are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MomentBytes {
+    executor: [u8; 2],
+    core: [u8; 1],
+    compiler: [u8; 1],
+}
+
+impl MomentBytes {
+    /// Where they are; `None` where that is not known.
+    pub fn pieces(
+        &mut self,
+        globals: &PhaseGlobals,
         layout: &Layout,
         executor_globals: u64,
-        beside: Piece<'_>,
-    ) -> Option<Moment> {
-        let (mut executor, mut core, mut compiler) = ([0; 2], [0; 1], [0; 1]);
+    ) -> Option<[Piece<'_>; 3]> {
         let active = layout.executor_globals.active as u64;
         let startup = layout.core_globals.during_request_startup as u64;
-        memory
-            .gather(&mut [
-                beside,
-                Piece {
-                    address: executor_globals + active,
-                    bytes: &mut executor,
-                },
-                Piece {
-                    address: self.core_globals? + startup,
-                    bytes: &mut core,
-                },
-                Piece {
-                    address: self.in_compilation(layout)?,
-                    bytes: &mut compiler,
-                },
-            ])
-            .ok()?;
+        Some([
+            Piece {
+                address: executor_globals + active,
+                bytes: &mut self.executor,
+            },
+            Piece {
+                address: globals.core_globals? + startup,
+                bytes: &mut self.core,
+            },
+            Piece {
+                address: globals.in_compilation(layout)?,
+                bytes: &mut self.compiler,
+            },
+        ])
+    }
+
+    /// What was read.
+    #[must_use]
+    pub fn moment(&self, layout: &Layout) -> Moment {
         let has_flags = layout.executor_globals.flags == layout.executor_globals.active + 1;
-        Some(Moment {
-            active: executor[0] != 0,
-            in_shutdown: has_flags && executor[1] & EG_FLAGS_IN_SHUTDOWN != 0,
-            during_request_startup: core[0] != 0,
-            in_compilation: compiler[0] != 0,
-        })
+        Moment {
+            active: self.executor[0] != 0,
+            in_shutdown: has_flags && self.executor[1] & EG_FLAGS_IN_SHUTDOWN != 0,
+            during_request_startup: self.core[0] != 0,
+            in_compilation: self.compiler[0] != 0,
+        }
     }
 }
 

@@ -105,10 +105,15 @@ fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
         max_samples: None,
         unpaced: false,
         include_idle: false,
+        only_running: false,
+        // The limits on calls hold with it.
+        heap: std::env::var("BENCH").is_ok_and(|form| form == "smoke"),
+        of_program: false,
         // What a sample costs shall be seen, not hidden by fewer of them.
         cpu_budget_percent: None,
         quiescent_cpus: None,
         stop: Stop::default(),
+        requests: phpprof::request::asked::Asked::default(),
         checkpoints: Some(Arc::clone(watch) as Arc<dyn Keep>),
     }
 }
@@ -248,6 +253,7 @@ fn counted(recording: &Recording) -> Counted {
     Counted {
         quality: recording.sampler.quality,
         idle: recording.idle_calls,
+        ..Counted::default()
     }
 }
 

@@ -68,6 +68,7 @@ fn nothing_there(scope: &Scope) -> String {
         Scope::Container(id) => format!(
             "no process of container {id} was found; does it run, and is this its PID namespace?"
         ),
+        Scope::Fitting(pattern) => format!("{pattern} was not found"),
     }
 }
 
@@ -87,6 +88,7 @@ fn no_php(scope: &Scope) -> String {
         Scope::Container(id) => {
             format!("no process of container {id} runs PHP; choose the container that does")
         }
+        Scope::Fitting(pattern) => format!("{pattern} was found, but it runs no PHP"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use phpprof_zend::engine::Engine;
+use phpprof_zend::extensions::Extensions;
 use phpprof_zend::jit::JitBuffer;
 
 pub mod calls;
@@ -41,6 +42,16 @@ pub struct Process {
     pub fingerprint: u64,
     /// Target of `/proc/PID/exe`.
     pub executable: String,
+}
+
+impl Process {
+    /// What its extensions are now; `None` where that cannot be read, or it has not begun a request yet.
+    #[must_use]
+    pub fn extensions(&self) -> Option<Extensions> {
+        let text = text(&format!("/proc/{}/maps", self.pid))?;
+        let maps = maps::parse(&text, &self.executable);
+        Extensions::read(&*self.memory, &self.engine, &maps.modules, &maps.shared)
+    }
 }
 
 #[cfg(test)]

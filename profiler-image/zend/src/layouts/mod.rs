@@ -22,6 +22,8 @@ pub struct ExecutorGlobals {
     pub opline_before_exception: usize,
     /// A table of the classes that are being autoloaded; 0 where the version has none.
     pub in_autoload: usize,
+    /// A `zend_array`, not a pointer to one.
+    pub symbol_table: usize,
     pub active: usize,
     /// 0 where the version has none.
     pub flags: usize,
@@ -42,6 +44,24 @@ pub struct CompilerGlobals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreGlobals {
     pub during_request_startup: usize,
+    /// Zvals: what `$_POST`, `$_GET`, `$_COOKIE`, `$_SERVER`, … are made of.
+    pub http_globals: usize,
+}
+
+/// `struct _fcgi_request` and `fcgi_hash_bucket` (main/fastcgi.c); all 0 where they were not measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FcgiRequest {
+    pub has_env: usize,
+    /// A hash table of the request's parameters: it begins with 128 pointers to buckets.
+    pub env: usize,
+    /// Of a bucket, as all that follow.
+    pub hash_value: usize,
+    pub var_len: usize,
+    pub var: usize,
+    pub val_len: usize,
+    pub val: usize,
+    pub next: usize,
+    pub sizeof: usize,
 }
 
 /// `zend_gc_globals` (Zend/zend_gc.h, from 7.3 on Zend/zend_gc.c).
@@ -49,6 +69,17 @@ pub struct CoreGlobals {
 pub struct GcGlobals {
     pub gc_enabled: usize,
     pub gc_active: usize,
+}
+
+/// `zend_mm_heap` (Zend/zend_alloc.c). It begins with `use_custom_heap`, an `int`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MmHeap {
+    pub size: usize,
+    pub peak: usize,
+    pub real_size: usize,
+    pub real_peak: usize,
+    /// The last field that is read: what lies after it has moved within a version.
+    pub limit: usize,
 }
 
 /// `zend_execute_data` (Zend/zend_compile.h).
@@ -194,6 +225,13 @@ pub struct ModuleEntry {
 /// `sapi_globals_struct` (main/SAPI.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SapiGlobals {
+    /// Of the SAPI itself: under php-fpm the `fcgi_request`.
+    pub server_context: usize,
+    /// Of `request_info`, as the two that follow: pointers to C strings.
+    pub request_method: usize,
+    /// The primary script's file.
+    pub path_translated: usize,
+    pub request_uri: usize,
     /// A double; 0 until someone asks for the request's time.
     pub global_request_time: u64,
 }
@@ -256,7 +294,9 @@ pub struct Layout {
     pub module_entry: ModuleEntry,
     pub sapi_globals: SapiGlobals,
     pub core_globals: CoreGlobals,
+    pub fcgi_request: FcgiRequest,
     pub gc_globals: GcGlobals,
+    pub mm_heap: MmHeap,
     /// `None` where no header has it.
     pub tsrm_tls_entry: Option<TsrmTlsEntry>,
     pub rules: Rules,

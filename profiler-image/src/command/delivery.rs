@@ -1,0 +1,121 @@
+//! With what a profile and the checkpoints before it are delivered: what the operator has put into the run's variables.
+
+use std::sync::Arc;
+
+use phpprof::deliver::checkpoints::Checkpoints;
+use phpprof::deliver::deltas::Deltas;
+use phpprof::deliver::environment::Environment;
+use phpprof::deliver::grants::{
+    CHECKPOINTS, CheckpointGrants, GRANTS, Grant, Grants, REQUESTS, RequestGrants,
+};
+use phpprof::deliver::live::Way;
+use phpprof::deliver::pprof::{Cost, output};
+use phpprof::deliver::{put, server_time, upload};
+use phpprof::failure::{Failure, Reason};
+use phpprof::run::snapshot::Keep;
+use phpprof::run::stop::Stop;
+use phpprof_profile::timeline::{MAX_BYTES, Timeline, encode_within};
+use ureq::Agent;
+
+use super::{cost, say};
+
+/// Grants, and the ways to a store.
+pub struct Delivery {
+    pub grants: Grants,
+    pub agents: Vec<Agent>,
+    /// Of a long run.
+    checkpoints: Option<CheckpointGrants>,
+    /// Ways to store the list of requests; none where nobody wants it.
+    requests: Vec<Grant>,
+}
+
+/// A list of requests is tried for so long, in seconds: the profile waits for it, which ends the run.
+const LIST_TAKES: u64 = 20;
+
+impl Delivery {
+    /// What these variables say.
+    pub fn new(environment: &Environment) -> Result<Self, Failure> {
+        let grants = environment.get(GRANTS).unwrap_or_default();
+        let grants = Grants::parse(grants).map_err(|failure| {
+            let message = format!("{failure}; give -o FILE to write the profile to a file");
+            Failure { message, ..failure }
+        })?;
+        let checkpoints = environment.get(CHECKPOINTS).map(CheckpointGrants::parse);
+        let requests = environment.get(REQUESTS).map(RequestGrants::parse);
+        let requests = requests.transpose()?;
+        Ok(Self {
+            grants,
+            agents: put::agents(environment.get(put::CA_BUNDLE))?,
+            checkpoints: checkpoints.transpose()?,
+            requests: requests.map_or_else(Vec::new, |granted| granted.requests),
+        })
+    }
+
+    /// Stores the list of requests where it is wanted and there; whether it is stored. A run without it has its profile all the same.
+    pub fn store_requests(&self, list: Option<Timeline>, until: u64, stop: &Stop) -> Option<bool> {
+        if self.requests.is_empty() {
+            return None;
+        }
+        let Some(list) = list else {
+            return Some(false);
+        };
+        let now = upload::unix_seconds();
+        // Half of what is left is the profile's.
+        let until = now + (until.saturating_sub(now) / 2).min(LIST_TAKES);
+        let file = encode_within(list, MAX_BYTES).map_err(|error| error.to_string());
+        let stored = file.and_then(|file| {
+            let stored = upload::upload(&self.requests, &self.agents, &file, until, stop);
+            stored.map(|_| file.len()).map_err(|failure| failure.detail)
+        });
+        match &stored {
+            Ok(size) => say(&format!("the list of requests: {size} bytes")),
+            Err(why) => say(&format!("the list of requests is not stored: {why}")),
+        }
+        Some(stored.is_ok())
+    }
+
+    /// What time it is for whoever takes the profile.
+    pub fn server_now(&self) -> Option<u64> {
+        server_time::server_now(&self.grants.profile, &self.agents)
+    }
+
+    /// Each second is brought to whoever looks. Where no grant has a way there, the run is as any other.
+    ///
+    /// # Errors
+    /// There is no room for another thread.
+    pub fn live(
+        &self,
+        labels: &[(String, String)],
+        stop: &Stop,
+    ) -> Result<Option<Arc<dyn Keep>>, Failure> {
+        let Some(mut way) = Way::of(&self.grants.profile, stop) else {
+            return Ok(None);
+        };
+        let labels = labels.to_vec();
+        let deltas = Deltas::begin(move |delta| {
+            way.bring(&output(&delta, &labels, Cost::default()).bytes);
+        });
+        let deltas = deltas.map_err(|error| {
+            let message = format!("no thread for what is shown: {error}");
+            Failure::new(Reason::Internal, "live", message)
+        })?;
+        Ok(Some(Arc::new(deltas)))
+    }
+
+    /// Each checkpoint is a profile as the last one is, and is tried until the next one is due.
+    pub fn checkpoints(&self, labels: &[(String, String)], stop: &Stop) -> Option<Checkpoints> {
+        let granted = self.checkpoints.clone()?;
+        let (every, checkpoints) = (granted.every(), granted.checkpoints);
+        let (agents, labels, stop) = (self.agents.clone(), labels.to_vec(), stop.clone());
+        let count = u32::try_from(checkpoints.len()).unwrap_or(0);
+        let make = move |snapshot| output(&snapshot, &labels, cost()).bytes;
+        let keep = move |number: u32, bytes: &[u8]| {
+            let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
+            let routes = checkpoints.get(index).ok_or("there is no grant for it")?;
+            let until = upload::unix_seconds() + every.as_secs();
+            let stored = upload::upload(routes, &agents, bytes, until, &stop);
+            stored.map(drop).map_err(|failure| failure.message)
+        };
+        Some(Checkpoints::new(every, count, make, keep))
+    }
+}

@@ -1,0 +1,38 @@
+//! What `phpprof record --heap` says of heaps at its end.
+
+use phpprof::run::Recording;
+
+use super::say;
+
+/// From this share of `memory_limit` on a heap is near it, in percent: `near-memory-limit` in profile/src/findings.
+const NEAR: u64 = 80;
+
+/// Says how high the highest heap was, and of which workers nothing is known.
+pub fn summarize(recording: &Recording) {
+    let Some(told) = recording.heap else {
+        return;
+    };
+    if let Some(highest) = told.highest {
+        let sizes = highest.sizes;
+        let of_limit = sizes.limit.map(|limit| percent(sizes.real_peak, limit));
+        let limit = match of_limit {
+            Some(percent) if percent >= NEAR => format!(", near memory_limit: {percent} %"),
+            Some(percent) => format!(", {percent} % of memory_limit"),
+            None => String::new(),
+        };
+        say(&format!(
+            "the highest heap had {:.1} MiB{limit}",
+            sizes.peak as f64 / f64::from(1 << 20)
+        ));
+    }
+    if told.without_heap > 0 {
+        say(&format!(
+            "{} workers have no heap that can be read: PHP runs without its memory manager (USE_ZEND_ALLOC=0), or with another one",
+            told.without_heap
+        ));
+    }
+}
+
+fn percent(bytes: u64, limit: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * 100 / u128::from(limit.max(1))).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,85 @@
+//! `phpprof dump`: where each worker of this host is now, and what it waits for.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use clap::{ArgGroup, Args};
+use phpprof::failure::{Failure, Reason};
+use phpprof::now::{self, Begin};
+use phpprof::request::asked::Asked;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, record};
+use phpprof::target::Scope;
+use phpprof_profile::dump;
+
+use super::super::{OUTPUT, WHAT, behave, failure_of, say};
+use super::{Common, none_of, with_listing};
+
+#[derive(Args)]
+#[command(group(ArgGroup::new("what")))]
+pub struct Dump {
+    /// A process and its descendants (a php-fpm master stands for its workers); may be given several times.
+    #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
+    pid: Vec<i32>,
+    /// Every PHP process that this user may read.
+    #[arg(short, long, group = "what", help_heading = WHAT)]
+    all: bool,
+    #[command(flatten)]
+    common: Common,
+    /// How it is written: text or json.
+    #[arg(short, long, value_name = "FORM", default_value = "text", value_parser = ["text", "json"], help_heading = OUTPUT)]
+    output: String,
+}
+
+/// Looks, and writes what there is to the standard output.
+pub fn run(arguments: &Dump) -> Result<String, Failure> {
+    let scope = scope(arguments)?;
+    behave();
+    let begin = Arc::new(Begin::default());
+    let options = Options {
+        scope,
+        samples_per_second: now::SAMPLES_PER_SECOND,
+        duration: now::TAKES,
+        max_samples: None,
+        unpaced: false,
+        include_idle: true,
+        only_running: false,
+        heap: false,
+        of_program: false,
+        cpu_budget_percent: None,
+        quiescent_cpus: None,
+        stop: Stop::default(),
+        checkpoints: Some(Arc::clone(&begin) as _),
+        requests: Asked {
+            labels: now::LABELS,
+            ..Asked::default()
+        },
+    };
+    let recording = record(&options);
+    let recording = recording.map_err(|error| with_listing(failure_of(&error, &options)))?;
+    let workers = now::workers(&recording.snapshot(), &begin.look(&recording.seen));
+    let workers = dump::ordered(workers);
+    let unread = recording.seen.len().saturating_sub(workers.len());
+    if unread > 0 {
+        say(&format!("{unread} workers ended, or could not be read"));
+    }
+    let text = match arguments.output.as_str() {
+        "json" => dump::json(&workers),
+        _ => dump::text(&workers),
+    };
+    let written = std::io::stdout().write_all(text.as_bytes());
+    let failed = |error| {
+        let message = format!("the standard output: {error}");
+        Failure::new(Reason::Internal, "output", message)
+    };
+    written.map(|()| String::new()).map_err(failed)
+}
+
+fn scope(arguments: &Dump) -> Result<Scope, Failure> {
+    match arguments.common.pattern() {
+        Some(pattern) => Ok(Scope::Fitting(pattern)),
+        None if arguments.all => Ok(Scope::All),
+        None if !arguments.pid.is_empty() => Ok(Scope::Pids(arguments.pid.clone())),
+        None => Err(none_of("--pid, --php-fpm, --name, --cgroup or --all")),
+    }
+}

@@ -1,0 +1,110 @@
+//! Which PHP there is on this host, for whoever has to choose.
+//!
+//! Invariant: a line for each way to choose, at most [`MAX_LINES`], none longer than a terminal likes.
+
+use std::collections::BTreeMap;
+
+use phpprof::target::Scope;
+use phpprof::target::discovery::Discovery;
+use phpprof::target::pattern::{pool_of, title};
+
+const MAX_LINES: usize = 20;
+const MAX_TITLE: usize = 80;
+
+/// A process that runs PHP.
+#[derive(Debug, Clone)]
+struct Found {
+    pid: i32,
+    title: String,
+    /// Version and SAPI.
+    php: String,
+}
+
+/// Looks once at all processes, and says which run PHP and how to choose them.
+pub fn say() -> String {
+    let processes = Discovery::new(Scope::All).scan().new;
+    let mut found: Vec<_> = processes
+        .iter()
+        .map(|process| Found {
+            pid: process.pid,
+            title: title(process.pid).unwrap_or_default(),
+            php: format!("PHP {}, {}", process.engine.version, process.engine.sapi),
+        })
+        .collect();
+    // One for each of its threads.
+    found.dedup_by_key(|found| found.pid);
+    words(&found)
+}
+
+fn words(found: &[Found]) -> String {
+    if found.is_empty() {
+        return "No process that this user may read runs PHP; as root all processes are looked at."
+            .to_owned();
+    }
+    let mut pools: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    let mut lines = Vec::new();
+    for Found { pid, title, php } in found {
+        match pool_of(title) {
+            Some(pool) => pools.entry(pool).or_insert((0, php)).0 += 1,
+            None => {
+                let title: String = title.chars().take(MAX_TITLE).collect();
+                lines.push(format!("  --pid {pid}: {title} ({php})"));
+            }
+        }
+    }
+    let pools = pools.iter().map(|(pool, (count, php))| {
+        let workers = if *count == 1 { "worker" } else { "workers" };
+        format!("  --php-fpm {pool}: {count} {workers} ({php})")
+    });
+    let lines: Vec<_> = pools.chain(lines).collect();
+    let more = lines.len().saturating_sub(MAX_LINES);
+    let mut words = format!(
+        "PHP runs here as:\n{}",
+        lines[..lines.len() - more].join("\n")
+    );
+    if more > 0 {
+        words += &format!("\n  and {more} more");
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(pid: i32, title: &str) -> Found {
+        Found {
+            pid,
+            title: title.to_owned(),
+            php: "PHP 8.2.29, cli".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_pool_is_one_line_and_other_processes_are_one_each() {
+        let all = [
+            found(7, "php-fpm: master process (/etc/fpm.conf)"),
+            found(8, "php-fpm: pool www"),
+            found(9, "php-fpm: pool www"),
+            found(10, "php-fpm: pool api"),
+            found(11, "php work.php"),
+        ];
+        assert_eq!(
+            words(&all),
+            "PHP runs here as:\n  --php-fpm api: 1 worker (PHP 8.2.29, cli)\n  --php-fpm www: 2 workers (PHP 8.2.29, cli)\n  \
+             --pid 7: php-fpm: master process (/etc/fpm.conf) (PHP 8.2.29, cli)\n  --pid 11: php work.php (PHP 8.2.29, cli)"
+        );
+    }
+
+    #[test]
+    fn a_long_list_is_cut_and_an_empty_one_says_so() {
+        let many: Vec<_> = (1..=30).map(|pid| found(pid, &"x".repeat(200))).collect();
+        let words_of_many = words(&many);
+        assert!(
+            words_of_many.ends_with("\n  and 10 more"),
+            "{words_of_many}"
+        );
+        assert!(words_of_many.lines().all(|line| line.len() < 120));
+        assert!(words(&[]).contains("No process"));
+    }
+}

@@ -1,0 +1,235 @@
+//! What `record` does for people on a host, beside sampling: other ways to choose processes, a program that is started, other
+//! formats, a screen. The image is built without it (feature `host`); `pod.rs` has the same names then.
+
+pub mod dump;
+mod listing;
+mod program;
+mod progress;
+mod sink;
+pub mod top;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use phpprof::failure::{Failure, Reason};
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, RecordError};
+use phpprof::target::Scope;
+use phpprof::target::pattern::Pattern;
+use phpprof_profile::Format;
+use phpprof_profile::timeline::Timeline;
+
+use super::{HOW, OUTPUT, WHAT};
+use program::Program;
+use progress::Screen;
+use sink::Sink;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  phpprof record --php-fpm www -d 30s -o profile.html   the workers of a pool, as a page for the browser
+  phpprof record --pid 4711 -d 0 -o profile.pb.gz       a process and its children, until Ctrl-C
+  phpprof record -o profile.html -- php script.php      a program, from its first line to its end";
+
+/// Processes that have something in common.
+#[derive(Args)]
+pub struct Common {
+    /// The workers of php-fpm's pool of this name.
+    #[arg(long, value_name = "POOL", group = "what", help_heading = WHAT)]
+    php_fpm: Option<String>,
+    /// The processes whose command line or name contains this.
+    #[arg(long, value_name = "TEXT", group = "what", help_heading = WHAT)]
+    name: Option<String>,
+    /// The processes in this control group and below, as /proc/PID/cgroup names it.
+    #[arg(long, value_name = "PATH", group = "what", help_heading = WHAT)]
+    cgroup: Option<String>,
+}
+
+impl Common {
+    /// Which these are.
+    pub fn pattern(&self) -> Option<Pattern> {
+        let pool = self.php_fpm.clone().map(Pattern::Pool);
+        let name = || self.name.clone().map(Pattern::Name);
+        let cgroup = || self.cgroup.clone().map(Pattern::Cgroup);
+        pool.or_else(name).or_else(cgroup)
+    }
+}
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Start this program and sample it, with its descendants, until it ends. Its exit code is phpprof's.
+    #[arg(last = true, value_name = "PROGRAM", group = "what", help_heading = WHAT, conflicts_with = "grants_on_stdin")]
+    program: Vec<OsString>,
+    /// Keep samples of workers that run on a CPU or wait for one, and none of those that sleep.
+    #[arg(long, conflicts_with = "include_idle", help_heading = HOW)]
+    only_running: bool,
+    /// Format of the profile: pprof, folded, speedscope, callgrind, svg or html. By default the end of the file's name says it; without a
+    /// file the profile goes to the standard output.
+    #[arg(short, long, value_parser = format, help_heading = OUTPUT)]
+    format: Option<Format>,
+}
+
+impl Arguments {
+    /// Which processes are chosen by what they have in common.
+    pub fn pattern(&self) -> Option<Pattern> {
+        self.common.pattern()
+    }
+
+    pub fn has_program(&self) -> bool {
+        !self.program.is_empty()
+    }
+}
+
+fn format(name: &str) -> Result<Format, String> {
+    Format::named(name).ok_or_else(|| format!("a format is one of {}", Format::names()))
+}
+
+/// The list of requests beside a profile.
+#[derive(Args)]
+pub struct RequestList {
+    /// Write the slowest requests, what each did in its order, and what ran when to this file, gzip of JSON. The label Route is on then.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    requests: Option<PathBuf>,
+}
+
+impl RequestList {
+    /// Where it is written to.
+    pub fn file(&self) -> Option<&Path> {
+        self.requests.as_deref()
+    }
+}
+
+/// What goes on beside a run.
+pub struct Host {
+    /// Ends the run when its program ends.
+    pub stop: Stop,
+    sink: Option<Sink>,
+    program: Option<Program>,
+    screen: Option<Screen>,
+}
+
+/// Nothing says what to sample.
+pub fn nothing_chosen() -> Failure {
+    none_of("--pid, --php-fpm, --name, --cgroup, --all, or a program after --")
+}
+
+fn none_of(flags: &str) -> Failure {
+    let message = format!(
+        "nothing was chosen; give one of {flags}\n{}",
+        listing::say()
+    );
+    Failure::new(Reason::Usage, "no target", message)
+}
+
+/// Says what there is beside what was not found.
+fn with_listing(failure: Failure) -> Failure {
+    match failure.reason {
+        Reason::NoPhpFound => Failure {
+            message: format!("{}\n{}", failure.message, listing::say()),
+            ..failure
+        },
+        _ => failure,
+    }
+}
+
+impl Host {
+    /// Opens what is written to, and starts the program.
+    ///
+    /// # Errors
+    /// One of them is not possible; nothing was started then.
+    pub fn begin(arguments: &Arguments, output: Option<&Path>) -> Result<Self, Failure> {
+        let has_program = arguments.has_program();
+        let sink = Sink::open(output, arguments.format, has_program)?;
+        let stop = Stop::default();
+        let program = match has_program {
+            true if sink.is_none() => {
+                let message = "the profile of a program goes to a file: give -o FILE";
+                return Err(Failure::new(Reason::Usage, "output", message));
+            }
+            true => Some(Program::start(&arguments.program, &stop)?),
+            false => None,
+        };
+        Ok(Self {
+            stop,
+            sink,
+            program,
+            screen: None,
+        })
+    }
+
+    /// Whether the profile is written, and not uploaded.
+    pub fn writes(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// The program, if there is one.
+    pub fn scope(&self) -> Option<Scope> {
+        let program = self.program.as_ref()?;
+        Some(Scope::Pids(vec![program.pid()]))
+    }
+
+    /// Puts into a run's options what is particular to a host, and begins to show how it goes on.
+    pub fn prepare(&mut self, arguments: &Arguments, options: &mut Options, quiet: bool) {
+        options.only_running = arguments.only_running;
+        options.of_program = self.program.is_some();
+        // A program has the terminal to itself.
+        if self.writes() && !quiet && self.program.is_none() {
+            self.screen = Screen::begin(options.duration);
+        }
+        if let Some(screen) = &self.screen {
+            options.checkpoints = Some(Arc::clone(&screen.numbers) as _);
+        }
+    }
+
+    /// What ends a run that has no end of its own.
+    pub fn end_of_endless(&self) -> &'static str {
+        match self.program {
+            Some(_) => "until the program ends",
+            None => "until Ctrl-C",
+        }
+    }
+
+    /// Nothing is shown any more.
+    pub fn be_still(&mut self) {
+        self.screen = None;
+    }
+
+    /// The failure with what helps on a host.
+    pub fn explain(&self, error: &RecordError, failure: Failure) -> Failure {
+        match (&self.program, error) {
+            (Some(program), RecordError::Stopped) => {
+                let message = format!(
+                    "{} has ended before PHP was seen in it: there is no profile",
+                    program.name()
+                );
+                Failure::new(Reason::TargetExited, "", message)
+            }
+            (None, _) => with_listing(failure),
+            _ => failure,
+        }
+    }
+
+    /// Writes the profile; says where it is, if a file has it.
+    pub fn keep(
+        &mut self,
+        pprof: &[u8],
+        requests: Option<&Timeline>,
+    ) -> Result<Option<String>, Failure> {
+        match self.sink.take() {
+            Some(sink) => sink.keep(pprof, requests),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for the program, whose exit code it is; where that is 0, it is the run's.
+    pub fn end(self, code: ExitCode) -> ExitCode {
+        match self.program.map_or(0, Program::end) {
+            0 => code,
+            failed => ExitCode::from(failed),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Where a profile goes on a host, and in which format.
+//!
+//! Invariant: what cannot be written is refused before anything is sampled.
+
+use std::io::{IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+
+use phpprof::deliver::output_file::OutputFile;
+use phpprof::failure::{Failure, Reason};
+use phpprof_profile::timeline::Timeline;
+use phpprof_profile::{Format, Limits, Profile, View, decode};
+
+/// What is written, and in which format.
+pub struct Sink {
+    place: Place,
+    format: Format,
+}
+
+enum Place {
+    Stdout,
+    File(PathBuf, OutputFile),
+}
+
+impl Sink {
+    /// Opens the file, or the standard output where a format is all that was asked for; `None` where nothing was.
+    ///
+    /// # Errors
+    /// It cannot be written to, or nothing says the format.
+    pub fn open(
+        output: Option<&Path>,
+        format: Option<Format>,
+        has_program: bool,
+    ) -> Result<Option<Self>, Failure> {
+        let path = match (output, format) {
+            (None, None) => return Ok(None),
+            (Some(path), _) if path.as_os_str() != "-" => path,
+            _ => return Self::stdout(format.unwrap_or(Format::Pprof), has_program).map(Some),
+        };
+        let format = match format.or_else(|| Format::of_name(&path.to_string_lossy())) {
+            Some(format) => format,
+            // A FIFO or device has a name of its own.
+            None if path.exists() && !path.is_file() => Format::Pprof,
+            None => {
+                let message = format!(
+                    "{}: the end of the name says no format; let it end with {}, or give -f",
+                    path.display(),
+                    Format::ends()
+                );
+                return Err(usage(message));
+            }
+        };
+        let place = Place::File(path.to_owned(), OutputFile::open(path)?);
+        Ok(Some(Self { place, format }))
+    }
+
+    fn stdout(format: Format, has_program: bool) -> Result<Self, Failure> {
+        if has_program {
+            return Err(usage(
+                "the standard output is the program's: give -o FILE".to_owned(),
+            ));
+        }
+        if format == Format::Pprof && std::io::stdout().is_terminal() {
+            return Err(usage(
+                "a pprof is no text for a terminal: give -o FILE, or -f folded".to_owned(),
+            ));
+        }
+        let place = Place::Stdout;
+        Ok(Self { place, format })
+    }
+
+    /// Writes the profile, a page with what ran when where that is known; says where it is and how to look at it, if a file has it.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn keep(
+        self,
+        pprof: &[u8],
+        requests: Option<&Timeline>,
+    ) -> Result<Option<String>, Failure> {
+        let converted = match self.format {
+            Format::Pprof => None,
+            format => Some(converted(pprof, format, requests)?),
+        };
+        let bytes = converted.as_deref().unwrap_or(pprof);
+        match self.place {
+            Place::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+                let failed = |error| internal(format!("the standard output: {error}"));
+                written.map(|()| None).map_err(failed)
+            }
+            Place::File(path, file) => {
+                file.keep(bytes)?;
+                Ok(path.is_file().then(|| {
+                    let path = path.display().to_string();
+                    format!("{path}; look at it with: {}", viewer(self.format, &path))
+                }))
+            }
+        }
+    }
+}
+
+fn converted(
+    pprof: &[u8],
+    format: Format,
+    requests: Option<&Timeline>,
+) -> Result<Vec<u8>, Failure> {
+    let profile = decode(pprof, &Limits::default());
+    let profile = profile.map_err(|error| internal(format!("the profile: {error}")))?;
+    let title = title(&profile);
+    let written = format.write(&profile, &View::default(), &title, requests);
+    written.map_err(|error| internal(format!("the profile: {error}")))
+}
+
+/// What a page or picture is called: what PHP ran, and when it began.
+fn title(profile: &Profile) -> String {
+    let nanoseconds = u64::try_from(profile.time_nanos).unwrap_or(0);
+    let seconds = nanoseconds / 1_000_000_000 % 86_400;
+    let [hours, minutes, seconds] = [seconds / 3600, seconds / 60 % 60, seconds % 60];
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    format!("PHP on {host}, {hours:02}:{minutes:02}:{seconds:02} UTC")
+}
+
+fn viewer(format: Format, path: &str) -> String {
+    match format {
+        Format::Pprof => format!("go tool pprof -http=localhost:8000 {path}"),
+        Format::Folded => format!("flamegraph.pl {path} >flame.svg"),
+        Format::Speedscope => "https://www.speedscope.app".to_owned(),
+        Format::Callgrind => format!("kcachegrind {path}"),
+        Format::Svg | Format::Html => "a browser".to_owned(),
+    }
+}
+
+fn usage(message: String) -> Failure {
+    Failure::new(Reason::Usage, "output", message)
+}
+
+fn internal(message: String) -> Failure {
+    Failure::new(Reason::Internal, "output", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, format: Option<Format>, expected: Option<Format>) {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = Sink::open(Some(&folder.path().join(name)), format, true);
+        let found = sink.ok().flatten().map(|sink| sink.format);
+        assert_eq!(found, expected, "{name}");
+    }
+
+    #[test]
+    fn a_name_says_its_format_and_a_flag_says_more() {
+        check("x.pb.gz", None, Some(Format::Pprof));
+        check("x.html", None, Some(Format::Html));
+        check("callgrind.out.7", None, Some(Format::Callgrind));
+        check("x.html", Some(Format::Folded), Some(Format::Folded));
+        check("x.data", Some(Format::Svg), Some(Format::Svg));
+        check("x.data", None, None);
+    }
+
+    #[test]
+    fn the_standard_output_of_a_program_is_its_own() {
+        assert!(Sink::open(Some(Path::new("-")), None, true).is_err());
+        assert!(Sink::open(None, Some(Format::Svg), true).is_err());
+        assert!(matches!(Sink::open(None, None, true), Ok(None)));
+        let sink = Sink::open(None, Some(Format::Svg), false);
+        assert!(matches!(sink, Ok(Some(sink)) if sink.format == Format::Svg));
+    }
+}

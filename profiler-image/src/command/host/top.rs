@@ -1,0 +1,202 @@
+//! `phpprof top`: what PHP on this host does now, as a table that is drawn again each second.
+//!
+//! The run has a thread of its own: a terminal that is held (Ctrl-S) holds no sample. Invariant: signals are the run's; a table whose run has ended
+//! leaves the terminal as it was.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use nix::sys::signal::{SigSet, Signal};
+use phpprof::deliver::deltas::Deltas;
+use phpprof::deliver::pprof::{Cost, output};
+use phpprof::failure::{Failure, Reason};
+use phpprof::now;
+use phpprof::request::asked::Asked;
+use phpprof::run::snapshot::{Keep, Snapshot};
+use phpprof::run::stop::{Stop, is_hangup_ignored};
+use phpprof::run::{Ended, Options, RecordError, record};
+use phpprof::target::Scope;
+use phpprof::target::pattern::Pattern;
+use phpprof_profile::live::Top as Table;
+use phpprof_profile::live::screen::{self, News};
+use phpprof_profile::{Limits, decode};
+
+use super::super::requests::Requests;
+use super::super::{HOW, WHAT, behave, failure_of, say};
+use super::{Common, none_of, with_listing};
+
+const KEYS: &str = "\
+Keys:
+  1-4, Tab   functions, lines, routes, workers      c       wall time or CPU time
+  < >        sort by another column                 r       the smallest first
+  /          only rows with this in their name      space   hold what is shown
+  s          save what was sampled, as a pprof      q       end
+
+OWN% and TOTAL% are shares of the last second, OWN and TOTAL what came together since the begin.";
+
+#[derive(Args)]
+#[command(group(ArgGroup::new("what")), after_help = KEYS)]
+pub struct Top {
+    /// A process and its descendants (a php-fpm master stands for its workers); may be given several times.
+    #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
+    pid: Vec<i32>,
+    /// Every PHP process that this user may read.
+    #[arg(short, long, group = "what", help_heading = WHAT)]
+    all: bool,
+    #[command(flatten)]
+    common: Common,
+    /// Samples a second, of each worker.
+    #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = HOW)]
+    samples_per_second: u32,
+    /// Keep the time between requests too, as `[idle]`.
+    #[arg(long, help_heading = HOW)]
+    include_idle: bool,
+    /// Share of one core that the sampler may use, in percent; 0 for no such limit.
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=400), help_heading = HOW)]
+    cpu_budget_percent: u32,
+    #[command(flatten)]
+    requests: Requests,
+}
+
+/// Shows the table until somebody ends it, or nothing is left to sample.
+pub fn run(arguments: &Top) -> Result<String, Failure> {
+    let (scope, title) = chosen(arguments)?;
+    if !screen::is_there() {
+        let message = "top draws on a terminal, and this is none; for a file or a pipe: phpprof record -f folded";
+        return Err(Failure::new(Reason::Usage, "terminal", message));
+    }
+    let requests = asked(&arguments.requests)?;
+    behave();
+    leave_signals_to_the_run();
+    let (give, news) = channel();
+    let options = options(arguments, scope, requests, &give)?;
+    // When the run is over, nobody gives any more.
+    drop(give);
+    let stop = options.stop.clone();
+    let run = Builder::new().name("run".to_owned()).spawn(move || {
+        let ended = record(&options).map(|recording| recording.ended);
+        ended.map_err(|error| (failure_of(&error, &options), error))
+    });
+    let run = run.map_err(|error| internal(format!("the run could not be started: {error}")))?;
+    let shown = show(title, &news);
+    stop.request("drop");
+    let ended = run
+        .join()
+        .map_err(|_| internal("the run ended early".to_owned()))?;
+    match ended {
+        Err((failure, RecordError::NoPhp(_))) => return Err(with_listing(failure)),
+        // Somebody has ended it before its first second.
+        Err((_, RecordError::Stopped)) => return Ok(String::new()),
+        Err((failure, _)) => return Err(failure),
+        Ok(Ended::WorkersGone) => say("the target has ended"),
+        Ok(Ended::Done | Ended::Stopped) => {}
+    }
+    shown.map(|()| String::new())
+}
+
+/// Shows what comes, once the first of it is there: until then the run may say that there is no PHP.
+fn show(title: String, news: &Receiver<News>) -> Result<(), Failure> {
+    let mut table = Table::new(title);
+    let Ok(News::Tick(first, span)) = news.recv() else {
+        return Ok(());
+    };
+    let added = table.add(first, span);
+    added.map_err(|error| internal(error.to_string()))?;
+    let saved = screen::run(&mut table, news);
+    let saved = saved.map_err(|error| internal(format!("the terminal: {error}")))?;
+    for path in saved {
+        let path = path.display();
+        say(&format!(
+            "{path}; look at it with: go tool pprof -http=localhost:8000 {path}"
+        ));
+    }
+    Ok(())
+}
+
+fn options(
+    arguments: &Top,
+    scope: Scope,
+    requests: Asked,
+    give: &Sender<News>,
+) -> Result<Options, Failure> {
+    let give = give.clone();
+    let deltas = Deltas::begin(move |delta| {
+        // Who looked at it is gone, and ends the run.
+        let _ = give.send(tick(&delta));
+    });
+    let deltas = deltas.map_err(|error| internal(format!("no thread for profiles: {error}")))?;
+    Ok(Options {
+        scope,
+        samples_per_second: arguments.samples_per_second,
+        duration: Duration::MAX,
+        max_samples: None,
+        unpaced: false,
+        heap: false,
+        include_idle: arguments.include_idle,
+        only_running: false,
+        of_program: false,
+        cpu_budget_percent: (arguments.cpu_budget_percent > 0)
+            .then_some(arguments.cpu_budget_percent),
+        quiescent_cpus: None,
+        stop: Stop::default(),
+        checkpoints: Some(Arc::new(deltas) as Arc<dyn Keep>),
+        requests,
+    })
+}
+
+fn tick(delta: &Snapshot) -> News {
+    let made = output(delta, &[], Cost::default());
+    match decode(&made.bytes, &Limits::default()) {
+        Ok(profile) => News::Tick(vec![profile], delta.took),
+        Err(error) => News::Said(format!("a second is left out: {error}")),
+    }
+}
+
+/// Routes and workers are told by what requests are, where nothing else was asked for.
+fn asked(requests: &Requests) -> Result<Asked, Failure> {
+    let asked = requests.asked()?;
+    let labels = match asked.labels.contains(&true) {
+        true => asked.labels,
+        false => now::LABELS,
+    };
+    Ok(Asked { labels, ..asked })
+}
+
+/// What is sampled, and how the table is headed.
+fn chosen(arguments: &Top) -> Result<(Scope, String), Failure> {
+    match arguments.common.pattern() {
+        Some(pattern) => {
+            let title = match &pattern {
+                Pattern::Pool(pool) => format!("pool {pool}"),
+                Pattern::Name(part) => format!("processes with {part} in their names"),
+                Pattern::Cgroup(path) => format!("control group {path}"),
+            };
+            Ok((Scope::Fitting(pattern), title))
+        }
+        None if arguments.all => Ok((Scope::All, "all PHP".to_owned())),
+        None if !arguments.pid.is_empty() => {
+            let pids: Vec<_> = arguments.pid.iter().map(i32::to_string).collect();
+            let title = format!("pid {}", pids.join(", "));
+            Ok((Scope::Pids(arguments.pid.clone()), title))
+        }
+        None => Err(none_of("--pid, --php-fpm, --name, --cgroup or --all")),
+    }
+}
+
+/// All threads begin with what this one blocks; the run reads them.
+fn leave_signals_to_the_run() {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.add(Signal::SIGINT);
+    if !is_hangup_ignored() {
+        set.add(Signal::SIGHUP);
+    }
+    let _ = set.thread_block();
+}
+
+fn internal(message: String) -> Failure {
+    Failure::new(Reason::Internal, "top", message)
+}

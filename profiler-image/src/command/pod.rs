@@ -1,0 +1,92 @@
+//! What a run does beside sampling in the image, which is built without the feature `host`: it may write a pprof.
+//!
+//! It has the names of `host/mod.rs`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use phpprof::deliver::output_file::OutputFile;
+use phpprof::failure::{Failure, Reason};
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, RecordError};
+use phpprof::target::Scope;
+use phpprof::target::pattern::Pattern;
+use phpprof_profile::timeline::Timeline;
+
+pub const EXAMPLES: &str = "";
+
+#[derive(Args)]
+pub struct Arguments {}
+
+impl Arguments {
+    pub fn pattern(&self) -> Option<Pattern> {
+        None
+    }
+
+    pub fn has_program(&self) -> bool {
+        false
+    }
+}
+
+/// A pod's list of requests is uploaded.
+#[derive(Args)]
+pub struct RequestList {}
+
+impl RequestList {
+    pub fn file(&self) -> Option<&Path> {
+        None
+    }
+}
+
+pub struct Host {
+    pub stop: Stop,
+    file: Option<OutputFile>,
+}
+
+pub fn nothing_chosen() -> Failure {
+    let message = "nothing was chosen; give --pid, --all or --container-id";
+    Failure::new(Reason::Usage, "no target", message)
+}
+
+impl Host {
+    pub fn begin(_: &Arguments, output: Option<&Path>) -> Result<Self, Failure> {
+        let path = output.map(|path| match path.as_os_str() == "-" {
+            true => Path::new("/dev/stdout"),
+            false => path,
+        });
+        Ok(Self {
+            stop: Stop::default(),
+            file: path.map(OutputFile::open).transpose()?,
+        })
+    }
+
+    pub fn writes(&self) -> bool {
+        self.file.is_some()
+    }
+
+    pub fn scope(&self) -> Option<Scope> {
+        None
+    }
+
+    pub fn prepare(&mut self, _: &Arguments, _: &mut Options, _: bool) {}
+
+    pub fn end_of_endless(&self) -> &'static str {
+        "until a signal comes"
+    }
+
+    pub fn be_still(&mut self) {}
+
+    pub fn explain(&self, _: &RecordError, failure: Failure) -> Failure {
+        failure
+    }
+
+    pub fn keep(&mut self, bytes: &[u8], _: Option<&Timeline>) -> Result<Option<String>, Failure> {
+        let kept = self.file.take().map(|file| file.keep(bytes)).transpose();
+        kept.map(|kept| kept.map(|()| "written".to_owned()))
+    }
+
+    pub fn end(self, code: ExitCode) -> ExitCode {
+        code
+    }
+}

@@ -1,0 +1,447 @@
+//! `phpprof record`: what it is asked, what it does, and what it says of it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use phpprof::deliver::environment::Environment;
+use phpprof::deliver::grants::UploadRoute;
+use phpprof::deliver::output_file::OutputFile;
+use phpprof::deliver::pprof::{Output, of_workers, output, per_second};
+use phpprof::deliver::receipt::{self, base64url};
+use phpprof::deliver::server_time::Deadlines;
+use phpprof::deliver::timeline::timeline;
+use phpprof::deliver::{cancellation, upload};
+use phpprof::failure::{Failure, Reason};
+use phpprof::now::{self, Begin};
+use phpprof::request::asked::Asked;
+use phpprof::run::snapshot::Keep;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Ended, Options, Recording, record};
+use phpprof::target::Scope;
+use phpprof_profile::timeline::{MAX_BYTES, Timeline, encode_within};
+use ring::digest;
+
+use super::delivery::Delivery;
+use super::host::{self, Host};
+use super::{HOW, OUTPUT, POD, WHAT, behave, cost, end, failure_of, heap, requests, say};
+
+/// Seconds of a run that lasts until somebody ends it.
+const ENDLESS: u64 = u64::MAX;
+const LONGEST: u64 = 86_400;
+
+#[derive(Args)]
+#[command(group(ArgGroup::new("what")), after_help = host::EXAMPLES)]
+pub struct Record {
+    /// Process to sample, with its descendants (a php-fpm master stands for its workers); may be given several times.
+    #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
+    pid: Vec<i32>,
+    /// Sample every PHP process that this user may read.
+    #[arg(short, long, group = "what", help_heading = WHAT)]
+    all: bool,
+    /// Sample the PHP processes of the container with this id.
+    #[arg(long, value_name = "ID", group = "what", help_heading = WHAT)]
+    container_id: Option<String>,
+    /// How long to sample, from the first sample on, at most a day: 30, 30s, 2m, 1h; 0 until Ctrl-C, which keeps what was sampled.
+    /// By default 10 s.
+    #[arg(short, long, alias = "duration-seconds", value_name = "TIME", value_parser = seconds, help_heading = HOW)]
+    duration: Option<u64>,
+    /// Samples a second, of each worker.
+    #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = HOW)]
+    samples_per_second: u32,
+    /// Keep the time between requests too, as `[idle]`.
+    #[arg(long, help_heading = HOW)]
+    include_idle: bool,
+    /// Tell also which stacks made the heap larger than before (sample type heap_growth) and what of it they still hold (heap_change). Sizes
+    /// are read, nothing of what is stored.
+    #[arg(long, help_heading = HOW)]
+    heap: bool,
+    /// Look once where every worker is, in the place of samples for a while.
+    #[arg(long, hide_short_help = true, help_heading = POD)]
+    snapshot: bool,
+    /// Bring what was sampled in each second to the relay, too, as long as somebody looks at it there.
+    #[arg(long, hide_short_help = true, help_heading = POD)]
+    live: bool,
+    /// Share of one core that the sampler may use, in percent; 0 for no such limit.
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=400), help_heading = HOW)]
+    cpu_budget_percent: u32,
+    #[command(flatten)]
+    host: host::Arguments,
+    /// Where to write the profile; - is the standard output. Without it, in a pod, the profile is uploaded with the grants in PHPPROF_GRANTS.
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+    /// Label of each sample, as KEY=VALUE; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = OUTPUT)]
+    label: Vec<(String, String)>,
+    /// Say nothing but why it fails.
+    #[arg(short, long, help_heading = OUTPUT)]
+    quiet: bool,
+    /// Read the variables PHPPROF_GRANTS, PHPPROF_CHECKPOINTS and PHPPROF_CA_BUNDLE from the standard input, as one JSON object.
+    #[arg(long, conflicts_with = "output", hide_short_help = true, help_heading = POD)]
+    grants_on_stdin: bool,
+    /// Unix time after which nothing is begun.
+    #[arg(long, value_name = "SECONDS", hide_short_help = true, help_heading = POD)]
+    not_after: Option<u64>,
+    /// Unix time until which an upload is tried.
+    #[arg(long, value_name = "SECONDS", hide_short_help = true, help_heading = POD)]
+    upload_until: Option<u64>,
+    /// Where to write the receipt; - is the standard output.
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = POD)]
+    pub receipt: Option<PathBuf>,
+    #[command(flatten)]
+    requests: requests::Requests,
+}
+
+/// Records, delivers, and writes the receipt.
+pub fn main(arguments: &Record) -> ExitCode {
+    let receipt = arguments.receipt.as_deref();
+    // What is needed at the end is looked at first: a run must not fail for a mistyped path or grant when it is over.
+    let begun = scope(arguments).and_then(|scope| {
+        let host = Host::begin(&arguments.host, arguments.output.as_deref())?;
+        Ok((scope, host))
+    });
+    let (scope, mut host) = match begun {
+        Ok(begun) => begun,
+        Err(failure) => return end(Err(failure), receipt),
+    };
+    let code = end(run(arguments, scope, &mut host), receipt);
+    host.end(code)
+}
+
+/// Records and delivers; gives the receipt.
+fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<String, Failure> {
+    let asked_of_requests = arguments.requests.asked()?;
+    let list = arguments
+        .requests
+        .file()
+        .map(OutputFile::open)
+        .transpose()?;
+    let tell = |text: &str| {
+        if !arguments.quiet {
+            say(text);
+        }
+    };
+    // What is not dumpable cannot open its own /dev/stdout, nor start a program that shall be as others are. Before the grants are read.
+    behave();
+    let delivery = match host.writes() {
+        true => None,
+        false => Some(Delivery::new(&environment(arguments)?)?),
+    };
+    let asked = Deadlines {
+        not_after: arguments.not_after,
+        upload_until: arguments.upload_until,
+    };
+    let server_now = || delivery.as_ref().and_then(Delivery::server_now);
+    let Some(deadlines) = asked.holding(upload::unix_seconds(), server_now) else {
+        say("started after --not-after: nothing to do");
+        return Ok(receipt::failed(Reason::NotAfterPassed, ""));
+    };
+    if deadlines != asked {
+        say("this node's clock is ahead; the deadlines are moved by as much");
+    }
+    let duration = upload::time_to_sample(
+        time(arguments),
+        upload::unix_seconds(),
+        deadlines.upload_until,
+    );
+    let stop = host.stop.clone();
+    let begin = arguments.snapshot.then(|| Arc::new(Begin::default()));
+    let checkpoints = match (&begin, &delivery) {
+        (Some(begin), _) => Some(Arc::clone(begin) as Arc<dyn Keep>),
+        (None, Some(delivery)) if arguments.live => delivery.live(&arguments.label, &stop)?,
+        (None, Some(delivery)) => delivery
+            .checkpoints(&arguments.label, &stop)
+            .map(|checkpoints| Arc::new(checkpoints) as Arc<dyn Keep>),
+        (None, None) => None,
+    };
+    let mut options = options(arguments, duration, stop, checkpoints, asked_of_requests);
+    options.scope = host.scope().or(scope).ok_or_else(host::nothing_chosen)?;
+    host.prepare(&arguments.host, &mut options, arguments.quiet);
+    if let Some(delivery) = &delivery {
+        cancellation::listen(&options.stop, &delivery.grants, &delivery.agents);
+    }
+    let rate = arguments.samples_per_second;
+    let how_long = match duration {
+        ENDLESS => host.end_of_endless().to_owned(),
+        seconds => format!("for {seconds} s"),
+    };
+    tell(&format!("sampling {how_long} at {rate} samples a second"));
+    let recording = record(&options);
+    host.be_still();
+    let mut recording =
+        recording.map_err(|error| host.explain(&error, failure_of(&error, &options)))?;
+    if options.stop.is_drop() {
+        return Err(upload::dropped());
+    }
+    let mut snapshot = recording.snapshot();
+    let requests = recording.recorder.take().filter(|_| begin.is_none());
+    let mut requests = requests.map(|recorder| timeline(recorder, &snapshot));
+    let until = deadlines
+        .upload_until
+        .unwrap_or_else(|| upload::unix_seconds() + 60);
+    if let Some(delivery) = &delivery {
+        // Before the profile, whose receipt ends the run and says what became of it; but where the pod takes its sampler with it, there
+        // is time for the profile alone.
+        let is_cut = recording.ended != Ended::Done && !options.stop.is_requested();
+        let list = requests.take().filter(|_| !is_cut);
+        snapshot.list_stored = delivery.store_requests(list, until, &options.stop);
+    }
+    let output = match &begin {
+        Some(begin) => {
+            let said = begin.look(&recording.seen);
+            let workers = now::workers(&snapshot, &said);
+            of_workers(&snapshot, &workers, &arguments.label, cost())
+        }
+        None => output(&snapshot, &arguments.label, cost()),
+    };
+    let bytes = &output.bytes;
+    let mut route = UploadRoute::Direct;
+    let written = host.keep(bytes, requests.as_ref())?;
+    if let (Some(file), Some(requests)) = (list, requests) {
+        file.keep(&list_of(requests)?)?;
+    }
+    if !arguments.quiet {
+        summarize(&recording, &output, options.of_program);
+    }
+    if let Some(written) = written {
+        tell(&format!("{} samples, {written}", output.samples));
+    }
+    if let Some(Delivery { grants, agents, .. }) = &delivery {
+        route = upload::upload(&grants.profile, agents, bytes, until, &options.stop)?;
+        say(&format!("uploaded {} bytes, {route:?}", bytes.len()));
+    }
+    let sha256 = base64url(digest::digest(&digest::SHA256, bytes).as_ref());
+    Ok(receipt::stored(route, output.samples, bytes.len(), &sha256))
+}
+
+/// The file that lists the requests.
+fn list_of(requests: Timeline) -> Result<Vec<u8>, Failure> {
+    let file = encode_within(requests, MAX_BYTES);
+    file.map_err(|error| Failure::new(Reason::Internal, "requests", error.to_string()))
+}
+
+fn environment(arguments: &Record) -> Result<Environment, Failure> {
+    match arguments.grants_on_stdin {
+        true => Environment::read(std::io::stdin().lock()),
+        false => Ok(Environment::of_process()),
+    }
+}
+
+fn options(
+    arguments: &Record,
+    seconds: u64,
+    stop: Stop,
+    checkpoints: Option<Arc<dyn Keep>>,
+    requests: Asked,
+) -> Options {
+    Options {
+        scope: Scope::All,
+        samples_per_second: match arguments.snapshot {
+            true => now::SAMPLES_PER_SECOND,
+            false => arguments.samples_per_second,
+        },
+        duration: match seconds {
+            _ if arguments.snapshot => now::TAKES,
+            ENDLESS => Duration::MAX,
+            seconds => Duration::from_secs(seconds),
+        },
+        max_samples: None,
+        unpaced: false,
+        include_idle: arguments.include_idle || arguments.snapshot,
+        only_running: false,
+        heap: arguments.heap && !arguments.snapshot,
+        of_program: false,
+        cpu_budget_percent: (arguments.cpu_budget_percent > 0)
+            .then_some(arguments.cpu_budget_percent),
+        quiescent_cpus: None,
+        stop,
+        checkpoints,
+        requests,
+    }
+}
+
+/// `None` where that is a program, which has to be started first.
+fn scope(arguments: &Record) -> Result<Option<Scope>, Failure> {
+    let scope = match &arguments.container_id {
+        Some(id) => Some(Scope::Container(id.clone())),
+        None if arguments.all => Some(Scope::All),
+        None if !arguments.pid.is_empty() => Some(Scope::Pids(arguments.pid.clone())),
+        None => arguments.host.pattern().map(Scope::Fitting),
+    };
+    match scope {
+        None if !arguments.host.has_program() => Err(host::nothing_chosen()),
+        scope => Ok(scope),
+    }
+}
+
+fn time(arguments: &Record) -> u64 {
+    let default = match arguments.host.has_program() {
+        true => ENDLESS,
+        false => 10,
+    };
+    arguments.duration.unwrap_or(default)
+}
+
+fn summarize(recording: &Recording, output: &Output, of_program: bool) {
+    let quality = recording.sampler.quality;
+    let how = match recording.ended {
+        Ended::Done => "",
+        Ended::Stopped if of_program => ", the program has ended",
+        Ended::Stopped => ", stopped early",
+        Ended::WorkersGone => ", the target has ended",
+    };
+    say(&format!(
+        "PHP {} ({}), {} workers: {} samples, {} turns idle, {} late{how}",
+        recording.engine.version,
+        recording.engine.sapi,
+        recording.busy_percents.len(),
+        output.samples,
+        quality.idle,
+        quality.late
+    ));
+    if let Some(count) = recording.not_running {
+        say(&format!(
+            "{count} samples of workers that slept are left out"
+        ));
+    }
+    if output.without_worker > 0 {
+        say(&format!(
+            "{} samples found no room by worker: they have their stack, and no pid",
+            output.without_worker
+        ));
+    }
+    requests::summarize(recording);
+    heap::summarize(recording);
+    let [asked, kept] = [recording.asked_period, recording.effective_period].map(per_second);
+    if kept < 0.98 * asked {
+        say(&format!(
+            "{kept:.1} samples a second instead of {asked:.0}: ask for less with -F, or allow more CPU with --cpu-budget-percent"
+        ));
+    }
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600)];
+    let unit = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let (number, unit) = unit.unwrap_or((text, 1));
+    let seconds = number.parse().ok().and_then(|it: u64| it.checked_mul(unit));
+    match seconds {
+        Some(0) => Ok(ENDLESS),
+        Some(seconds @ 1..=LONGEST) => Ok(seconds),
+        Some(_) => Err("that is longer than a day; 0 samples until Ctrl-C".to_owned()),
+        None => Err("a time is 30, 30s, 2m or 1h; 0 samples until Ctrl-C".to_owned()),
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::{Cli, Command};
+
+    fn parsed(arguments: impl IntoIterator<Item = impl Into<String>>) -> Record {
+        let arguments = arguments.into_iter().map(Into::into);
+        let words = std::iter::once("phpprof".to_owned()).chain(arguments);
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Record(record) => *record,
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_the_contract_are_understood() {
+        let arguments: Vec<String> =
+            serde_json::from_str(include_str!("../../../contract/args.json")).unwrap();
+        let record = parsed(arguments);
+        assert_eq!(
+            record.label[1],
+            ("pod".to_owned(), "web-7d9f5c6b8-x2x4z".to_owned())
+        );
+        assert!(matches!(scope(&record), Ok(Some(Scope::Container(id))) if id.len() == 64));
+    }
+
+    #[test]
+    fn the_arguments_that_the_relay_gives_a_resident_sampler_are_understood() {
+        let golden: serde_json::Value =
+            serde_json::from_str(include_str!("../../../contract/runs.json")).unwrap();
+        let arguments = golden["answer"]["runs"][0]["arguments"].as_array().unwrap();
+        let record = parsed(arguments.iter().map(|word| word.as_str().unwrap()));
+        assert!(record.grants_on_stdin && record.output.is_none());
+        assert_eq!(record.receipt.unwrap().as_os_str(), "-");
+    }
+
+    #[test]
+    fn a_host_may_ask_for_ten_thousand_samples_a_second_and_for_no_budget() {
+        let record = parsed(["record", "--all", "-F", "10000", "--cpu-budget-percent=0"]);
+        assert_eq!(record.samples_per_second, 10_000);
+        assert_eq!(
+            options(&record, 10, Stop::default(), None, Asked::default()).cpu_budget_percent,
+            None
+        );
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        for arguments in [
+            &["record", "--all", "--pid=1"][..],
+            &["record", "--all", "-d", "1d"],
+            &["record", "--all", "-d", "25h"],
+            &["record", "--all", "-d", "-1"],
+            &["record", "--all", "-F", "0"],
+            &["record", "--all", "-F", "10001"],
+            &["record", "--all", "--cpu-budget-percent=-1"],
+            &["record", "--all", "--grants-on-stdin", "-o", "x"],
+        ] {
+            assert!(
+                Cli::try_parse_from([&["phpprof"], arguments].concat()).is_err(),
+                "{arguments:?}"
+            );
+        }
+    }
+
+    #[track_caller]
+    fn check_time(text: &str, expected: u64) {
+        assert_eq!(time(&parsed(["record", "--all", "-d", text])), expected);
+    }
+
+    #[test]
+    fn a_time_has_a_unit_or_is_seconds() {
+        check_time("30", 30);
+        check_time("30s", 30);
+        check_time("2m", 120);
+        check_time("24h", 86_400);
+        check_time("0", ENDLESS);
+        check_time("0s", ENDLESS);
+        assert_eq!(time(&parsed(["record", "--all"])), 10);
+        let named = |name| time(&parsed(["record", "--all", name, "7"]));
+        assert_eq!([named("--duration"), named("--duration-seconds")], [7, 7]);
+    }
+
+    #[test]
+    fn who_chooses_no_target_is_told_what_there_is() {
+        let failure = scope(&parsed(["record"])).unwrap_err();
+        assert_eq!(failure.reason, Reason::Usage);
+        assert!(failure.message.contains("--pid"), "{failure}");
+    }
+
+    #[test]
+    fn sha256_is_written_as_base64url() {
+        let empty = digest::digest(&digest::SHA256, b"");
+        assert_eq!(
+            base64url(empty.as_ref()),
+            "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! The flags of `phpprof record` that are about requests, and what it says of them at its end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use phpprof::failure::{Failure, Reason};
+use phpprof::request::asked::{self, Asked, Filter, Label, Labels};
+use phpprof::request::route::{Rule, Rules};
+use phpprof::request::values::OTHER;
+use phpprof::run::Recording;
+
+use super::{REQUESTS, host, say};
+
+/// What is told of requests, and which are kept.
+#[derive(Args)]
+pub struct Requests {
+    /// What is told of a sample's request: Method, Route, Script, RequestAge, TraceID; with commas. Query strings, cookies, arguments,
+    /// bodies and other headers are never read.
+    #[arg(long, value_name = "LABELS", value_parser = asked::labels, default_value = "", help_heading = REQUESTS)]
+    labels: Labels,
+    /// Names the paths that match a glob, as /shop/*/cart=cart: * is one segment, ** at the end any rest. May be given several times; the
+    /// first match counts, before the built-in rules.
+    #[arg(long, value_name = "GLOB=NAME", value_parser = Rule::parse, help_heading = REQUESTS)]
+    route: Vec<Rule>,
+    /// Keep only requests whose path begins so.
+    #[arg(long, value_name = "PREFIX", value_parser = path_prefix, help_heading = REQUESTS)]
+    path_prefix: Option<String>,
+    /// Keep only requests with this method; may be given several times.
+    #[arg(long, value_name = "METHOD", value_parser = method, help_heading = REQUESTS)]
+    method: Vec<String>,
+    /// Keep only requests of this script, as the label Script tells it; may be given several times.
+    #[arg(long, value_name = "PATH", help_heading = REQUESTS)]
+    script: Vec<String>,
+    /// Keep only what requests do once they are so old.
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400_000), help_heading = REQUESTS)]
+    min_request_age_ms: Option<u64>,
+    /// With it: keep also what such a request did before.
+    #[arg(long, requires = "min_request_age_ms", help_heading = REQUESTS)]
+    include_young: bool,
+    #[command(flatten)]
+    list: host::RequestList,
+}
+
+impl Requests {
+    /// The file that the list of requests is written to.
+    pub fn file(&self) -> Option<&Path> {
+        self.list.file()
+    }
+
+    /// The values of the flags.
+    pub fn asked(&self) -> Result<Asked, Failure> {
+        let usage = |detail: String| Failure::new(Reason::Usage, "requests", detail);
+        let rules = Rules::new(self.route.clone()).map_err(usage)?;
+        if self.method.len().max(self.script.len()) > asked::MAX_VALUES {
+            let most = asked::MAX_VALUES;
+            return Err(usage(format!(
+                "at most {most} methods and scripts can be kept"
+            )));
+        }
+        let mut labels = self.labels;
+        labels[Label::Route as usize] |= self.list.file().is_some();
+        Ok(Asked {
+            labels,
+            rules,
+            filter: Filter {
+                path_prefix: self.path_prefix.clone(),
+                methods: self.method.clone(),
+                scripts: self.script.clone(),
+                min_age: self.min_request_age_ms.map(Duration::from_millis),
+                include_young: self.include_young,
+            },
+        })
+    }
+}
+
+/// Says what became of requests.
+pub fn summarize(recording: &Recording) {
+    let Some(told) = &recording.requests else {
+        return;
+    };
+    let counts = told.counts;
+    if told.has_filter {
+        say(&format!(
+            "the filter dropped {} samples of other requests, {} of younger ones and {} of which nothing is known",
+            counts.filtered, counts.young, counts.undecided
+        ));
+    }
+    if counts.unknown + counts.changed > 0 {
+        say(&format!(
+            "{} samples have no labels of a request: it is not known of {}, and changed meanwhile in {}",
+            counts.unknown + counts.changed,
+            counts.unknown,
+            counts.changed
+        ));
+    }
+    for label in Label::ALL {
+        let other = told.table.other[label as usize];
+        if other > 0 {
+            say(&format!(
+                "{other} requests are told as {OTHER} by {}: there were more values than are kept; name routes with --route",
+                label.key()
+            ));
+        }
+    }
+}
+
+fn path_prefix(text: &str) -> Result<String, String> {
+    match text.starts_with('/') && !text.contains(['?', '#']) {
+        true => Ok(text.to_owned()),
+        false => Err("a path begins with / and has no query".to_owned()),
+    }
+}
+
+fn method(text: &str) -> Result<String, String> {
+    let may_be = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+    match !text.is_empty() && text.bytes().all(may_be) {
+        true => Ok(text.to_owned()),
+        false => Err("a method is written in capitals, as POST".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        requests: Requests,
+    }
+
+    fn parsed(flags: &[&str]) -> Option<Asked> {
+        let words = [&["record"], flags].concat();
+        Flags::try_parse_from(words).ok()?.requests.asked().ok()
+    }
+
+    #[test]
+    fn nothing_is_asked_for_by_default() {
+        assert_eq!(parsed(&[]), Some(Asked::default()));
+    }
+
+    #[test]
+    fn the_flags_of_the_contract_are_understood() {
+        let asked = parsed(&[
+            "--labels=Method,Route,Script,RequestAge,TraceID",
+            "--route=/shop/*/cart=cart",
+            "--route=/blog/**=blog",
+            "--path-prefix=/shop",
+            "--method=POST",
+            "--method=PUT",
+            "--script=index.php",
+            "--min-request-age-ms=2000",
+            "--include-young",
+        ]);
+        let asked = asked.unwrap();
+        assert_eq!(asked.labels, [true; Label::COUNT]);
+        assert_eq!(asked.rules.route("/shop/7/cart"), "cart");
+        assert_eq!(asked.rules.route("/blog/a/b"), "blog");
+        let filter = Filter {
+            path_prefix: Some("/shop".to_owned()),
+            methods: vec!["POST".to_owned(), "PUT".to_owned()],
+            scripts: vec!["index.php".to_owned()],
+            min_age: Some(Duration::from_secs(2)),
+            include_young: true,
+        };
+        assert_eq!(asked.filter, filter);
+    }
+
+    #[test]
+    fn flags_that_mean_nothing_are_refused() {
+        let many: Vec<String> = (0..65)
+            .map(|number| format!("--route=/{number}=x"))
+            .collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for flags in [
+            &["--labels=Cookie"][..],
+            &["--route=shop"],
+            &["--path-prefix=shop"],
+            &["--path-prefix=/?token"],
+            &["--method=post"],
+            &["--min-request-age-ms=0"],
+            &["--include-young"],
+            &["--method=GET"; 17],
+            &many,
+        ] {
+            assert_eq!(parsed(flags), None, "{flags:?}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `phpprof resident`: what it is asked, and how it ended.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use phpprof::deliver::receipt;
+use phpprof::failure::{Failure, Reason};
+use phpprof::resident::answer::{ASK, Ask};
+use phpprof::resident::{Options, reside};
+
+use super::{behave, say};
+
+const FIRST_ANSWER_SECONDS: RangeInclusive<u64> = 1..=3600;
+const IDLE_SECONDS: RangeInclusive<u64> = 1..=31_536_000;
+
+#[derive(Args, PartialEq, Eq, Debug)]
+pub struct Resident {
+    /// Container whose PHP processes are sampled; runs for another one are refused.
+    #[arg(long, value_name = "ID")]
+    container_id: String,
+    /// How long it tries to get the relay's first answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(FIRST_ANSWER_SECONDS))]
+    first_answer_seconds: u64,
+    /// How long it stays without a run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 21_600, value_parser = clap::value_parser!(u64).range(IDLE_SECONDS))]
+    idle_seconds: u64,
+    /// Where to write the receipt; - is the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub receipt: Option<PathBuf>,
+}
+
+impl Resident {
+    /// Reads the arguments that `contract/resident.json` has, and no others.
+    pub fn of_contract([id, first_answer, idle, receipt]: [&str; 4]) -> Option<Self> {
+        let seconds = |word: &str, flag: &str, range: RangeInclusive<u64>| {
+            let value = word.strip_prefix(flag)?.parse().ok();
+            value.filter(|it| range.contains(it))
+        };
+        let first_answer = seconds(
+            first_answer,
+            "--first-answer-seconds=",
+            FIRST_ANSWER_SECONDS,
+        );
+        Some(Self {
+            container_id: id.strip_prefix("--container-id=")?.to_owned(),
+            first_answer_seconds: first_answer?,
+            idle_seconds: seconds(idle, "--idle-seconds=", IDLE_SECONDS)?,
+            receipt: Some(receipt.strip_prefix("--receipt=")?.into()),
+        })
+    }
+}
+
+/// Stays until its lease is over; gives the receipt.
+pub fn run(arguments: &Resident) -> Result<String, Failure> {
+    // Before the environment is read.
+    behave();
+    let ended = reside(Options {
+        container_id: arguments.container_id.clone(),
+        ask: Ask::parse(&std::env::var(ASK).unwrap_or_default())?,
+        first_answer: Duration::from_secs(arguments.first_answer_seconds),
+        idle: Duration::from_secs(arguments.idle_seconds),
+    });
+    match ended.reason {
+        Reason::LeaseEnded => {
+            say(&ended.message);
+            Ok(receipt::failed(ended.reason, &ended.detail))
+        }
+        _ => Err(ended),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::{Cli, Command};
+
+    #[test]
+    fn the_arguments_of_the_contract_are_understood() {
+        let golden: serde_json::Value =
+            serde_json::from_str(include_str!("../../../contract/resident.json")).unwrap();
+        let words = golden["arguments"].as_array().unwrap().iter();
+        let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
+        let parsed = Cli::try_parse_from(std::iter::once(&"phpprof").chain(&words));
+        let Command::Resident(resident) = parsed.unwrap().command else {
+            panic!("another command");
+        };
+        assert_eq!(resident.container_id.len(), 64);
+        assert_eq!(resident.first_answer_seconds, 60);
+        assert_eq!(resident.idle_seconds, 21_600);
+        let receipt = resident.receipt.as_ref().unwrap();
+        assert_eq!(receipt.as_os_str(), "/dev/termination-log");
+        let [_, id, seconds, idle, receipt] = words[..] else {
+            panic!("{words:?}");
+        };
+        assert_eq!(
+            Resident::of_contract([id, seconds, idle, receipt]),
+            Some(resident)
+        );
+        assert_eq!(
+            Resident::of_contract([id, "--first-answer-seconds=0", idle, receipt]),
+            None
+        );
+        assert_eq!(Resident::of_contract([seconds, id, idle, receipt]), None);
+    }
+}

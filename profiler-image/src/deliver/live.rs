@@ -1,0 +1,115 @@
+//! What was sampled in each second, brought to the relay while somebody looks at it there.
+//!
+//! A second that does not arrive is lost to who looks, and no more: the run keeps all of it for its own profile. Invariant: each second is tried
+//! for some seconds at most, and whatever is answered, the worst that can come of it is that the run ends early.
+
+use std::time::{Duration, Instant};
+
+use super::grants::Grant;
+use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
+use crate::run::stop::Stop;
+
+/// One call, and all that are made for a second.
+const CALL: Duration = Duration::from_secs(3);
+const SECOND: Duration = Duration::from_secs(2);
+/// Each call is a connection of its own, which may reach another replica of the operator.
+const REPLICAS: u32 = 12;
+
+/// What became of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Brought {
+    Taken,
+    /// Another replica has to be met.
+    Elsewhere,
+    /// Nobody looks any more, or may: the run ends.
+    Over,
+    Lost,
+}
+
+/// What an answer means.
+#[must_use]
+pub fn meaning(answer: &Result<Answer, CallError>) -> Brought {
+    match answer.as_ref().map(|answer| answer.status) {
+        Ok(200) => Brought::Taken,
+        Ok(421) => Brought::Elsewhere,
+        // Nobody looks; the grant has ended, or its request is gone.
+        Ok(410 | 403) => Brought::Over,
+        Ok(_) | Err(_) => Brought::Lost,
+    }
+}
+
+/// A way to whoever looks.
+pub struct Way {
+    relay: Pinned,
+    grant: Grant,
+    stop: Stop,
+    lost: u64,
+}
+
+impl Way {
+    /// Along the first grant that has one.
+    #[must_use]
+    pub fn of(grants: &[Grant], stop: &Stop) -> Option<Self> {
+        let grant = grants.iter().find(|grant| !grant.live.is_empty())?;
+        Some(Self {
+            relay: Pinned::new(&grant.pins),
+            grant: grant.clone(),
+            stop: stop.clone(),
+            lost: 0,
+        })
+    }
+
+    /// Brings a second, and ends the run where nobody wants one.
+    pub fn bring(&mut self, profile: &[u8]) {
+        let call = Call {
+            method: "PUT",
+            url: &self.grant.live,
+            headers: &self.grant.headers,
+            body: profile,
+            takes: CALL,
+            longest_answer: SHORT_ANSWER,
+        };
+        let until = Instant::now() + SECOND;
+        let mut tries = (0..REPLICAS).take_while(|_| Instant::now() < until);
+        let became = tries.find_map(|_| match meaning(&self.relay.call(&call)) {
+            Brought::Elsewhere => None,
+            became => Some(became),
+        });
+        match became.unwrap_or(Brought::Lost) {
+            Brought::Taken => {}
+            Brought::Over => self.stop.request("keep"),
+            Brought::Lost | Brought::Elsewhere => {
+                self.lost += 1;
+                // Once for each power of two: a log is no place for a line a second.
+                if self.lost.is_power_of_two() {
+                    eprintln!("phpprof: {} seconds could not be shown", self.lost);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: u16, expected: Brought) {
+        let (date, body) = (None, String::new());
+        let answer = Answer { status, date, body };
+        assert_eq!(meaning(&Ok(answer)), expected, "{status}");
+    }
+
+    #[test]
+    fn an_answer_ends_the_run_only_where_nobody_looks_or_may() {
+        check(200, Brought::Taken);
+        check(421, Brought::Elsewhere);
+        check(410, Brought::Over);
+        check(403, Brought::Over);
+        for status in [413, 422, 429, 503, 507] {
+            check(status, Brought::Lost);
+        }
+        let away = Err(CallError::Unreachable("x".to_owned()));
+        assert_eq!(meaning(&away), Brought::Lost);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the full receipt tells of heaps: pure.
+//!
+//! Invariant: it takes less than half of what a receipt may take, whatever the names are.
+
+use serde::Serialize;
+
+use crate::request::asked::Label as RequestLabel;
+use crate::run::aggregate::{ANY_WORKER, Sum};
+use crate::run::heap::{HeapTold, Highest};
+use crate::run::snapshot::Snapshot;
+
+/// Functions that are told of the highest heap's stack, and letters of a name: at four bytes each they are less than half a receipt.
+const PEAK_DEPTH: usize = 4;
+const PEAK_NAME: usize = 80;
+
+/// What is told of the workers' heaps, where that was asked for.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Heap {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub highest: Option<Peak>,
+    /// Reads whose numbers did not fit one another.
+    pub refused: u64,
+    /// Workers without a heap that can be read.
+    pub without_heap: u64,
+}
+
+/// The highest heap of all workers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Peak {
+    pub peak_bytes: u64,
+    /// What was taken from the system for it, which the limit is held against.
+    pub real_peak_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// The innermost functions, leaf first; none where the peak is older than the first sample.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+}
+
+impl Heap {
+    pub fn of(snapshot: &Snapshot, told: &HeapTold) -> Self {
+        Self {
+            highest: told.highest.map(|highest| Peak::of(snapshot, &highest)),
+            refused: told.refused,
+            without_heap: told.without_heap,
+        }
+    }
+}
+
+impl Peak {
+    fn of(snapshot: &Snapshot, highest: &Highest) -> Self {
+        let settled = &snapshot.samples.settled;
+        let stack = settled.settlement_of(highest.sample, ANY_WORKER, Sum::default());
+        let mut lines = Vec::new();
+        if highest.is_seen {
+            settled.lines(&stack, &mut lines);
+        }
+        let names = &snapshot.samples.names;
+        let innermost = lines.iter().rev().take(PEAK_DEPTH);
+        let told = snapshot.requests.as_ref().map(|told| &told.table);
+        let route = told.and_then(|table| {
+            let mut labels = table.labels(highest.sample.labels);
+            labels.find(|(key, _)| *key == RequestLabel::Route.key())
+        });
+        Self {
+            peak_bytes: highest.sizes.peak,
+            real_peak_bytes: highest.sizes.real_peak,
+            limit_bytes: highest.sizes.limit,
+            route: route.map(|(_, route)| short(route)),
+            stack: innermost
+                .map(|&(id, _)| short(names.get(id).name))
+                .collect(),
+        }
+    }
+}
+
+/// As much of a name as a receipt has room for.
+fn short(name: &str) -> String {
+    name.chars().take(PEAK_NAME).collect()
+}

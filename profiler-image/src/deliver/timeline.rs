@@ -1,0 +1,182 @@
+//! From what was recorded to `requests.json`: pure.
+//!
+//! Invariant: it names what the profile of the same run names, and nothing else: functions by the run's names, proven as far as the
+//! profile's stacks are, and values of requests out of the table of the labels that were asked for.
+
+use phpprof_profile::timeline::{
+    Cell, Moment, Node, OTHER, Request, RouteRow, Slot, Timeline, Tree, VERSION, WorkerRow,
+};
+use rustc_hash::FxHashMap;
+
+use crate::request::asked::Label;
+use crate::request::values::Table;
+use crate::run::moments;
+use crate::run::recorder::{Recorder, Seen};
+use crate::run::snapshot::Snapshot;
+use crate::stack::trace::Stack;
+
+/// Writes down what a run has recorded; the snapshot is that of its end.
+#[must_use]
+pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
+    let empty = Table::default();
+    let requests = snapshot.requests.as_ref();
+    let table = requests.map_or(&empty, |told| &told.table);
+    let mut paths = Paths::of(snapshot);
+    let began = recorder.began;
+    let slowest = recorder.slowest.iter();
+    let requests = slowest
+        .map(|seen| request(seen, began, snapshot, table, &mut paths))
+        .collect();
+    let unlisted_requests = recorder.slowest.unlisted;
+    let (workers, other_workers) = recorder.workers.finish();
+    let (routes, other_routes) = recorder.routes.finish();
+    let workers = workers.into_iter().map(|(summed_as, slots)| {
+        let (pid, thread) = worker(summed_as, snapshot);
+        WorkerRow {
+            pid,
+            thread,
+            cells: cells(slots),
+            ..WorkerRow::default()
+        }
+    });
+    let other_workers = some(other_workers).map(|cells| WorkerRow {
+        cells,
+        ..WorkerRow::default()
+    });
+    let routes = routes.into_iter().map(|(route, slots)| RouteRow {
+        route: table.value(Label::Route, route).to_owned(),
+        cells: cells(slots),
+    });
+    let other_routes = some(other_routes).map(|cells| RouteRow {
+        route: OTHER.to_owned(),
+        cells,
+    });
+    Timeline {
+        version: VERSION,
+        began_unix_nanoseconds: snapshot.began_unix_nanoseconds,
+        duration_nanoseconds: signed(snapshot.took.as_nanos()),
+        step_nanoseconds: signed(recorder.step.into()),
+        workers: workers.chain(other_workers).collect(),
+        routes: routes.chain(other_routes).collect(),
+        requests,
+        unlisted_requests,
+        cut: 0,
+        functions: paths.tree.functions,
+        nodes: paths.tree.nodes,
+    }
+}
+
+fn request(
+    seen: &Seen,
+    began: u64,
+    snapshot: &Snapshot,
+    table: &Table,
+    paths: &mut Paths<'_>,
+) -> Request {
+    let value = |label: Label| {
+        let value = table.value(label, seen.values[label as usize]);
+        value.to_owned()
+    };
+    let (pid, thread) = worker(seen.summed_as, snapshot);
+    let since = |time: u64| signed(time.into()) - signed(began.into());
+    let moments = seen.moments.iter();
+    let moments: Option<Vec<Moment>> = moments
+        .filter(|moment| moment.to() > seen.began)
+        .map(|moment| paths.moment(moment, seen.began))
+        .collect();
+    Request {
+        begin: since(seen.began),
+        end: since(seen.ended.max(seen.began)),
+        is_unfinished: seen.is_unfinished,
+        pod: String::new(),
+        pid,
+        thread,
+        method: value(Label::Method),
+        route: value(Label::Route),
+        script: value(Label::Script),
+        // One that found no room is nobody's.
+        trace_id: Some(value(Label::TraceId))
+            .filter(|id| id != OTHER)
+            .unwrap_or_default(),
+        samples: seen.samples,
+        wall_nanoseconds: signed(seen.wall.into()),
+        cpu_nanoseconds: signed(seen.cpu.into()),
+        peak_heap_bytes: seen.peak_heap,
+        moments: moments.unwrap_or_default(),
+    }
+}
+
+/// The process and, where it has several workers, the thread that samples were summed under.
+fn worker(summed_as: i32, snapshot: &Snapshot) -> (i32, i32) {
+    match snapshot.seen.get(&summed_as) {
+        Some(seen) if seen.engine.is_thread_safe() => (seen.pid, summed_as),
+        Some(seen) => (seen.pid, 0),
+        None => (0, 0),
+    }
+}
+
+fn cells(slots: Vec<Slot>) -> Vec<Cell> {
+    slots.into_iter().filter_map(|slot| slot.cell(0)).collect()
+}
+
+fn some(slots: Vec<Slot>) -> Option<Vec<Cell>> {
+    Some(cells(slots)).filter(|cells| !cells.is_empty())
+}
+
+fn signed(number: u128) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The stacks of moments as paths of the file's tree.
+struct Paths<'a> {
+    snapshot: &'a Snapshot,
+    tree: Tree,
+    known: FxHashMap<Stack, Option<u32>>,
+}
+
+impl<'a> Paths<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            snapshot,
+            tree: Tree::default(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// A moment of a request that began then; `None` where its path finds no room.
+    fn moment(&mut self, moment: &moments::Moment, began: u64) -> Option<Moment> {
+        let from = moment.from.max(began);
+        Some(Moment {
+            begin: signed((from - began).into()),
+            duration: signed((moment.to() - from).into()),
+            node: self.leaf(moment.stack)?,
+            waits: moment.waiting > moment.busy,
+        })
+    }
+
+    fn leaf(&mut self, stack: Stack) -> Option<u32> {
+        if let Some(&leaf) = self.known.get(&stack) {
+            return leaf;
+        }
+        let (settled, names) = (&self.snapshot.samples.settled, &self.snapshot.samples.names);
+        let mut lines = Vec::new();
+        settled.lines_of(settled.shown(stack), &mut lines);
+        let mut parent = None;
+        for (name, line) in lines {
+            let name = names.get(name);
+            let function = self.tree.function(name.name, name.file);
+            parent = function.and_then(|function| {
+                self.tree.node(Node {
+                    parent,
+                    function,
+                    line,
+                })
+            });
+            if parent.is_none() {
+                break;
+            }
+        }
+        self.known.insert(stack, parent);
+        parent
+    }
+}

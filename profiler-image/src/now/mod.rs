@@ -1,0 +1,107 @@
+//! Where each worker is now, and what it waits for.
+//!
+//! A run of a tenth of a second samples all workers some ten times; after it the kernel is asked what each of them is in. A stack is as a profile
+//! would have it: proven, or cut with `[unstable]`. Invariant: what the kernel says of a wait stands beside a stack only where the worker slept in
+//! that one stack for the whole run.
+
+mod kernel;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use phpprof_profile::dump::{Frame, State, Worker};
+
+use crate::request::asked::Labels;
+use crate::run::aggregate::{Settlement, Sum};
+use crate::run::snapshot::Snapshot;
+use crate::stack::names::Names;
+pub use kernel::{Begin, Said};
+
+/// The run: its rate, and how long it takes.
+pub const SAMPLES_PER_SECOND: u32 = 99;
+pub const TAKES: Duration = Duration::from_millis(100);
+/// What is told of requests: their method, route and script.
+pub const LABELS: Labels = [true, true, true, false, false];
+
+/// The stacks of one worker, and whether there was another one.
+#[derive(Debug)]
+struct Sampled {
+    most: Settlement,
+    is_only: bool,
+}
+
+/// The workers of which there is a sample.
+pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, Said>) -> Vec<Worker> {
+    let mut sampled: BTreeMap<i32, Sampled> = BTreeMap::new();
+    snapshot.samples.settled.each(|stack| {
+        let known = sampled.get(&stack.tid).map(|known| known.most);
+        let other = known.filter(|known| weight(&known.sum) >= weight(&stack.sum));
+        let most = other.unwrap_or(stack);
+        let is_only = known.is_none_or(|known| known.is_of_stack(&stack))
+            && sampled.get(&stack.tid).is_none_or(|known| known.is_only);
+        sampled.insert(stack.tid, Sampled { most, is_only });
+    });
+    let none = Said::default();
+    let worker = |(tid, sampled): (&i32, &Sampled)| {
+        worker(snapshot, *tid, sampled, said.get(tid).unwrap_or(&none))
+    };
+    sampled.iter().filter_map(worker).collect()
+}
+
+/// How much a stack says of a worker.
+fn weight(sum: &Sum) -> (i64, i64) {
+    (sum.samples, sum.cpu_nanoseconds)
+}
+
+/// A worker that wakes up for a moment still waits.
+fn mostly_slept(sum: &Sum) -> bool {
+    sum.cpu_nanoseconds.saturating_mul(2) < sum.wall_nanoseconds
+}
+
+fn worker(snapshot: &Snapshot, tid: i32, sampled: &Sampled, said: &Said) -> Option<Worker> {
+    // A number that is no worker's is that of all who found no room.
+    let seen = snapshot.seen.get(&tid)?;
+    let mut lines = Vec::new();
+    snapshot.samples.settled.lines(&sampled.most, &mut lines);
+    let state = match lines.last() {
+        Some(&(Names::IDLE, _)) => State::Idle,
+        _ if mostly_slept(&sampled.most.sum) && !said.is_runnable => State::Waiting,
+        _ => State::Running,
+    };
+    let frame = |&(id, line): &(_, u32)| {
+        let name = snapshot.samples.names.get(id);
+        Frame {
+            function: name.name.to_owned(),
+            file: name.file.to_owned(),
+            line: line.into(),
+        }
+    };
+    let slept = state == State::Waiting && sampled.is_only;
+    let seconds = |time: Duration| (time.as_secs_f64() * 1000.0).round() / 1000.0;
+    let told = snapshot.requests.as_ref().map(|told| &told.table);
+    let of_request = |key: &str| {
+        let mut labels = told?.labels(sampled.most.labels);
+        labels
+            .find(|(of, _)| *of == key)
+            .map(|(_, value)| value.to_owned())
+    };
+    Some(Worker {
+        pod: None,
+        container: None,
+        pid: seen.pid.into(),
+        thread: seen.engine.is_thread_safe().then_some(tid.into()),
+        method: of_request("method"),
+        route: of_request("route"),
+        script: of_request("script"),
+        pool: said.pool.clone(),
+        php: seen.engine.version.clone(),
+        sapi: seen.engine.sapi.clone(),
+        state,
+        system_call: said.call.clone().filter(|_| slept),
+        request_seconds: said.request.filter(|_| state != State::Idle).map(seconds),
+        stack: match state {
+            State::Idle => Vec::new(),
+            _ => lines.iter().rev().map(frame).collect(),
+        },
+    })
+}

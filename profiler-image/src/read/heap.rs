@@ -1,0 +1,193 @@
+//! What a worker's heap was when its stack was read: its sizes come with the one call that reads the stack.
+//!
+//! Where the heap is, is found once a worker, through the VM stack. Invariant: numbers that do not fit one another are counted and not given, and
+//! the heap is found anew after them.
+
+use phpprof_zend::Layout;
+use phpprof_zend::heap::{self, HEAD, Sizes};
+use phpprof_zend::memory::{Memory, Piece};
+
+/// Stacks through which a heap is sought: the page of one may be a huge block.
+const TRIES: u32 = 16;
+
+/// The sizes of `zend_mm_heap` (php-src: Zend/zend_alloc.c), in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heap {
+    /// What the request has allocated now.
+    pub size: u64,
+    /// The most that it had allocated at once.
+    pub peak: u64,
+}
+
+/// Reads the heap of a worker.
+#[derive(Debug)]
+pub struct HeapWatch {
+    layout: &'static Layout,
+    place: Place,
+    head: [u8; HEAD],
+    /// What the newest read has shown.
+    sizes: Option<Sizes>,
+    /// Reads whose numbers did not fit one another.
+    pub refused: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Not found yet, after so many tries.
+    Sought(u32),
+    At(u64),
+}
+
+impl HeapWatch {
+    /// Of a worker whose heap was not found yet.
+    #[must_use]
+    pub fn new(layout: &'static Layout) -> Self {
+        Self {
+            layout,
+            place: Place::Sought(0),
+            head: [0; HEAD],
+            sizes: None,
+            refused: 0,
+        }
+    }
+
+    /// The worker has no heap that can be read.
+    #[must_use]
+    pub fn has_none(&self) -> bool {
+        self.place == Place::Sought(TRIES)
+    }
+
+    /// What the newest read has shown.
+    #[must_use]
+    pub fn sizes(&self) -> Option<Sizes> {
+        self.sizes
+    }
+
+    /// The same, as far as it changes with each allocation.
+    #[must_use]
+    pub fn heap(&self) -> Option<Heap> {
+        let Sizes { size, peak, .. } = self.sizes?;
+        Some(Heap { size, peak })
+    }
+
+    /// Seeks the heap through a page of the VM stack, where it is not known; in two calls.
+    pub fn seek<M: Memory + ?Sized>(&mut self, memory: &M, page: u64) {
+        if let Place::Sought(tries) = self.place
+            && tries < TRIES
+        {
+            let found = heap::find(memory, self.layout, page);
+            self.place = found.map_or(Place::Sought(tries + 1), Place::At);
+        }
+    }
+
+    /// What is read together with a stack.
+    pub fn piece(&mut self) -> Option<Piece<'_>> {
+        let Place::At(address) = self.place else {
+            return None;
+        };
+        let bytes = self.head.get_mut(..heap::length(self.layout))?;
+        Some(Piece { address, bytes })
+    }
+
+    /// The piece has been read.
+    pub fn took(&mut self) {
+        if let Place::At(_) = self.place {
+            self.sizes = heap::sizes(self.layout, &self.head);
+            if self.sizes.is_none() {
+                self.refused += 1;
+                self.place = Place::Sought(0);
+            }
+        }
+    }
+
+    /// The pieces of a read could not be had. Gives whether there is less to read now.
+    pub fn lost(&mut self) -> bool {
+        self.sizes = None;
+        let was_known = matches!(self.place, Place::At(_));
+        if was_known {
+            self.place = Place::Sought(0);
+        }
+        was_known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use phpprof_zend::layouts::ROWS;
+    use phpprof_zend::memory::Recorded;
+
+    use super::*;
+
+    const CHUNK: u64 = 0x7f00_0020_0000;
+    const AT: u64 = CHUNK + 64;
+    const PAGE: u64 = CHUNK + 0x4000;
+
+    fn memory(layout: &Layout, size: u64, peak: u64) -> Recorded {
+        let mut memory = Recorded::default();
+        memory.room(CHUNK, 4096);
+        memory.put_word(CHUNK, AT);
+        let row = &layout.mm_heap;
+        for (offset, value) in [
+            (row.size, size),
+            (row.peak, peak),
+            (row.real_size, 1 << 21),
+            (row.real_peak, 1 << 21),
+            (row.limit, 1 << 27),
+        ] {
+            memory.put_word(AT + offset as u64, value);
+        }
+        memory
+    }
+
+    fn read(watch: &mut HeapWatch, memory: &Recorded) -> Option<Heap> {
+        watch.seek(memory, PAGE);
+        let mut pieces: Vec<Piece<'_>> = watch.piece().into_iter().collect();
+        memory.gather(&mut pieces).unwrap();
+        watch.took();
+        watch.heap()
+    }
+
+    #[test]
+    fn a_heap_is_sought_once_and_its_sizes_follow_each_read() {
+        let layout = &ROWS[0];
+        let mut watch = HeapWatch::new(layout);
+        assert_eq!(watch.heap(), None);
+        let heap = |size, peak| Some(Heap { size, peak });
+        assert_eq!(read(&mut watch, &memory(layout, 7, 9)), heap(7, 9));
+        watch.seek(&Recorded::default(), PAGE);
+        assert_eq!(read(&mut watch, &memory(layout, 5, 9)), heap(5, 9));
+        assert_eq!(watch.refused, 0);
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_counted_and_the_heap_is_sought_again() {
+        let layout = &ROWS[0];
+        let mut watch = HeapWatch::new(layout);
+        read(&mut watch, &memory(layout, 7, 9));
+        assert_eq!(read(&mut watch, &memory(layout, u64::MAX, 9)), None);
+        assert_eq!(watch.refused, 1);
+        assert!(watch.piece().is_none());
+        assert!(read(&mut watch, &memory(layout, 7, 9)).is_some());
+    }
+
+    #[test]
+    fn a_heap_that_is_nowhere_is_sought_so_often_and_no_more() {
+        let mut watch = HeapWatch::new(&ROWS[0]);
+        (0..TRIES).for_each(|_| {
+            assert!(!watch.has_none());
+            watch.seek(&Recorded::default(), PAGE);
+        });
+        assert!(watch.has_none());
+        watch.seek(&memory(&ROWS[0], 7, 9), PAGE);
+        assert!(watch.has_none() && watch.piece().is_none());
+    }
+
+    #[test]
+    fn a_heap_that_cannot_be_read_any_more_is_read_no_further() {
+        let layout = &ROWS[0];
+        let mut watch = HeapWatch::new(layout);
+        read(&mut watch, &memory(layout, 7, 9));
+        assert!(watch.lost());
+        assert!(!watch.lost() && watch.heap().is_none());
+    }
+}

@@ -1,0 +1,219 @@
+//! Which request a worker serves, seen in the one call that reads its stack.
+//!
+//! The words and bytes that a request was read through ([`Trail`]) are read again with each stack; while they are the same, so is the
+//! request, and nothing more is read. Where they are not, the request is read, and held against the stack's read once more.
+//! Invariant: a request is believed only where nothing that tells it has changed from the read of the stack to the end of its own.
+
+use std::hash::Hasher as _;
+use std::time::{Duration, Instant};
+
+use phpprof_zend::Layout;
+use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::request::{self, Place, Request, SLICE, Source, Trail, Wanted};
+use rustc_hash::FxHasher;
+
+use crate::target::process::Process;
+
+/// A request that has no time cannot be told from an equal one after it; none ends and the next begins within this.
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// Which request the reads of a sample have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// The one that is known.
+    Same,
+    /// Another one, in all reads.
+    Other,
+    /// One and then another one; or nothing was read.
+    Changing,
+}
+
+/// A request changed while it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed;
+
+/// Watches the request of a worker.
+#[derive(Debug)]
+pub struct RequestWatch {
+    layout: &'static Layout,
+    place: Place,
+    sapi_globals: Option<u64>,
+    wanted: Wanted,
+    known: Option<Known>,
+    /// What the last read has read.
+    slice: [u8; SLICE],
+    bytes: Vec<u8>,
+    time: u64,
+    /// Of the sample at hand: how many reads there were, what the first has shown, and whether all have shown it.
+    reads: u32,
+    first: (u64, u64),
+    are_equal: bool,
+    was_held_up: bool,
+    read_at: Instant,
+}
+
+#[derive(Debug)]
+struct Known {
+    slice: [u8; SLICE],
+    trail: Trail,
+    /// `SG(global_request_time)`; 0 until somebody asks for it.
+    time: u64,
+}
+
+impl RequestWatch {
+    /// Watches a worker.
+    #[must_use]
+    pub fn new(process: &Process, wanted: Wanted) -> Self {
+        let engine = &process.engine;
+        let row = &engine.layout.sapi_globals;
+        Self {
+            layout: engine.layout,
+            place: Place {
+                source: Source::of(engine.layout, &engine.sapi, process.relay.is_some()),
+                executor_globals: engine.executor_globals,
+                core_globals: engine.phase_globals.core_globals,
+            },
+            sapi_globals: engine
+                .request_time
+                .and_then(|at| at.checked_sub(row.global_request_time)),
+            wanted,
+            known: None,
+            slice: [0; SLICE],
+            bytes: Vec::new(),
+            time: 0,
+            reads: 0,
+            first: (0, 0),
+            are_equal: true,
+            was_held_up: false,
+            read_at: Instant::now(),
+        }
+    }
+
+    /// Where the worker's requests are.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        self.place.source
+    }
+
+    /// `SG(global_request_time)` in the last read, in seconds of Unix time; `None` until somebody has asked for it.
+    #[must_use]
+    pub fn request_time(&self) -> Option<f64> {
+        let time = f64::from_bits(self.time);
+        (time.is_finite() && time > 0.0).then_some(time)
+    }
+
+    /// A sample begins.
+    pub fn begin(&mut self) {
+        (self.reads, self.are_equal) = (0, true);
+    }
+
+    /// What is read together with a stack.
+    pub fn pieces(&mut self) -> impl Iterator<Item = Piece<'_>> {
+        let ranges = self
+            .known
+            .as_ref()
+            .map_or(&[][..], |known| &known.trail.ranges);
+        self.bytes
+            .resize(ranges.iter().map(|(_, length)| length).sum(), 0);
+        let mut rest = self.bytes.as_mut_slice();
+        let slice = self.sapi_globals.map(|address| Piece {
+            address,
+            bytes: &mut self.slice,
+        });
+        slice
+            .into_iter()
+            .chain(ranges.iter().map(move |&(address, length)| {
+                let (bytes, after) = std::mem::take(&mut rest).split_at_mut(length);
+                rest = after;
+                Piece { address, bytes }
+            }))
+    }
+
+    /// The pieces have been read.
+    pub fn took(&mut self, time: u64, was_held_up: bool) {
+        let mut hasher = FxHasher::default();
+        hasher.write(&self.slice);
+        hasher.write(&self.bytes);
+        let shown = (hasher.finish(), time);
+        if self.reads == 0 {
+            self.first = shown;
+        }
+        self.are_equal &= shown.0 == self.first.0 && is_same_time(self.first.1, time);
+        self.reads += 1;
+        (self.time, self.was_held_up) = (time, was_held_up);
+        self.read_at = Instant::now();
+    }
+
+    /// The pieces could not be read: what told the request is not there any more. Gives whether there is less to read now.
+    pub fn lost(&mut self) -> bool {
+        self.are_equal = false;
+        self.known.take().is_some()
+    }
+
+    /// Which request the sample's reads have shown.
+    pub fn seen(&mut self) -> Seen {
+        if self.reads == 0 || !self.are_equal {
+            return Seen::Changing;
+        }
+        let (slice, bytes, time) = (&self.slice, &self.bytes, self.time);
+        let known = self.known.as_mut().filter(|known| {
+            known.slice == *slice && known.trail.bytes == *bytes && is_same_time(known.time, time)
+        });
+        match known {
+            Some(known) => {
+                known.time = time;
+                Seen::Same
+            }
+            // The stack may be the old one's.
+            None if self.was_held_up => Seen::Changing,
+            None => Seen::Other,
+        }
+    }
+
+    /// Reads the request that the sample's reads have shown.
+    ///
+    /// # Errors
+    /// [`Changed`] where it is another one by now: nothing is known then.
+    pub fn read<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Option<Request>, Changed> {
+        self.known = None;
+        let (layout, place) = (self.layout, &self.place);
+        let (request, trail) = request::read(memory, layout, place, &self.slice, self.wanted);
+        let (slice, time) = (self.slice, self.time);
+        self.known = Some(Known { slice, trail, time });
+        let mut time = [0; 8];
+        let time_at = self
+            .sapi_globals
+            .map(|at| at + self.layout.sapi_globals.global_request_time);
+        let mut pieces: Vec<Piece<'_>> = self.pieces().collect();
+        pieces.extend(time_at.map(|address| Piece {
+            address,
+            bytes: &mut time,
+        }));
+        let is_read = memory.gather(&mut pieces).is_ok();
+        drop(pieces);
+        let before = std::mem::replace(&mut self.time, u64::from_le_bytes(time));
+        let took = self.read_at.elapsed();
+        let is_one = is_read
+            && is_same_time(before, self.time)
+            && (before != 0 || took < LONGEST)
+            && self
+                .known
+                .as_ref()
+                .is_some_and(|known| known.slice == self.slice && known.trail.bytes == self.bytes);
+        match &mut self.known {
+            Some(known) if is_one => {
+                known.time = self.time;
+                Ok(request)
+            }
+            known => {
+                *known = None;
+                Err(Changed)
+            }
+        }
+    }
+}
+
+/// A request's time is set when somebody asks for it, and stays.
+fn is_same_time(before: u64, after: u64) -> bool {
+    before == 0 || before == after
+}

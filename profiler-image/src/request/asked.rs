@@ -1,0 +1,242 @@
+//! What a run is asked to tell of requests, and which of them it shall keep: values of the command line.
+
+use std::time::Duration;
+
+use phpprof_zend::request::{Request, Wanted};
+
+use super::route::{Rules, template};
+
+/// Values of one kind on the command line: prefixes, methods, scripts.
+pub const MAX_VALUES: usize = 16;
+
+/// A label of a sample that its request gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Label {
+    Method,
+    Route,
+    Script,
+    RequestAge,
+    TraceId,
+}
+
+impl Label {
+    pub const COUNT: usize = 5;
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Method,
+        Self::Route,
+        Self::Script,
+        Self::RequestAge,
+        Self::TraceId,
+    ];
+
+    /// As it is asked for.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["Method", "Route", "Script", "RequestAge", "TraceID"][self as usize]
+    }
+
+    /// Its key in a profile.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        ["method", "route", "script", "request_age", "trace_id"][self as usize]
+    }
+}
+
+/// Which labels are asked for, by their number.
+pub type Labels = [bool; Label::COUNT];
+
+/// Reads a list of names, as `Method,Route`.
+///
+/// # Errors
+/// A name that is no label's.
+pub fn labels(text: &str) -> Result<Labels, String> {
+    let mut labels = Labels::default();
+    for name in text.split(',').filter(|name| !name.is_empty()) {
+        let label = Label::ALL.iter().find(|label| label.name() == name);
+        let label = label.ok_or_else(|| {
+            let names = Label::ALL.map(Label::name).join(", ");
+            format!("{name} is no label of a request; there are {names}")
+        })?;
+        labels[*label as usize] = true;
+    }
+    Ok(labels)
+}
+
+/// Which requests are kept; an empty list keeps all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The path begins so, byte by byte.
+    pub path_prefix: Option<String>,
+    pub methods: Vec<String>,
+    /// As the label has them; a leading slash is of no account.
+    pub scripts: Vec<String>,
+    pub min_age: Option<Duration>,
+    /// Keeps what a request did before it was old enough, once it is.
+    pub include_young: bool,
+}
+
+/// What a request is to a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Kept,
+    Refused,
+    /// What the filter asks for is not known of it.
+    Unknown,
+}
+
+impl Filter {
+    /// Whether it may drop anything.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.path_prefix.is_some()
+            || !self.methods.is_empty()
+            || !self.scripts.is_empty()
+            || self.min_age.is_some()
+    }
+
+    /// What a request is to it, but for its age. `script` is the label's.
+    #[must_use]
+    pub fn verdict(&self, request: &Request, script: Option<&str>) -> Verdict {
+        let plain = |script: &str| script.trim_start_matches('/').to_owned();
+        let path = self.path_prefix.as_ref().map(|prefix| {
+            let path = request.path.as_ref()?;
+            Some(path.starts_with(prefix))
+        });
+        let method = (!self.methods.is_empty())
+            .then(|| Some(self.methods.contains(request.method.as_ref()?)));
+        let script = (!self.scripts.is_empty()).then(|| {
+            let script = plain(script?);
+            Some(self.scripts.iter().any(|wanted| plain(wanted) == script))
+        });
+        let parts = [path, method, script];
+        let mut parts = parts.into_iter().flatten();
+        if parts.clone().any(|part| part == Some(false)) {
+            Verdict::Refused
+        } else if parts.any(|part| part.is_none()) {
+            Verdict::Unknown
+        } else {
+            Verdict::Kept
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub labels: Labels,
+    pub rules: Rules,
+    pub filter: Filter,
+}
+
+impl Asked {
+    /// Whether anything of requests is read.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.labels.contains(&true) || self.filter.is_on()
+    }
+
+    /// Whether a label is asked for.
+    #[must_use]
+    pub fn has(&self, label: Label) -> bool {
+        self.labels[label as usize]
+    }
+
+    /// What is read of a request.
+    #[must_use]
+    pub fn wanted(&self) -> Wanted {
+        let filter = &self.filter;
+        Wanted {
+            method: self.has(Label::Method) || !filter.methods.is_empty(),
+            path: self.has(Label::Route) || filter.path_prefix.is_some(),
+            script: self.has(Label::Script) || !filter.scripts.is_empty(),
+            traceparent: self.has(Label::TraceId),
+        }
+    }
+}
+
+/// A script for people: below the document root where that is known to hold it, else the last two segments of its path, without a
+/// user's home.
+#[must_use]
+pub fn shown_script(script: &str, root: Option<&str>) -> String {
+    let below = root.and_then(|root| {
+        let rest = script.strip_prefix(root.trim_end_matches('/'))?;
+        rest.strip_prefix('/').filter(|_| root.len() > 1)
+    });
+    let shown = below.map_or_else(
+        || {
+            let mut segments: Vec<&str> =
+                script.split('/').filter(|part| !part.is_empty()).collect();
+            if segments.first() == Some(&"home") && script.starts_with('/') {
+                segments.drain(..segments.len().min(3) - 1);
+            }
+            segments[segments.len().saturating_sub(2)..].join("/")
+        },
+        str::to_owned,
+    );
+    // An id in it is none of a profile's business either.
+    template(&shown).trim_start_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_by_their_names() {
+        let all = labels("Method,Route,Script,RequestAge,TraceID").unwrap();
+        assert_eq!(all, [true; Label::COUNT]);
+        assert_eq!(labels("").unwrap(), Labels::default());
+        assert_eq!(
+            labels("route").unwrap_err(),
+            "route is no label of a request; there are Method, Route, Script, RequestAge, TraceID"
+        );
+    }
+
+    #[test]
+    fn a_script_is_told_from_its_document_root_and_never_with_a_home() {
+        let check = |script: &str, root: Option<&str>, expected: &str| {
+            assert_eq!(shown_script(script, root), expected);
+        };
+        let script = "/srv/shop/releases/17/public/index.php";
+        check(script, Some("/srv/shop/releases/17/public"), "index.php");
+        check(script, Some("/srv/shop/releases/17/public/"), "index.php");
+        check(script, Some("/srv/shop/releases/1"), "public/index.php");
+        check(script, None, "public/index.php");
+        check("/index.php", Some("/"), "index.php");
+        check("/home/alice/index.php", None, "index.php");
+        check("/home/alice/www/index.php", None, "www/index.php");
+        check("worker.php", None, "worker.php");
+        check("/srv/www/4815162342/cart", Some("/srv/www"), "{id}/cart");
+        check(&format!("/srv/{}", "ü".repeat(500)), None, "srv/{text}");
+    }
+
+    #[test]
+    fn a_filter_tells_what_it_refuses_from_what_it_does_not_know() {
+        let filter = Filter {
+            path_prefix: Some("/shop".to_owned()),
+            methods: vec!["POST".to_owned()],
+            scripts: vec!["/index.php".to_owned()],
+            ..Filter::default()
+        };
+        let request = |method: &str, path: Option<&str>| Request {
+            method: Some(method.to_owned()),
+            path: path.map(str::to_owned),
+            ..Request::default()
+        };
+        let check = |request: Request, script, verdict| {
+            assert_eq!(filter.verdict(&request, script), verdict);
+        };
+        let index = Some("index.php");
+        check(request("POST", Some("/shop/7")), index, Verdict::Kept);
+        check(request("GET", Some("/shop/7")), index, Verdict::Refused);
+        check(request("POST", Some("/")), index, Verdict::Refused);
+        check(request("POST", None), index, Verdict::Unknown);
+        check(request("GET", None), index, Verdict::Refused);
+        check(request("POST", Some("/shop")), None, Verdict::Unknown);
+        let all = Filter::default();
+        assert_eq!(all.verdict(&Request::default(), None), Verdict::Kept);
+        assert!(!all.is_on());
+    }
+}

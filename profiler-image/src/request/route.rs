@@ -1,0 +1,418 @@
+//! From a request's path to the template of its route: pure, and the one place that decides which part of a path may be told.
+//!
+//! The administrator's own rules come first; else each segment is kept, or replaced by what it looks like. Whatever may be an id or
+//! a secret is replaced: a route that tells too little is mended by a rule, a secret in a profile is not.
+//! Invariant: a template is bounded in depth and length, has neither `?` nor `#`, and is its own template.
+
+/// Segments of a template; what lies deeper is [`REST`].
+const MAX_DEPTH: usize = 8;
+/// Bytes of a template, and of a name that the administrator gives.
+pub const MAX_LENGTH: usize = 120;
+/// Bytes of a segment that may be a name.
+const MAX_SEGMENT: usize = 40;
+/// Letters of a word; longer ones are no words of a route.
+const MAX_WORD: usize = 20;
+/// Rules of the administrator, and bytes of one's glob.
+pub const MAX_RULES: usize = 64;
+const MAX_GLOB: usize = 256;
+/// What stands for all deeper segments, also in a glob.
+const REST: &str = "**";
+/// A part is looked at again while it changes; it is given up after this.
+const MAX_ROUNDS: usize = 4;
+const SEPARATORS: &[char] = &['-', '_', '.', '~', ':', ',', '+'];
+
+type Looks = fn(&str) -> bool;
+
+/// What a whole segment is replaced by, first match: the name, and how it looks.
+const SEGMENTS: &[(&str, Looks)] = &[
+    ("{id}", is_digits),
+    ("{uuid}", is_uuid),
+    ("{ulid}", is_ulid),
+    ("{date}", is_date),
+    ("{hash}", is_hash),
+    ("{email}", |segment| segment.contains('@')),
+    ("{text}", |segment| !segment.chars().all(may_be_kept)),
+    ("{text}", |segment| segment.len() > MAX_SEGMENT),
+    ("{token}", is_token),
+];
+
+/// The same for what lies between two separators.
+const PARTS: &[(&str, Looks)] = &[
+    ("{id}", is_digits),
+    ("{hash}", is_hash),
+    ("{token}", is_token),
+    ("{token}", is_code),
+];
+
+/// The administrator's rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules(Vec<Rule>);
+
+/// Paths that one route has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Between slashes; `*` is one segment, `**` at the end any rest.
+    glob: Vec<String>,
+    name: String,
+}
+
+impl Rule {
+    /// Reads `GLOB=NAME`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (glob, name) = text.rsplit_once('=').ok_or("a route is GLOB=NAME")?;
+        if !glob.starts_with('/') || glob.len() > MAX_GLOB {
+            return Err(format!(
+                "a route's glob begins with / and has at most {MAX_GLOB} bytes"
+            ));
+        }
+        let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#');
+        if name.is_empty() || name.len() > MAX_LENGTH || !name.chars().all(is_plain) {
+            return Err(format!(
+                "a route's name is 1 to {MAX_LENGTH} characters without spaces, ? and #"
+            ));
+        }
+        let glob: Vec<String> = segments(glob).map(str::to_owned).collect();
+        let is_misplaced = |(index, segment): (usize, &String)| match segment.as_str() {
+            REST => index + 1 < glob.len(),
+            "*" => false,
+            other => other.contains('*'),
+        };
+        if glob.iter().enumerate().any(is_misplaced) {
+            return Err("* stands for a whole segment, ** for the rest at the end".to_owned());
+        }
+        Ok(Self {
+            glob,
+            name: name.to_owned(),
+        })
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        let mut path = segments(path);
+        for glob in &self.glob {
+            match (glob.as_str(), path.next()) {
+                (REST, _) => return true,
+                ("*", Some(_)) => {}
+                (name, Some(segment)) if name == segment => {}
+                _ => return false,
+            }
+        }
+        path.next().is_none()
+    }
+}
+
+impl Rules {
+    /// Takes the rules in their order.
+    ///
+    /// # Errors
+    /// Where there are too many.
+    pub fn new(rules: Vec<Rule>) -> Result<Self, String> {
+        if rules.len() > MAX_RULES {
+            return Err(format!("at most {MAX_RULES} routes can be named"));
+        }
+        Ok(Self(rules))
+    }
+
+    /// The route of a path.
+    #[must_use]
+    pub fn route(&self, path: &str) -> String {
+        match self.0.iter().find(|rule| rule.matches(path)) {
+            Some(rule) => rule.name.clone(),
+            None => template(path),
+        }
+    }
+}
+
+/// The template of a path by the built-in rules.
+#[must_use]
+pub fn template(path: &str) -> String {
+    let mut template = String::new();
+    for (depth, segment) in segments(path).enumerate() {
+        let segment = settled(segment);
+        let length = template.len() + 1 + segment.len() + 1 + REST.len();
+        if depth == MAX_DEPTH || length > MAX_LENGTH {
+            template.push('/');
+            template.push_str(REST);
+            return template;
+        }
+        template.push('/');
+        template.push_str(&segment);
+    }
+    if template.is_empty() {
+        template.push('/');
+    }
+    template
+}
+
+/// The segments that are not empty, up to the query.
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    // What comes after a semicolon are parameters, as a session's.
+    let without_parameters = |segment: &'_ str| segment.find(';').unwrap_or(segment.len());
+    path.split('/')
+        .map(move |segment| &segment[..without_parameters(segment)])
+        .filter(|segment| !segment.is_empty())
+}
+
+/// A segment's replacement, until it is its own.
+fn settled(segment: &str) -> String {
+    let mut settled = segment.to_owned();
+    for _ in 0..MAX_ROUNDS {
+        let next = replaced(&settled);
+        if next == settled {
+            return settled;
+        }
+        settled = next;
+    }
+    "{text}".to_owned()
+}
+
+fn replaced(segment: &str) -> String {
+    if segment == REST || is_placeholder(segment) {
+        return segment.to_owned();
+    }
+    if let Some(name) = first(SEGMENTS, segment) {
+        return name.to_owned();
+    }
+    let mut whole = String::new();
+    let (mut are_names, mut parts) = (true, 0);
+    for part in segment.split_inclusive(SEPARATORS) {
+        let word = part.trim_end_matches(SEPARATORS);
+        let named = first(PARTS, word).filter(|_| !is_placeholder(word));
+        are_names &= named.is_some() || is_placeholder(word) || word.is_empty();
+        whole.push_str(named.unwrap_or(word));
+        whole.push_str(&part[word.len()..]);
+        parts += 1;
+    }
+    // Numbers between separators are one id: an address, a version, a range.
+    match are_names && (parts > 1 || whole.ends_with(SEPARATORS)) {
+        true => "{id}".to_owned(),
+        false => whole,
+    }
+}
+
+fn first(table: &[(&'static str, Looks)], text: &str) -> Option<&'static str> {
+    let row = table.iter().find(|(_, looks)| looks(text));
+    row.map(|(name, _)| *name)
+}
+
+fn is_placeholder(text: &str) -> bool {
+    let tables = SEGMENTS.iter().chain(PARTS);
+    tables.map(|(name, _)| *name).any(|name| name == text)
+}
+
+/// Braces are those of placeholders only.
+fn may_be_kept(c: char) -> bool {
+    c.is_ascii_alphanumeric() || SEPARATORS.contains(&c) || matches!(c, '{' | '}')
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_uuid(text: &str) -> bool {
+    let mut groups = text.split('-');
+    let has = |group: Option<&str>, length| {
+        group.is_some_and(|group| {
+            group.len() == length && group.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    };
+    [8, 4, 4, 4, 12]
+        .into_iter()
+        .all(|length| has(groups.next(), length))
+        && groups.next().is_none()
+}
+
+/// Crockford's base 32; 48 bits of time and 80 of chance.
+fn is_ulid(text: &str) -> bool {
+    let is_digit = |byte: u8| {
+        byte.is_ascii_alphanumeric()
+            && !matches!(byte.to_ascii_uppercase(), b'I' | b'L' | b'O' | b'U')
+    };
+    text.len() == 26
+        && text.bytes().all(is_digit)
+        && text.bytes().next().is_some_and(|byte| byte <= b'7')
+}
+
+fn is_date(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let has = |part: Option<&str>, length| {
+        part.is_some_and(|part| part.len() == length && is_digits(part))
+    };
+    [4, 2, 2]
+        .into_iter()
+        .all(|length| has(parts.next(), length))
+        && parts.next().is_none()
+}
+
+/// Hexadecimal: with a digit from 6 places on, without one from 12.
+fn is_hash(text: &str) -> bool {
+    let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
+    text.len() >= if has_digit { 6 } else { 12 }
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Long, and of more than one case or of letters and digits: base 64, base 62, base 32; or longer than words are.
+fn is_token(text: &str) -> bool {
+    let has = |of: fn(&u8) -> bool| text.bytes().any(|byte| of(&byte));
+    let upper = has(u8::is_ascii_uppercase);
+    let lower = has(u8::is_ascii_lowercase);
+    let digit = has(u8::is_ascii_digit);
+    let is_word = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    // Camel case too: what tells a name from a token is not in its letters.
+    let is_mixed = text.len() >= 16 && upper && lower && (digit || is_word);
+    is_mixed || (is_word && text.len() > MAX_WORD) || has_no_vowels(text)
+}
+
+/// Words have a vowel among six letters.
+fn has_no_vowels(text: &str) -> bool {
+    let is_consonant = |byte: &u8| {
+        byte.is_ascii_alphabetic()
+            && !matches!(
+                byte.to_ascii_lowercase(),
+                b'a' | b'e' | b'i' | b'o' | b'u' | b'y'
+            )
+    };
+    text.len() >= 8
+        && text
+            .as_bytes()
+            .windows(6)
+            .any(|letters| letters.iter().all(is_consonant))
+}
+
+/// Letters and digits in turn, or capitals: a booking's code, an article's number. Not `v2`, `oauth2`, `utf8`, `3d`.
+fn is_code(text: &str) -> bool {
+    if text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return true;
+    }
+    let digit = |byte: &u8| byte.is_ascii_digit();
+    let leading = text.bytes().take_while(digit).count();
+    let trailing = text.bytes().rev().take_while(digit).count();
+    let inner = text.get(leading..text.len().saturating_sub(trailing));
+    let is_mixed = inner.is_none_or(|inner| inner.bytes().any(|byte| byte.is_ascii_digit()));
+    is_mixed || leading > 1 || trailing > 2 || (leading > 0 && trailing > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, expected: &str) {
+        assert_eq!(template(path), expected, "{path}");
+    }
+
+    #[test]
+    fn names_are_kept_and_ids_are_replaced_by_what_they_look_like() {
+        check("/", "/");
+        check("", "/");
+        check("/shop/4711/cart", "/shop/{id}/cart");
+        check("/api/v2/users", "/api/v2/users");
+        check("/oauth2/token.php", "/oauth2/token.php");
+        check("/u/0af76519-16cd-43dd-8448-eb211c80319c", "/u/{uuid}");
+        check("/t/01ARZ3NDEKTSV4RRFFQ69G5FAV", "/t/{ulid}");
+        check("/c/d41d8cd98f00b204e9800998ecf8427e/x", "/c/{hash}/x");
+        check("/d/2024-01-15/list", "/d/{date}/list");
+        check("/m/alice@example.org", "/m/{email}");
+        check("/m/alice%40example.org", "/m/{text}");
+        check("/s/caf%C3%A9", "/s/{text}");
+        check("/order-4711/page-2", "/order-{id}/page-{id}");
+        check("/ip/192.168.1.1", "/ip/{id}");
+        check("/b/QWERTY", "/b/{token}");
+        check("/b/AB12XY", "/b/{token}");
+        check("/reset/xK9-aB_3zQpLmN0r", "/reset/{token}");
+        check("/reset/mfrggzdfmztwq2lk", "/reset/{token}");
+        check("/reset/kjhqwzxcvbnm", "/reset/{token}");
+        check("/app.3f2a1b9c.js", "/app.{hash}.js");
+        check("//shop//", "/shop");
+        check("/a;jsessionid=SECRET/b", "/a/b");
+    }
+
+    #[test]
+    fn a_query_is_no_part_of_a_template() {
+        check("/shop?token=secret", "/shop");
+        check("/shop#secret", "/shop");
+        check("/?a=/b/c", "/");
+    }
+
+    #[test]
+    fn what_is_deep_or_long_is_cut_between_segments() {
+        check("/a/b/c/d/e/f/g/h", "/a/b/c/d/e/f/g/h");
+        check("/a/b/c/d/e/f/g/h/i/j", "/a/b/c/d/e/f/g/h/**");
+        let long = "/profile-settings".repeat(8);
+        check(&long, &format!("{}/**", "/profile-settings".repeat(6)));
+        check(&format!("/{}", "a-".repeat(400)), "/{text}");
+    }
+
+    #[test]
+    fn the_administrators_rules_come_first_in_their_order() {
+        let rules = ["/shop/*/cart=cart", "/shop/**=shop", "/=home"];
+        let rules = rules.map(|rule| Rule::parse(rule).unwrap());
+        let rules = Rules::new(rules.to_vec()).unwrap();
+        let check = |path: &str, expected: &str| assert_eq!(rules.route(path), expected);
+        check("/shop/4711/cart", "cart");
+        check("/shop/4711/cart/x", "shop");
+        check("/shop", "shop");
+        check("/", "home");
+        check("/other/4711", "/other/{id}");
+    }
+
+    #[test]
+    fn rules_that_are_no_globs_or_too_many_are_refused() {
+        for rule in [
+            "shop=x", "/shop", "/shop=", "/a*=x", "/**/a=x", "/a=x y", "/a=x?y",
+        ] {
+            assert!(Rule::parse(rule).is_err(), "{rule}");
+        }
+        assert!(Rule::parse(&format!("/{}=x", "a".repeat(MAX_GLOB))).is_err());
+        let rule = Rule::parse("/a=x").unwrap();
+        assert!(Rules::new(vec![rule; MAX_RULES + 1]).is_err());
+    }
+
+    /// Paths of all kinds of segments.
+    fn path() -> impl Strategy<Value = String> {
+        let segment = prop_oneof![
+            "[0-9]{1,20}",
+            "[a-z]{1,12}",
+            "[A-Za-z0-9_.~:,+-]{1,60}",
+            "[0-9a-f]{6,40}",
+            "[A-Za-z]{1,8}-[a-z0-9]{1,4}-[0-9]{1,3}",
+            "\\PC{0,20}",
+            "\\{[a-z]{1,6}\\}",
+            Just("**".to_owned()),
+        ];
+        proptest::collection::vec(segment, 0..14).prop_map(|segments| segments.join("/"))
+    }
+
+    proptest! {
+        #[test]
+        fn a_template_is_its_own_template(path in path()) {
+            let once = template(&path);
+            prop_assert_eq!(template(&once), once);
+        }
+
+        #[test]
+        fn a_template_is_bounded_and_has_no_query_and_no_number(path in path()) {
+            let template = template(&path);
+            prop_assert!(template.len() <= MAX_LENGTH && template.starts_with('/'));
+            prop_assert!(!template.contains(['?', '#', '%', '@', ' ']));
+            prop_assert!(!template.split('/').any(is_digits));
+            prop_assert!(template.split('/').count() <= MAX_DEPTH + 2);
+        }
+
+        #[test]
+        fn no_uuid_hash_number_or_token_survives(id in prop_oneof![
+            "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            "[0-9a-f]{16,64}",
+            "[0-9]{1,30}",
+            "[A-Z][a-z][0-9][A-Za-z0-9_-]{13,40}",
+        ]) {
+            let template = template(&format!("/a/{id}/b"));
+            prop_assert!(!template.contains(&id));
+        }
+    }
+}

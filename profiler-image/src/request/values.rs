@@ -1,0 +1,159 @@
+//! The values that labels have in a run: each a small number, and each set of them another.
+//!
+//! Invariant: memory is bounded, whatever requests say: beyond 1,000 values a label has `(other)`, and beyond a number of sets each label
+//! of a set has. How many requests that concerned is counted.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::asked::Label;
+
+/// Distinct values of a label in a run.
+pub const MAX_VALUES: usize = 1000;
+/// Distinct sets of values.
+const MAX_SETS: usize = 1 << 14;
+/// What values are that found no room.
+pub const OTHER: &str = "(other)";
+const NO_VALUE: u16 = 0;
+/// Its number.
+pub const OTHER_VALUE: u16 = u16::MAX;
+
+/// The values of a sample's labels, by label; 0 is none.
+pub type Set = [u16; Label::COUNT];
+
+/// A set, as a number; the default has no value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SetId(u16);
+
+/// Values and sets by their numbers: what a profile needs.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    values: [Vec<Arc<str>>; Label::COUNT],
+    sets: Vec<Set>,
+    /// Requests with a value that found no room, by label.
+    pub other: [u64; Label::COUNT],
+}
+
+/// The same by what they are.
+#[derive(Debug, Default)]
+pub struct Values {
+    pub table: Table,
+    numbers: [FxHashMap<Arc<str>, u16>; Label::COUNT],
+    ids: FxHashMap<Set, SetId>,
+}
+
+impl Table {
+    /// The labels of a set, each a key and a value.
+    pub fn labels(&self, id: SetId) -> impl Iterator<Item = (&'static str, &str)> {
+        let set = usize::from(id.0).checked_sub(1);
+        let set = set.and_then(|index| self.sets.get(index)).copied();
+        let labels = Label::ALL.into_iter().zip(set.unwrap_or_default());
+        labels.filter_map(|(label, value)| {
+            let value = match value {
+                NO_VALUE => return None,
+                OTHER_VALUE => OTHER,
+                number => self.values[label as usize].get(usize::from(number) - 1)?,
+            };
+            Some((label.key(), value))
+        })
+    }
+
+    /// A value by its number; nothing where it has none.
+    #[must_use]
+    pub fn value(&self, label: Label, number: u16) -> &str {
+        let list = &self.values[label as usize];
+        match number {
+            NO_VALUE => "",
+            OTHER_VALUE => OTHER,
+            number => list.get(usize::from(number) - 1).map_or("", |value| value),
+        }
+    }
+}
+
+impl Values {
+    /// The number of a request's value.
+    pub fn number(&mut self, label: Label, value: &str) -> u16 {
+        let numbers = &mut self.numbers[label as usize];
+        if let Some(&number) = numbers.get(value) {
+            return number;
+        }
+        let list = &mut self.table.values[label as usize];
+        if list.len() >= MAX_VALUES {
+            self.table.other[label as usize] += 1;
+            return OTHER_VALUE;
+        }
+        let value: Arc<str> = value.into();
+        list.push(Arc::clone(&value));
+        let number = u16::try_from(list.len()).unwrap_or(OTHER_VALUE);
+        numbers.insert(value, number);
+        number
+    }
+
+    /// The number of a set.
+    pub fn set(&mut self, set: Set) -> SetId {
+        if set == Set::default() {
+            return SetId::default();
+        }
+        if let Some(&id) = self.ids.get(&set) {
+            return id;
+        }
+        // One place is kept for the set of those that found none.
+        let other = set.map(|value| {
+            if value == NO_VALUE {
+                NO_VALUE
+            } else {
+                OTHER_VALUE
+            }
+        });
+        if self.table.sets.len() >= MAX_SETS - (1 << Label::COUNT) && set != other {
+            return self.set(other);
+        }
+        self.table.sets.push(set);
+        let id = SetId(u16::try_from(self.table.sets.len()).unwrap_or_default());
+        self.ids.insert(set, id);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thousand_and_first_value_is_other_and_counted() {
+        let mut values = Values::default();
+        for index in 0..10_000 {
+            values.number(Label::Route, &format!("/{index}"));
+        }
+        assert_eq!(values.table.other[Label::Route as usize], 9_000);
+        let number = values.number(Label::Route, "/new");
+        let set = values.set([0, number, 0, 0, 0]);
+        let labels: Vec<_> = values.table.labels(set).collect();
+        assert_eq!(labels, [("route", OTHER)]);
+        let number = values.number(Label::Route, "/999");
+        let set = values.set([0, number, 0, 0, 0]);
+        assert_eq!(
+            values.table.labels(set).collect::<Vec<_>>(),
+            [("route", "/999")]
+        );
+        assert_eq!(values.table.labels(SetId::default()).count(), 0);
+    }
+
+    #[test]
+    fn sets_that_find_no_room_have_other_values() {
+        let mut values = Values::default();
+        let mut last = SetId::default();
+        for route in 1..=200 {
+            for trace in 1..=200 {
+                last = values.set([1, route, 0, 0, trace]);
+            }
+        }
+        assert!(values.table.sets.len() <= MAX_SETS);
+        let labels: Vec<_> = values.table.labels(last).collect();
+        assert_eq!(
+            labels,
+            [("method", OTHER), ("route", OTHER), ("trace_id", OTHER)]
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! What the relay answers a resident sampler: what to do, and when to ask again (`contract/runs.json`).
+//!
+//! Pure. Invariant: whatever the text is, what comes of it is within the bounds below, and an error quotes nothing of it. An answer whose shape
+//! or times are wrong is refused as a whole, a run that is not as the contract says alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::deliver::grants::{Grant, UploadRoute, check_printable, is_pinned};
+use crate::deliver::put::{Verdict, verdict_of_call};
+use crate::deliver::relay_client::{self, CallError};
+use crate::failure::{Failure, Reason};
+
+/// The environment variable that says whom to ask first.
+pub const ASK: &str = "PHPPROF_ASK";
+/// Of an answer's body, in bytes.
+pub const LONGEST: usize = 256 << 10;
+const RUNS_AT_MOST: usize = 64;
+const ARGUMENTS_AT_MOST: usize = 64;
+const VARIABLES_AT_MOST: usize = 8;
+const LONGEST_KEY: usize = 1024;
+const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
+const ASK_AGAIN_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
+
+/// Whom to ask, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Ask {
+    pub url: String,
+    pub headers: BTreeMap<String, String>,
+    /// SHA-256 of the keys that the relay may have, in base64url.
+    pub pins: Vec<String>,
+}
+
+/// What the relay wants of the sampler.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub ask_again: Duration,
+    /// From the answer on.
+    pub lease: Duration,
+    pub ask: Ask,
+    /// In the order in which they are begun.
+    pub runs: Vec<Run>,
+}
+
+/// A run that the relay names.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Of its profile; it names the run.
+    pub key: String,
+    /// By which its receipt is stored.
+    pub receipt: Grant,
+    /// What to do, or why it is not done.
+    pub work: Result<Work, &'static str>,
+}
+
+/// What a run's process gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Work {
+    pub arguments: Vec<String>,
+    /// Holds grants.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// What came of asking.
+#[derive(Debug, Clone)]
+pub enum Heard {
+    Answer(Box<Answer>),
+    /// The sampler shall end, and says so.
+    End(Failure),
+    /// Worth asking again.
+    Nothing(Trouble),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Quotes nothing of a grant.
+    pub why: String,
+    /// Whoever answered has none of the keys that were named.
+    pub is_untrusted: bool,
+}
+
+impl Ask {
+    /// Parses the environment variable.
+    ///
+    /// # Errors
+    /// A [`Failure`] that quotes nothing of it.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let ask: Result<Self, _> = serde_json::from_str(text);
+        let ask = ask.map_err(|_| "it is not the JSON of contract/README.md");
+        let ask = ask.and_then(|ask| ask.check().map(|()| ask));
+        ask.map_err(|what| Failure::new(Reason::Usage, ASK, format!("{ASK}: {what}")))
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if !self.url.starts_with("https://") {
+            return Err("the URL begins with https://");
+        }
+        if !is_pinned(&self.pins) {
+            return Err("there are 1 to 4 pins");
+        }
+        check_printable([&self.url], &self.headers)
+    }
+}
+
+/// Says what an answer means, for the sampler of this container.
+#[must_use]
+pub fn heard(called: Result<relay_client::Answer, CallError>, container_id: &str) -> Heard {
+    match called {
+        Ok(answer) if answer.status == 200 => match parse(&answer.body, container_id) {
+            Ok(answer) => Heard::Answer(Box::new(answer)),
+            Err(what) => nothing(format!("the answer is refused: {what}")),
+        },
+        Ok(answer) if answer.status == 410 => {
+            let message = "profiling was stopped here";
+            Heard::End(Failure::new(Reason::LeaseEnded, "HTTP 410", message))
+        }
+        Ok(answer) if answer.status == 403 => Heard::End(refusal(Ok(answer))),
+        Ok(answer) => nothing(format!("HTTP {}", answer.status)),
+        Err(error @ CallError::Untrusted) => Heard::Nothing(Trouble {
+            why: error.to_string(),
+            is_untrusted: true,
+        }),
+        Err(CallError::Unreachable(why) | CallError::Broken(why)) => nothing(why),
+    }
+}
+
+fn nothing(why: String) -> Heard {
+    Heard::Nothing(Trouble {
+        why,
+        is_untrusted: false,
+    })
+}
+
+fn refusal(called: Result<relay_client::Answer, CallError>) -> Failure {
+    match verdict_of_call(called) {
+        Verdict::SourceNotPod(addresses) => {
+            let message = format!("the relay refuses to be asked, by its source: {addresses}");
+            Failure::new(Reason::SourceNotPod, addresses, message)
+        }
+        _ => {
+            let message = "the relay refuses to be asked with HTTP 403; is the grant expired?";
+            Failure::new(Reason::UploadRefused, "HTTP 403", message)
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerText {
+    ask_again_seconds: u64,
+    lease_seconds: u64,
+    ask: Ask,
+    runs: Vec<RunText>,
+}
+
+#[derive(Deserialize)]
+struct RunText {
+    key: String,
+    arguments: Vec<String>,
+    environment: BTreeMap<String, String>,
+    receipt: Grant,
+}
+
+/// Parses an answer for the sampler of this container.
+///
+/// # Errors
+/// What it should be, in a few words.
+pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
+    if text.len() > LONGEST {
+        return Err("it is longer than 256 KiB");
+    }
+    let answer: AnswerText =
+        serde_json::from_str(text).map_err(|_| "it is not the JSON of contract/README.md")?;
+    answer.ask.check()?;
+    if !LEASE_SECONDS.contains(&answer.lease_seconds) {
+        return Err("leaseSeconds is 1 to 86400");
+    }
+    if !ASK_AGAIN_SECONDS.contains(&answer.ask_again_seconds) {
+        return Err("askAgainSeconds is 1 to 3600");
+    }
+    if answer.runs.len() > RUNS_AT_MOST {
+        return Err("there are at most 64 runs");
+    }
+    let run = |run| checked(run, container_id);
+    Ok(Answer {
+        ask_again: Duration::from_secs(answer.ask_again_seconds),
+        lease: Duration::from_secs(answer.lease_seconds),
+        ask: answer.ask,
+        runs: answer.runs.into_iter().map(run).collect::<Result<_, _>>()?,
+    })
+}
+
+/// A run of which nobody could be told how it ended is none.
+fn checked(run: RunText, container_id: &str) -> Result<Run, &'static str> {
+    let is_printable = run.key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if run.key.is_empty() || run.key.len() > LONGEST_KEY || !is_printable {
+        return Err("a key is 1 to 1024 characters of printable ASCII");
+    }
+    run.receipt.check()?;
+    if run.receipt.route != UploadRoute::Relay {
+        return Err("a receipt goes over the relay");
+    }
+    let work = Work {
+        arguments: run.arguments,
+        environment: run.environment,
+    };
+    Ok(Run {
+        key: run.key,
+        receipt: run.receipt,
+        work: work.check(container_id).map(|()| work),
+    })
+}
+
+impl Work {
+    /// Whether it records this container, and says nothing to anybody but this process and whom its grants name.
+    fn check(&self, container_id: &str) -> Result<(), &'static str> {
+        if self.arguments.len() > ARGUMENTS_AT_MOST {
+            return Err("it has over 64 arguments");
+        }
+        if self.arguments.first().is_none_or(|word| word != "record") {
+            return Err("it does not record");
+        }
+        let mut containers = self
+            .arguments
+            .iter()
+            .filter_map(|argument| argument.strip_prefix("--container-id"));
+        let is_ours = |text: &str| text.strip_prefix('=') == Some(container_id);
+        if !containers.next().is_some_and(is_ours) || containers.next().is_some() {
+            return Err("it is for another container");
+        }
+        // With the second of them `record` takes no --output.
+        let has = |flag| self.arguments.iter().any(|argument| argument == flag);
+        if !has("--receipt=-") || !has("--grants-on-stdin") {
+            return Err("it has no --receipt=- or no --grants-on-stdin");
+        }
+        if self.environment.len() > VARIABLES_AT_MOST {
+            return Err("it has over 8 variables");
+        }
+        match self
+            .environment
+            .keys()
+            .all(|name| name.starts_with("PHPPROF_"))
+        {
+            true => Ok(()),
+            false => Err("its variables do not begin with PHPPROF_"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! A call of the relay in a process of its own, so that the one that stays keeps nothing of TLS and is never held up.
+//!
+//! The order goes to its standard input as JSON; what came of it comes from its standard output: a line of JSON, then the body of the answer.
+//!
+//! Invariant: only the two ends of that pipe see the order, which holds a grant.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::answer::{Ask, LONGEST};
+use crate::deliver::grants::Grant;
+use crate::deliver::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
+use crate::failure::{Failure, Reason};
+
+/// Of an order, in bytes: grants, and a receipt.
+const LONGEST_ORDER: u64 = LONGEST as u64 * 2;
+
+/// A call to be made.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    method: String,
+    url: String,
+    headers: BTreeMap<String, String>,
+    pins: Vec<String>,
+    body: String,
+    milliseconds: u64,
+    longest_answer: usize,
+}
+
+/// The first line of what is said of a call.
+#[derive(Serialize, Deserialize)]
+enum Outcome {
+    Status(u16),
+    Untrusted,
+    Unreachable(String),
+    Broken(String),
+}
+
+impl Order {
+    /// Asks what to do.
+    #[must_use]
+    pub fn to_ask(ask: Ask, takes: Duration) -> Self {
+        Self {
+            method: "GET".to_owned(),
+            url: ask.url,
+            headers: ask.headers,
+            pins: ask.pins,
+            body: String::new(),
+            milliseconds: milliseconds(takes),
+            longest_answer: LONGEST + SHORT_ANSWER,
+        }
+    }
+
+    /// Stores a receipt.
+    #[must_use]
+    pub fn to_put(grant: Grant, body: String, takes: Duration) -> Self {
+        Self {
+            method: grant.method,
+            url: grant.url,
+            headers: grant.headers,
+            pins: grant.pins,
+            body,
+            milliseconds: milliseconds(takes),
+            longest_answer: SHORT_ANSWER,
+        }
+    }
+
+    /// As it goes to the process.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads it in that process.
+    ///
+    /// # Errors
+    /// A [`Failure`] that quotes nothing of it.
+    pub fn read(input: impl Read) -> Result<Self, Failure> {
+        let order = serde_json::from_reader(input.take(LONGEST_ORDER));
+        let message =
+            "the standard input is no call; a resident sampler starts this command itself";
+        order.map_err(|_| Failure::new(Reason::Usage, "call", message))
+    }
+
+    /// Makes the call, and says what came of it.
+    #[must_use]
+    pub fn make(&self) -> String {
+        let call = Call {
+            method: &self.method,
+            url: &self.url,
+            headers: &self.headers,
+            body: self.body.as_bytes(),
+            takes: Duration::from_millis(self.milliseconds),
+            longest_answer: self.longest_answer,
+        };
+        text_of(Pinned::new(&self.pins).call(&call))
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn text_of(called: Result<Answer, CallError>) -> String {
+    let (outcome, body) = match called {
+        Ok(answer) => (Outcome::Status(answer.status), answer.body),
+        Err(CallError::Untrusted) => (Outcome::Untrusted, String::new()),
+        Err(CallError::Unreachable(why)) => (Outcome::Unreachable(why), String::new()),
+        Err(CallError::Broken(why)) => (Outcome::Broken(why), String::new()),
+    };
+    format!(
+        "{}\n{body}",
+        serde_json::to_string(&outcome).unwrap_or_default()
+    )
+}
+
+/// What a process said of its call.
+///
+/// # Errors
+/// As the call itself; also where the process said nothing that can be understood.
+pub fn parse(said: &[u8]) -> Result<Answer, CallError> {
+    let broken = || CallError::Broken("the call has ended without an answer".to_owned());
+    let text = std::str::from_utf8(said).map_err(|_| broken())?;
+    let (line, body) = text.split_once('\n').ok_or_else(broken)?;
+    match serde_json::from_str(line).map_err(|_| broken())? {
+        Outcome::Status(status) => Ok(Answer {
+            status,
+            date: None,
+            body: body.to_owned(),
+        }),
+        Outcome::Untrusted => Err(CallError::Untrusted),
+        Outcome::Unreachable(why) => Err(CallError::Unreachable(why)),
+        Outcome::Broken(why) => Err(CallError::Broken(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_read_as_it_was_written() {
+        let ask = Ask {
+            url: "https://a/x".to_owned(),
+            headers: [("authorization".to_owned(), "Bearer t".to_owned())].into(),
+            pins: vec!["pin".to_owned()],
+        };
+        let order = Order::to_ask(ask, Duration::from_secs(10));
+        assert_eq!(Order::read(order.text().as_bytes()).unwrap(), order);
+        assert!(Order::read(&b"{}"[..]).is_err());
+    }
+
+    #[test]
+    fn what_came_of_a_call_is_told_word_for_word() {
+        let told = |called| parse(text_of(called).as_bytes());
+        let answer = || Answer {
+            status: 200,
+            date: None,
+            body: "{\n\"runs\": []}".to_owned(),
+        };
+        assert_eq!(told(Ok(answer())).unwrap(), answer());
+        let check = |error: CallError| {
+            let words = error.to_string();
+            assert_eq!(told(Err(error)).unwrap_err().to_string(), words);
+        };
+        check(CallError::Untrusted);
+        check(CallError::Unreachable("host not found".into()));
+        check(CallError::Broken("timeout".into()));
+    }
+
+    #[test]
+    fn a_process_that_says_nothing_is_a_call_that_failed() {
+        for said in [&b""[..], b"200", b"what\n", b"\xff\n"] {
+            assert!(matches!(parse(said), Err(CallError::Broken(_))));
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The resident sampler: stays beside one container, asks the relay for runs, and has each done by a process of its own.
+//!
+//! `answer` is what the relay says, `state` decides, `call` and `child` are how it is done; this is the loop. One thread, no connection: calls of the
+//! relay are processes as well, so that what stays is small, and hears a signal at any time.
+//!
+//! Invariant: nothing here waits for anything but an event or a time.
+
+use std::os::fd::AsFd;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::deliver::put::verdict_of_call;
+use crate::deliver::receipt;
+use crate::deliver::upload::random_byte;
+use crate::failure::{Failure, Reason};
+
+pub mod answer;
+pub mod call;
+mod child;
+pub mod state;
+
+use answer::{Ask, LONGEST, heard};
+use call::Order;
+use child::{Child, words};
+use state::{Event, State, Step};
+
+/// For all of it: the name, the connection, the answer.
+const ASK_TAKES: Duration = Duration::from_secs(10);
+const RECEIPT_TAKES: Duration = Duration::from_secs(4);
+/// After that a call that does not end by itself is killed: to ask for an address has no limit of its own.
+const MARGIN: Duration = Duration::from_secs(1);
+/// Of what a process says, in bytes: a receipt, or the line before an answer.
+const LONGEST_LINE: usize = 4 << 10;
+/// The kernel is asked for no longer wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// What a resident sampler is started with.
+pub struct Options {
+    pub container_id: String,
+    pub ask: Ask,
+    /// It ends where the relay has not answered by then.
+    pub first_answer: Duration,
+    /// It ends where it had no run for so long.
+    pub idle: Duration,
+}
+
+/// Stays until its lease is over; says why it ended. The good end has the reason `LeaseEnded`.
+#[must_use]
+pub fn reside(options: Options) -> Failure {
+    let signals = match signals() {
+        Ok(signals) => signals,
+        Err(error) => return Failure::new(Reason::Internal, error.desc(), error.desc()),
+    };
+    let resident = Resident {
+        state: State::new(options.ask, options.first_answer, options.idle),
+        container_id: options.container_id,
+        signals,
+        began: Instant::now(),
+        jobs: Vec::new(),
+    };
+    resident.stay()
+}
+
+/// SIGCHLD only ends a wait: which process has ended is asked of each.
+fn signals() -> nix::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD] {
+        set.add(signal);
+    }
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+}
+
+struct Resident {
+    state: State,
+    container_id: String,
+    signals: SignalFd,
+    began: Instant,
+    jobs: Vec<Job>,
+}
+
+/// A process, and what it is for.
+struct Job {
+    purpose: Purpose,
+    child: Child,
+    /// It is killed then.
+    until: Option<Duration>,
+}
+
+enum Purpose {
+    Ask,
+    Run(String),
+    Receipt(String),
+}
+
+/// How a process ended, and what it said.
+struct Outcome {
+    ended: std::io::Result<ExitStatus>,
+    said: Vec<u8>,
+}
+
+impl Resident {
+    fn stay(mut self) -> Failure {
+        loop {
+            match self.state.next(self.began.elapsed()) {
+                Step::Say(text) => say(&text),
+                Step::Ask(ask) => {
+                    let order = Order::to_ask(ask, ASK_TAKES);
+                    self.call(Purpose::Ask, &order, ASK_TAKES, LONGEST + LONGEST_LINE);
+                }
+                Step::Begin { key, work } => {
+                    say(&format!("the run {key} begins"));
+                    let arguments = work.arguments.iter().map(String::as_str);
+                    let input = serde_json::to_string(&work.environment).unwrap_or_default();
+                    let child = Child::start(arguments, input, LONGEST_LINE);
+                    self.started(Purpose::Run(key), child, None);
+                }
+                Step::Deliver { key, grant, line } => {
+                    let order = Order::to_put(grant, line, RECEIPT_TAKES);
+                    self.call(
+                        Purpose::Receipt(key),
+                        &order,
+                        RECEIPT_TAKES,
+                        LONGEST_LINE * 4,
+                    );
+                }
+                Step::Wait(until) => self.wait(until),
+                Step::End(failure) => return failure,
+            }
+        }
+    }
+
+    fn call(&mut self, purpose: Purpose, order: &Order, takes: Duration, at_most: usize) {
+        let child = Child::start(["call"], order.text(), at_most);
+        let until = self.began.elapsed() + takes + MARGIN;
+        self.started(purpose, child, Some(until));
+    }
+
+    fn started(
+        &mut self,
+        purpose: Purpose,
+        child: std::io::Result<Child>,
+        until: Option<Duration>,
+    ) {
+        match child {
+            Ok(child) => self.jobs.push(Job {
+                purpose,
+                child,
+                until,
+            }),
+            Err(error) => {
+                let outcome = Outcome {
+                    ended: Err(error),
+                    said: Vec::new(),
+                };
+                self.take(event(purpose, outcome, &self.container_id));
+            }
+        }
+    }
+
+    /// Waits until then, or until something happens, and takes that.
+    fn wait(&mut self, until: Option<Duration>) {
+        let killed_at = self.jobs.iter().filter_map(|job| job.until);
+        let until = killed_at.chain(until).min();
+        let left = until.map_or(LONGEST_WAIT, |at| at.saturating_sub(self.began.elapsed()));
+        // A millisecond more: the kernel's time has no parts of it.
+        let left = left.min(LONGEST_WAIT) + Duration::from_millis(1);
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        let signals = PollFd::new(self.signals.as_fd(), PollFlags::POLLIN);
+        let jobs = self.jobs.iter().flat_map(|job| job.child.interests());
+        let mut all: Vec<_> = std::iter::once(signals).chain(jobs).collect();
+        // An error is as no event: everything is looked at anyway.
+        let _ = poll(&mut all, timeout);
+        drop(all);
+        self.take_signals();
+        self.take_ends();
+    }
+
+    fn take_signals(&mut self) {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            let signal = i32::try_from(info.ssi_signo).map(Signal::try_from);
+            let Ok(Ok(signal @ (Signal::SIGTERM | Signal::SIGINT))) = signal else {
+                continue;
+            };
+            for job in &self.jobs {
+                if let Purpose::Run(_) = job.purpose {
+                    job.child.signal(signal);
+                }
+            }
+            self.take(Event::Signalled);
+        }
+    }
+
+    fn take_ends(&mut self) {
+        let now = self.began.elapsed();
+        for mut job in std::mem::take(&mut self.jobs) {
+            if job.until.is_some_and(|until| now >= until) {
+                job.child.signal(Signal::SIGKILL);
+            }
+            match job.child.poll() {
+                None => self.jobs.push(job),
+                Some((ended, said)) => {
+                    let outcome = Outcome { ended, said };
+                    self.take(event(job.purpose, outcome, &self.container_id));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        self.state.take(self.began.elapsed(), event, random_byte());
+    }
+}
+
+/// What the end of a process means.
+fn event(purpose: Purpose, outcome: Outcome, container_id: &str) -> Event {
+    match purpose {
+        Purpose::Run(key) => Event::Ended {
+            key,
+            receipt: receipt_of(&outcome),
+        },
+        Purpose::Ask => Event::Heard(heard(call::parse(&outcome.said), container_id)),
+        Purpose::Receipt(key) => Event::Delivered {
+            key,
+            verdict: verdict_of_call(call::parse(&outcome.said)),
+        },
+    }
+}
+
+/// The receipt of a run is the line that it said, or says that there is none.
+fn receipt_of(outcome: &Outcome) -> String {
+    let line = std::str::from_utf8(&outcome.said).ok();
+    let line = line.and_then(|said| Some(said.split_once('\n')?.0));
+    match line.filter(|line| receipt::is_receipt(line)) {
+        Some(line) => line.to_owned(),
+        None => receipt::failed(Reason::Internal, &words(&outcome.ended)),
+    }
+}
+
+/// Says something to whoever is still there.
+fn say(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "phpprof: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_receipt(said: &str, status: i32, expected: &str) {
+        let outcome = Outcome {
+            ended: Ok(ExitStatus::from_raw(status)),
+            said: said.into(),
+        };
+        assert_eq!(receipt_of(&outcome), expected);
+    }
+
+    #[test]
+    fn a_run_without_a_receipt_has_one_that_says_how_it_ended() {
+        let stored = r#"{"reason":"NotAfterPassed"}"#;
+        check_receipt(&format!("{stored}\n"), 0, stored);
+        // It was stored before the process was killed.
+        check_receipt(&format!("{stored}\n"), 9, stored);
+        let internal = |detail| format!(r#"{{"reason":"Internal","detail":"{detail}"}}"#);
+        check_receipt("", 9, &internal("signal 9"));
+        check_receipt("", 2 << 8, &internal("exit code 2"));
+        check_receipt("", 0, &internal("exit code 0"));
+        check_receipt("no JSON\n", 0, &internal("exit code 0"));
+        check_receipt(stored, 9, &internal("signal 9"));
+        let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(200));
+        check_receipt(&format!("{long}\n"), 0, &internal("exit code 0"));
+    }
+}

@@ -1,0 +1,359 @@
+//! What a resident sampler does next.
+//!
+//! Pure: it takes what happened ([`Event`]) and says what to do ([`Step`]); times are since the sampler's start.
+//!
+//! Invariant: a key has one process at most, four keys have one at the same time, and once the lease is over and the runs have ended it ends,
+//! whatever is answered.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use super::answer::{Answer, Ask, Heard, Run, Trouble, Work};
+use crate::deliver::grants::Grant;
+use crate::deliver::put::Verdict;
+use crate::deliver::receipt;
+use crate::failure::{Failure, Reason};
+
+/// Runs at the same time.
+const RUNS_AT_ONCE: usize = 4;
+/// Runs that were begun and whose receipts are not stored yet: with more, others wait.
+const OPEN_AT_MOST: usize = 8;
+/// The relay names a run until it knows its end, which is a matter of seconds.
+const KEYS_REMEMBERED: usize = 256;
+/// After a call that failed.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The relay was asked.
+    Heard(Heard),
+    /// A run's process has ended.
+    Ended { key: String, receipt: String },
+    /// It was tried to store a receipt.
+    Delivered { key: String, verdict: Verdict },
+    /// Somebody wants the sampler to end. Whoever says so tells the runs as well.
+    Signalled,
+}
+
+/// What to do next. Each but `Wait` and `End` is done, then the next one is asked for.
+#[derive(Debug)]
+pub enum Step {
+    Say(String),
+    /// One event `Heard` comes of it.
+    Ask(Ask),
+    /// One event `Ended` comes of it.
+    Begin {
+        key: String,
+        work: Work,
+    },
+    /// One event `Delivered` comes of it.
+    Deliver {
+        key: String,
+        grant: Grant,
+        line: String,
+    },
+    /// For an event, or until then.
+    Wait(Option<Duration>),
+    /// The good end has the reason `LeaseEnded`.
+    End(Failure),
+}
+
+/// What a resident sampler knows.
+pub struct State {
+    ask: Ask,
+    /// `None` while it is asked.
+    ask_at: Option<Duration>,
+    /// Before the first answer: when there must have been one.
+    lease_until: Duration,
+    /// How long it stays without a run, and since when it had none.
+    idle: Duration,
+    idle_since: Duration,
+    is_answered: bool,
+    /// Of the last time that it asked.
+    trouble: Option<Trouble>,
+    /// Of the last answer.
+    waiting: VecDeque<Run>,
+    running: Vec<Running>,
+    receipts: Vec<Receipt>,
+    /// Of runs that were begun or refused, the newest last. Hashes of keys: they stay for hours, and take 2 KiB. That a key has the hash of
+    /// another one of them, and is not begun, has a chance of 1 in 2^56.
+    known: VecDeque<u64>,
+    hasher: RandomState,
+    ending: Option<Failure>,
+    to_say: VecDeque<String>,
+}
+
+struct Running {
+    key: String,
+    receipt: Grant,
+}
+
+struct Receipt {
+    key: String,
+    grant: Grant,
+    line: String,
+    /// When to try; `None` while it is tried.
+    at: Option<Duration>,
+}
+
+impl State {
+    /// A sampler that asks at once, and ends where there is no answer within the first of these times, or no run for the second.
+    #[must_use]
+    pub fn new(ask: Ask, first_answer: Duration, idle: Duration) -> Self {
+        Self {
+            ask,
+            ask_at: Some(Duration::ZERO),
+            lease_until: first_answer,
+            idle,
+            idle_since: Duration::ZERO,
+            is_answered: false,
+            trouble: None,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            receipts: Vec::new(),
+            known: VecDeque::new(),
+            hasher: RandomState::new(),
+            ending: None,
+            to_say: VecDeque::new(),
+        }
+    }
+
+    /// What to do at that time.
+    pub fn next(&mut self, now: Duration) -> Step {
+        if let Some(text) = self.to_say.pop_front() {
+            return Step::Say(text);
+        }
+        if self.ending.is_none() && now >= self.lease_until {
+            self.end(self.end_of_lease());
+        }
+        if self.ending.is_none() && self.idle_until().is_some_and(|until| now >= until) {
+            let message = "there was nothing to do for long";
+            self.end(Failure::new(Reason::LeaseEnded, "idle", message));
+        }
+        if let Some(step) = self.deliver(now) {
+            return step;
+        }
+        if let Some(ending) = &self.ending {
+            let is_over = self.running.is_empty() && self.receipts.is_empty();
+            return match is_over {
+                true => Step::End(ending.clone()),
+                false => Step::Wait(self.wake_at()),
+            };
+        }
+        if let Some(step) = self.begin(now) {
+            return step;
+        }
+        if self.ask_at.is_some_and(|at| now >= at) {
+            self.ask_at = None;
+            return Step::Ask(self.ask.clone());
+        }
+        Step::Wait(self.wake_at())
+    }
+
+    /// Takes what happened. `chance` is random, from 0 to 255.
+    pub fn take(&mut self, now: Duration, event: Event, chance: u8) {
+        match event {
+            Event::Heard(heard) => self.hear(now, heard, chance),
+            Event::Ended { key, receipt } => self.ended(now, &key, receipt),
+            Event::Delivered { key, verdict } => self.delivered(now, &key, &verdict, chance),
+            Event::Signalled => {
+                self.lease_until = self.lease_until.min(now);
+                let message = "a signal ends it";
+                self.end(Failure::new(Reason::LeaseEnded, "signal", message));
+            }
+        }
+    }
+
+    /// The first reason to end holds.
+    fn end(&mut self, failure: Failure) {
+        self.waiting.clear();
+        self.ending.get_or_insert(failure);
+    }
+
+    fn end_of_lease(&self) -> Failure {
+        if self.is_answered {
+            return Failure::new(Reason::LeaseEnded, "", "the lease is over");
+        }
+        let silent = Trouble {
+            why: "timeout".to_owned(),
+            is_untrusted: false,
+        };
+        let trouble = self.trouble.clone().unwrap_or(silent);
+        let message = format!("the relay did not answer in time: {}", trouble.why);
+        match trouble.is_untrusted {
+            true => Failure::new(Reason::CertificateUntrusted, "", message),
+            false => Failure::new(Reason::RelayUnreachable, trouble.why, message),
+        }
+    }
+
+    fn hear(&mut self, now: Duration, heard: Heard, chance: u8) {
+        self.ask_at = Some(now + spread(AGAIN, chance));
+        match heard {
+            // It does not go on for an answer that comes after its end.
+            _ if self.ending.is_some() => {}
+            Heard::Answer(answer) => self.follow(now, *answer, chance),
+            Heard::End(failure) => self.end(failure),
+            Heard::Nothing(trouble) => {
+                // Once for as long as it lasts.
+                if self.trouble.as_ref() != Some(&trouble) {
+                    let why = &trouble.why;
+                    self.to_say
+                        .push_back(format!("no answer of the relay: {why}; asking again"));
+                }
+                self.trouble = Some(trouble);
+            }
+        }
+    }
+
+    fn follow(&mut self, now: Duration, answer: Answer, chance: u8) {
+        if self.trouble.take().is_some() || !self.is_answered {
+            self.to_say.push_back("the relay answers".to_owned());
+        }
+        self.is_answered = true;
+        self.lease_until = now + answer.lease;
+        self.ask = answer.ask;
+        self.ask_at = Some(now + spread(answer.ask_again, chance));
+        for run in &answer.runs {
+            self.renew(run);
+        }
+        // What is not named any more is not wanted any more.
+        self.waiting = answer.runs.into();
+    }
+
+    /// A grant ends, and a newer answer has a newer one.
+    fn renew(&mut self, run: &Run) {
+        let running = self.running.iter_mut().find(|it| it.key == run.key);
+        let receipt = self.receipts.iter_mut().find(|it| it.key == run.key);
+        let running = running.map(|it| &mut it.receipt);
+        for grant in running.into_iter().chain(receipt.map(|it| &mut it.grant)) {
+            grant.clone_from(&run.receipt);
+        }
+    }
+
+    /// Begins the next run that waits, or refuses it.
+    fn begin(&mut self, now: Duration) -> Option<Step> {
+        let is_full = self.running.len() >= RUNS_AT_ONCE
+            || self.running.len() + self.receipts.len() >= OPEN_AT_MOST;
+        if is_full {
+            return None;
+        }
+        let run = loop {
+            let run = self.waiting.pop_front()?;
+            if !self.is_known(&run.key) {
+                break run;
+            }
+        };
+        let Run { key, receipt, work } = run;
+        self.remember(&key);
+        self.idle_since = now;
+        match work {
+            Ok(work) => {
+                let running = Running {
+                    key: key.clone(),
+                    receipt,
+                };
+                self.running.push(running);
+                Some(Step::Begin { key, work })
+            }
+            Err(what) => {
+                let text = format!("the run {key} is refused: {what}");
+                self.receipts.push(Receipt {
+                    key,
+                    grant: receipt,
+                    line: receipt::failed(Reason::Usage, what),
+                    at: Some(now),
+                });
+                Some(Step::Say(text))
+            }
+        }
+    }
+
+    fn is_known(&self, key: &str) -> bool {
+        self.known.contains(&self.hasher.hash_one(key))
+            || self.running.iter().any(|it| it.key == key)
+            || self.receipts.iter().any(|it| it.key == key)
+    }
+
+    fn remember(&mut self, key: &str) {
+        if self.known.len() == KEYS_REMEMBERED {
+            self.known.pop_front();
+        }
+        self.known.push_back(self.hasher.hash_one(key));
+    }
+
+    fn ended(&mut self, now: Duration, key: &str, line: String) {
+        let Some(index) = self.running.iter().position(|it| it.key == key) else {
+            return;
+        };
+        let Running { key, receipt } = self.running.swap_remove(index);
+        self.idle_since = now;
+        self.to_say
+            .push_back(format!("the run {key} has ended: {line}"));
+        self.receipts.push(Receipt {
+            key,
+            grant: receipt,
+            line,
+            at: Some(now),
+        });
+    }
+
+    /// The next receipt to try. Once the lease is over each has one last try, at once.
+    fn deliver(&mut self, now: Duration) -> Option<Step> {
+        let is_last = now >= self.lease_until;
+        let is_due = |it: &&mut Receipt| it.at.is_some_and(|at| is_last || now >= at);
+        let receipt = self.receipts.iter_mut().find(is_due)?;
+        receipt.at = None;
+        Some(Step::Deliver {
+            key: receipt.key.clone(),
+            grant: receipt.grant.clone(),
+            line: receipt.line.clone(),
+        })
+    }
+
+    fn delivered(&mut self, now: Duration, key: &str, verdict: &Verdict, chance: u8) {
+        let Some(index) = self.receipts.iter().position(|it| it.key == key) else {
+            return;
+        };
+        let why = match verdict {
+            Verdict::Stored => None,
+            Verdict::SourceNotPod(addresses) => Some(addresses.clone()),
+            Verdict::Refused(status @ (403 | 409)) => Some(format!("HTTP {status}")),
+            _ if now < self.lease_until => {
+                self.receipts[index].at = Some(now + spread(AGAIN, chance));
+                return;
+            }
+            verdict => Some(format!("{verdict:?}")),
+        };
+        self.receipts.swap_remove(index);
+        if let Some(why) = why {
+            self.to_say
+                .push_back(format!("the receipt of {key} is not stored: {why}"));
+        }
+    }
+
+    /// When there is something to do, if nothing happens before.
+    fn wake_at(&self) -> Option<Duration> {
+        let receipt = self.receipts.iter().filter_map(|it| it.at).min();
+        let goes_on = self.ending.is_none();
+        let ask = self.ask_at.filter(|_| goes_on);
+        let lease = (goes_on || receipt.is_some()).then_some(self.lease_until);
+        let idle = self.idle_until().filter(|_| goes_on);
+        [receipt, ask, lease, idle].into_iter().flatten().min()
+    }
+
+    /// When it ends for want of runs; nothing while it has one.
+    fn idle_until(&self) -> Option<Duration> {
+        let has_work = !self.running.is_empty() || !self.receipts.is_empty();
+        (!has_work).then(|| self.idle_since.saturating_add(self.idle))
+    }
+}
+
+/// A fifth more or less, so that samplers that began together do not ask together.
+fn spread(time: Duration, chance: u8) -> Duration {
+    time.mul_f64(0.8 + 0.4 * f64::from(chance) / 255.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::deliver::grants::UploadRoute;
+
+mod world;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ask(url: &str) -> Ask {
+    Ask {
+        url: url.to_owned(),
+        headers: BTreeMap::new(),
+        pins: Vec::new(),
+    }
+}
+
+fn run(key: &str) -> Run {
+    let work = Work {
+        arguments: vec![key.to_owned()],
+        environment: BTreeMap::new(),
+    };
+    let receipt = Grant {
+        route: UploadRoute::Relay,
+        method: "PUT".to_owned(),
+        url: "https://first/".to_owned(),
+        headers: BTreeMap::new(),
+        stop: String::new(),
+        live: String::new(),
+        pins: Vec::new(),
+    };
+    Run {
+        key: key.to_owned(),
+        receipt,
+        work: Ok(work),
+    }
+}
+
+/// To be asked again after 10 s, for at most 100.
+fn answer(runs: Vec<Run>) -> Event {
+    Event::Heard(Heard::Answer(Box::new(Answer {
+        ask_again: SECOND * 10,
+        lease: SECOND * 100,
+        ask: ask("https://next/"),
+        runs,
+    })))
+}
+
+fn trouble(why: &str) -> Event {
+    Event::Heard(Heard::Nothing(Trouble {
+        why: why.to_owned(),
+        is_untrusted: false,
+    }))
+}
+
+fn ended(key: &str) -> Event {
+    let key = key.to_owned();
+    let receipt = format!("receipt of {key}");
+    Event::Ended { key, receipt }
+}
+
+fn delivered(key: &str, verdict: Verdict) -> Event {
+    let key = key.to_owned();
+    Event::Delivered { key, verdict }
+}
+
+fn again() -> Verdict {
+    Verdict::Again("HTTP 503".to_owned())
+}
+
+const IDLE: Duration = Duration::from_secs(1000);
+
+/// A sampler in the middle of its time, at second 0.
+struct Scene {
+    state: State,
+    now: Duration,
+}
+
+impl Scene {
+    /// That has asked and waits 60 s for its first answer.
+    fn new() -> Self {
+        let state = State::new(ask("https://first/"), SECOND * 60, IDLE);
+        let mut scene = Self {
+            state,
+            now: Duration::ZERO,
+        };
+        scene.check("ask https://first/, wait 60");
+        scene
+    }
+
+    /// That was answered.
+    fn answered(keys: &[&str]) -> Self {
+        let mut scene = Self::new();
+        scene.take(answer(keys.iter().map(|key| run(key)).collect()));
+        scene
+    }
+
+    /// A chance of 128 makes a pause as long as it was asked for, but for 2 ‰.
+    fn take(&mut self, event: Event) {
+        self.state.take(self.now, event, 128);
+    }
+
+    /// What it does now, until it waits or ends.
+    fn steps(&mut self) -> Vec<String> {
+        let mut steps = Vec::new();
+        for _ in 0..100 {
+            let (step, is_last) = match self.state.next(self.now) {
+                Step::Say(_) => continue,
+                Step::Ask(ask) => (format!("ask {}", ask.url), false),
+                Step::Begin { key, work } => {
+                    assert_eq!(work.arguments, [&*key]);
+                    (format!("begin {key}"), false)
+                }
+                Step::Deliver { key, line, .. } => (format!("deliver {key}: {line}"), false),
+                Step::Wait(None) => ("wait".to_owned(), true),
+                Step::Wait(Some(at)) => (format!("wait {}", at.as_secs()), true),
+                Step::End(failure) => {
+                    (format!("end {:?} {}", failure.reason, failure.detail), true)
+                }
+            };
+            steps.push(step);
+            if is_last {
+                return steps;
+            }
+        }
+        panic!("it does not wait: {steps:?}");
+    }
+
+    #[track_caller]
+    fn check(&mut self, expected: &str) {
+        assert_eq!(self.steps().join(", "), expected);
+    }
+
+    #[track_caller]
+    fn check_at(&mut self, seconds: u64, expected: &str) {
+        self.now = SECOND * u32::try_from(seconds).unwrap();
+        self.check(expected);
+    }
+}
+
+#[test]
+fn it_asks_again_when_the_answer_says_so_where_the_answer_says_so() {
+    let mut scene = Scene::answered(&[]);
+    scene.check("wait 10");
+    scene.check_at(9, "wait 10");
+    scene.check_at(11, "ask https://next/, wait 100");
+}
+
+#[test]
+fn pauses_are_a_fifth_longer_or_shorter() {
+    assert_eq!(spread(SECOND * 10, 0), SECOND * 8);
+    assert_eq!(spread(SECOND * 10, 255), SECOND * 12);
+}
+
+#[test]
+fn without_an_answer_it_asks_again_until_the_lease_is_over() {
+    let mut scene = Scene::answered(&[]);
+    scene.check_at(11, "ask https://next/, wait 100");
+    scene.take(trouble("connection refused"));
+    scene.check("wait 16");
+    scene.check_at(17, "ask https://next/, wait 100");
+    scene.take(trouble("connection refused"));
+    scene.check_at(100, "end LeaseEnded ");
+}
+
+#[test]
+fn without_a_run_for_long_it_ends() {
+    let mut scene = Scene::answered(&[]);
+    for second in (0..1000).step_by(90) {
+        scene.now = SECOND * second;
+        scene.take(answer(vec![]));
+    }
+    scene.check_at(999, "wait 1000");
+    scene.check_at(1000, "end LeaseEnded idle");
+}
+
+#[test]
+fn a_run_that_takes_long_is_none_that_there_is_not() {
+    let mut scene = Scene::answered(&["a"]);
+    scene.check("begin a, wait 10");
+    for second in (0..=1080).step_by(90) {
+        scene.now = SECOND * second;
+        scene.take(answer(vec![run("a")]));
+    }
+    scene.check_at(1085, "wait 1090");
+    scene.take(ended("a"));
+    scene.check("deliver a: receipt of a, wait 1090");
+    scene.take(delivered("a", Verdict::Stored));
+    scene.check("wait 1090");
+}
+
+#[test]
+fn without_a_first_answer_it_says_why() {
+    let mut scene = Scene::new();
+    scene.check_at(60, "end RelayUnreachable timeout");
+    let mut scene = Scene::new();
+    scene.take(trouble("connection refused"));
+    scene.check("wait 5");
+    scene.check_at(60, "end RelayUnreachable connection refused");
+    let mut scene = Scene::new();
+    scene.take(Event::Heard(Heard::Nothing(Trouble {
+        why: "another key".to_owned(),
+        is_untrusted: true,
+    })));
+    scene.check_at(60, "end CertificateUntrusted ");
+}
+
+#[test]
+fn a_run_is_begun_once_however_often_it_is_named() {
+    let mut scene = Scene::answered(&["a", "a"]);
+    scene.check("begin a, wait 10");
+    let name_again = |scene: &mut Scene| scene.take(answer(vec![run("a")]));
+    name_again(&mut scene);
+    scene.check("wait 10");
+    scene.take(ended("a"));
+    name_again(&mut scene);
+    scene.check("deliver a: receipt of a, wait 10");
+    scene.take(delivered("a", Verdict::Stored));
+    name_again(&mut scene);
+    scene.check("wait 10");
+}
+
+#[test]
+fn four_runs_are_done_at_once_and_others_wait_as_long_as_they_are_wanted() {
+    let mut scene = Scene::answered(&["a", "b", "c", "d", "e", "f"]);
+    scene.check("begin a, begin b, begin c, begin d, wait 10");
+    scene.take(ended("b"));
+    scene.check("deliver b: receipt of b, begin e, wait 10");
+    scene.take(answer(["a", "b", "c", "d", "e"].map(run).to_vec()));
+    scene.take(ended("a"));
+    scene.check("deliver a: receipt of a, wait 10");
+}
+
+#[test]
+fn a_receipt_is_tried_until_it_is_stored_or_refused_by_the_newest_grant() {
+    let mut scene = Scene::answered(&["a"]);
+    scene.check("begin a, wait 10");
+    scene.take(ended("a"));
+    scene.check("deliver a: receipt of a, wait 10");
+    let mut newer = run("a");
+    newer.receipt.url = "https://newer/".to_owned();
+    scene.take(answer(vec![newer]));
+    for verdict in [
+        again(),
+        Verdict::Refused(404),
+        Verdict::CertificateUntrusted,
+    ] {
+        scene.take(delivered("a", verdict));
+        scene.now += SECOND * 6;
+        let step = scene.state.next(scene.now);
+        let Step::Deliver { grant, .. } = step else {
+            panic!("{step:?}");
+        };
+        assert_eq!(grant.url, "https://newer/");
+    }
+    let before = scene.state.receipts.len();
+    scene.take(delivered("a", Verdict::Refused(409)));
+    assert_eq!((before, scene.state.receipts.len()), (1, 0));
+}
+
+#[test]
+fn runs_wait_while_too_many_receipts_are_open() {
+    let keys: Vec<String> = (0..9).map(|number| number.to_string()).collect();
+    let mut scene = Scene::answered(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    scene.steps();
+    for key in &keys[..7] {
+        scene.take(ended(key));
+        scene.steps();
+        scene.take(delivered(key, again()));
+    }
+    // Seven receipts are not stored: one run more is begun, not two.
+    assert_eq!(scene.state.running.len(), 1);
+    scene.check("wait 5");
+    scene.take(delivered("0", Verdict::Stored));
+    scene.check("begin 8, wait 5");
+}
+
+#[test]
+fn a_run_that_is_refused_says_so_in_its_receipt() {
+    let mut scene = Scene::new();
+    let mut other = run("a");
+    other.work = Err("it is for another container");
+    scene.take(answer(vec![other.clone()]));
+    let line = r#"{"reason":"Usage","detail":"it is for another container"}"#;
+    scene.check(&format!("deliver a: {line}, wait 10"));
+    scene.take(delivered("a", Verdict::Stored));
+    scene.take(answer(vec![other]));
+    scene.check("wait 10");
+}
+
+#[test]
+fn once_the_lease_is_over_it_lets_its_runs_end_and_tries_each_receipt_once_more() {
+    let mut scene = Scene::answered(&["a", "b"]);
+    scene.check("begin a, begin b, wait 10");
+    scene.take(ended("a"));
+    scene.check("deliver a: receipt of a, wait 10");
+    scene.now = SECOND * 98;
+    scene.take(delivered("a", again()));
+    scene.check_at(100, "deliver a: receipt of a, wait");
+    scene.take(delivered("a", again()));
+    scene.check_at(500, "wait");
+    scene.take(ended("b"));
+    scene.check("deliver b: receipt of b, wait");
+    scene.take(delivered("b", again()));
+    scene.check("end LeaseEnded ");
+}
+
+#[test]
+fn where_profiling_was_stopped_it_begins_nothing_and_ends_after_its_runs() {
+    let mut scene = Scene::answered(&["a", "b", "c", "d", "e"]);
+    scene.check("begin a, begin b, begin c, begin d, wait 10");
+    scene.check_at(11, "ask https://next/, wait 100");
+    let stopped = Failure::new(Reason::LeaseEnded, "HTTP 410", "stopped");
+    scene.take(Event::Heard(Heard::End(stopped)));
+    for key in ["a", "b", "c", "d"] {
+        scene.take(ended(key));
+        scene.check(&format!("deliver {key}: receipt of {key}, wait"));
+        scene.take(delivered(key, Verdict::Stored));
+    }
+    scene.check("end LeaseEnded HTTP 410");
+}
+
+#[test]
+fn a_signal_ends_it_after_its_runs_and_no_answer_holds_it() {
+    let mut scene = Scene::answered(&["a"]);
+    scene.check("begin a, wait 10");
+    scene.check_at(11, "ask https://next/, wait 100");
+    scene.take(Event::Signalled);
+    scene.check("wait");
+    scene.take(answer(vec![run("b")]));
+    scene.check("wait");
+    scene.take(ended("a"));
+    scene.check("deliver a: receipt of a, wait");
+    scene.take(delivered("a", again()));
+    scene.check("end LeaseEnded signal");
+}
+
+#[test]
+fn what_lasts_is_said_once() {
+    let mut scene = Scene::new();
+    let mut said = 0;
+    for _ in 0..5 {
+        scene.take(trouble("connection refused"));
+        scene.now += SECOND * 6;
+        while let Step::Say(_) = scene.state.next(scene.now) {
+            said += 1;
+        }
+    }
+    assert_eq!(said, 1);
+}

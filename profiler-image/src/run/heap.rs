@@ -1,0 +1,488 @@
+//! What a worker's heap has done between two samples, and which stack it belongs to.
+//!
+//! What was added belongs to the stack that was running when it was seen. What was freed is taken back from the stacks that added last, as a
+//! function frees what it held when it returns, and the next one is running by then: so each stack's change is what is still held of what it
+//! added. Only what was there before the first look is freed by the stack that is running. The engine empties the heap when a request
+//! ends: that is no stack's doing. A worker that serves requests in a loop of its own keeps its heap, and with it what it has leaked. What this
+//! module does not do: see what was allocated and freed again between two samples.
+//! Invariant: while a heap lives, the changes that were given sum to what its size has changed by.
+
+use std::collections::VecDeque;
+
+use phpprof_zend::heap::Sizes;
+
+use super::aggregate::{Labelled, Sum};
+use super::requests::Fate;
+use crate::read::heap::{Heap, HeapWatch};
+use crate::read::reader::Reader;
+use crate::target::process::Process;
+
+/// Who keeps their heap from one request to the next, by `sapi_module.name`: scripts, and workers in a loop of their own.
+const KEEP_THEIR_HEAP: [&str; 5] = ["cli", "phpdbg", "micro", "embed", EITHER];
+/// Keeps it in worker mode only. There its threads wait in the script, else without a frame.
+const EITHER: &str = "frankenphp";
+
+/// Additions of a worker that can be taken back: the newest, those of one stack after another together.
+const MAX_ADDED: usize = 256;
+
+/// The heap of one worker.
+#[derive(Debug)]
+pub struct HeapAccount {
+    /// The engine empties it when a request ends.
+    ends_with_request: bool,
+    /// Whether it does is told by how the worker waits.
+    is_either: bool,
+    before: Option<Shown>,
+    /// What became of the last sample that had a stack.
+    last: Option<Fate>,
+    /// What is still held of what was added, and by whom; the newest last.
+    added: VecDeque<(Fate, i64)>,
+    highest: Option<Highest>,
+}
+
+/// A heap, and the time of the request that it was seen in; 0 where that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shown {
+    heap: Heap,
+    request_time: u64,
+}
+
+/// What has become of a heap since it was seen before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Change {
+    growth: u64,
+    net: i64,
+    /// The heap is another request's.
+    is_new: bool,
+}
+
+/// What a look has shown beside the heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Worker {
+    /// It ran a request's code.
+    Runs,
+    /// The engine began a request or ended it: what it frees then is nobody's doing.
+    BeginsOrEnds,
+    /// It waited for a request in a loop of its own.
+    Waits,
+    /// It had no request.
+    Idle,
+}
+
+/// A heap when it was as large as never before in its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Highest {
+    pub sizes: Sizes,
+    pub sample: Labelled,
+    /// The heap was about that high in this stack. Else the peak is older than the first sample.
+    pub is_seen: bool,
+}
+
+/// What a run says of heaps beside its samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeapTold {
+    /// Of all workers.
+    pub highest: Option<Highest>,
+    /// Reads whose numbers did not fit one another.
+    pub refused: u64,
+    /// Workers without a heap that can be read.
+    pub without_heap: u64,
+}
+
+impl HeapTold {
+    /// Takes a worker in.
+    pub fn add(&mut self, reader: &Reader) {
+        if let Some(watch) = &reader.heap_watch {
+            self.refused += watch.refused;
+            self.without_heap += u64::from(watch.has_none());
+        }
+    }
+
+    /// Keeps the higher one.
+    pub fn offer(&mut self, highest: Option<Highest>) {
+        let peak = |highest: &Highest| highest.sizes.peak;
+        if highest.as_ref().map(peak) > self.highest.as_ref().map(peak) {
+            self.highest = highest;
+        }
+    }
+}
+
+impl HeapAccount {
+    /// Of a worker that begins now.
+    #[must_use]
+    pub fn new(process: &Process) -> Self {
+        let sapi = process.engine.sapi.as_str();
+        Self {
+            ends_with_request: !KEEP_THEIR_HEAP.contains(&sapi),
+            is_either: sapi == EITHER,
+            before: None,
+            last: None,
+            added: VecDeque::new(),
+            highest: None,
+        }
+    }
+
+    /// Takes what the newest read has shown. `fate` is that of the sample; `None` of a worker that waits for a request: what it did since
+    /// belongs to the last stack that was seen. Gives what each of the samples gets.
+    pub fn take(&mut self, reader: &Reader, fate: Option<Fate>, give: impl FnMut(Fate, Sum)) {
+        self.last = fate.or(self.last);
+        let worker = match (fate, reader.has_frame) {
+            (Some(_), true) => Worker::Runs,
+            (Some(_), false) => Worker::BeginsOrEnds,
+            (None, true) => Worker::Waits,
+            (None, false) => Worker::Idle,
+        };
+        let sizes = reader.heap_watch.as_ref().and_then(HeapWatch::sizes);
+        if let (Some(heap), Some(sizes)) = (reader.heap, sizes) {
+            let request_time = reader.request_time;
+            self.add(Shown { heap, request_time }, sizes, worker, give);
+        }
+    }
+
+    /// The peak that a sample of this fate lets be told.
+    #[must_use]
+    pub fn highest(&self, fate: Option<Fate>) -> Option<Highest> {
+        let is_summed = matches!(fate, Some(Fate::Summed(..)));
+        self.highest.filter(|_| is_summed)
+    }
+
+    fn add(&mut self, now: Shown, sizes: Sizes, worker: Worker, mut give: impl FnMut(Fate, Sum)) {
+        match worker {
+            Worker::Idle if self.is_either => self.ends_with_request = true,
+            Worker::Waits if self.is_either => self.ends_with_request = false,
+            _ => {}
+        }
+        let change = self
+            .before
+            .map(|before| between(before, now, self.ends_with_request));
+        let is_new = change.is_some_and(|change| change.is_new);
+        self.before = Some(Shown {
+            request_time: match (is_new, now.request_time, self.before) {
+                (false, 0, Some(before)) => before.request_time,
+                _ => now.request_time,
+            },
+            ..now
+        });
+        if is_new || worker == Worker::Idle {
+            self.highest = None;
+            self.added.clear();
+        }
+        let Some(fate) = self.last.filter(|_| worker != Worker::Idle) else {
+            return;
+        };
+        let growth = change.map_or(0, |change| change.growth);
+        if let Fate::Summed(_, sample) | Fate::Young(_, sample) = fate
+            && self.tells_more(growth, &sizes)
+        {
+            self.highest = Some(Highest {
+                sizes,
+                sample,
+                is_seen: growth > 0 || is_at_peak(&sizes),
+            });
+        }
+        let net = match (worker, change.map_or(0, |change| change.net)) {
+            (Worker::BeginsOrEnds, net) => net.max(0),
+            (_, net) => net,
+        };
+        if growth > 0 {
+            let heap_growth = i64::try_from(growth).unwrap_or(i64::MAX);
+            let sum = Sum {
+                heap_growth,
+                ..Sum::default()
+            };
+            give(fate, sum);
+        }
+        self.change(net, fate, give);
+    }
+
+    /// Whether a look tells more of the peak than those before.
+    fn tells_more(&self, growth: u64, sizes: &Sizes) -> bool {
+        let is_seen = self.highest.map(|highest| highest.is_seen);
+        growth > 0 || is_seen.is_none() || (is_seen == Some(false) && is_at_peak(sizes))
+    }
+
+    /// Gives out a net change, seen while this one is running.
+    fn change(&mut self, net: i64, fate: Fate, mut give: impl FnMut(Fate, Sum)) {
+        let mut change = |fate: Fate, heap_change: i64| {
+            let sum = Sum {
+                heap_change,
+                ..Sum::default()
+            };
+            give(fate, sum);
+        };
+        if net > 0 {
+            self.hold(fate, net);
+            change(fate, net);
+        }
+        let mut freed = net.min(0).saturating_neg();
+        while freed > 0 {
+            let Some((whose, held)) = self.added.back_mut() else {
+                change(fate, -freed);
+                return;
+            };
+            let taken = freed.min(*held);
+            change(*whose, -taken);
+            (*held, freed) = (*held - taken, freed - taken);
+            if *held == 0 {
+                self.added.pop_back();
+            }
+        }
+    }
+
+    fn hold(&mut self, fate: Fate, bytes: i64) {
+        match self.added.back_mut() {
+            Some((whose, held)) if *whose == fate => *held = held.saturating_add(bytes),
+            _ => self.added.push_back((fate, bytes)),
+        }
+        if self.added.len() > MAX_ADDED {
+            self.added.pop_front();
+        }
+    }
+}
+
+/// Whether the heap is as high as it ever was in its request, or less than a twentieth below.
+fn is_at_peak(sizes: &Sizes) -> bool {
+    sizes.size >= sizes.peak - sizes.peak / 20
+}
+
+fn between(before: Shown, now: Shown, ends_with_request: bool) -> Change {
+    let are_known = before.request_time != 0 && now.request_time != 0;
+    let is_same_request = are_known && before.request_time == now.request_time;
+    let is_other_request = are_known && before.request_time != now.request_time;
+    // In one request the peak falls where the program asks for it: `memory_reset_peak_usage`.
+    let has_fallen = now.heap.peak < before.heap.peak && !is_same_request;
+    let is_new = ends_with_request && (is_other_request || has_fallen);
+    let base = if is_new { Heap::default() } else { before.heap };
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    Change {
+        growth: now.heap.peak.saturating_sub(base.peak),
+        net: signed(now.heap.size) - signed(base.size),
+        is_new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::names::{NameId, Names};
+    use crate::stack::trace::Stack;
+
+    fn account(ends_with_request: bool) -> HeapAccount {
+        HeapAccount {
+            ends_with_request,
+            is_either: false,
+            before: None,
+            last: None,
+            added: VecDeque::new(),
+            highest: None,
+        }
+    }
+
+    fn fate(phase: NameId) -> Fate {
+        Fate::Summed(0, Stack::of_phase(phase).into())
+    }
+
+    /// Growth and net change at each look at a heap of such a size and peak in a request of that time.
+    fn seen(account: &mut HeapAccount, looks: &[(u64, u64, u64)]) -> Vec<(i64, i64)> {
+        account.last = account.last.or(Some(fate(Names::STARTUP)));
+        let mut look = |&(size, peak, request_time): &(u64, u64, u64)| {
+            let sizes = Sizes {
+                size,
+                peak,
+                real_peak: peak,
+                limit: None,
+            };
+            let heap = Heap { size, peak };
+            let mut given = Sum::default();
+            let now = Shown { heap, request_time };
+            account.add(now, sizes, Worker::Runs, |_, sum| given.add(sum));
+            (given.heap_growth, given.heap_change)
+        };
+        looks.iter().map(&mut look).collect()
+    }
+
+    #[track_caller]
+    fn check(ends_with_request: bool, looks: &[(u64, u64, u64)], expected: &[(i64, i64)]) {
+        assert_eq!(seen(&mut account(ends_with_request), looks), expected);
+    }
+
+    #[test]
+    fn what_was_there_before_the_first_look_is_nobodys() {
+        check(true, &[(50, 60, 0), (50, 60, 0)], &[(0, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn the_advance_of_the_peak_and_the_signed_change_are_given() {
+        let looks = [(10, 10, 7), (30, 40, 7), (5, 40, 7), (50, 50, 7)];
+        check(true, &looks, &[(0, 0), (30, 20), (0, -25), (10, 45)]);
+    }
+
+    #[test]
+    fn a_new_request_counts_from_nothing_and_its_begin_is_no_change() {
+        // The peak falls; or the time is another; or the worker was seen with an empty heap.
+        check(true, &[(90, 99, 0), (20, 25, 0)], &[(0, 0), (25, 20)]);
+        check(true, &[(20, 25, 7), (60, 80, 8)], &[(0, 0), (80, 60)]);
+        let emptied = [(90, 99, 0), (0, 0, 0), (20, 25, 0)];
+        check(true, &emptied, &[(0, 0), (0, 0), (25, 20)]);
+    }
+
+    #[test]
+    fn a_time_that_becomes_known_is_no_new_request() {
+        let looks = [
+            (20, 25, 7),
+            (9, 9, 0),
+            (30, 30, 8),
+            (40, 40, 0),
+            (50, 50, 8),
+        ];
+        let expected = [(0, 0), (9, 9), (21, 21), (10, 10), (10, 10)];
+        check(true, &looks, &expected);
+    }
+
+    #[test]
+    fn a_peak_that_the_program_resets_is_no_growth() {
+        let looks = [(20, 90, 7), (25, 30, 7), (25, 40, 7)];
+        check(true, &looks, &[(0, 0), (0, 5), (10, 0)]);
+        check(false, &[(20, 90, 7), (25, 30, 8)], &[(0, 0), (0, 5)]);
+    }
+
+    #[test]
+    fn in_a_heap_that_lives_the_changes_sum_to_what_is_left() {
+        let looks = [
+            (10, 10, 0),
+            (80, 90, 7),
+            (20, 90, 0),
+            (95, 99, 8),
+            (30, 99, 0),
+        ];
+        let given = seen(&mut account(false), &looks);
+        assert_eq!(given.iter().map(|(_, net)| net).sum::<i64>(), 20);
+        assert_eq!(given.iter().map(|(growth, _)| growth).sum::<i64>(), 89);
+    }
+
+    #[test]
+    fn the_highest_peak_is_that_of_the_stack_in_which_it_was_seen() {
+        let mut account = account(true);
+        account.last = Some(fate(Names::STARTUP));
+        seen(&mut account, &[(90, 99, 7)]);
+        assert!(!account.highest.unwrap().is_seen);
+        account.last = Some(fate(Names::LOADING));
+        seen(&mut account, &[(95, 99, 7), (99, 99, 7)]);
+        let loading: Labelled = Stack::of_phase(Names::LOADING).into();
+        let highest = account.highest.unwrap();
+        assert_eq!((highest.sample, highest.is_seen), (loading, true));
+        let mut account = self::account(true);
+        account.last = Some(fate(Names::STARTUP));
+        seen(&mut account, &[(90, 99, 7)]);
+        let highest = account.highest(account.last).unwrap();
+        assert!(!highest.is_seen && highest.sizes.peak == 99);
+        account.last = Some(fate(Names::COMPILING));
+        seen(&mut account, &[(20, 30, 8)]);
+        account.last = Some(fate(Names::SHUTDOWN));
+        seen(&mut account, &[(10, 30, 8)]);
+        let highest = account.highest(account.last).unwrap();
+        let compiling: Labelled = Stack::of_phase(Names::COMPILING).into();
+        assert_eq!((highest.sample, highest.is_seen), (compiling, true));
+        assert_eq!(account.highest(Some(Fate::Dropped)), None);
+        let mut told = HeapTold::default();
+        told.offer(Some(highest));
+        told.offer(None);
+        assert_eq!(told.highest, Some(highest));
+    }
+
+    /// What each of two stacks holds after net changes, each seen in one of them.
+    fn held(changes: &[(NameId, i64)]) -> [i64; 2] {
+        let mut account = account(false);
+        let mut held = [0; 2];
+        for (phase, net) in changes {
+            account.change(*net, fate(*phase), |whose, sum| {
+                held[usize::from(whose == fate(Names::COMPILING))] += sum.heap_change;
+            });
+        }
+        held
+    }
+
+    #[test]
+    fn what_is_freed_is_taken_back_from_those_who_added_last() {
+        let (one, other) = (Names::STARTUP, Names::COMPILING);
+        assert_eq!(held(&[(one, 10), (other, -10)]), [0, 0]);
+        assert_eq!(held(&[(one, 10), (other, 5), (one, -7)]), [8, 0]);
+        assert_eq!(held(&[(one, 10), (other, 5), (other, -3)]), [10, 2]);
+        assert_eq!(held(&[(one, 10), (other, -12)]), [0, -2]);
+    }
+
+    #[test]
+    fn only_the_newest_additions_can_be_taken_back() {
+        let (one, other) = (Names::STARTUP, Names::COMPILING);
+        let turns = i64::try_from(MAX_ADDED).unwrap();
+        let mut changes: Vec<_> = (0..turns).flat_map(|_| [(one, 1), (other, 1)]).collect();
+        changes.push((one, -2 * turns));
+        let held = held(&changes);
+        assert_eq!(held.iter().sum::<i64>(), 0);
+        assert_eq!(held, [-turns / 2, turns / 2]);
+    }
+
+    #[test]
+    fn a_worker_of_either_kind_is_told_by_how_it_waits() {
+        let mut account = account(false);
+        account.is_either = true;
+        let (small, large) = ((20, 25, 0), (90, 99, 0));
+        assert_eq!(seen(&mut account, &[large, small])[1], (0, -70));
+        let wait = |account: &mut HeapAccount, worker| {
+            let heap = Heap::default();
+            let sizes = Sizes {
+                size: 0,
+                peak: 0,
+                real_peak: 0,
+                limit: None,
+            };
+            let now = Shown {
+                heap,
+                request_time: 0,
+            };
+            account.add(now, sizes, worker, |_, _| {});
+        };
+        wait(&mut account, Worker::Idle);
+        assert_eq!(seen(&mut account, &[large, small])[1], (25, 20));
+        wait(&mut account, Worker::Waits);
+        assert_eq!(seen(&mut account, &[large, small])[1], (0, -70));
+    }
+
+    #[track_caller]
+    fn check_later(worker: Worker, size: u64, expected: Option<i64>) {
+        let mut account = account(false);
+        account.last = Some(fate(Names::COMPILING));
+        seen(&mut account, &[(10, 10, 0)]);
+        let heap = Heap { size, peak: 10 };
+        let sizes = Sizes {
+            size,
+            peak: 10,
+            real_peak: 10,
+            limit: None,
+        };
+        let now = Shown {
+            heap,
+            request_time: 0,
+        };
+        let mut given = None;
+        account.add(now, sizes, worker, |whose, sum| {
+            assert_eq!(whose, fate(Names::COMPILING));
+            given = Some(sum.heap_change);
+        });
+        assert_eq!(given, expected, "{worker:?}");
+        assert_eq!(account.before, Some(now));
+    }
+
+    #[test]
+    fn what_a_worker_freed_before_it_waits_belongs_to_the_last_stack() {
+        check_later(Worker::Waits, 4, Some(-6));
+        check_later(Worker::Waits, 10, None);
+    }
+
+    #[test]
+    fn what_the_engine_frees_at_a_requests_end_is_nobodys() {
+        check_later(Worker::BeginsOrEnds, 4, None);
+        check_later(Worker::BeginsOrEnds, 12, Some(2));
+        check_later(Worker::Idle, 4, None);
+    }
+}

@@ -1,0 +1,311 @@
+//! What ran when, and what the slowest requests did: what a profile cannot say, kept beside its sums from the same samples. Pure.
+//!
+//! Invariant: the cells of the workers, and those of the routes, are the wall time of all samples that are summed; and memory is bounded,
+//! at about 15 MB when everything is full: cells 2 × 1.6 MB (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the
+//! 200 slowest requests, half as many of those that are served now, and 2,000 requests of 200 bytes. A run of some functions and routes
+//! takes a few hundred kilobytes.
+
+use std::collections::BTreeSet;
+
+use phpprof_profile::timeline::FIRST_STEP;
+use phpprof_profile::timeline::{MAX_MOMENTS, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, Rows, Slot};
+use rustc_hash::FxHashMap;
+
+use super::aggregate::ANY_WORKER;
+use super::moments::{Moment, Moments};
+use crate::read::heap::Heap;
+use crate::request::asked::Label;
+use crate::request::values::{OTHER_VALUE, Set};
+use crate::stack::trace::Stack;
+
+/// Moments of all requests together that are served now: where many workers are busy at once, each has fewer.
+const MAX_LIVE_MOMENTS: usize = 50_000;
+/// But no fewer than these.
+const FEWEST_MOMENTS: usize = 8;
+
+/// A sample that is summed, or will be once its request is old enough.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken {
+    /// The worker's thread, and the number that its samples are summed under.
+    pub tid: i32,
+    pub summed_as: i32,
+    /// The time that it stands for, in nanoseconds of the monotonic clock.
+    pub from: u64,
+    pub to: u64,
+    pub ran: bool,
+    pub stack: Stack,
+    pub heap: Option<Heap>,
+}
+
+/// The request of a sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Of {
+    /// Its number in the run.
+    pub number: u32,
+    /// When it began, where something tells it.
+    pub began: Option<u64>,
+    pub values: Set,
+    /// It may still be too young for the filter.
+    pub is_young: bool,
+}
+
+/// A request that was seen.
+#[derive(Debug)]
+pub struct Seen {
+    pub summed_as: i32,
+    pub values: Set,
+    /// In nanoseconds of the monotonic clock.
+    pub began: u64,
+    pub ended: u64,
+    pub is_unfinished: bool,
+    pub samples: u64,
+    pub wall: u64,
+    pub cpu: u64,
+    pub peak_heap: u64,
+    /// None where it was not among the slowest.
+    pub moments: Vec<Moment>,
+}
+
+impl Seen {
+    fn duration(&self) -> u64 {
+        self.ended.saturating_sub(self.began)
+    }
+}
+
+/// A request that is served now.
+#[derive(Debug)]
+struct Live {
+    number: u32,
+    seen: Seen,
+    /// The peak of the heap when it was seen first: one that is higher later is its own.
+    first_peak: u64,
+    is_young: bool,
+    moments: Moments,
+}
+
+/// What a run has recorded so far.
+#[derive(Debug)]
+pub struct Recorder {
+    /// When the first step begins, and how long each is; nanoseconds.
+    pub began: u64,
+    pub step: u64,
+    /// By the number that samples are summed under.
+    pub workers: Rows<i32>,
+    /// By the number of the label's value.
+    pub routes: Rows<u16>,
+    live: FxHashMap<i32, Live>,
+    pub slowest: Slowest,
+}
+
+/// The requests that took longest, of those that have ended.
+#[derive(Debug, Default)]
+pub struct Slowest {
+    listed: FxHashMap<u32, Seen>,
+    /// By duration and number: all that are listed, and those that still have their moments.
+    order: BTreeSet<(u64, u32)>,
+    recorded: BTreeSet<(u64, u32)>,
+    pub unlisted: u64,
+}
+
+impl Recorder {
+    /// A run that begins now.
+    #[must_use]
+    pub fn new(began: u64) -> Self {
+        Self {
+            began,
+            step: FIRST_STEP.unsigned_abs(),
+            workers: Rows::default(),
+            routes: Rows::default(),
+            live: FxHashMap::default(),
+            slowest: Slowest::default(),
+        }
+    }
+
+    /// Adds a sample, of a request where that is known.
+    pub fn add(&mut self, taken: &Taken, of: Option<Of>) {
+        let wall = taken.to.saturating_sub(taken.from);
+        let (busy, waiting) = if taken.ran { (wall, 0) } else { (0, wall) };
+        let moment = Moment {
+            from: taken.from,
+            busy,
+            waiting,
+            stack: taken.stack,
+        };
+        let heap = taken.heap.map_or(0, |heap| heap.size);
+        let Some(of) = of else {
+            self.spread(taken.summed_as, 0, &moment, heap);
+            return;
+        };
+        self.serves(taken.tid, of.number);
+        let route = of.values[Label::Route as usize];
+        let room = MAX_LIVE_MOMENTS / (self.live.len() + 1);
+        let live = self
+            .live
+            .entry(taken.tid)
+            .or_insert_with(|| Live::new(taken, &of));
+        live.add(taken, &of, wall);
+        live.moments
+            .add(moment, room.clamp(FEWEST_MOMENTS, MAX_MOMENTS));
+        match (
+            of.is_young,
+            std::mem::replace(&mut live.is_young, of.is_young),
+        ) {
+            (true, _) => {}
+            (false, false) => self.spread(taken.summed_as, route, &moment, heap),
+            // What it did in its youth counts from now on.
+            (false, true) => {
+                for moment in live.moments.list().to_vec() {
+                    self.spread(taken.summed_as, route, &moment, heap);
+                }
+            }
+        }
+    }
+
+    /// A worker serves the request of this number now: one before it has ended.
+    pub fn serves(&mut self, tid: i32, number: u32) {
+        if self
+            .live
+            .get(&tid)
+            .is_some_and(|live| live.number != number)
+        {
+            self.ends(tid, false);
+        }
+    }
+
+    /// A worker waits for a request, or is gone.
+    pub fn idle(&mut self, tid: i32) {
+        self.ends(tid, false);
+    }
+
+    /// Gives CPU time, in nanoseconds, to the request of a worker's sample.
+    pub fn give_cpu(&mut self, tid: i32, number: u32, nanoseconds: u64) {
+        let live = self.live.get_mut(&tid).filter(|live| live.number == number);
+        let seen = match live {
+            Some(live) => Some(&mut live.seen),
+            None => self.slowest.listed.get_mut(&number),
+        };
+        if let Some(seen) = seen {
+            seen.cpu += nanoseconds;
+        }
+    }
+
+    /// The run is over.
+    pub fn end(&mut self) {
+        let tids: Vec<i32> = self.live.keys().copied().collect();
+        tids.into_iter().for_each(|tid| self.ends(tid, true));
+    }
+
+    fn ends(&mut self, tid: i32, is_unfinished: bool) {
+        let Some(live) = self.live.remove(&tid).filter(|live| !live.is_young) else {
+            return;
+        };
+        let seen = Seen {
+            is_unfinished,
+            moments: live.moments.finish(),
+            ..live.seen
+        };
+        self.slowest.add(live.number, seen);
+    }
+
+    /// Adds a moment to the steps in which it was, to each as much as lies in it.
+    fn spread(&mut self, worker: i32, route: u16, moment: &Moment, heap: u64) {
+        // A worker may have been there before the first step.
+        let from = moment.from.saturating_sub(self.began);
+        let to = moment.to().saturating_sub(self.began).max(from + 1);
+        while (to - 1) / self.step >= MAX_STEPS as u64 {
+            self.step *= 2;
+            self.workers.double();
+            self.routes.double();
+        }
+        let part = |all: u64, until: u64| {
+            let part = u128::from(all) * u128::from(until - from) / u128::from(to - from);
+            i64::try_from(part).unwrap_or(i64::MAX)
+        };
+        let (mut at, mut given) = (from, (0, 0));
+        while at < to {
+            let until = ((at / self.step + 1) * self.step).min(to);
+            let so_far = (part(moment.busy, until), part(moment.waiting, until));
+            let slot = Slot {
+                at: i64::try_from(at / self.step).unwrap_or(i64::MAX),
+                busy: so_far.0 - given.0,
+                waiting: so_far.1 - given.1,
+                heap,
+            };
+            self.workers
+                .add(Some(&worker).filter(|it| **it != ANY_WORKER), slot);
+            self.routes
+                .add(Some(&route).filter(|it| **it != OTHER_VALUE), slot);
+            (at, given) = (until, so_far);
+        }
+    }
+}
+
+impl Live {
+    fn new(taken: &Taken, of: &Of) -> Self {
+        Self {
+            number: of.number,
+            seen: Seen {
+                summed_as: taken.summed_as,
+                values: of.values,
+                began: of.began.unwrap_or(taken.from),
+                ended: taken.to,
+                is_unfinished: false,
+                samples: 0,
+                wall: 0,
+                cpu: 0,
+                peak_heap: 0,
+                moments: Vec::new(),
+            },
+            first_peak: taken.heap.map_or(0, |heap| heap.peak),
+            is_young: of.is_young,
+            moments: Moments::default(),
+        }
+    }
+
+    fn add(&mut self, taken: &Taken, of: &Of, wall: u64) {
+        let seen = &mut self.seen;
+        // Its time is set when somebody asks for it.
+        seen.began = of.began.unwrap_or(seen.began).min(seen.began);
+        seen.ended = taken.to;
+        seen.samples += 1;
+        seen.wall += wall;
+        if let Some(heap) = taken.heap {
+            let peak = if heap.peak > self.first_peak {
+                heap.peak
+            } else {
+                0
+            };
+            seen.peak_heap = seen.peak_heap.max(heap.size).max(peak);
+        }
+    }
+}
+
+impl Slowest {
+    fn add(&mut self, number: u32, seen: Seen) {
+        let key = (seen.duration(), number);
+        self.listed.insert(number, seen);
+        self.order.insert(key);
+        self.recorded.insert(key);
+        if self.recorded.len() > MAX_RECORDED
+            && let Some((_, number)) = self.recorded.pop_first()
+            && let Some(seen) = self.listed.get_mut(&number)
+        {
+            seen.moments = Vec::new();
+        }
+        if self.order.len() > MAX_REQUESTS
+            && let Some((_, number)) = self.order.pop_first()
+        {
+            self.listed.remove(&number);
+            self.unlisted += 1;
+        }
+    }
+
+    /// The slowest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Seen> {
+        let order = self.order.iter().rev();
+        order.filter_map(|(_, number)| self.listed.get(number))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::stack::names::Names;
+
+const MS: u64 = 1_000_000;
+const HEAP: Heap = Heap { size: 5, peak: 9 };
+
+fn taken(tid: i32, from: u64, to: u64) -> Taken {
+    Taken {
+        tid,
+        summed_as: tid,
+        from,
+        to,
+        ran: true,
+        stack: Stack::of_phase(Names::COMPILING),
+        heap: None,
+    }
+}
+
+fn of(number: u32, began: u64) -> Option<Of> {
+    let mut values = Set::default();
+    values[Label::Route as usize] = 3;
+    Some(Of {
+        number,
+        began: Some(began),
+        values,
+        is_young: false,
+    })
+}
+
+/// Busy and waiting time by route and step.
+fn cells(rows: Rows<u16>) -> Vec<(u16, i64, i64, i64)> {
+    let (rows, other) = rows.finish();
+    assert_eq!(other, []);
+    let rows = rows.into_iter();
+    let cells = rows.flat_map(|(route, row)| {
+        let cells = row.into_iter();
+        cells.map(move |it| (route, it.at, it.busy, it.waiting))
+    });
+    cells.collect()
+}
+
+#[test]
+fn a_sample_counts_in_the_steps_in_which_its_time_lies() {
+    let mut recorder = Recorder::new(1000 * MS);
+    // The worker was attached before the run began.
+    recorder.add(&taken(7, 990 * MS, 1010 * MS), of(1, 985 * MS));
+    recorder.add(&taken(7, 1010 * MS, 1050 * MS), of(1, 985 * MS));
+    let asleep = Taken {
+        ran: false,
+        ..taken(7, 1050 * MS, 1055 * MS)
+    };
+    recorder.add(&asleep, None);
+    let ms = MS as i64;
+    let expected = [
+        (0, 2, 0, 5 * ms),
+        (3, 0, 30 * ms, 0),
+        (3, 1, 20 * ms, 0),
+        (3, 2, 10 * ms, 0),
+    ];
+    assert_eq!(cells(recorder.routes), expected);
+}
+
+#[test]
+fn routes_that_found_no_room_are_one_row() {
+    let mut recorder = Recorder::new(0);
+    let mut of = of(1, 0).unwrap();
+    of.values[Label::Route as usize] = OTHER_VALUE;
+    recorder.add(&taken(7, 0, 10), Some(of));
+    let (rows, other) = recorder.routes.finish();
+    assert_eq!((rows.len(), other.len()), (0, 1));
+}
+
+#[test]
+fn a_run_that_lasts_longer_has_longer_steps_and_not_more() {
+    let mut recorder = Recorder::new(0);
+    for second in 0..100 {
+        recorder.add(
+            &taken(7, second * 1000 * MS, (second + 1) * 1000 * MS),
+            None,
+        );
+    }
+    assert_eq!(recorder.step, 320 * MS);
+    let cells = cells(recorder.routes);
+    assert_eq!(cells.len(), 313);
+    assert!(cells[..312].iter().all(|cell| cell.2 == 320 * MS as i64));
+}
+
+#[test]
+fn a_request_has_its_samples_its_cpu_and_the_peak_that_is_its_own() {
+    let mut recorder = Recorder::new(0);
+    let with = |heap, from, to| Taken {
+        heap: Some(heap),
+        ..taken(7, from, to)
+    };
+    recorder.add(&with(HEAP, 0, 10), of(1, 4));
+    recorder.add(&with(Heap { size: 7, peak: 9 }, 10, 20), of(1, 3));
+    recorder.give_cpu(7, 1, 6);
+    recorder.idle(7);
+    // It is known later, and belongs to the one that has ended.
+    recorder.give_cpu(7, 1, 2);
+    recorder.add(&with(HEAP, 20, 30), of(2, 21));
+    recorder.add(&with(Heap { size: 6, peak: 12 }, 30, 35), of(2, 21));
+    recorder.end();
+    let seen: Vec<_> = recorder.slowest.iter().collect();
+    let told = seen.iter().map(|it| {
+        (
+            it.began,
+            it.ended,
+            it.samples,
+            it.wall,
+            it.cpu,
+            it.peak_heap,
+        )
+    });
+    let expected = [(3, 20, 2, 20, 8, 7), (21, 35, 2, 15, 0, 12)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(
+        [seen[0].is_unfinished, seen[1].is_unfinished],
+        [false, true]
+    );
+}
+
+#[test]
+fn a_young_request_counts_once_it_is_old_and_never_where_it_ends_before() {
+    let young = |number| {
+        of(number, 0).map(|of| Of {
+            is_young: true,
+            ..of
+        })
+    };
+    let mut recorder = Recorder::new(0);
+    recorder.add(&taken(7, 0, 10), young(1));
+    recorder.add(&taken(8, 0, 10), young(2));
+    assert_eq!(cells(std::mem::take(&mut recorder.routes)), []);
+    recorder.add(&taken(8, 10, 20), of(2, 0));
+    recorder.serves(7, 3);
+    recorder.end();
+    assert_eq!(cells(std::mem::take(&mut recorder.routes)), [(3, 0, 20, 0)]);
+    let seen: Vec<_> = recorder
+        .slowest
+        .iter()
+        .map(|it| (it.summed_as, it.wall))
+        .collect();
+    assert_eq!(seen, [(8, 20)]);
+}
+
+#[test]
+fn the_slowest_are_listed_and_fewer_of_them_keep_what_they_did() {
+    let mut recorder = Recorder::new(0);
+    for number in 1..=5000_u32 {
+        let duration = 1 + u64::from(number.wrapping_mul(2_654_435_761) % 100_000);
+        recorder.add(&taken(7, 0, duration), of(number, 0));
+        recorder.idle(7);
+    }
+    let slowest = recorder.slowest;
+    let durations: Vec<u64> = slowest.iter().map(Seen::duration).collect();
+    assert!(durations.is_sorted_by(|one, other| one >= other));
+    assert_eq!((durations.len(), slowest.unlisted), (MAX_REQUESTS, 3000));
+    let recorded: Vec<bool> = slowest.iter().map(|it| !it.moments.is_empty()).collect();
+    assert!(recorded[..MAX_RECORDED].iter().all(|it| *it));
+    assert!(!recorded[MAX_RECORDED..].contains(&true));
+}
+
+#[test]
+fn memory_is_bounded_whatever_requests_do() {
+    let mut recorder = Recorder::new(0);
+    let stacks = [Names::COMPILING, Names::LOADING].map(Stack::of_phase);
+    let (workers, turns) = (300, 1500);
+    for turn in 0..turns {
+        for worker in 1..=workers {
+            let at = u64::try_from(turn).unwrap() * 10 * MS;
+            let mut of = of(u32::try_from(worker).unwrap(), 0).unwrap();
+            of.values[Label::Route as usize] = u16::try_from(worker).unwrap();
+            let stack = stacks[turn % 2];
+            recorder.add(
+                &Taken {
+                    stack,
+                    ..taken(worker, at, at + 10 * MS)
+                },
+                Some(of),
+            );
+        }
+    }
+    let live: usize = recorder
+        .live
+        .values()
+        .map(|live| live.moments.list().len())
+        .sum();
+    assert!(live <= MAX_LIVE_MOMENTS, "{live}");
+    recorder.end();
+    let moments = recorder.slowest.iter().map(|seen| seen.moments.len());
+    assert!(moments.sum::<usize>() <= MAX_RECORDED * MAX_MOMENTS);
+}
+
+proptest! {
+    #[test]
+    fn cells_are_the_time_of_the_samples(
+        samples in prop::collection::vec((1_u64..5_000 * MS, any::<bool>(), 0_u32..4, any::<bool>()), 1..60),
+    ) {
+        let (mut recorder, mut at, mut times) = (Recorder::new(50 * MS), 0, (0, 0));
+        for (length, ran, number, is_known) in samples {
+            let taken = Taken { ran, ..taken(7, at, at + length) };
+            recorder.add(&taken, of(number + 1, at).filter(|_| is_known));
+            let length_signed = length as i64;
+            times = if ran { (times.0 + length_signed, times.1) } else { (times.0, times.1 + length_signed) };
+            at += length;
+        }
+        let sums = |cells: Vec<Slot>| cells.iter().fold((0, 0), |sum, it| (sum.0 + it.busy, sum.1 + it.waiting));
+        let (workers, _) = recorder.workers.finish();
+        let (routes, _) = recorder.routes.finish();
+        let slots = workers.into_iter().flat_map(|(_, row)| row).collect();
+        prop_assert_eq!(sums(slots), times);
+        let slots = routes.into_iter().flat_map(|(_, row)| row).collect();
+        prop_assert_eq!(sums(slots), times);
+    }
+}

@@ -1,0 +1,321 @@
+//! What becomes of samples, by their request; and what a request costs, in the memory of this test.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::testing::IS_NULL;
+
+use super::*;
+use crate::read::request_watch::RequestWatch;
+use crate::read::worker::Worker;
+use crate::request::asked::{Filter, labels};
+use crate::run::time::now;
+use crate::sample::tests::Scene;
+use crate::sample::{Outcome, Sampler};
+use crate::stack::call_tree::{Call, CallTree, PathId};
+use crate::stack::edges::Edges;
+use crate::stack::names::Names;
+use crate::target::process::ProcessMemory;
+
+const MS: u64 = SECOND / 1000;
+
+fn asked(names: &str, filter: Filter) -> Asked {
+    Asked {
+        labels: labels(names).unwrap(),
+        filter,
+        ..Asked::default()
+    }
+}
+
+fn stack() -> Stack {
+    Stack::of_phase(Names::COMPILING)
+}
+
+/// A worker that began to serve this request at a time.
+fn serving(requests: &mut Requests, method: &str, path: &str, began: u64) -> Served {
+    let known = requests.known(&Request {
+        method: Some(method.to_owned()),
+        path: Some(path.to_owned()),
+        ..Request::default()
+    });
+    let mut served = Served::default();
+    let number = requests.next();
+    served.begin(number, known, Source::FastCgi, began);
+    served
+}
+
+fn shown(requests: &Requests, fate: Fate) -> Vec<(&'static str, String)> {
+    let Fate::Summed(_, sample) = fate else {
+        panic!("{fate:?}")
+    };
+    let labels = requests.values.table.labels(sample.labels);
+    labels.map(|(key, value)| (key, value.to_owned())).collect()
+}
+
+#[test]
+fn a_sample_has_the_labels_of_its_request_and_the_band_of_its_age() {
+    let mut requests = Requests::new(&asked("Method,Route,RequestAge", Filter::default()));
+    let mut served = serving(&mut requests, "GET", "/shop/17", 1000 * MS);
+    let bands = [
+        (1049, "<50ms"),
+        (1050, "<200ms"),
+        (1200, "<1s"),
+        (2000, "<5s"),
+        (6000, ">=5s"),
+    ];
+    for (at, band) in bands {
+        let fate = requests.fate(&mut served, stack(), at * MS, true);
+        let expected = [
+            ("method", "GET".to_owned()),
+            ("route", "/shop/{id}".to_owned()),
+            ("request_age", band.to_owned()),
+        ];
+        assert_eq!(shown(&requests, fate), expected);
+    }
+}
+
+#[test]
+fn a_sample_whose_request_is_not_certain_has_no_labels_and_is_dropped_by_a_filter() {
+    let mut requests = Requests::new(&asked("Route", Filter::default()));
+    let mut served = serving(&mut requests, "GET", "/a", 0);
+    let fate = requests.fate(&mut served, stack(), 1, false);
+    assert_eq!(shown(&requests, fate), []);
+    let fate = requests.fate(&mut Served::default(), stack(), 1, true);
+    assert_eq!(shown(&requests, fate), []);
+    assert_eq!((requests.counts.unknown, requests.counts.undecided), (1, 0));
+    let methods = vec!["GET".to_owned()];
+    let filter = Filter {
+        methods,
+        ..Filter::default()
+    };
+    let mut requests = Requests::new(&asked("", filter));
+    let mut served = serving(&mut requests, "GET", "/a", 0);
+    assert_eq!(requests.fate(&mut served, stack(), 1, false), Fate::Dropped);
+    assert_eq!(requests.counts.undecided, 1);
+    assert!(matches!(
+        requests.fate(&mut served, stack(), 1, true),
+        Fate::Summed(..)
+    ));
+    let mut other = serving(&mut requests, "POST", "/a", 0);
+    assert_eq!(requests.fate(&mut other, stack(), 1, true), Fate::Dropped);
+    assert_eq!(requests.counts.filtered, 1);
+}
+
+/// The samples that count of a request that is sampled at these ages, and those that were dropped as young.
+fn counted(include_young: bool, ages: &[u64]) -> (i64, i64, u64) {
+    let filter = Filter {
+        min_age: Some(Duration::from_millis(500)),
+        include_young,
+        ..Filter::default()
+    };
+    let mut requests = Requests::new(&asked("", filter));
+    let mut aggregate = Aggregate::default();
+    let mut served = serving(&mut requests, "GET", "/a", 0);
+    let mut fates = Vec::new();
+    for age in ages {
+        let fate = requests.fate(&mut served, stack(), age * MS, true);
+        match fate {
+            Fate::Summed(_, sample) => {
+                requests.release_young(&mut served, 7, &mut aggregate);
+                aggregate.add(sample, 7, 1);
+            }
+            Fate::Young(number, sample) => {
+                requests.keep_young(&mut served, number, sample, Sum::of_one(1));
+            }
+            Fate::Dropped => {}
+        }
+        fates.push(fate);
+    }
+    // CPU time is known later.
+    for fate in fates {
+        let cpu = Sum {
+            cpu_nanoseconds: 10,
+            ..Sum::default()
+        };
+        served.give(fate, 7, cpu, &mut aggregate);
+    }
+    requests.idle(&mut served, SECOND);
+    let settled = aggregate.settle(&CallTree::default(), &Edges::default());
+    let (stacks, _) = settled.sum();
+    let sum = |of: fn(&Sum) -> i64| stacks.iter().map(|stack| of(&stack.sum)).sum();
+    let samples = sum(|sum| sum.samples);
+    (
+        samples,
+        sum(|sum| sum.cpu_nanoseconds),
+        requests.counts.young,
+    )
+}
+
+#[test]
+fn a_sample_counts_from_the_moment_its_request_is_old_enough() {
+    assert_eq!(counted(false, &[100, 400, 500, 900]), (2, 20, 2));
+    assert_eq!(counted(false, &[100, 499]), (0, 0, 2));
+}
+
+#[test]
+fn what_a_request_did_in_its_youth_counts_once_it_is_old_enough() {
+    assert_eq!(counted(true, &[100, 400, 500, 900]), (4, 40, 0));
+    assert_eq!(counted(true, &[100, 499]), (0, 0, 2));
+}
+
+#[test]
+fn the_stacks_of_a_young_request_take_a_bounded_room() {
+    let filter = Filter {
+        min_age: Some(Duration::from_secs(1)),
+        include_young: true,
+        ..Filter::default()
+    };
+    let mut requests = Requests::new(&asked("", filter));
+    let mut served = serving(&mut requests, "GET", "/a", 0);
+    let (mut tree, mut count) = (CallTree::default(), 0);
+    for line in 0..10_000 {
+        let path = tree.add(PathId::NONE, Names::IDLE, line, line, Call::default());
+        let stack = Stack {
+            path: path.unwrap(),
+            ..stack()
+        };
+        requests.keep_young(&mut served, 1, stack.into(), Sum::of_one(1));
+        count += 1;
+    }
+    assert_eq!(served.young.len(), MAX_YOUNG);
+    assert_eq!(requests.counts.young, count - MAX_YOUNG as u64);
+}
+
+/// A worker of php-fpm in the memory of this test, whose requests are watched or not.
+fn worker(scene: &Scene, asked: Option<&Asked>) -> Worker {
+    let mut worker = Worker::new(scene.process().into());
+    worker.reader.request = asked.map(|asked| RequestWatch::new(&worker.process, asked.wanted()));
+    worker
+}
+
+/// Takes a sample, and looks which request it is of.
+fn sample(
+    sampler: &mut Sampler,
+    worker: &mut Worker,
+    requests: &mut Requests,
+    served: &mut Served,
+) {
+    let outcome = sampler.sample(worker, now());
+    assert!(matches!(outcome, Outcome::Sample(_)), "{outcome:?}");
+    // Another process may have had the CPU between two pieces.
+    for _ in 0..100 {
+        if requests.look(served, &mut worker.reader, now()) {
+            return;
+        }
+        sampler.sample(worker, now());
+    }
+    panic!("the request never was the same")
+}
+
+#[test]
+fn a_request_is_read_once_and_again_where_it_is_another() {
+    let mut scene = Scene::frameless("strpos", IS_NULL);
+    scene.serve("GET", "/shop/17?token=SECRET", "/srv/www/index.php");
+    let all = asked("Method,Route,Script", Filter::default());
+    let (mut requests, mut served) = (Requests::new(&all), Served::default());
+    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
+    let mut next = |requests: &mut Requests, served: &mut Served| {
+        sample(&mut sampler, &mut worker, requests, served);
+        requests.counts.requests
+    };
+    assert_eq!(next(&mut requests, &mut served), 1);
+    let reads = requests.counts.reads;
+    (0..9).for_each(|_| _ = next(&mut requests, &mut served));
+    assert_eq!(
+        (requests.counts.requests, requests.counts.reads),
+        (1, reads)
+    );
+    // After a wait it is another one, and equal.
+    requests.idle(&mut served, now());
+    assert_eq!(next(&mut requests, &mut served), 2);
+    assert_eq!(requests.counts.reads, reads);
+    scene.serve("GET", "/shop/17/cart", "/srv/www/index.php");
+    assert_eq!(next(&mut requests, &mut served), 3);
+    let fate = requests.fate(&mut served, stack(), now(), true);
+    let expected = [
+        ("method", "GET".to_owned()),
+        ("route", "/shop/{id}/cart".to_owned()),
+        ("script", "www/index.php".to_owned()),
+    ];
+    assert_eq!(shown(&requests, fate), expected);
+}
+
+/// From 0 to a value is no new request; from one value to another, or to 0, is.
+#[test]
+fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
+    let mut scene = Scene::frameless("strpos", IS_NULL);
+    scene.serve("GET", "/a", "/srv/www/index.php");
+    let all = asked("RequestAge", Filter::default());
+    let (mut requests, mut served) = (Requests::new(&all), Served::default());
+    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
+    let mut counted = Vec::new();
+    for time in [0.0, 5.0, 5.0, 7.0, 0.0] {
+        scene.set_request_time(time);
+        sample(&mut sampler, &mut worker, &mut requests, &mut served);
+        counted.push(requests.counts.requests);
+    }
+    assert_eq!(counted, [1, 1, 1, 2, 3]);
+}
+
+/// Counts the calls that reach a memory.
+struct Counted<'a>(&'a ProcessMemory, Cell<u32>);
+
+impl Memory for Counted<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.1.set(self.1.get() + 1);
+        self.0.read(address, bytes)
+    }
+
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        self.1.set(self.1.get() + 1);
+        self.0.gather(pieces)
+    }
+}
+
+#[test]
+fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
+    let mut scene = Scene::frameless("strpos", IS_NULL);
+    scene.serve("GET", "/shop/17?token=SECRET", "/srv/www/index.php");
+    let all = asked("Method,Route,Script,RequestAge,TraceID", Filter::default());
+    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
+    let mut gathers = 0;
+    // The read is given up where it takes long.
+    for _ in 0..100 {
+        sampler.sample(&mut worker, now());
+        let memory = Arc::clone(&worker.reader.memory);
+        let memory = Counted(&memory, Cell::new(0));
+        let read = worker.reader.request.as_mut().unwrap().read(&memory);
+        gathers = memory.1.get();
+        assert!((2..=8).contains(&gathers), "{gathers} gathers");
+        if read.is_ok_and(|request| request.is_some()) {
+            break;
+        }
+    }
+    assert!(gathers > 0);
+    assert!(!Asked::default().is_on());
+    assert!(super::tests::worker(&scene, None).reader.request.is_none());
+}
+
+/// The label is of the request that the stack was read in, or of none.
+#[test]
+fn a_request_that_changes_before_it_is_read_is_not_told() {
+    let mut scene = Scene::frameless("strpos", IS_NULL);
+    scene.serve("GET", "/a", "/srv/www/index.php");
+    scene.set_request_time(5.0);
+    let all = asked("Route", Filter::default());
+    let (mut requests, mut served) = (Requests::new(&all), Served::default());
+    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
+    // A read that was held up shows nothing for certain.
+    let shows_it = (0..100).any(|_| {
+        sampler.sample(&mut worker, now());
+        worker.reader.request.as_mut().map(RequestWatch::seen) == Some(Seen::Other)
+    });
+    assert!(shows_it);
+    scene.serve("GET", "/b", "/srv/www/index.php");
+    scene.set_request_time(6.0);
+    assert!(!requests.look(&mut served, &mut worker.reader, now()));
+    assert_eq!((requests.counts.changed, requests.counts.requests), (1, 0));
+    assert!(served.current.is_none());
+}

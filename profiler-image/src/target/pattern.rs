@@ -1,0 +1,114 @@
+//! Processes that are chosen by what they are called, or by where they are.
+//!
+//! Invariant: nothing of a process is read but its command line and its control groups, which `ps` shows as well.
+
+use std::fmt;
+
+use super::process::{proc_path, text};
+
+/// How php-fpm calls its workers (`fpm_env.c`).
+const POOL: &str = "php-fpm: pool ";
+/// Where control groups are mounted.
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// What processes have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pattern {
+    /// Workers of php-fpm's pool of this name.
+    Pool(String),
+    /// Those whose command line or name contains this.
+    Name(String),
+    /// Those in this control group, or below it.
+    Cgroup(String),
+}
+
+impl Pattern {
+    /// Whether a process fits. One that calls itself so only a second after its start is not seen to.
+    pub(super) fn fits(&self, pid: i32, comm: &[u8]) -> bool {
+        match self {
+            Self::Pool(pool) => title(pid).is_some_and(|title| pool_of(&title) == Some(pool)),
+            Self::Name(part) => {
+                String::from_utf8_lossy(comm).contains(part.as_str())
+                    || title(pid).is_some_and(|title| title.contains(part.as_str()))
+            }
+            Self::Cgroup(path) => text(proc_path(format_args!("{pid}/cgroup")).as_str())
+                .is_some_and(|groups| is_in(&groups, path)),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(pool) => write!(f, "a worker of php-fpm's pool {pool}"),
+            Self::Name(part) => write!(f, "a process whose command line contains {part}"),
+            Self::Cgroup(path) => write!(f, "a process in the control group {path}"),
+        }
+    }
+}
+
+/// The command line of a process, or what it has put in its place; words are apart by one space.
+#[must_use]
+pub fn title(pid: i32) -> Option<String> {
+    let text = text(proc_path(format_args!("{pid}/cmdline")).as_str())?;
+    Some(one_line(&text))
+}
+
+/// The pool that a worker of php-fpm says it belongs to.
+#[must_use]
+pub fn pool_of(title: &str) -> Option<&str> {
+    title.strip_prefix(POOL)
+}
+
+/// Without what ends a word, pads a title, or would move a terminal's cursor.
+fn one_line(text: &str) -> String {
+    let words = text.split(|letter: char| letter.is_control() || letter == ' ');
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+/// Whether `/proc/PID/cgroup` has this group, or one below it.
+fn is_in(groups: &str, path: &str) -> bool {
+    let path = path.strip_prefix(MOUNT).unwrap_or(path);
+    let path = path.trim_matches('/');
+    let mut groups = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    groups.any(|group| {
+        let rest = group.trim_start_matches('/').strip_prefix(path);
+        rest.is_some_and(|rest| path.is_empty() || rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_line_without_its_padding() {
+        assert_eq!(one_line("php\0work.php\0a b\0"), "php work.php a b");
+        assert_eq!(one_line("php-fpm: pool www\0\0\0  \0"), "php-fpm: pool www");
+        assert_eq!(one_line("php\0\x1b[2Jx\n"), "php [2Jx");
+    }
+
+    #[test]
+    fn a_pool_is_named_by_its_workers_alone() {
+        assert_eq!(pool_of("php-fpm: pool www"), Some("www"));
+        assert_eq!(pool_of("php-fpm: master process (/etc/fpm.conf)"), None);
+    }
+
+    #[test]
+    fn a_process_is_in_its_group_and_in_those_above() {
+        let groups = "12:cpu,cpuacct:/\n0::/system.slice/php8.2-fpm.service/worker\n";
+        for path in [
+            "/system.slice/php8.2-fpm.service",
+            "system.slice/php8.2-fpm.service/",
+            "/sys/fs/cgroup/system.slice/php8.2-fpm.service/worker",
+            "/system.slice",
+        ] {
+            assert!(is_in(groups, path), "{path}");
+        }
+        assert!(!is_in(groups, "/system.slice/php8.2-fpm"));
+        assert!(!is_in(groups, "/php8.2-fpm.service"));
+        assert!(is_in("0::/\n", "/"));
+        assert!(!is_in("", "/"));
+    }
+}

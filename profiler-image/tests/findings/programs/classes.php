@@ -1,0 +1,12 @@
+<?php
+// Loads 300 classes in each request; what they are for is little, or much.
+const COUNT = 300;
+if (!is_dir('classes')) {
+    mkdir('classes.new/deep/deeper', 0777, true);
+    for ($i = 0; $i < COUNT; $i++) {
+        $methods = '';
+        for ($j = 0; $j < 5; $j++) { $methods .= "public function m$j(\$a) { return [\$a, $j]; }\n"; }
+        file_put_contents("classes.new/deep/deeper/C$i.php", "<?php class C$i { const I = $i;\n$methods }\n");
+    }
+    rename('classes.new', 'classes');
+}

@@ -1,0 +1,5 @@
+<?php
+// Calls small functions, with Xdebug at work or only loaded.
+function small($i) { return $i % 7; }
+function page() { for ($i = 0; $i < 100_000; $i++) { $sum = ($sum ?? 0) + small($i); } return $sum; }
+while (true) { page(); }

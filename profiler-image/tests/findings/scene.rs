@@ -1,0 +1,212 @@
+//! A program that runs, with what it waits for and who asks it, in a folder of its own.
+//!
+//! Invariant: what was started ends with its `Scene`.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+const PHP: &str = "php8.2";
+/// The one extension that is no part of this machine's PHP, but is loaded from a file.
+pub const XDEBUG: &str = "xdebug";
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Compiling and the first requests are not what is looked at.
+const SETTLE: Duration = Duration::from_millis(1200);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    Has,
+    Near,
+}
+
+impl Problem {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Has => "has",
+            Self::Near => "near",
+        }
+    }
+}
+
+/// How a program is run.
+pub struct Program {
+    /// The rule's, and the script's name.
+    pub id: &'static str,
+    /// An extension that PHP may not have.
+    pub needs: Option<&'static str>,
+    /// It serves requests, of so many clients.
+    pub clients: Option<fn(Problem) -> usize>,
+    pub settings: fn(Problem) -> &'static [&'static str],
+    /// What phpprof is asked for besides.
+    pub records: &'static [&'static str],
+    /// What it waits for: after how many milliseconds that answers, and how.
+    pub server: Option<(&'static str, &'static str)>,
+}
+
+pub struct Scene {
+    children: Vec<Child>,
+    clients: Vec<JoinHandle<()>>,
+    is_over: Arc<AtomicBool>,
+    folder: TempDir,
+    records: &'static [&'static str],
+}
+
+/// Whether PHP has an extension here.
+pub fn has_extension(name: &str) -> Result<bool> {
+    if name == XDEBUG {
+        return Ok(xdebug().is_file());
+    }
+    let code = format!("exit((int) !extension_loaded('{name}'));");
+    let status = Command::new(PHP).args(["-r", &code]).status();
+    Ok(status.with_context(|| format!("starting {PHP}"))?.success())
+}
+
+/// Where e2e/runtimes/build puts it: Debian's for this PHP, which is not installed.
+fn xdebug() -> PathBuf {
+    let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
+    let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));
+    cache.join("runtimes/xdebug-8.2/xdebug.so")
+}
+
+impl Scene {
+    pub fn start(program: &Program, problem: Problem) -> Result<Self> {
+        let mut scene = Self {
+            children: Vec::new(),
+            clients: Vec::new(),
+            is_over: Arc::default(),
+            folder: TempDir::new()?,
+            records: program.records,
+        };
+        let address = free_address()?;
+        let mut command = Command::new(PHP);
+        command.env("PROBLEM", problem.word());
+        // Scripts younger than two seconds are otherwise not cached.
+        let settings = (program.settings)(problem).iter();
+        for setting in settings.chain(&["opcache.file_update_protection=0"]) {
+            command.args(["-d", setting]);
+        }
+        if program.needs == Some(XDEBUG) {
+            command
+                .arg("-d")
+                .arg(format!("zend_extension={}", xdebug().display()));
+        }
+        if let Some((milliseconds, answer)) = program.server {
+            let address = free_address()?;
+            let port = address.port().to_string();
+            let mut server = Command::new(PHP);
+            server
+                .arg(script("server"))
+                .args([&port, milliseconds, answer]);
+            scene.spawn(&mut server)?;
+            wait_for(address)?;
+            command.env("SERVER", port);
+        }
+        let clients = program.clients.map_or(0, |clients| clients(problem));
+        if clients > 0 {
+            command.args(["-S", &address.to_string()]);
+        }
+        if program.id == "all-busy" {
+            // And the first process, which serves as well.
+            command.env("PHP_CLI_SERVER_WORKERS", "2");
+        }
+        scene.spawn(command.arg(script(program.id)))?;
+        if clients > 0 {
+            wait_for(address)?;
+        }
+        for _ in 0..clients {
+            let is_over = Arc::clone(&scene.is_over);
+            scene.clients.push(thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // One that is refused asks again.
+                    let _ = ask(address);
+                }
+            }));
+        }
+        thread::sleep(SETTLE);
+        Ok(scene)
+    }
+
+    /// A profile of the program, which was started last.
+    pub fn record(&self, duration: Duration) -> Result<Vec<u8>> {
+        let pid = self.children.last().context("nothing runs")?.id();
+        let file = self.folder.path().join("profile.pb.gz");
+        let output = Command::new(env!("CARGO_BIN_EXE_phpprof"))
+            .args(["record", "--pid", &pid.to_string()])
+            .args(self.records)
+            .args(["--duration-seconds", &duration.as_secs().to_string()])
+            .args(["--samples-per-second", "299", "--output"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "phpprof has failed: {said}");
+        Ok(fs::read(file)?)
+    }
+
+    fn spawn(&mut self, command: &mut Command) -> Result<()> {
+        let child = command
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        self.children
+            .push(child.with_context(|| format!("starting {command:?}"))?);
+        Ok(())
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for child in &mut self.children {
+            let group = i32::try_from(child.id()).map(Pid::from_raw);
+            let _ = group.map(|group| killpg(group, Signal::SIGKILL));
+            let _ = child.wait();
+        }
+        for client in self.clients.drain(..) {
+            let _ = client.join();
+        }
+    }
+}
+
+fn script(id: &str) -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings/programs");
+    Path::new(folder).join(format!("{id}.php"))
+}
+
+/// Free now, and nobody else on this machine asks for a port by number.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+fn wait_for(address: SocketAddr) -> Result<()> {
+    let until = Instant::now() + READY_WITHIN;
+    while TcpStream::connect(address).is_err() {
+        ensure!(Instant::now() < until, "{address} does not listen");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn ask(address: SocketAddr) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(())
+}

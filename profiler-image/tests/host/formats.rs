@@ -1,0 +1,219 @@
+//! Each format is written by the name of its file or by `-f`, and is what it says it is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+
+use crate::scene::{PHP, Read, Running, Scene, folded, record, run, said, share};
+
+const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
+
+fn php() -> Result<Running> {
+    Running::start(Command::new(PHP).args(["-r", SPIN]).stdout(Stdio::null()))
+}
+
+/// A file for each format, and the last line that was said of it.
+type Recorded = BTreeMap<&'static str, (Vec<u8>, String)>;
+
+/// Records a spinning process for a second into files of these names, all at once.
+fn all() -> Result<Recorded> {
+    const NAMES: [&str; 6] = [
+        "x.pb.gz",
+        "x.txt",
+        "x.speedscope.json",
+        "callgrind.out.1",
+        "x.svg",
+        "x.html",
+    ];
+    let (scene, target) = (Scene::new()?, php()?);
+    let mut running = Vec::new();
+    for name in NAMES {
+        let mut command = record(["-d", "1", "--pid", &target.pid().to_string(), "-o"]);
+        command.arg(scene.path(name)).stderr(Stdio::piped());
+        running.push((name, command.spawn()?));
+    }
+    let mut all = Recorded::new();
+    for (name, child) in running {
+        let ended = child.wait_with_output()?;
+        ensure!(ended.status.success(), "{}", said(&ended));
+        let line = said(&ended).lines().last().unwrap_or_default().to_owned();
+        all.insert(name, (fs::read(scene.path(name))?, line));
+    }
+    let mut names = NAMES;
+    names.sort_unstable();
+    ensure!(scene.has_only(&names)?, "something else was left");
+    Ok(all)
+}
+
+fn recorded(name: &str) -> Result<Vec<u8>> {
+    static ALL: LazyLock<Result<Recorded>> = LazyLock::new(all);
+    let all = ALL.as_ref().map_err(|error| anyhow!("{error}"))?;
+    let (bytes, line) = all.get(name).context("no such file")?;
+    let is_told = line.contains(" samples, ") && line.contains(name) && line.contains("look at it");
+    ensure!(is_told, "{line}");
+    Ok(bytes.clone())
+}
+
+fn text(name: &str) -> Result<String> {
+    Ok(String::from_utf8(recorded(name)?)?)
+}
+
+#[test]
+fn a_pprof_is_read_back() -> Result<()> {
+    let read = Read::of(&recorded("x.pb.gz")?)?;
+    ensure!(read.samples() > 20, "{} samples", read.samples());
+    ensure!(share(&read.folded()?, "spin") > 0.8);
+    ensure!(read.receipt["quality"].get("notRunning").is_none());
+    Ok(())
+}
+
+#[test]
+fn folded_stacks_name_the_functions_root_first() -> Result<()> {
+    let stacks = folded(&text("x.txt")?)?;
+    ensure!(stacks.iter().all(|(stack, _)| stack.starts_with("{main}")));
+    ensure!(share(&stacks, "spin") > 0.8, "{stacks:?}");
+    Ok(())
+}
+
+#[test]
+fn a_speedscope_file_says_its_schema_and_has_the_functions() -> Result<()> {
+    let file: serde_json::Value = serde_json::from_str(&text("x.speedscope.json")?)?;
+    let schema = file["$schema"].as_str().context("no schema")?;
+    ensure!(schema.contains("speedscope.app"), "{schema}");
+    let frames = file["shared"]["frames"].as_array().context("no frames")?;
+    ensure!(frames.iter().any(|frame| frame["name"] == "spin"));
+    Ok(())
+}
+
+#[test]
+fn a_callgrind_file_names_its_events_and_functions() -> Result<()> {
+    let file = text("callgrind.out.1")?;
+    ensure!(
+        file.contains("\nevents: ") && file.contains("spin"),
+        "{file}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_picture_and_a_page_are_what_a_browser_opens() -> Result<()> {
+    let picture = text("x.svg")?;
+    ensure!(picture.contains("<svg") && picture.contains("spin"));
+    let page = text("x.html")?;
+    ensure!(page.starts_with("<!DOCTYPE html>") && page.contains("PHP on "));
+    Ok(())
+}
+
+#[test]
+fn a_format_without_a_file_goes_to_the_standard_output() -> Result<()> {
+    let target = php()?;
+    let start = |arguments: &[&str]| {
+        let mut command = record(["-d", "1", "--pid", &target.pid().to_string()]);
+        command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn()
+    };
+    for child in [
+        start(&["-f", "folded"])?,
+        start(&["-f", "folded", "-o", "-"])?,
+    ] {
+        let ended = child.wait_with_output()?;
+        ensure!(ended.status.success(), "{}", said(&ended));
+        let stacks = folded(&String::from_utf8(ended.stdout)?)?;
+        ensure!(share(&stacks, "spin") > 0.8, "{stacks:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_anything_is_sampled() -> Result<()> {
+    let (scene, target) = (Scene::new()?, php()?);
+    fs::create_dir(scene.path("folder"))?;
+    for (path, told) in [
+        (scene.path("no/x.html"), "create the folder"),
+        (scene.path("folder"), "for instance"),
+        (scene.path("x.data"), "says no format"),
+    ] {
+        let mut command = record(["-d", "60", "--pid", &target.pid().to_string(), "-o"]);
+        // A folder has no format either; that it is one is told first where -f says the format.
+        if path.is_dir() {
+            command.args([path.as_os_str(), "-f".as_ref(), "svg".as_ref()]);
+        } else {
+            command.arg(&path);
+        }
+        let ended = run(&mut command)?;
+        ensure!(ended.status.code() == Some(2), "{}", said(&ended));
+        ensure!(said(&ended).contains(told), "{}", said(&ended));
+        ensure!(!said(&ended).contains("sampling"), "{}", said(&ended));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pipe_sees_no_progress_and_a_quiet_run_says_nothing() -> Result<()> {
+    let (scene, target) = (Scene::new()?, php()?);
+    let path = scene.path("x.pb.gz");
+    let command = || {
+        let mut command = record(["-d", "1s", "--pid", &target.pid().to_string(), "-o"]);
+        command
+            .arg(&path)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
+    };
+    let piped = Running::start(&mut command())?;
+    let quiet = Running::start(command().arg("--quiet"))?;
+    let mut said_of = Vec::new();
+    for mut running in [piped, quiet] {
+        ensure!(running.exit_code()? == Some(0));
+        let mut text = String::new();
+        let stderr = running.0.stderr.take().context("no stderr")?;
+        std::io::Read::read_to_string(&mut { stderr }, &mut text)?;
+        said_of.push(text);
+    }
+    let [piped, quiet] = &said_of[..] else {
+        unreachable!("two were started")
+    };
+    ensure!(
+        !piped.contains(['\r', '\x1b']) && piped.lines().count() == 3,
+        "{piped}"
+    );
+    ensure!(quiet.is_empty(), "{quiet}");
+    Ok(())
+}
+
+#[test]
+fn samples_of_a_worker_that_sleeps_are_left_out_and_counted() -> Result<()> {
+    let scene = Scene::new()?;
+    let path = scene.path("x.pb.gz");
+    let script =
+        "function work() { $end = hrtime(true) + 5e6; while (hrtime(true) < $end) md5('x'); }
+        while (true) { work(); usleep(15000); }";
+    let target = Running::start(Command::new(PHP).args(["-r", script]))?;
+    let mut command = record([
+        "--only-running",
+        "-d",
+        "2",
+        "--pid",
+        &target.pid().to_string(),
+    ]);
+    let ended = run(command.args(["-F", "200", "-o"]).arg(&path))?;
+    ensure!(ended.status.success(), "{}", said(&ended));
+    let read = Read::file(&path)?;
+    let left_out = read.receipt["quality"]["notRunning"].as_i64();
+    let left_out = left_out.context("nothing says how many were left out")?;
+    let stacks = read.folded()?;
+    ensure!(share(&stacks, "usleep") < 0.1, "{stacks:?}");
+    ensure!(
+        read.samples() > 20 && left_out > read.samples(),
+        "{left_out}"
+    );
+    ensure!(said(&ended).contains(&format!("{left_out} samples of workers that slept")));
+    ensure!(read.receipt["samples"] == read.samples());
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! `top` on a terminal: what it shows, saves and leaves behind.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
+
+use crate::scene::{PHP, Running, Scene, run, said, wait_until};
+use phpprof_profile::{Limits, decode, total};
+
+const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
+
+fn busy() -> Result<Running> {
+    Running::start(Command::new(PHP).args(["-r", SPIN]))
+}
+
+/// `top` of a process, on a terminal of its own.
+fn top(scene: &Scene, target: &Running) -> Result<Running> {
+    // Its own terminal has no size.
+    let line = format!(
+        "stty rows 24 cols 80; exec {} top --pid {}",
+        env!("CARGO_BIN_EXE_phpprof"),
+        target.pid()
+    );
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    command.env("TERM", "xterm").current_dir(scene.path(""));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Ok(Running(command.spawn().context("starting script")?))
+}
+
+/// The processes that `script` has started.
+fn children(of: &Running) -> Result<Vec<i32>> {
+    let pid = of.pid();
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let pids = list.split_ascii_whitespace().map(|pid| Ok(pid.parse()?));
+    pids.collect()
+}
+
+#[test]
+fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
+    let (scene, target) = (Scene::new()?, busy()?);
+    let mut running = top(&scene, &target)?;
+    std::thread::sleep(Duration::from_millis(2700));
+    let mut terminal = running.0.stdin.take().context("no stdin")?;
+    terminal.write_all(b"s")?;
+    let has_saved = || Ok(fs::read_dir(scene.path(""))?.next().is_some());
+    wait_until("the saved profile", has_saved)?;
+    // Lines, then the end.
+    terminal.write_all(b"2")?;
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.write_all(b"q")?;
+    ensure!(running.exit_code()? == Some(0));
+    let mut shown = String::new();
+    let mut stdout = running.0.stdout.take().context("no stdout")?;
+    stdout.read_to_string(&mut shown)?;
+    // What is between the alternate screen's begin and its end is gone from the terminal.
+    let (_, drawn) = shown.split_once("\x1b[?1049h").context("not drawn")?;
+    let (drawn, left) = drawn.split_once("\x1b[?1049l").context("not restored")?;
+    ensure!(
+        drawn.contains("OWN%") && drawn.contains("spin"),
+        "{drawn:?}"
+    );
+    ensure!(drawn.contains("saved phpprof-top-"), "{drawn:?}");
+    ensure!(left.contains("look at it with"), "{left:?}");
+    let saved = fs::read_dir(scene.path(""))?.next().context("no file")??;
+    let profile = decode(&fs::read(saved.path())?, &Limits::default())?;
+    ensure!(total(&profile, "samples") > 50 && total(&profile, "cpu") > 0);
+    ensure!(profile.duration_nanos >= 2_000_000_000);
+    Ok(())
+}
+
+#[test]
+fn a_terminal_that_is_gone_ends_it() -> Result<()> {
+    let (scene, target) = (Scene::new()?, busy()?);
+    let running = top(&scene, &target)?;
+    std::thread::sleep(Duration::from_millis(1700));
+    let [pid] = children(&running)?[..] else {
+        anyhow::bail!("script has not started one process");
+    };
+    running.signal(Signal::SIGKILL)?;
+    let began = Instant::now();
+    let is_there = || fs::exists(format!("/proc/{pid}/cmdline"));
+    while is_there()? && began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ensure!(!is_there()?, "it goes on without a terminal");
+    Ok(())
+}
+
+#[test]
+fn where_no_terminal_is_another_way_is_named() -> Result<()> {
+    let target = busy()?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phpprof"));
+    command.args(["top", "--pid", &target.pid().to_string()]);
+    let ended = run(command.stdin(Stdio::null()))?;
+    ensure!(ended.status.code() == Some(2), "{:?}", ended.status);
+    ensure!(
+        said(&ended).contains("record -f folded"),
+        "{}",
+        said(&ended)
+    );
+    Ok(())
+}

@@ -1,0 +1,428 @@
+//! What profiles tell of requests, on this machine's PHP 8.2: routes' shares, filters, ages, and no secret.
+
+mod requests_server;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use phpprof::request::asked::{Asked, Labels};
+use phpprof::run::Options;
+use phpprof::run::stop::Stop;
+use phpprof::target::Scope;
+use phpprof_profile::timeline::{self, Request};
+use requests_server::listed::{check_cells, order};
+use requests_server::others::{Kind, Other};
+use requests_server::recorded::{Recorded, TOLERANCE, check_shares, record, with_shares};
+use requests_server::{Clients, Fpm, Requested, builtin};
+
+/// Reads of memory that a request may cost.
+const READS_OF_A_REQUEST: f64 = 8.0;
+/// Bytes of memory that the sampler, without its optimisations, may have taken at its peak.
+const PEAK: u64 = 64 << 20;
+
+/// Five routes of one front controller, whose ids are secrets: the shares are those that the application has measured.
+#[test]
+fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()> {
+    let fpm = Fpm::start(2)?;
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 2);
+    std::thread::sleep(Duration::from_millis(300));
+    let recorded = with_shares([8, 16], |seconds| {
+        clients.mark();
+        let since = fpm.logged()?;
+        let all = "--labels=Method,Route,Script,RequestAge,TraceID";
+        let recorded = record(fpm.pid(), seconds, &[all, "--route=/own/*/**=own"])?;
+        Ok((recorded, vec![clients.shares(), fpm.shares(since)?]))
+    })?;
+    drop(clients);
+    recorded.check_secrets()?;
+    check_cells(&recorded)?;
+    // Each route's code runs under its own label.
+    let mixed: Vec<_> = recorded
+        .by("route")
+        .into_keys()
+        .filter(|(route, function)| {
+            let expected = requests_server::function_of(route);
+            !route.is_empty() && !function.is_empty() && expected != *function
+        })
+        .collect();
+    ensure!(mixed.is_empty(), "{mixed:?}");
+    let methods = recorded.shares("method");
+    ensure!(
+        methods.contains_key("POST") && methods.contains_key("GET"),
+        "{methods:?}"
+    );
+    ensure!(recorded.shares("script").contains_key("index.php"));
+    let traces = recorded.shares("trace_id");
+    ensure!(
+        traces.keys().all(|id| id == requests_server::TRACE),
+        "{traces:?}"
+    );
+    let ages = recorded.shares("request_age");
+    ensure!(
+        ages.contains_key("<50ms") && ages.contains_key("<200ms"),
+        "{ages:?}"
+    );
+    let unknown = recorded
+        .by("route")
+        .iter()
+        .filter(|((route, _), _)| route.is_empty())
+        .map(|(_, sum)| sum)
+        .sum::<i64>();
+    ensure!(
+        unknown * 50 < recorded.samples(),
+        "{unknown} of {}",
+        recorded.samples()
+    );
+    Ok(())
+}
+
+/// Requests that last 700 ms on one of two workers are listed before all others, each with what it did when.
+#[test]
+fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
+    let fpm = Fpm::start(2)?;
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Steps, 2);
+    std::thread::sleep(Duration::from_millis(300));
+    let recorded = record(fpm.pid(), 5, &["--labels=Method,Route,TraceID"])?;
+    drop(clients);
+    recorded.check_secrets()?;
+    let timeline = recorded.timeline.context("no list")?;
+    // Those at the ends of the run are not whole.
+    let whole = |request: &&Request| {
+        request.begin > 0 && !request.is_unfinished && request.route == "/steps"
+    };
+    let slow: Vec<&Request> = timeline.requests.iter().filter(whole).collect();
+    ensure!(slow.len() >= 4, "{} requests", slow.len());
+    for request in slow {
+        // On a machine that is busy they take longer than they are asked to.
+        let duration = request.duration() / 1_000_000;
+        ensure!((690..900).contains(&duration), "{duration} ms: {request:?}");
+        let wall = request.wall_nanoseconds / 1_000_000;
+        ensure!(wall.abs_diff(duration) < 30, "{wall} ms: {request:?}");
+        ensure!(request.method == "GET" && request.trace_id == requests_server::TRACE);
+        let order = order(&timeline, request);
+        ensure!(
+            order == ["serve_first", "serve_second", "serve_third"],
+            "{order:?}"
+        );
+        let asleep = request.moments.iter().filter(|it| it.waits);
+        let asleep = asleep.map(|it| it.duration).sum::<i64>() / 1_000_000;
+        ensure!(
+            (330..430).contains(&asleep),
+            "{asleep} ms asleep: {request:?}"
+        );
+    }
+    ensure!(
+        timeline
+            .requests
+            .iter()
+            .any(|it| it.route == "/" && it.samples > 0)
+    );
+    Ok(())
+}
+
+/// A real framework's stack between the front controller and the work.
+#[test]
+fn routes_of_symfony_have_the_shares_of_the_access_log() -> Result<()> {
+    let Some(fpm) = Fpm::of_symfony(2)? else {
+        return Ok(());
+    };
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 2);
+    std::thread::sleep(Duration::from_millis(500));
+    let recorded = with_shares([6, 12], |seconds| {
+        let since = fpm.logged()?;
+        let labels = ["--labels=Method,Route,Script", "--route=/own/*/**=own"];
+        let recorded = record(fpm.pid(), seconds, &labels)?;
+        Ok((recorded, vec![fpm.shares(since)?]))
+    })?;
+    drop(clients);
+    recorded.check_secrets()
+}
+
+#[test]
+fn ten_thousand_paths_are_bounded_and_counted() -> Result<()> {
+    let fpm = Fpm::start(4)?;
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Any, 4);
+    std::thread::sleep(Duration::from_millis(100));
+    let recorded = record(
+        fpm.pid(),
+        6,
+        &["--labels=Route", "-F", "1000", "--cpu-budget-percent=0"],
+    )?;
+    drop(clients);
+    let routes = recorded.shares("route");
+    let receipt = recorded.receipt()?;
+    ensure!(routes.len() <= 1001, "{} routes", routes.len());
+    ensure!(routes.contains_key("(other)"), "{receipt}");
+    let timeline = recorded.timeline.as_ref().context("no list")?;
+    ensure!(
+        timeline.routes.len() <= timeline::MAX_ROWS
+            && timeline.requests.len() <= timeline::MAX_REQUESTS
+    );
+    ensure!(
+        timeline
+            .routes
+            .iter()
+            .any(|row| row.route == timeline::OTHER)
+    );
+    ensure!(
+        receipt["requests"]["other"]["route"].as_u64() > Some(100),
+        "{receipt}"
+    );
+    let peak = receipt["samplerPeakBytes"].as_u64().unwrap_or(u64::MAX);
+    ensure!(peak < PEAK, "{peak} bytes: {receipt}");
+    Ok(())
+}
+
+#[test]
+fn filters_keep_their_requests_and_count_the_others() -> Result<()> {
+    let fpm = Fpm::start(2)?;
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 2);
+    std::thread::sleep(Duration::from_millis(300));
+    clients.mark();
+    let arguments = ["--path-prefix=/shop/", "--labels=Route", "--include-idle"];
+    let recorded = record(fpm.pid(), 6, &arguments)?;
+    let truth = clients.shares();
+    let kept: Vec<_> = recorded.by("route").into_keys().collect();
+    ensure!(
+        kept.iter().all(|(route, _)| route == "/shop/{id}/cart"),
+        "{kept:?}"
+    );
+    let receipt = recorded.receipt()?;
+    let dropped = &receipt["requests"]["dropped"];
+    let count = |field: &str| dropped[field].as_f64().unwrap_or(0.0);
+    let all = recorded.samples() as f64 + count("filtered") + count("undecided");
+    let share = 100.0 * recorded.samples() as f64 / all;
+    let expected = truth["/shop/{id}/cart"];
+    ensure!(
+        (share - expected).abs() < TOLERANCE,
+        "{share:.1} in place of {expected:.1}: {receipt}"
+    );
+    ensure!(count("undecided") < all / 50.0, "{receipt}");
+    let posts = record(fpm.pid(), 3, &["--method=POST", "--labels=Method,Route"])?;
+    drop(clients);
+    ensure!(posts.shares("method").keys().all(|method| method == "POST"));
+    ensure!(
+        posts.shares("route").contains_key("/pay"),
+        "{:?}",
+        posts.shares("route")
+    );
+    Ok(())
+}
+
+/// One request of a hundred is slow: what it does is found by its age, also what it does at its begin.
+#[test]
+fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
+    let fpm = Fpm::start(2)?;
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::SlowAtTimes, 2);
+    std::thread::sleep(Duration::from_millis(300));
+    let old = record(
+        fpm.pid(),
+        8,
+        &["--min-request-age-ms=300", "--labels=Route"],
+    )?;
+    let all = record(
+        fpm.pid(),
+        8,
+        &[
+            "--min-request-age-ms=300",
+            "--labels=Route,RequestAge",
+            "--include-young",
+        ],
+    )?;
+    drop(clients);
+    for recorded in [&old, &all] {
+        ensure!(
+            recorded.samples() > 30,
+            "{} samples: {}",
+            recorded.samples(),
+            recorded.said
+        );
+        let functions: Vec<_> = recorded.by("route").into_iter().collect();
+        let slow: i64 = functions
+            .iter()
+            .filter(|((_, function), _)| function == "serve_slow")
+            .map(|(_, sum)| sum)
+            .sum();
+        ensure!(slow * 10 > recorded.samples() * 9, "{functions:?}");
+    }
+    let young = |recorded: &Recorded| -> i64 {
+        let ages = recorded.by("request_age");
+        ages.iter()
+            .filter(|((age, _), _)| age == "<50ms" || age == "<200ms")
+            .map(|(_, sum)| sum)
+            .sum()
+    };
+    ensure!(
+        young(&all) > 5 && young(&old) == 0,
+        "{:?}",
+        all.by("request_age")
+    );
+    ensure!(old.receipt()?["requests"]["dropped"]["young"].as_u64() > Some(300));
+    Ok(())
+}
+
+#[test]
+fn the_built_in_servers_routes_are_told() -> Result<()> {
+    let (server, clients) = builtin()?;
+    std::thread::sleep(Duration::from_millis(500));
+    clients.mark();
+    let recorded = record(
+        server.pid(),
+        5,
+        &[
+            "--labels=Method,Route,Script,TraceID",
+            "--route=/own/*/**=own",
+        ],
+    )?;
+    let truth = clients.shares();
+    drop(clients);
+    check_shares(&recorded.shares("route"), &truth)?;
+    recorded.check_secrets()?;
+    ensure!(
+        recorded
+            .shares("script")
+            .keys()
+            .all(|script| script.ends_with("index.php"))
+    );
+    let traces = recorded.shares("trace_id");
+    ensure!(traces.keys().eq([requests_server::TRACE]), "{traces:?}");
+    Ok(())
+}
+
+/// Routes, their functions and no secret, of another server; with FULL=1 for longer. RoadRunner's worker here knows no method but GET.
+#[track_caller]
+fn check_other(kind: Kind) -> Result<()> {
+    let Some(server) = Other::start(kind)? else {
+        return Ok(());
+    };
+    let clients = server.clients();
+    std::thread::sleep(Duration::from_millis(1000));
+    let is_full = std::env::var("FULL").is_ok_and(|value| value == "1");
+    let recorded = with_shares(if is_full { [20, 40] } else { [4, 12] }, |seconds| {
+        clients.mark();
+        let all = "--labels=Method,Route,Script,RequestAge,TraceID";
+        let recorded = record(server.pid(), seconds, &[all, "--route=/own/*/**=own"])?;
+        recorded.check_secrets()?;
+        Ok((recorded, vec![clients.shares()]))
+    })?;
+    let by_route = recorded.by("route");
+    let with = by_route.iter().filter(|((route, _), _)| !route.is_empty());
+    let (told, all): (i64, i64) = (with.map(|(_, sum)| sum).sum(), recorded.samples());
+    ensure!(told * 10 > all * 9, "{told} of {all} have a route");
+    if !matches!(kind, Kind::RoadRunner(_)) {
+        let traces = recorded.shares("trace_id");
+        ensure!(traces.keys().eq([requests_server::TRACE]), "{traces:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn apaches_routes_and_traces_are_told_and_no_secret() -> Result<()> {
+    check_other(Kind::Apache(3))
+}
+
+#[test]
+fn routes_of_frankenphps_workers_are_told_and_no_secret() -> Result<()> {
+    check_other(Kind::FrankenPhp(8))
+}
+
+#[test]
+fn roadrunners_routes_are_told_and_no_secret() -> Result<()> {
+    check_other(Kind::RoadRunner(4))
+}
+
+/// Nothing is said of requests where nothing is asked for.
+#[test]
+fn without_labels_a_profile_says_nothing_of_requests() -> Result<()> {
+    let fpm = Fpm::start(1)?;
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 1);
+    let recorded = record(fpm.pid(), 1, &[])?;
+    drop(clients);
+    ensure!(recorded.receipt()?["requests"].is_null());
+    let labels = ["method", "route", "script", "request_age", "trace_id"];
+    for label in labels {
+        ensure!(recorded.shares(label).is_empty(), "{label}");
+    }
+    recorded.check_secrets()?;
+    Ok(())
+}
+
+/// Reads of memory per sample, and requests per sample, of a run in this process, which is the only one here.
+fn costs(fpm: &Fpm, labels: Labels) -> Result<(f64, f64)> {
+    let requests = Asked {
+        labels,
+        ..Asked::default()
+    };
+    let recorded = phpprof::run::record(&Options {
+        scope: Scope::Pids(vec![i32::try_from(fpm.pid())?]),
+        samples_per_second: 499,
+        duration: Duration::from_secs(3),
+        max_samples: None,
+        unpaced: false,
+        heap: false,
+        include_idle: false,
+        only_running: false,
+        of_program: false,
+        cpu_budget_percent: None,
+        quiescent_cpus: None,
+        stop: Stop::default(),
+        checkpoints: None,
+        requests,
+    })?;
+    let quality = recorded.sampler.quality;
+    let samples = (quality.taken - quality.idle) as f64;
+    ensure!(samples > 300.0, "{quality:?}");
+    let gathers = recorded.calls.gathers - recorded.idle_calls.gathers;
+    let told = recorded.requests.map(|told| told.counts);
+    let read = told.map_or(0, |counts| counts.requests + counts.changed);
+    Ok((gathers as f64 / samples, read as f64 / samples))
+}
+
+/// Counts, not times: a request is read once, however many samples it has.
+#[test]
+fn labels_cost_at_most_eight_reads_of_memory_for_a_request() -> Result<()> {
+    let fpm = Fpm::start(1)?;
+    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 1);
+    std::thread::sleep(Duration::from_millis(500));
+    let (without, none) = costs(&fpm, Labels::default())?;
+    let (with, requests) = costs(&fpm, [true; 5])?;
+    drop(clients);
+    eprintln!("{without:.2} reads a sample without labels, {with:.2} with {requests:.3} requests");
+    ensure!(none == 0.0 && requests > 0.01, "{requests}");
+    // What is read of stacks differs by chance.
+    let (chance, allowed) = (0.15 * without, READS_OF_A_REQUEST * requests);
+    ensure!(
+        with - without <= allowed + chance,
+        "{without:.2} reads a sample without labels, {with:.2} with {requests:.3} requests"
+    );
+    Ok(())
+}
+
+/// The command line's script, and no request.
+#[test]
+fn a_command_line_has_a_script_and_nothing_else() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let jobs = folder.path().join("jobs");
+    std::fs::create_dir(&jobs)?;
+    let script = jobs.join("job.php");
+    std::fs::write(&script, "<?php while (true) { md5('x'); }")?;
+    let mut child = Command::new("php8.2")
+        .arg(&script)
+        .stdin(Stdio::null())
+        .spawn()?;
+    let recorded = record(
+        child.id(),
+        1,
+        &["--labels=Method,Route,Script,RequestAge,TraceID"],
+    );
+    child.kill()?;
+    child.wait()?;
+    let recorded = recorded?;
+    let scripts = recorded.shares("script");
+    ensure!(scripts.keys().eq(["jobs/job.php"]), "{scripts:?}");
+    for label in ["method", "route", "request_age", "trace_id"] {
+        ensure!(recorded.shares(label).is_empty(), "{label}");
+    }
+    Ok(())
+}

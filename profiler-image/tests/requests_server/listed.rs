@@ -1,0 +1,54 @@
+//! What a list of requests must be: its cells are the profile's time, and each request did things in its order.
+
+use anyhow::{Context as _, Result, ensure};
+use phpprof_profile::timeline::{Cell, Request, Timeline};
+
+use super::recorded::{Recorded, check_shares};
+
+fn total(cells: &[Cell]) -> i64 {
+    cells.iter().map(|cell| cell.busy + cell.waiting).sum()
+}
+
+/// The cells of the routes, and those of the workers, are the wall time of the profile.
+pub fn check_cells(recorded: &Recorded) -> Result<()> {
+    let timeline = recorded.timeline.as_ref().context("no list")?;
+    let wall = recorded.profile.value_index("wall").unwrap_or(0);
+    let all: i64 = recorded
+        .profile
+        .sample
+        .iter()
+        .map(|it| it.value[wall])
+        .sum();
+    let workers: i64 = timeline.workers.iter().map(|row| total(&row.cells)).sum();
+    let routes: i64 = timeline.routes.iter().map(|row| total(&row.cells)).sum();
+    for sum in [workers, routes] {
+        ensure!((sum - all).abs() * 100 < all, "{sum} in place of {all}");
+    }
+    ensure!(timeline.workers.len() == 2, "{:?}", timeline.workers);
+    let by_route = timeline.routes.iter().filter(|row| !row.route.is_empty());
+    let by_route = by_route.map(|row| {
+        (
+            row.route.clone(),
+            100.0 * total(&row.cells) as f64 / all as f64,
+        )
+    });
+    let shares = recorded.shares("route");
+    let shares = shares.iter().map(|(route, share)| (route.as_str(), *share));
+    check_shares(&by_route.collect(), &shares.collect())
+}
+
+/// Names of what a request did, in its order, each once as long as it lasts.
+pub fn order(timeline: &Timeline, request: &Request) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for moment in &request.moments {
+        let mut at = Some(moment.node);
+        while let Some(node) = at.and_then(|node| timeline.nodes.get(node as usize)) {
+            let name = &timeline.functions[node.function as usize].name;
+            if name.starts_with("serve_") && names.last() != Some(name) {
+                names.push(name.clone());
+            }
+            at = node.parent;
+        }
+    }
+    names
+}

@@ -1,0 +1,455 @@
+//! An application with one front controller on php-fpm, the built-in server and others, and clients that plant secrets in whatever a request has.
+//!
+//! Invariant: what was started ends with its value.
+
+pub mod listed;
+pub mod others;
+pub mod recorded;
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+pub const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+/// What is planted: in the query, a cookie, the body, the name of an upload, Authorization, the environment, and path segments that are ids.
+pub const SECRETS: [&str; 10] = [
+    "qsecretq",
+    "csecretc",
+    "bsecretb",
+    "asecreta",
+    "esecrete",
+    "usecretu",
+    "6f1c0c5e-2c3b-4a56-9d0a-5b7d1c9e8f70",
+    "4815162342",
+    "9f86d081884c7d659a2feaa0c55ad015",
+    "xK9aB3zQpLmN0rTv",
+];
+
+/// By their number: a UUID and a long hexadecimal one.
+const ITEMS: [&str; 2] = [
+    "6f1c0c5e-2c3b-4a56-9d0a-5b7d1c9e8f70",
+    "9f86d081884c7d659a2feaa0c55ad015",
+];
+
+/// What a process declares once.
+const FUNCTIONS: &str = r#"<?php
+function work($ms) { $end = hrtime(true) + $ms * 1e6; while (hrtime(true) < $end) { md5('x'); } }
+function serve_cart() { work(20); }
+function serve_item() { work(12); }
+function serve_pay() { work(60); }
+function serve_own() { work(8); }
+function serve_home() { work(5); }
+function serve_slow() { work(600); }
+function serve_any() { usleep(2000); }
+function serve_first() { work(200); }
+function serve_second() { usleep(380000); }
+function serve_third() { work(120); }
+function steps() { serve_first(); serve_second(); serve_third(); }
+"#;
+
+/// `$_SERVER` is used by the front controller, as by real ones.
+const APPLICATION: &str = r#"<?php
+require_once __DIR__ . '/functions.php';
+$begun = hrtime(true);
+$path = parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH);
+$first = explode('/', $path)[1];
+match ($first) {
+    'shop' => serve_cart(), 'item' => serve_item(), 'pay' => serve_pay(), 'own' => serve_own(),
+    'slow' => serve_slow(), 'steps' => steps(), 'any' => serve_any(), default => serve_home(),
+};
+echo 'served ', hrtime(true) - $begun;
+"#;
+
+const SYMFONY: &str = include_str!("symfony.php");
+
+/// Writes the application into a folder that has no other.
+fn put_application(folder: &Path) -> Result<()> {
+    std::fs::write(folder.join("functions.php"), FUNCTIONS)?;
+    if !folder.join("index.php").exists() {
+        std::fs::write(folder.join("index.php"), APPLICATION)?;
+    }
+    Ok(())
+}
+
+/// What the clients ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requested {
+    /// Five routes.
+    Shop,
+    /// Ten thousand paths that are names.
+    Any,
+    /// A hundredth is slow.
+    SlowAtTimes,
+    /// A tenth does three things one after the other, in 700 ms.
+    Steps,
+}
+
+/// The function of a route.
+pub fn function_of(route: &str) -> &'static str {
+    match route {
+        "/shop/{id}/cart" => "serve_cart",
+        "/item/{hash}" | "/item/{uuid}" => "serve_item",
+        "/pay" => "serve_pay",
+        "own" => "serve_own",
+        "/reset/{token}" => "serve_home",
+        _ => "",
+    }
+}
+
+/// Method, URI and route of the request of this number.
+fn request(requested: Requested, number: usize) -> (&'static str, String, &'static str) {
+    let query = "?token=qsecretq";
+    let letters = |mut number: usize| {
+        let mut word = String::from("w");
+        for _ in 0..4 {
+            word.push(char::from(b'a' + (number % 10) as u8));
+            word.push('e');
+            number /= 10;
+        }
+        word
+    };
+    match (requested, number % 100) {
+        (Requested::Any, _) => ("GET", format!("/any/{}{query}", letters(number)), "any"),
+        (Requested::Steps, at) if at % 10 == 5 => ("GET", format!("/steps{query}"), "/steps"),
+        (Requested::Steps, _) => ("GET", format!("/{query}"), "/"),
+        (Requested::SlowAtTimes, 50) => ("GET", "/slow".to_owned(), "/slow"),
+        (Requested::SlowAtTimes, _) => ("GET", format!("/{query}"), "/"),
+        (Requested::Shop, at) => match at % 10 {
+            0..3 => (
+                "GET",
+                format!("/shop/4815162342/cart{query}"),
+                "/shop/{id}/cart",
+            ),
+            3..5 => (
+                "GET",
+                format!("/item/{}{query}", ITEMS[at % 2]),
+                ["/item/{uuid}", "/item/{hash}"][at % 2],
+            ),
+            5 => ("POST", format!("/pay{query}"), "/pay"),
+            6..8 => ("GET", format!("/own/4815162342/x{query}"), "own"),
+            _ => (
+                "GET",
+                format!("/reset/xK9aB3zQpLmN0rTv{query}"),
+                "/reset/{token}",
+            ),
+        },
+    }
+}
+
+/// php-fpm with the application.
+pub struct Fpm {
+    child: Child,
+    folder: TempDir,
+    pub socket: PathBuf,
+}
+
+impl Fpm {
+    pub fn start(workers: u32) -> Result<Self> {
+        Self::with_include_path(workers, TempDir::new()?, ".")
+    }
+
+    /// With the application in Symfony; none where that is not here, which is said.
+    pub fn of_symfony(workers: u32) -> Result<Option<Self>> {
+        let symfony = others::runtimes().join("symfony-5.4");
+        if !symfony.is_dir() {
+            eprintln!("Symfony is left out: there is no {}", symfony.display());
+            return Ok(None);
+        }
+        let folder = TempDir::new()?;
+        std::fs::write(folder.path().join("index.php"), SYMFONY)?;
+        Self::with_include_path(workers, folder, &symfony.to_string_lossy()).map(Some)
+    }
+
+    fn with_include_path(workers: u32, folder: TempDir, include_path: &str) -> Result<Self> {
+        let socket = folder.path().join("fpm.sock");
+        let configuration = folder.path().join("fpm.conf");
+        put_application(folder.path())?;
+        let text = format!(
+            "[global]\ndaemonize=no\nerror_log=/dev/null\n[www]\nuser=root\ngroup=root\nlisten={}\npm=static\npm.max_children={workers}\nclear_env=no\n\
+             access.log={}\naccess.format=%{{micro}}d %{{REQUEST_URI}}e\n\
+             php_admin_value[include_path]={include_path}\n",
+            socket.display(),
+            folder.path().join("access.log").display()
+        );
+        std::fs::write(&configuration, text)?;
+        let child = Command::new("/usr/sbin/php-fpm8.2")
+            .args(["-F", "-R", "-y"])
+            .arg(&configuration)
+            .env("SECRET", "esecrete")
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let fpm = Self {
+            child,
+            folder,
+            socket,
+        };
+        let begun = Instant::now();
+        while UnixStream::connect(&fpm.socket).is_err() {
+            ensure!(
+                begun.elapsed() < Duration::from_secs(10),
+                "php-fpm has not started"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(fpm)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How much the access log has, in bytes.
+    pub fn logged(&self) -> Result<usize> {
+        Ok(std::fs::metadata(self.folder().join("access.log"))?.len() as usize)
+    }
+
+    /// The share of the time that each route took since then, in percent, by the access log.
+    pub fn shares(&self, since: usize) -> Result<HashMap<&'static str, f64>> {
+        let log = std::fs::read_to_string(self.folder().join("access.log"))?;
+        let mut took = HashMap::new();
+        for line in log.get(since..).context("the log is shorter")?.lines() {
+            let (time, uri) = line.split_once(' ').context("a line without a URI")?;
+            let of = |number| request(Requested::Shop, number);
+            let known = (0..10).map(of).find(|(_, asked, _)| asked == uri);
+            let (_, _, route) = known.with_context(|| format!("nobody asks for {uri}"))?;
+            *took.entry(route).or_default() += time.parse::<f64>()?;
+        }
+        Ok(shares(&took))
+    }
+}
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn end(child: &mut Child) {
+    if let Ok(pid) = i32::try_from(child.id()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+    let _ = child.wait();
+}
+
+/// The built-in server, with the application as its router.
+pub struct BuiltIn {
+    child: Child,
+    _folder: TempDir,
+}
+
+impl BuiltIn {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for BuiltIn {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+pub fn builtin() -> Result<(BuiltIn, Clients)> {
+    let folder = TempDir::new()?;
+    put_application(folder.path())?;
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let child = Command::new("php8.2")
+        .arg("-S")
+        .arg(address.to_string())
+        .arg(folder.path().join("index.php"))
+        .env("SECRET", "esecrete")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let server = BuiltIn {
+        child,
+        _folder: folder,
+    };
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        ensure!(
+            begun.elapsed() < Duration::from_secs(10),
+            "the server has not started"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ask = move |method: &str, uri: &str| http(address, method, uri);
+    Ok((server, Clients::asking(ask, Requested::Shop, 1)))
+}
+
+fn http(address: SocketAddr, method: &str, uri: &str) -> Result<f64> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let body = "--part\r\nContent-Disposition: form-data; name=\"file\"; filename=\"usecretu.txt\"\r\n\r\nbsecretb\r\n--part--\r\n";
+    let request = format!(
+        "{method} {uri} HTTP/1.0\r\nHost: localhost\r\nCookie: session=csecretc\r\nAuthorization: Bearer asecreta\r\n\
+         traceparent: 00-{TRACE}-b7ad6b7169203331-01\r\nContent-Type: multipart/form-data; boundary=part\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    // A server that does not read the body may reset the connection after its answer.
+    let _ = stream.read_to_end(&mut answer);
+    took(&answer)
+}
+
+/// How long an answer's request took, in nanoseconds, as the application has measured it.
+fn took(answer: &[u8]) -> Result<f64> {
+    let answer = String::from_utf8_lossy(answer);
+    let (_, rest) = answer
+        .split_once("served ")
+        .with_context(|| format!("no answer: {answer}"))?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Ok(digits.parse()?)
+}
+
+/// Clients that ask until they are dropped, and how long their routes took.
+pub struct Clients {
+    stop: Arc<AtomicBool>,
+    took: Arc<Mutex<HashMap<&'static str, f64>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Clients {
+    pub fn start(socket: &Path, folder: &Path, requested: Requested, count: usize) -> Self {
+        let (socket, folder) = (socket.to_owned(), folder.to_owned());
+        Self::asking(
+            move |method, uri| fastcgi(&socket, &folder, method, uri),
+            requested,
+            count,
+        )
+    }
+
+    fn asking(
+        ask: impl Fn(&str, &str) -> Result<f64> + Send + Sync + 'static,
+        requested: Requested,
+        count: usize,
+    ) -> Self {
+        let (stop, took) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let ask = Arc::new(ask);
+        let threads = (0..count)
+            .map(|client| {
+                let (stop, took, ask) = (Arc::clone(&stop), Arc::clone(&took), Arc::clone(&ask));
+                std::thread::spawn(move || work(&*ask, requested, (client, count), &stop, &took))
+            })
+            .collect();
+        Self {
+            stop,
+            took,
+            threads,
+        }
+    }
+
+    /// Forgets how long routes took so far.
+    pub fn mark(&self) {
+        self.took.lock().expect("no client panicked").clear();
+    }
+
+    /// The share of the time that each route took, in percent.
+    pub fn shares(&self) -> HashMap<&'static str, f64> {
+        shares(&self.took.lock().expect("no client panicked"))
+    }
+}
+
+/// In percent of all.
+fn shares(took: &HashMap<&'static str, f64>) -> HashMap<&'static str, f64> {
+    let all: f64 = took.values().sum();
+    let share = |(route, took): (&&'static str, &f64)| (*route, 100.0 * took / all);
+    took.iter().map(share).collect()
+}
+
+fn work(
+    ask: &dyn Fn(&str, &str) -> Result<f64>,
+    requested: Requested,
+    (client, count): (usize, usize),
+    stop: &AtomicBool,
+    took: &Mutex<HashMap<&'static str, f64>>,
+) {
+    let mut number = client;
+    while !stop.load(Ordering::Relaxed) {
+        let (method, uri, route) = request(requested, number);
+        let nanoseconds = ask(method, &uri).expect("an answer");
+        let mut took = took.lock().expect("no client panicked");
+        *took.entry(route).or_default() += nanoseconds;
+        number += count;
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One request as nginx makes it.
+fn fastcgi(socket: &Path, folder: &Path, method: &str, uri: &str) -> Result<f64> {
+    let root = folder.to_string_lossy();
+    let (query, script) = (
+        uri.split_once('?').map_or("", |(_, query)| query),
+        format!("{root}/index.php"),
+    );
+    let trace = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let body = if method == "POST" { "bsecretb" } else { "" };
+    let length = body.len().to_string();
+    let parameters = [
+        ("QUERY_STRING", query),
+        ("REQUEST_METHOD", method),
+        ("CONTENT_TYPE", "text/plain"),
+        ("CONTENT_LENGTH", &length),
+        ("SCRIPT_NAME", "/index.php"),
+        ("SCRIPT_FILENAME", &script),
+        ("REQUEST_URI", uri),
+        ("DOCUMENT_ROOT", &root),
+        ("HTTP_COOKIE", "session=csecretc"),
+        ("HTTP_AUTHORIZATION", "Bearer asecreta"),
+        ("HTTP_TRACEPARENT", &trace),
+    ];
+    let mut content = Vec::new();
+    for (name, value) in parameters {
+        for length in [name.len(), value.len()] {
+            content.extend((u32::try_from(length)? | 1 << 31).to_be_bytes());
+        }
+        content.extend(name.bytes().chain(value.bytes()));
+    }
+    let mut stream = UnixStream::connect(socket)?;
+    let mut sent = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0])?;
+    sent.extend(packet(4, &content)?);
+    sent.extend(packet(4, &[])?);
+    if !body.is_empty() {
+        sent.extend(packet(5, body.as_bytes())?);
+    }
+    sent.extend(packet(5, &[])?);
+    stream.write_all(&sent)?;
+    let mut answer = Vec::new();
+    stream
+        .read_to_end(&mut answer)
+        .context("php-fpm's answer")?;
+    took(&answer)
+}
+
+fn packet(kind: u8, content: &[u8]) -> Result<Vec<u8>> {
+    let [high, low] = u16::try_from(content.len())?.to_be_bytes();
+    let mut packet = vec![1, kind, 0, 1, high, low, 0, 0];
+    packet.extend(content);
+    Ok(packet)
+}

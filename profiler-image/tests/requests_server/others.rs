@@ -1,0 +1,201 @@
+//! The same application under Apache's mod_php, FrankenPHP and RoadRunner: what runs PHP is Debian's, or what e2e/runtimes/build has built.
+//!
+//! Invariant: what was started ends with its value.
+
+use std::fs::{self, Permissions};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::{Clients, Requested, http, put_application};
+
+/// What runs PHP, with so many workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Apache(usize),
+    /// In worker mode: `frankenphp_handle_request`.
+    FrankenPhp(usize),
+    RoadRunner(usize),
+}
+
+/// A server that runs.
+pub struct Other {
+    child: Child,
+    kind: Kind,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+const APACHE: &str = "ServerName localhost
+ServerRoot FOLDER
+PidFile FOLDER/apache.pid
+ErrorLog FOLDER/error.log
+Listen ADDRESS
+LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so
+LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so
+User www-data
+Group www-data
+DocumentRoot FOLDER
+<Directory FOLDER>
+    Require all granted
+    FallbackResource /index.php
+</Directory>
+<FilesMatch \"\\.php$\">
+    SetHandler application/x-httpd-php
+</FilesMatch>
+StartServers WORKERS
+ServerLimit WORKERS
+MaxRequestWorkers WORKERS
+MinSpareServers 1
+MaxSpareServers WORKERS
+";
+
+const ROADRUNNER: &str = "version: '3'
+server:
+  command: ['/usr/bin/php8.2', 'FOLDER/roadrunner.php', 'FOLDER/index.php']
+http:
+  address: ADDRESS
+  pool: {num_workers: WORKERS}
+logs: {level: error}
+";
+
+/// What e2e/runtimes/build has built.
+pub fn runtimes() -> PathBuf {
+    let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
+    PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into())).join("runtimes")
+}
+
+impl Kind {
+    fn workers(self) -> usize {
+        match self {
+            Self::Apache(workers) | Self::FrankenPhp(workers) | Self::RoadRunner(workers) => {
+                workers
+            }
+        }
+    }
+
+    fn program(self) -> PathBuf {
+        match self {
+            Self::Apache(_) => "/usr/sbin/apache2".into(),
+            Self::FrankenPhp(_) => runtimes().join("frankenphp-8.2/usr/local/bin/frankenphp"),
+            Self::RoadRunner(_) => runtimes().join("roadrunner/usr/local/bin/rr"),
+        }
+    }
+
+    fn command(self, folder: &Path, address: SocketAddr) -> Result<Command> {
+        let mut command = Command::new(self.program());
+        let root = folder.to_str().context("a folder without a name")?;
+        let filled = |text: &str| {
+            let text = text.replace("FOLDER", root);
+            let text = text.replace("ADDRESS", &address.to_string());
+            text.replace("WORKERS", &self.workers().to_string())
+        };
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/runtimes");
+        match self {
+            Self::Apache(_) => {
+                fs::write(folder.join("apache.conf"), filled(APACHE))?;
+                let file = format!("{root}/apache.conf");
+                command.args(["-D", "FOREGROUND", "-f", &file]);
+            }
+            Self::FrankenPhp(workers) => {
+                fs::copy(
+                    sources.join("frankenphp/worker.php"),
+                    folder.join("worker.php"),
+                )?;
+                command.env("WORKER_SCRIPT", folder.join("index.php"));
+                command.args(["-listen", &address.to_string(), "-root", root]);
+                command.args(["-threads", &workers.to_string(), "-worker", "worker.php"]);
+            }
+            Self::RoadRunner(_) => {
+                fs::copy(
+                    sources.join("roadrunner/worker.php"),
+                    folder.join("roadrunner.php"),
+                )?;
+                fs::write(folder.join("rr.yaml"), filled(ROADRUNNER))?;
+                command.arg(folder.join("rr.yaml"));
+            }
+        }
+        Ok(command)
+    }
+}
+
+impl Other {
+    /// None where its program is not here, which is said.
+    pub fn start(kind: Kind) -> Result<Option<Self>> {
+        let program = kind.program();
+        if !program.is_file() {
+            eprintln!("{kind:?} is left out: there is no {}", program.display());
+            return Ok(None);
+        }
+        let folder = TempDir::new()?;
+        // Apache gives up being root.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+        put_application(folder.path())?;
+        // Free now, and nobody else on this machine asks for a port by number.
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let child = kind
+            .command(folder.path(), address)?
+            .env("SECRET", "esecrete")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let server = Self {
+            child,
+            kind,
+            address,
+            _folder: folder,
+        };
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            ensure!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{kind:?} has not started"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Some(server))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// As many clients as workers.
+    pub fn clients(&self) -> Clients {
+        let (kind, address) = (self.kind, self.address);
+        let ask = move |method: &str, uri: &str| match kind {
+            // This server hands all there is to the worker as its own URI, but for one that has no path of its own.
+            Kind::FrankenPhp(_) => http(address, method, &format!("x:http://localhost{uri}")),
+            _ => http(address, method, uri),
+        };
+        Clients::asking(ask, Requested::Shop, kind.workers())
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let Ok(group) = i32::try_from(self.child.id()) else {
+            return;
+        };
+        // RoadRunner ends its workers, which are in groups of their own, when it is asked to.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGTERM);
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}

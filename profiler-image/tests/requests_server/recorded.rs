@@ -1,0 +1,160 @@
+//! What `phpprof record` has written of a server, and the shares that its routes must have.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use flate2::read::GzDecoder;
+use phpprof_profile::proto::Profile;
+use phpprof_profile::timeline::{self, Timeline};
+use phpprof_profile::{Limits, Lookup, decode};
+
+use super::SECRETS;
+
+/// In percentage points.
+pub const TOLERANCE: f64 = 3.0;
+
+/// What a run has written.
+pub struct Recorded {
+    pub profile: Profile,
+    /// The list of requests, where routes were asked for, and its file.
+    pub timeline: Option<Timeline>,
+    list: Vec<u8>,
+    bytes: Vec<u8>,
+    pub said: String,
+}
+
+impl Recorded {
+    /// Samples by a label's value and the first function below `{main}`; those without one have none.
+    pub fn by(&self, label: &str) -> BTreeMap<(String, String), i64> {
+        self.sums(label, 0)
+    }
+
+    /// The same of another sample type.
+    pub fn sums(&self, label: &str, of: usize) -> BTreeMap<(String, String), i64> {
+        let lookup = Lookup::new(&self.profile);
+        let mut sums = BTreeMap::new();
+        for sample in &self.profile.sample {
+            let names: Vec<&str> = lookup.frames(sample).map(|frame| frame.name).collect();
+            let function = names.iter().rev().find(|name| name.starts_with("serve_"));
+            let function = function.copied().unwrap_or_default();
+            let value = sample.label.iter().find_map(|one| {
+                let key = self.profile.string(one.key);
+                (key == label).then(|| self.profile.string(one.str))
+            });
+            let key = (value.unwrap_or_default().to_owned(), function.to_owned());
+            *sums.entry(key).or_default() += sample.value[of];
+        }
+        sums
+    }
+
+    /// Shares of the values of a label, in percent of the wall time that has one.
+    pub fn shares(&self, label: &str) -> HashMap<String, f64> {
+        let wall = self.profile.value_index("wall").unwrap_or(0);
+        let sums = self.sums(label, wall);
+        let all: i64 = sums
+            .iter()
+            .filter(|((value, _), _)| !value.is_empty())
+            .map(|(_, sum)| sum)
+            .sum();
+        let mut shares = HashMap::new();
+        for ((value, _), sum) in sums.into_iter().filter(|((value, _), _)| !value.is_empty()) {
+            *shares.entry(value).or_default() += 100.0 * sum as f64 / all as f64;
+        }
+        shares
+    }
+
+    pub fn samples(&self) -> i64 {
+        self.profile
+            .sample
+            .iter()
+            .map(|sample| sample.value[0])
+            .sum()
+    }
+
+    pub fn receipt(&self) -> Result<serde_json::Value> {
+        let comment = self.profile.comments().next().context("no receipt")?;
+        Ok(serde_json::from_str(comment)?)
+    }
+
+    /// No planted secret is in any byte.
+    pub fn check_secrets(&self) -> Result<()> {
+        let mut bytes = Vec::new();
+        GzDecoder::new(self.bytes.as_slice()).read_to_end(&mut bytes)?;
+        if !self.list.is_empty() {
+            GzDecoder::new(self.list.as_slice()).read_to_end(&mut bytes)?;
+        }
+        bytes.extend(self.said.bytes());
+        for secret in SECRETS {
+            let found = bytes
+                .windows(secret.len())
+                .any(|part| part == secret.as_bytes());
+            ensure!(!found, "{secret} is told");
+        }
+        Ok(())
+    }
+}
+
+/// `phpprof record` with these arguments.
+pub fn record(pid: u32, seconds: u32, arguments: &[&str]) -> Result<Recorded> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("profile.pb.gz");
+    let list = folder.path().join("requests.json.gz");
+    let has_list = arguments.iter().any(|it| it.contains("Route"));
+    let out = Command::new(env!("CARGO_BIN_EXE_phpprof"))
+        .args(["record", "-d", &seconds.to_string()])
+        .arg(format!("--pid={pid}"))
+        .args(arguments)
+        .args((!arguments.contains(&"-F")).then_some("-F199"))
+        .arg("-o")
+        .arg(&path)
+        .args(has_list.then(|| format!("--requests={}", list.display())))
+        .stdin(Stdio::null())
+        .output()?;
+    let said =
+        String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+    ensure!(out.status.success(), "{said}");
+    let bytes = std::fs::read(&path)?;
+    let list = match has_list {
+        true => std::fs::read(&list)?,
+        false => Vec::new(),
+    };
+    Ok(Recorded {
+        profile: decode(&bytes, &Limits::default())?,
+        timeline: has_list.then(|| timeline::decode(&list)).transpose()?,
+        list,
+        bytes,
+        said,
+    })
+}
+
+pub fn check_shares(found: &HashMap<String, f64>, truth: &HashMap<&str, f64>) -> Result<()> {
+    for (route, share) in truth {
+        let told = found.get(*route).copied().unwrap_or(0.0);
+        ensure!(
+            (told - share).abs() < TOLERANCE,
+            "{route}: {told:.1} % in place of {share:.1} %: {found:?}"
+        );
+    }
+    Ok(())
+}
+
+/// A run whose routes have the shares that it was given beside it. On a machine that does other work too, chance may need longer once.
+pub fn with_shares(
+    seconds: [u32; 2],
+    run: impl Fn(u32) -> Result<(Recorded, Vec<HashMap<&'static str, f64>>)>,
+) -> Result<Recorded> {
+    let judged = |seconds| -> Result<(Recorded, Result<()>)> {
+        let (recorded, truths) = run(seconds)?;
+        let found = recorded.shares("route");
+        let held = truths.iter().try_for_each(|it| check_shares(&found, it));
+        Ok((recorded, held))
+    };
+    let (first, held) = judged(seconds[0])?;
+    if held.is_ok() {
+        return Ok(first);
+    }
+    let (second, held) = judged(seconds[1])?;
+    held.map(|()| second)
+}

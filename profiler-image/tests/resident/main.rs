@@ -1,0 +1,513 @@
+//! The built sampler as a resident one: with a relay of the test, and this machine's PHP 8.2 in a container, which is a cgroup here.
+
+mod relay;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use phpprof::deliver::receipt::base64url;
+use phpprof_profile::{Limits, Profile, decode, timeline, total};
+use ring::digest;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use relay::{Relay, stopped};
+
+const PHP: &str = "/usr/bin/php8.2";
+const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    bail!("there is still no {what}")
+}
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A container that runs PHP.
+struct Container {
+    id: String,
+    cgroup: PathBuf,
+    php: Option<Running>,
+}
+
+impl Container {
+    /// Each test has a number of its own.
+    fn start(number: u32) -> Result<Self> {
+        let id = format!("{:032x}{number:032x}", std::process::id());
+        let cgroup = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"]
+            .iter()
+            .map(|root| Path::new(root).join(&id))
+            .find(|path| fs::create_dir(path).is_ok())
+            .context("no cgroup can be made")?;
+        let php = Command::new(PHP)
+            .args(["-r", SPIN])
+            .stdout(Stdio::null())
+            .spawn();
+        let php = Running(php.context("starting PHP")?);
+        fs::write(cgroup.join("cgroup.procs"), php.0.id().to_string())?;
+        let php = Some(php);
+        Ok(Self { id, cgroup, php })
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        drop(self.php.take());
+        // The kernel lets go of a group a moment after its last process was reaped.
+        let _ = wait_for(
+            "end of the cgroup",
+            || Ok(fs::remove_dir(&self.cgroup).ok()),
+        );
+    }
+}
+
+/// A resident sampler.
+struct Resident {
+    process: Running,
+    folder: TempDir,
+}
+
+impl Resident {
+    fn start(container: &str, ask: &Value, first_answer_seconds: u32) -> Result<Self> {
+        let program = env!("CARGO_BIN_EXE_phpprof");
+        Self::start_program(program, container, ask, first_answer_seconds)
+    }
+
+    fn start_program(
+        program: &str,
+        container: &str,
+        ask: &Value,
+        first_answer_seconds: u32,
+    ) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new(program);
+        command
+            .arg("resident")
+            .arg(format!("--container-id={container}"))
+            .arg(format!("--first-answer-seconds={first_answer_seconds}"))
+            .arg(format!(
+                "--receipt={}",
+                folder.path().join("receipt").display()
+            ))
+            .env_clear()
+            .env("PHPPROF_ASK", ask.to_string())
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(folder.path().join("log"))?);
+        let process = Running(command.spawn()?);
+        Ok(Self { process, folder })
+    }
+
+    fn of(container: &Container, relay: &Relay) -> Result<Self> {
+        Self::start(&container.id, &relay.ask(), 10)
+    }
+
+    fn pid(&self) -> Result<i32> {
+        Ok(i32::try_from(self.process.0.id())?)
+    }
+
+    /// Its child process that does this command, once it is there.
+    fn child(&self, command: &str) -> Result<i32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid()?);
+        wait_for(command, || {
+            let children = fs::read_to_string(&path)?;
+            let pids = children.split_whitespace().map(str::parse);
+            for pid in pids.collect::<Result<Vec<i32>, _>>()? {
+                let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                if words.split('\0').nth(1) == Some(command) {
+                    return Ok(Some(pid));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Its child process, once that has sampled for a moment.
+    fn sampling_run(&self) -> Result<i32> {
+        let run = self.child("record")?;
+        wait_for("sampling", || {
+            Ok(self.log()?.contains("sampling for").then_some(()))
+        })?;
+        std::thread::sleep(Duration::from_millis(700));
+        Ok(run)
+    }
+
+    fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.folder.path().join("log"))?)
+    }
+
+    /// Its exit code and its receipt.
+    #[track_caller]
+    fn check_ends(&mut self, code: i32, receipt: &str) -> Result<()> {
+        let ended = wait_for("end of the resident sampler", || {
+            Ok(self.process.0.try_wait()?)
+        });
+        let log = self.log()?;
+        ensure!(!log.contains("SECRET"), "{log}");
+        let status = ended.with_context(|| log.clone())?;
+        let said = fs::read_to_string(self.folder.path().join("receipt"))?;
+        ensure!(status.code() == Some(code), "{status}, {said}: {log}");
+        ensure!(said == receipt, "{said}: {log}");
+        Ok(())
+    }
+}
+
+/// The profile of a run, which must be its own and the one that its receipt names.
+fn profile(relay: &Relay, run: &str) -> Result<Profile> {
+    let bytes = relay.object(&format!("{run}.pb.gz"))?;
+    let receipt: Value = serde_json::from_str(&relay.receipt(run)?)?;
+    let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
+    ensure!(receipt["reason"] == "Relayed", "{receipt}");
+    ensure!(receipt["sha256"] == sha256, "{receipt}: {sha256}");
+    let profile = decode(&bytes, &Limits::default())?;
+    ensure!(total(&profile, "samples") > 10, "too few samples");
+    let labels = profile.string_table.iter();
+    let labels: Vec<&String> = labels
+        .filter(|text| text.starts_with("label-of-"))
+        .collect();
+    ensure!(labels == [&format!("label-of-{run}")], "{labels:?}");
+    Ok(profile)
+}
+
+#[test]
+fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_receipts() -> Result<()>
+{
+    let container = Container::start(1)?;
+    let id = container.id.clone();
+    let relay = Relay::start(move |relay| {
+        let run = |name| match name {
+            "a" => relay.run(name, &id, 2),
+            name => relay.listing_run(name, &id, name == "b"),
+        };
+        if !relay.has("a.pb.gz.receipt") {
+            relay.answer(60, &[run("a")])
+        } else if !relay.has("b.pb.gz.receipt") || !relay.has("c.pb.gz.receipt") {
+            // Each run is in several answers, the first one also when its end is known.
+            relay.answer(60, &[run("a"), run("b"), run("c"), run("b")])
+        } else {
+            stopped()
+        }
+    })?;
+    let mut resident = Resident::of(&container, &relay)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
+    let [a, b, c] = [
+        profile(&relay, "a")?,
+        profile(&relay, "b")?,
+        profile(&relay, "c")?,
+    ];
+    let keys = relay.keys();
+    ensure!(keys.len() == 7, "{keys:?}");
+    // A list of requests is there before its profile, and one that is refused keeps no profile back.
+    let at = |key: &str| keys.iter().position(|it| it == key);
+    ensure!(at("b.requests.json.gz") < at("b.pb.gz"), "{keys:?}");
+    let list = timeline::decode(&relay.object("b.requests.json.gz")?)?;
+    let script = list.requests.first().context("the script is no request")?;
+    ensure!(list.requests.len() == 1 && !script.moments.is_empty() && script.is_unfinished);
+    for (profile, listed) in [(&a, Value::Null), (&b, json!(true)), (&c, json!(false))] {
+        let receipt = profile.comments().next().context("no receipt")?;
+        let receipt: Value = serde_json::from_str(receipt)?;
+        ensure!(receipt["requests"]["listStored"] == listed, "{receipt}");
+    }
+    ensure!(relay.asked() > 3, "asked {} times", relay.asked());
+    let end = |profile: &Profile| profile.time_nanos + profile.duration_nanos;
+    ensure!(
+        end(&a) <= b.time_nanos.min(c.time_nanos),
+        "not one after the other"
+    );
+    ensure!(
+        b.time_nanos.max(c.time_nanos) < end(&b).min(end(&c)),
+        "not at once"
+    );
+    Ok(())
+}
+
+/// The second answer is that of a replica which does not lead; the last says that nobody looks any more.
+#[test]
+fn the_seconds_of_a_live_run_are_brought_until_nobody_looks() -> Result<()> {
+    let container = Container::start(9)?;
+    let id = container.id.clone();
+    let relay = Relay::start(move |relay| match relay.has("a.pb.gz.receipt") {
+        false => relay.answer(60, &[relay.live_run("a", &id, 60)]),
+        true => stopped(),
+    })?;
+    relay.answer_seconds(&[200, 421, 200, 507, 410]);
+    let mut resident = Resident::of(&container, &relay)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
+    let seconds = relay.seconds();
+    ensure!(seconds.len() == 2, "{} seconds", seconds.len());
+    let whole = profile(&relay, "a")?;
+    let (mut samples, mut until) = (0, whole.time_nanos);
+    for second in seconds {
+        let second = decode(&second, &Limits::default())?;
+        ensure!(second.time_nanos == until, "a gap at {until}");
+        until += second.duration_nanos;
+        samples += total(&second, "samples");
+        ensure!(second.string_table.iter().any(|text| text == "spin"));
+    }
+    // The run has ended early, and has all of it.
+    ensure!(whole.duration_nanos < 10_000_000_000, "it went on");
+    ensure!(total(&whole, "samples") > samples && samples > 20);
+    Ok(())
+}
+
+#[test]
+fn a_run_for_another_container_is_refused() -> Result<()> {
+    let container = Container::start(2)?;
+    let relay = Relay::start(|relay| match relay.has("a.pb.gz.receipt") {
+        false => relay.answer(60, &[relay.run("a", &"4f".repeat(32), 1)]),
+        true => stopped(),
+    })?;
+    let mut resident = Resident::of(&container, &relay)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
+    let refused = r#"{"reason":"Usage","detail":"it is for another container"}"#;
+    ensure!(relay.receipt("a")? == refused, "{}", relay.receipt("a")?);
+    ensure!(!relay.has("a.pb.gz"), "{:?}", relay.keys());
+    let line = "the run a.pb.gz is refused: it is for another container";
+    ensure!(
+        resident.log()?.matches(line).count() == 1,
+        "{}",
+        resident.log()?
+    );
+    Ok(())
+}
+
+/// A relay that names one run, of so many seconds, until it has its receipt.
+fn one_run(container: &Container, seconds: u32) -> Result<Arc<Relay>> {
+    let id = container.id.clone();
+    Relay::start(move |relay| match relay.has("a.pb.gz.receipt") {
+        false => relay.answer(60, &[relay.run("a", &id, seconds)]),
+        true => stopped(),
+    })
+}
+
+#[test]
+fn a_run_that_is_killed_has_a_receipt_that_says_so() -> Result<()> {
+    let container = Container::start(3)?;
+    let relay = one_run(&container, 60)?;
+    let mut resident = Resident::of(&container, &relay)?;
+    kill(Pid::from_raw(resident.child("record")?), Signal::SIGKILL)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
+    let receipt = relay.receipt("a")?;
+    ensure!(
+        receipt == r#"{"reason":"Internal","detail":"signal 9"}"#,
+        "{receipt}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_signal_ends_runs_with_what_they_have_sampled() -> Result<()> {
+    let container = Container::start(4)?;
+    let relay = one_run(&container, 60)?;
+    let mut resident = Resident::of(&container, &relay)?;
+    resident.sampling_run()?;
+    let began = Instant::now();
+    kill(Pid::from_raw(resident.pid()?), Signal::SIGTERM)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"signal"}"#)?;
+    ensure!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    profile(&relay, "a")?;
+    Ok(())
+}
+
+#[test]
+fn a_run_goes_on_to_its_end_when_the_lease_is_over() -> Result<()> {
+    let container = Container::start(5)?;
+    let id = container.id.clone();
+    let relay = Relay::start(move |relay| match relay.asked() {
+        1 => relay.answer(1, &[relay.run("a", &id, 3)]),
+        _ => (503, String::new()),
+    })?;
+    let mut resident = Resident::of(&container, &relay)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded"}"#)?;
+    let profile = profile(&relay, "a")?;
+    ensure!(
+        profile.duration_nanos > 2_900_000_000,
+        "{} ns",
+        profile.duration_nanos
+    );
+    Ok(())
+}
+
+#[test]
+fn it_ends_where_the_relay_refuses_it() -> Result<()> {
+    let container = "4f".repeat(32);
+    let words = "192.0.2.7 is not 10.244.0.5";
+    let source = Relay::start(move |_| (403, format!("SourceNotPod: {words}\n")))?;
+    let mut resident = Resident::start(&container, &source.ask(), 10)?;
+    let receipt = format!(r#"{{"reason":"SourceNotPod","detail":"{words}"}}"#);
+    resident.check_ends(24, &receipt)?;
+    let grant = Relay::start(|_| (403, "the grant has ended\n".to_owned()))?;
+    let mut resident = Resident::start(&container, &grant.ask(), 10)?;
+    resident.check_ends(21, r#"{"reason":"UploadRefused","detail":"HTTP 403"}"#)?;
+    ensure!(source.asked() == 1 && grant.asked() == 1);
+    Ok(())
+}
+
+#[test]
+fn it_ends_where_no_relay_answers_in_time() -> Result<()> {
+    let container = "4f".repeat(32);
+    let silent = Relay::start(|_| (0, String::new()))?;
+    let mut asks = [silent.ask(), silent.ask(), silent.ask()];
+    asks[1]["url"] = "https://127.0.0.1:1/v1/runs".into();
+    asks[2]["pins"] = serde_json::json!([base64url(&[0; 32])]);
+    let began = Instant::now();
+    let unreachable = |why| format!(r#"{{"reason":"RelayUnreachable","detail":"{why}"}}"#);
+    let ends = [
+        (25, unreachable("timeout")),
+        (25, unreachable("connection refused")),
+        (22, r#"{"reason":"CertificateUntrusted"}"#.to_owned()),
+    ];
+    // All three at the same time.
+    let started = asks.iter().map(|ask| Resident::start(&container, ask, 2));
+    let started = started.collect::<Result<Vec<_>>>()?;
+    let asking = started[0].child("call")?;
+    for (mut resident, (code, receipt)) in started.into_iter().zip(ends) {
+        resident.check_ends(code, &receipt)?;
+    }
+    let left = Path::new("/proc").join(asking.to_string());
+    ensure!(!left.exists(), "its call is still there");
+    let took = began.elapsed();
+    ensure!(
+        took > Duration::from_secs(2) && took < Duration::from_secs(6),
+        "{took:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn an_answer_of_ten_mebibytes_is_refused_and_asked_for_again() -> Result<()> {
+    let relay = Relay::start(|relay| match relay.asked() {
+        // It is a good one but for its length.
+        1 => {
+            let padding = format!(r#"{{"padding":"{}","#, "x".repeat(10 << 20));
+            (200, relay.answer(60, &[]).1.replacen('{', &padding, 1))
+        }
+        _ => stopped(),
+    })?;
+    let mut resident = Resident::start(&"4f".repeat(32), &relay.ask(), 10)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
+    let log = resident.log()?;
+    ensure!(
+        log.contains("no answer of the relay: the answer is refused: it is longer than 256 KiB"),
+        "{log}"
+    );
+    ensure!(relay.asked() == 2, "asked {} times", relay.asked());
+    Ok(())
+}
+
+#[test]
+fn the_grants_of_a_run_stand_in_no_environment_and_no_command_line() -> Result<()> {
+    let container = Container::start(6)?;
+    let relay = one_run(&container, 60)?;
+    let resident = Resident::of(&container, &relay)?;
+    let run = resident.sampling_run()?;
+    for pid in [resident.pid()?, run] {
+        for file in ["environ", "cmdline"] {
+            let text = fs::read(format!("/proc/{pid}/{file}"))?;
+            let text = String::from_utf8_lossy(&text);
+            ensure!(!text.contains("SECRET"), "{file} of {pid}: {text}");
+        }
+        ensure!(fs::read_to_string(format!("/proc/{pid}/oom_score_adj"))?.trim() == "1000");
+        ensure!(fs::read_to_string(format!("/proc/{pid}/comm"))?.trim() == "phpprof");
+    }
+    // The run has them nevertheless.
+    kill(Pid::from_raw(run), Signal::SIGTERM)?;
+    wait_for("profile", || Ok(relay.has("a.pb.gz").then_some(())))
+}
+
+/// Memory and CPU, its calls of the relay among it, of the program that `PHPPROF_IDLE` names, as e2e/images builds it, after it has done some runs.
+#[test]
+#[ignore = "half a minute, and nothing may run beside it"]
+fn one_that_waits_takes_next_to_nothing() -> Result<()> {
+    let program = std::env::var("PHPPROF_IDLE").context("PHPPROF_IDLE names no program")?;
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let container = "4f".repeat(32);
+    let of_relay = container.clone();
+    let relay = Relay::start(move |relay| {
+        // There is no such container, which each of them says.
+        let runs = names.map(|name| relay.run(name, &of_relay, 1));
+        let (status, body) = relay.answer(900, &runs);
+        (
+            status,
+            body.replace(r#""askAgainSeconds":1"#, r#""askAgainSeconds":5"#),
+        )
+    })?;
+    let mut resident = Resident::start_program(&program, &container, &relay.ask(), 10)?;
+    wait_for("receipts", || {
+        Ok((relay.keys().len() == names.len()).then_some(()))
+    })?;
+    let (before, asked) = (ticks(resident.pid()?)?, relay.asked());
+    std::thread::sleep(Duration::from_secs(30));
+    let used = ticks(resident.pid()?)? - before;
+    let asked = relay.asked() - asked;
+    let status = fs::read_to_string(format!("/proc/{}/status", resident.pid()?))?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: u64 = kib
+        .context("no VmRSS")?
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()?;
+    println!("{kib} KiB resident; {used} ticks of 10 ms in 30 s, asked {asked} times");
+    ensure!(asked >= 4 && kib <= 2048 && used <= 3);
+    kill(Pid::from_raw(resident.pid()?), Signal::SIGTERM)?;
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"signal"}"#)
+}
+
+/// CPU time of a process and of its children that have ended, in the kernel's ticks.
+fn ticks(pid: i32) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(") ").context("no name")?;
+    let times = fields.split(' ').skip(11).take(4).map(str::parse::<u64>);
+    Ok(times.sum::<Result<_, _>>()?)
+}
+
+/// What is not dumpable belongs to root in /proc, whoever runs it.
+#[test]
+fn grants_are_read_only_once_no_other_process_of_the_user_can_look() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let program = folder.path().join("phpprof");
+    fs::copy(env!("CARGO_BIN_EXE_phpprof"), &program)?;
+    for arguments in [&["record", "--all", "--grants-on-stdin"][..], &["call"]] {
+        let mut command = Command::new(&program);
+        command.args(arguments).uid(65534).gid(65534);
+        command.stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Running(command.spawn()?);
+        let environ = format!("/proc/{}/environ", process.0.id());
+        wait_for("process that is closed to its user", || {
+            Ok((fs::metadata(&environ)?.uid() == 0).then_some(()))
+        })?;
+        // It waits for its input still.
+        ensure!(process.0.try_wait()?.is_none(), "{arguments:?}");
+        drop(process.0.stdin.take());
+        let status = process.0.wait()?;
+        ensure!(status.code() == Some(2), "{arguments:?}: {status}");
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! Extensions that change what PHP costs: whether Xdebug runs each call, and how opcache's memory is.
+//!
+//! The kernel's list of mappings says where images and shared memory lie; the engine's memory says the rest. Invariant: a state is told only
+//! where its structures hold together; what is not certain is `None`.
+
+use std::ops::Range;
+
+use crate::elf::Image;
+use crate::engine::{Engine, Module};
+use crate::hash::find;
+use crate::memory::{Memory, byte_at, half_at, word_at};
+
+/// How `xdebug.so` is called wherever it is installed.
+const XDEBUG: &str = "/xdebug.so";
+/// Key of opcache's module in `module_registry`.
+const OPCACHE: &[u8] = b"zend opcache";
+/// The least that `opcache.memory_consumption` can be (ext/opcache/zend_accelerator_module.c).
+const LEAST_OPCACHE: u64 = 8 << 20;
+/// opcache asks for one segment, and takes several smaller ones where that is refused.
+const MAX_SEGMENTS: u32 = 1024;
+
+/// What the engine's extensions are, in a process that has begun its first request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extensions {
+    /// Each call of a function goes through Xdebug: it is loaded, and its mode is not `off`.
+    pub xdebug: bool,
+    pub opcache: Option<Opcache>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opcache {
+    /// It is not loaded, or has no memory.
+    Off,
+    On {
+        /// No more scripts are taken until it begins anew (`cache_full` of `opcache_get_status()`).
+        is_full: bool,
+        /// How often it began anew because it was full (`oom_restarts` and `hash_restarts`).
+        restarts: u64,
+    },
+}
+
+impl Extensions {
+    /// Reads them; `None` where the engine has not begun a request, so that extensions may be missing yet. `modules` are the mapped files, and
+    /// `shared` the memory that is shared with other processes.
+    pub fn read<M: Memory + ?Sized>(
+        memory: &M,
+        engine: &Engine,
+        modules: &[Module],
+        shared: &[Range<u64>],
+    ) -> Option<Self> {
+        let functions = engine.layout.executor_globals.function_table as u64;
+        let functions = engine.executor_globals.checked_add(functions)?;
+        memory.word(functions).ok().filter(|table| *table != 0)?;
+        Some(Self {
+            xdebug: runs_calls(memory, engine, modules),
+            opcache: opcache(memory, engine, shared),
+        })
+    }
+}
+
+/// Whether `zend_execute_ex` is Xdebug's. Where its mode is `off` it leaves that alone (seen of Xdebug 3.0 to 3.4 in each mode).
+fn runs_calls<M: Memory + ?Sized>(memory: &M, engine: &Engine, modules: &[Module]) -> bool {
+    let hook = engine.execute_hook.and_then(|at| memory.word(at).ok());
+    let mut named = modules.iter().filter(|it| it.path.ends_with(XDEBUG));
+    named.any(|module| {
+        let image = Image::read(memory, module.base);
+        image.is_some_and(|image| hook.is_some_and(|hook| image.extent().contains(&hook)))
+    })
+}
+
+fn opcache<M: Memory + ?Sized>(
+    memory: &M,
+    engine: &Engine,
+    shared: &[Range<u64>],
+) -> Option<Opcache> {
+    let is_large = |range: &&Range<u64>| range.end.saturating_sub(range.start) >= LEAST_OPCACHE;
+    let mut large = shared.iter().filter(is_large).peekable();
+    let has_large = large.peek().is_some();
+    if let Some(state) = large.find_map(|range| state(memory, range)) {
+        return Some(state);
+    }
+    let is_loaded = find(memory, engine.layout, engine.module_registry, OPCACHE).is_some();
+    (!is_loaded || !has_large).then_some(Opcache::Off)
+}
+
+/// The state in opcache's memory, which begins with `zend_smm_shared_globals` (ext/opcache/zend_shared_alloc.h: the segments, their count, the
+/// bytes that are free and wasted, whether it is exhausted, the state that is kept aside, `zend_accel_shared_globals`). It must lead to a segment
+/// that says where it lies itself. The same in 7.4, 8.2, 8.4, 8.5 and 8.6, where it was held against `opcache_get_status()`.
+fn state<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<Opcache> {
+    let mut globals = [0_u8; 64];
+    memory.read(range.start, &mut globals).ok()?;
+    let within = |address: u64| range.contains(&address).then_some(address);
+    let segment = memory.word(within(word_at(&globals, 0))?).ok()?;
+    let mut bytes = [0_u8; 32];
+    memory.read(within(segment)?, &mut bytes).ok()?;
+    // `zend_shared_segment.p` stands behind two sizes, and from some 8.x on behind three.
+    let is_at_start = [16, 24].map(|at| word_at(&bytes, at) == range.start);
+    let is_sound = is_at_start.contains(&true)
+        && word_at(&bytes, 0) >= range.end - range.start
+        && (1..=MAX_SEGMENTS).contains(&half_at(&globals, 8))
+        && byte_at(&globals, 32) <= 1;
+    let mut counts = [0_u8; 48];
+    let accelerator = within(word_at(&globals, 56)).filter(|_| is_sound)?;
+    memory.read(accelerator, &mut counts).ok()?;
+    // Hits, misses and misses by the blacklist come before them.
+    let restarts = word_at(&counts, 24).checked_add(word_at(&counts, 32))?;
+    (restarts <= u64::from(u32::MAX)).then_some(Opcache::On {
+        is_full: byte_at(&globals, 32) != 0,
+        restarts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::{Machine, layout_of};
+    use crate::phase::PhaseGlobals;
+    use crate::testing::EngineImage;
+
+    const SHARED: u64 = 0x7e00_0000_0000;
+    const LENGTH: u64 = 16 << 20;
+    const LIBRARY: u64 = 0x7d00_0000_0000;
+
+    struct Scene {
+        image: EngineImage,
+        engine: Engine,
+        hook: u64,
+    }
+
+    impl Scene {
+        /// An engine that has begun a request, with these modules.
+        fn new(modules: &[(&str, u64)]) -> Self {
+            let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
+            let (module_registry, hook) = (image.block(), image.block());
+            image.put_table(module_registry, modules);
+            let row = &image.layout.executor_globals;
+            image.put_word(image.executor_globals, row.function_table, 1);
+            // Code of 64 KiB.
+            image.put_elf(LIBRARY, &[(1, 5, 0, 0x1_0000)]);
+            let engine = Engine {
+                layout: image.layout,
+                version: "8.2.29".to_owned(),
+                sapi: "fpm-fcgi".to_owned(),
+                executor_globals: image.executor_globals,
+                fingerprint_at: 0,
+                request_time: None,
+                phase_globals: PhaseGlobals::default(),
+                frameless_functions: None,
+                module_registry,
+                execute_hook: Some(hook),
+                threads: None,
+                module: module("/usr/sbin/php-fpm8.2"),
+                build_id: String::new(),
+            };
+            Self {
+                image,
+                engine,
+                hook,
+            }
+        }
+
+        /// opcache's memory, full or not, after so many restarts of both kinds.
+        fn with_memory(mut self, is_full: bool, restarts: [u64; 2]) -> Self {
+            let words = [
+                (0, SHARED + 0x50),
+                (8, 1),
+                (32, u64::from(is_full)),
+                (56, SHARED + 0x80),
+                (0x50, SHARED + 0x58),
+                (0x58, LENGTH),
+                (0x70, SHARED),
+                (0x98, restarts[0]),
+                (0xa0, restarts[1]),
+            ];
+            self.image.room(SHARED, 0x1000);
+            for (at, word) in words {
+                self.image.put_word(SHARED, at, word);
+            }
+            self
+        }
+
+        fn read(&self, path: &str, shared: &[Range<u64>]) -> Option<Extensions> {
+            Extensions::read(&self.image, &self.engine, &[module(path)], shared)
+        }
+
+        fn opcache(&self, length: u64) -> Option<Opcache> {
+            let shared = SHARED..SHARED + length;
+            let read = self.read("", std::slice::from_ref(&shared));
+            read.unwrap().opcache
+        }
+    }
+
+    fn module(path: &str) -> Module {
+        Module {
+            base: LIBRARY,
+            path: path.to_owned(),
+        }
+    }
+
+    fn on(is_full: bool, restarts: u64) -> Option<Opcache> {
+        Some(Opcache::On { is_full, restarts })
+    }
+
+    #[test]
+    fn opcaches_memory_says_whether_it_is_full_and_how_often_it_began_anew() {
+        let loaded = || Scene::new(&[("zend opcache", 1)]);
+        assert_eq!(
+            loaded().with_memory(false, [0, 0]).opcache(LENGTH),
+            on(false, 0)
+        );
+        assert_eq!(
+            loaded().with_memory(true, [2, 1]).opcache(LENGTH),
+            on(true, 3)
+        );
+        // What else is shared is small.
+        assert_eq!(loaded().opcache(1 << 16), Some(Opcache::Off));
+    }
+
+    #[test]
+    fn memory_that_does_not_hold_together_says_nothing() {
+        let spoilt = |at: usize, word: u64| {
+            let mut scene = Scene::new(&[("zend opcache", 1)]).with_memory(false, [0, 0]);
+            scene.image.put_word(SHARED, at, word);
+            scene.opcache(LENGTH)
+        };
+        for (at, word) in [
+            (0, 0),
+            (8, 0),
+            (8, 1 << 20),
+            (32, 2),
+            (56, 1),
+            (0x50, SHARED - 8),
+            (0x58, 4096),
+            (0x70, SHARED + 8),
+            (0x98, u64::MAX),
+        ] {
+            assert_eq!(spoilt(at, word), None, "{at:x}");
+        }
+        assert_eq!(spoilt(0x48, 1), on(false, 0), "nothing of it lies there");
+    }
+
+    #[test]
+    fn without_its_module_opcache_is_off_whatever_is_shared() {
+        assert_eq!(
+            Scene::new(&[("core", 1)]).opcache(LENGTH),
+            Some(Opcache::Off)
+        );
+    }
+
+    #[test]
+    fn xdebug_is_on_where_it_runs_the_calls() {
+        let mut scene = Scene::new(&[("xdebug", 1)]);
+        let mut is_on = |path: &str, hook: u64| {
+            scene.image.put_word(scene.hook, 0, hook);
+            scene.read(path, &[]).unwrap().xdebug
+        };
+        assert!(is_on("/usr/lib/php/20220829/xdebug.so", LIBRARY + 0x100));
+        assert!(!is_on(
+            "/usr/lib/php/20220829/xdebug.so",
+            LIBRARY + 0x2_0000
+        ));
+        assert!(!is_on("/usr/lib/php/20220829/apm.so", LIBRARY + 0x100));
+    }
+
+    #[test]
+    fn an_engine_that_has_not_begun_a_request_says_nothing() {
+        let mut scene = Scene::new(&[]);
+        let row = &scene.image.layout.executor_globals;
+        let globals = scene.image.executor_globals;
+        scene.image.put_word(globals, row.function_table, 0);
+        assert_eq!(scene.read("", &[]), None);
+    }
+}

@@ -1,0 +1,391 @@
+//! Which request a worker serves: its method, path, script, and its `traceparent`.
+//!
+//! They are read where the SAPI keeps them, in a few gathers; [`Trail`] is what they were read through, so that the same bytes in the same
+//! places mean the same request. What this module does not do: read a query string, a cookie, a body or another header. A URI is cut
+//! at its first byte that is not path before it leaves this module.
+//! Invariant: every length, chain and read is bounded, and what does not hold together is `None`.
+
+mod apache;
+mod fastcgi;
+mod server;
+
+use std::cell::Cell;
+
+use crate::layouts::Layout;
+use crate::memory::{END_OF_USER_SPACE, Fault, Memory, Piece, word_at};
+
+/// `sapi_globals` up to `request_info.request_uri`: the pointers that a request's begin sets.
+pub const SLICE: usize = 56;
+/// Gathers for one request; one more is left to whoever looks whether it is still the same.
+const MAX_GATHERS: u32 = 7;
+/// Bytes of a URI's path, and of a script's name.
+const MAX_TEXT: usize = 512;
+/// Bytes of a method; `VERSION-CONTROL` (RFC 3253) is the longest in use.
+const MAX_METHOD: usize = 20;
+const PAGE: u64 = 4096;
+/// `SG(server_context)` of php-cgi without FastCGI (sapi/cgi/cgi_main.c).
+const PLAIN_CGI: u64 = 1;
+
+/// Where a SAPI keeps its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// php-fpm and php-cgi: the FastCGI environment. `request_info.request_uri` is SCRIPT_NAME there.
+    FastCgi,
+    /// The built-in server: `request_info.request_uri` is what was asked for.
+    RequestInfo,
+    /// `$_SERVER`, which it builds anew for each request of a worker too. Its `request_info` has what a rewrite has made of the URI, and in
+    /// `path_translated` no script.
+    FrankenPhp,
+    /// mod_php: the client's request line.
+    Apache,
+    /// A worker on the command line that serves requests, as RoadRunner's: `$_SERVER` of this iteration.
+    Iteration,
+    /// The command line: no request, but a script.
+    Script,
+    /// A SAPI that is not known: `$_SERVER`, once the engine has built it.
+    Server,
+}
+
+impl Source {
+    /// By `sapi_module.name`; `is_relayed` where the worker waits for requests on a pipe or socket.
+    #[must_use]
+    pub fn of(layout: &Layout, sapi: &str, is_relayed: bool) -> Self {
+        match sapi {
+            "fpm-fcgi" | "cgi-fcgi" if layout.fcgi_request.has_env != 0 => Self::FastCgi,
+            "apache2handler" => Self::Apache,
+            "cli-server" => Self::RequestInfo,
+            "frankenphp" => Self::FrankenPhp,
+            "cli" | "phpdbg" | "embed" if is_relayed => Self::Iteration,
+            "cli" | "phpdbg" | "embed" => Self::Script,
+            _ => Self::Server,
+        }
+    }
+}
+
+/// Where an engine, or a thread of it, keeps what is read here.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub source: Source,
+    pub executor_globals: u64,
+    pub core_globals: Option<u64>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub method: bool,
+    pub path: bool,
+    pub script: bool,
+    pub traceparent: bool,
+}
+
+/// What a request says of itself; each is `None` where it was not asked for or does not say it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Request {
+    pub method: Option<String>,
+    /// Up to the query, without scheme and host; begins with a slash.
+    pub path: Option<String>,
+    pub script: Option<String>,
+    /// `DOCUMENT_ROOT`.
+    pub root: Option<String>,
+    /// The trace's id: 32 hexadecimal digits.
+    pub trace_id: Option<String>,
+    /// Unix time, in seconds: `$_SERVER['REQUEST_TIME_FLOAT']`, where that is read.
+    pub began: Option<f64>,
+}
+
+/// The words and bytes that a request was read through: while they are all the same, reading it again would give the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// Address and length of each range, in the order of their bytes.
+    pub ranges: Vec<(u64, usize)>,
+    pub bytes: Vec<u8>,
+}
+
+impl Trail {
+    fn note(&mut self, address: u64, bytes: &[u8]) {
+        self.ranges.push((address, bytes.len()));
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// Reads the request of a worker whose `sapi_globals` begin so; where it is not there, what of its trail was seen says when to look again.
+pub fn read<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    place: &Place,
+    slice: &[u8; SLICE],
+    wanted: Wanted,
+) -> (Option<Request>, Trail) {
+    let mut trail = Trail::default();
+    let reads = Reads {
+        memory,
+        left: Cell::new(MAX_GATHERS),
+    };
+    let context = word_at(slice, layout.sapi_globals.server_context);
+    let request = match place.source {
+        // Without FastCGI php-cgi has no environment but its process's.
+        Source::FastCgi if context == PLAIN_CGI => {
+            server::built(&reads, layout, place, wanted, &mut trail)
+        }
+        Source::FastCgi => fastcgi::read(&reads, layout, (context, slice), wanted, &mut trail),
+        Source::RequestInfo | Source::Apache => {
+            // Between two requests `$_SERVER` is the one before.
+            let is_traced =
+                wanted.traceparent && word_at(slice, layout.sapi_globals.request_method) != 0;
+            let traced =
+                is_traced.then(|| traced(&reads, layout, place, slice, wanted, &mut trail));
+            traced.flatten().or_else(|| match place.source {
+                Source::Apache => apache::read(&reads, layout, slice, wanted, &mut trail),
+                _ => request_info(&reads, layout, slice, wanted, &mut trail),
+            })
+        }
+        // Without a method no request is served.
+        Source::FrankenPhp if word_at(slice, layout.sapi_globals.request_method) == 0 => None,
+        Source::FrankenPhp | Source::Server => {
+            server::built(&reads, layout, place, wanted, &mut trail)
+                .or_else(|| method(&reads, layout, slice, wanted, &mut trail))
+        }
+        Source::Script => script(&reads, layout, slice, wanted, &mut trail),
+        Source::Iteration => server::iteration(&reads, layout, place, wanted, &mut trail),
+    };
+    (request, trail)
+}
+
+/// Of a SAPI that keeps no header where it can be read in a few gathers: `$_SERVER`, once the engine has built it, but for the script, which is
+/// called the same before that.
+fn traced<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    place: &Place,
+    slice: &[u8],
+    wanted: Wanted,
+    trail: &mut Trail,
+) -> Option<Request> {
+    let of_server = Wanted {
+        script: false,
+        ..wanted
+    };
+    let request = server::built(memory, layout, place, of_server, trail)?;
+    let script = script(memory, layout, slice, wanted, trail)?.script;
+    Some(Request {
+        script,
+        began: None,
+        ..request
+    })
+}
+
+fn request_info<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    slice: &[u8],
+    wanted: Wanted,
+    trail: &mut Trail,
+) -> Option<Request> {
+    let row = &layout.sapi_globals;
+    let pointer = |is_wanted: bool, at: usize| if is_wanted { word_at(slice, at) } else { 0 };
+    let [method, uri, script] = c_strings(
+        memory,
+        [
+            // Without a method there is no request.
+            (pointer(true, row.request_method), MAX_METHOD),
+            (pointer(wanted.path, row.request_uri), MAX_TEXT),
+            (pointer(wanted.script, row.path_translated), MAX_TEXT),
+        ],
+    )?;
+    let path = uri.as_deref().map(path_bytes);
+    for (at, text) in [
+        (row.request_method, &method),
+        (row.path_translated, &script),
+    ] {
+        text.iter()
+            .for_each(|text| trail.note(word_at(slice, at), text));
+    }
+    if let (Some(uri), Some(path)) = (&uri, &path) {
+        trail.note(word_at(slice, row.request_uri), seen(uri, path));
+    }
+    Some(Request {
+        method: method_of(&method?).filter(|_| wanted.method),
+        path: path.and_then(|path| shown_path(uri.as_deref()?, &path)),
+        script: script.as_deref().and_then(text),
+        ..Request::default()
+    })
+}
+
+/// What is known of a request whose `$_SERVER` is not built.
+fn method<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    slice: &[u8],
+    wanted: Wanted,
+    trail: &mut Trail,
+) -> Option<Request> {
+    let at = word_at(slice, layout.sapi_globals.request_method);
+    let [method] = c_strings(memory, [(at, MAX_METHOD)])?;
+    let method = method?;
+    trail.note(at, &method);
+    Some(Request {
+        method: method_of(&method).filter(|_| wanted.method),
+        ..Request::default()
+    })
+}
+
+fn script<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    slice: &[u8],
+    wanted: Wanted,
+    trail: &mut Trail,
+) -> Option<Request> {
+    let at = word_at(slice, layout.sapi_globals.path_translated);
+    let [script] = c_strings(memory, [(if wanted.script { at } else { 0 }, MAX_TEXT)])?;
+    script.iter().for_each(|text| trail.note(at, text));
+    Some(Request {
+        script: script.as_deref().and_then(text),
+        ..Request::default()
+    })
+}
+
+/// A memory that gives up after so many calls.
+struct Reads<'a, M: Memory + ?Sized> {
+    memory: &'a M,
+    left: Cell<u32>,
+}
+
+impl<M: Memory + ?Sized> Reads<'_, M> {
+    fn take(&self) -> Result<(), Fault> {
+        let left = self.left.get().checked_sub(1).ok_or(Fault::Unmapped)?;
+        self.left.set(left);
+        Ok(())
+    }
+}
+
+impl<M: Memory + ?Sized> Memory for Reads<'_, M> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.take()?;
+        self.memory.read(address, bytes)
+    }
+
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        self.take()?;
+        self.memory.gather(pieces)
+    }
+}
+
+/// Reads ranges in one gather, each an address and a length; empty ones are not read.
+fn ranges<M: Memory + ?Sized>(memory: &M, wanted: &[(u64, usize)]) -> Option<Vec<Vec<u8>>> {
+    let mut bytes: Vec<Vec<u8>> = wanted.iter().map(|&(_, length)| vec![0; length]).collect();
+    let mut pieces: Vec<Piece<'_>> = wanted
+        .iter()
+        .zip(&mut bytes)
+        .filter(|((_, length), _)| *length > 0)
+        .map(|(&(address, _), bytes)| Piece { address, bytes })
+        .collect();
+    if pieces
+        .iter()
+        .any(|piece| piece.address >= END_OF_USER_SPACE)
+    {
+        return None;
+    }
+    if !pieces.is_empty() {
+        memory.gather(&mut pieces).ok()?;
+    }
+    Some(bytes)
+}
+
+/// How much of a text is read at once: what lies on the page of its begin is mapped.
+fn on_page(address: u64, length: usize) -> usize {
+    usize::try_from(PAGE - address % PAGE).map_or(length, |rest| length.min(rest))
+}
+
+/// C strings of at most so many bytes, with what ends them: the NUL, or the bound. A null pointer has none.
+fn c_strings<M: Memory + ?Sized, const N: usize>(
+    memory: &M,
+    wanted: [(u64, usize); N],
+) -> Option<[Option<Vec<u8>>; N]> {
+    let first = wanted.map(|(at, length)| (at, if at == 0 { 0 } else { on_page(at, length) }));
+    let begun = ranges(memory, &first)?;
+    // Those that go on on the next page.
+    let mut rest = [(0, 0); N];
+    for (index, text) in begun.iter().enumerate() {
+        let (at, length) = wanted[index];
+        if !text.is_empty() && !text.contains(&0) && text.len() < length {
+            rest[index] = (at + text.len() as u64, length - text.len());
+        }
+    }
+    let ends = ranges(memory, &rest)?;
+    let mut strings = [const { None }; N];
+    for (index, (mut text, end)) in begun.into_iter().zip(ends).enumerate() {
+        text.extend(end);
+        let length = text.iter().position(|&byte| byte == 0);
+        text.truncate(length.map_or(text.len(), |length| length + 1));
+        strings[index] = (wanted[index].0 != 0).then_some(text);
+    }
+    Some(strings)
+}
+
+/// A text for people, up to its NUL; `None` where it is empty or no plain text.
+fn text(bytes: &[u8]) -> Option<String> {
+    let bytes = bytes.split(|&byte| byte == 0).next()?;
+    let text = std::str::from_utf8(bytes).ok()?;
+    let is_plain = !text.is_empty() && !text.chars().any(char::is_control);
+    is_plain.then(|| text.to_owned())
+}
+
+/// A method as RFC 9110 has it: a token; capitals only here.
+fn method_of(bytes: &[u8]) -> Option<String> {
+    let method = text(bytes)?;
+    let may_be = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+    (method.len() < MAX_METHOD && method.bytes().all(may_be)).then_some(method)
+}
+
+/// Where the path of a URI lies in it: from the first slash after an authority to the first byte that is not path.
+fn path_bytes(uri: &[u8]) -> std::ops::Range<usize> {
+    let is_path = |byte: &u8| !matches!(byte, b'?' | b'#' | 0..=b' ' | 0x7f);
+    let end = uri
+        .iter()
+        .position(|byte| !is_path(byte))
+        .unwrap_or(uri.len());
+    let begin = match uri[..end].windows(3).position(|three| three == b"://") {
+        // An authority may have a user and a password.
+        Some(scheme) if uri.first() != Some(&b'/') => {
+            let authority = scheme + 3;
+            let slash = uri[authority..end].iter().position(|&byte| byte == b'/');
+            slash.map_or(end, |slash| authority + slash)
+        }
+        _ => 0,
+    };
+    begin..end
+}
+
+/// The path, with the byte that ends it: what comes after is nobody's business.
+fn seen<'a>(uri: &'a [u8], path: &std::ops::Range<usize>) -> &'a [u8] {
+    &uri[..uri.len().min(path.end + 1)]
+}
+
+fn shown_path(uri: &[u8], path: &std::ops::Range<usize>) -> Option<String> {
+    let path = &uri[path.clone()];
+    match path.first() {
+        Some(b'/') => Some(String::from_utf8_lossy(path).into_owned()),
+        // `OPTIONS *`, and `CONNECT host`.
+        Some(_) => None,
+        None => (!uri.is_empty()).then(|| "/".to_owned()),
+    }
+}
+
+/// The trace's id in a `traceparent` (W3C Trace Context, version 00): `00-<32 hexadecimal digits>-<16>-<2>`.
+fn trace_id(header: &[u8]) -> Option<String> {
+    let mut parts = header.split(|&byte| byte == b'-');
+    let mut next = |length: usize| {
+        let is_hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let part = parts.next()?;
+        (part.len() == length && part.iter().all(is_hexadecimal)).then_some(part)
+    };
+    let (_, trace, _, _) = (next(2)?, next(32)?, next(16)?, next(2)?);
+    // All zeros are no trace.
+    let is_one = trace.iter().any(|&byte| byte != b'0');
+    is_one.then(|| text(trace)).flatten()
+}
+
+#[cfg(test)]
+mod tests;

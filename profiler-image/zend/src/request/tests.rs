@@ -1,0 +1,425 @@
+//! Requests in memory of an engine in small, as each SAPI keeps them.
+
+use super::*;
+use crate::layouts::{Machine, layout_of};
+use crate::testing::EngineImage;
+
+const ALL: Wanted = Wanted {
+    method: true,
+    path: true,
+    script: true,
+    traceparent: true,
+};
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+/// An engine, the begin of its `sapi_globals`, and where its requests are.
+struct Image {
+    engine: EngineImage,
+    slice: [u8; SLICE],
+    place: Place,
+}
+
+impl Image {
+    fn new(source: Source) -> Self {
+        let engine = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
+        let place = Place {
+            source,
+            executor_globals: engine.executor_globals,
+            core_globals: None,
+        };
+        Self {
+            engine,
+            slice: [0; SLICE],
+            place,
+        }
+    }
+
+    fn point(&mut self, offset: usize, address: u64) {
+        self.slice[offset..offset + 8].copy_from_slice(&address.to_le_bytes());
+    }
+
+    fn point_to(&mut self, offset: usize, text: &str) {
+        let at = self.engine.c_string(text);
+        self.point(offset, at);
+    }
+
+    /// An environment of these parameters.
+    fn environment(parameters: &[(&str, &str)]) -> Self {
+        let mut image = Self::new(Source::FastCgi);
+        let row = &image.engine.layout.fcgi_request;
+        let context = 0x7000_0000;
+        image.engine.room(context, 16_384);
+        image.engine.put_half(context, row.has_env, 1);
+        image.point(0, context);
+        for (name, value) in parameters {
+            let (bucket, name_at) = (image.engine.block(), image.engine.c_string(name));
+            let value_at = image.engine.c_string(value);
+            let slot = fastcgi::hash_of(name.as_bytes()) % 128 * 8;
+            let slot = context + row.env as u64 + u64::from(slot);
+            let next = image.engine.word(slot).unwrap();
+            let engine = &mut image.engine;
+            engine.put_half(bucket, row.hash_value, fastcgi::hash_of(name.as_bytes()));
+            engine.put_half(bucket, row.var_len, name.len() as u32);
+            engine.put_word(bucket, row.var, name_at);
+            engine.put_half(bucket, row.val_len, value.len() as u32);
+            engine.put_word(bucket, row.val, value_at);
+            engine.put_word(bucket, row.next, next);
+            engine.put_word(slot, 0, bucket);
+        }
+        image
+    }
+
+    fn read(&self) -> (Option<Request>, Trail) {
+        read(
+            &self.engine,
+            self.engine.layout,
+            &self.place,
+            &self.slice,
+            ALL,
+        )
+    }
+
+    fn request(&self) -> Request {
+        self.read().0.unwrap()
+    }
+
+    /// What is read of the ranges of a trail now.
+    fn again(&self, trail: &Trail) -> Vec<u8> {
+        let read = ranges(&self.engine, &trail.ranges).unwrap();
+        read.concat()
+    }
+}
+
+fn shop() -> Image {
+    let mut image = Image::environment(&[
+        ("QUERY_STRING", "token=SECRET"),
+        ("REQUEST_METHOD", "POST"),
+        ("REQUEST_URI", "/shop/17?token=SECRET"),
+        ("DOCUMENT_ROOT", "/srv/www"),
+        (
+            "HTTP_TRACEPARENT",
+            &format!("00-{TRACE}-b7ad6b7169203331-01"),
+        ),
+        ("HTTP_COOKIE", "session=SECRET"),
+    ]);
+    image.point_to(40, "/srv/www/index.php");
+    image
+}
+
+#[test]
+fn a_fastcgi_environment_tells_the_request_and_no_query() {
+    let (request, trail) = shop().read();
+    let expected = Request {
+        method: Some("POST".to_owned()),
+        path: Some("/shop/17".to_owned()),
+        script: Some("/srv/www/index.php".to_owned()),
+        root: Some("/srv/www".to_owned()),
+        trace_id: Some(TRACE.to_owned()),
+        began: None,
+    };
+    assert_eq!(request, Some(expected));
+    let seen = String::from_utf8_lossy(&trail.bytes).into_owned();
+    assert!(seen.contains("/shop/17?") && !seen.contains("SECRET") && !seen.contains("token"));
+}
+
+#[test]
+fn a_trail_changes_with_whatever_the_request_is_read_through() {
+    let (_, trail) = shop().read();
+    assert_eq!(shop().again(&trail), trail.bytes);
+    for (from, to) in [
+        ("/shop/17?", "/shop/18?"),
+        ("/shop/17?", "/shop/17/"),
+        ("POST", "PUT\0"),
+    ] {
+        let mut image = shop();
+        let at = address_of(&image, from);
+        image.engine.put(at, to.as_bytes());
+        assert_ne!(image.again(&trail), trail.bytes, "{to}");
+    }
+}
+
+/// Where a text lies.
+fn address_of(image: &Image, text: &str) -> u64 {
+    let (_, trail) = image.read();
+    let mut offset = 0;
+    for (address, length) in trail.ranges {
+        if trail.bytes[offset..offset + length].starts_with(text.as_bytes()) {
+            return address;
+        }
+        offset += length;
+    }
+    panic!("no {text} in the trail")
+}
+
+/// Other parameters lie before it in its chain.
+#[test]
+fn a_parameter_is_found_along_its_chain_and_not_by_its_hash_alone() {
+    let same_slot = (0..=255_u8)
+        .filter(u8::is_ascii_alphanumeric)
+        .map(|letter| format!("AAA{}AAAA", letter as char))
+        .filter(|name| {
+            fastcgi::hash_of(name.as_bytes()) % 128 == fastcgi::hash_of(b"REQUEST_URI") % 128
+        });
+    let names: Vec<String> = same_slot.take(2).collect();
+    let mut parameters = vec![("REQUEST_METHOD", "GET"), ("REQUEST_URI", "/a")];
+    parameters.extend(names.iter().map(|name| (name.as_str(), "SECRET")));
+    let request = Image::environment(&parameters).request();
+    assert_eq!(request.path.as_deref(), Some("/a"));
+}
+
+#[test]
+fn an_environment_without_a_method_or_that_is_over_is_no_request() {
+    let image = Image::environment(&[("REQUEST_URI", "/a")]);
+    assert_eq!(image.read().0, None);
+    let mut image = shop();
+    let row = &image.engine.layout.fcgi_request;
+    image.engine.put_half(0x7000_0000, row.has_env, 0);
+    assert_eq!(image.read().0, None);
+    assert_eq!(Image::new(Source::FastCgi).read().0, None);
+}
+
+#[test]
+fn a_chain_that_leads_to_itself_ends() {
+    let mut image = Image::environment(&[("REQUEST_METHOD", "GET"), ("REQUEST_URI", "/a")]);
+    let row = &image.engine.layout.fcgi_request;
+    let slot = u64::from(fastcgi::hash_of(b"REQUEST_URI") % 128) * 8;
+    let bucket = image
+        .engine
+        .word(0x7000_0000 + row.env as u64 + slot)
+        .unwrap();
+    image.engine.put_half(bucket, row.hash_value, 1);
+    image.engine.put_word(bucket, row.next, bucket);
+    assert_eq!(image.request().path, None);
+}
+
+#[test]
+fn the_built_in_servers_request_is_in_request_info() {
+    let mut image = Image::new(Source::RequestInfo);
+    image.point_to(8, "GET");
+    image.point_to(48, "/shop/17?token=SECRET");
+    image.point_to(40, "/srv/www/index.php");
+    let (request, trail) = image.read();
+    let request = request.unwrap();
+    assert_eq!(request.path.as_deref(), Some("/shop/17"));
+    assert_eq!(request.script.as_deref(), Some("/srv/www/index.php"));
+    assert!(!String::from_utf8_lossy(&trail.bytes).contains("SECRET"));
+    assert_eq!(image.again(&trail), trail.bytes);
+    // Between two requests.
+    image.point(8, 0);
+    assert_eq!(image.read().0, None);
+}
+
+#[test]
+fn apaches_path_is_that_of_the_clients_line_and_only_with_its_method() {
+    let with_line = |line: &str| {
+        let mut image = Image::new(Source::Apache);
+        image.point_to(8, "GET");
+        image.point_to(48, "/index.php");
+        let (context, request) = (image.engine.block(), image.engine.block());
+        let line = image.engine.c_string(line);
+        image.engine.put_word(context, 8, request);
+        image.engine.put_word(request, 48, line);
+        image.point(0, context);
+        image.request().path
+    };
+    let path = with_line("GET /shop/17?token=SECRET HTTP/1.1");
+    assert_eq!(path.as_deref(), Some("/shop/17"));
+    assert_eq!(with_line("POST /shop/17 HTTP/1.1"), None);
+}
+
+/// Puts a table of strings, and a double, where a zval of it is wanted.
+fn put_server(image: &mut Image, zval: u64, entries: &[(&str, &str)], time: f64) {
+    let engine = &mut image.engine;
+    let table = engine.block();
+    let mut all: Vec<(&str, u64)> = Vec::new();
+    for (name, value) in entries {
+        all.push((name, engine.string(value)));
+    }
+    all.push(("REQUEST_TIME_FLOAT", time.to_bits()));
+    engine.put_table(table, &all);
+    let row = &engine.layout.zend_array;
+    let data = engine.word(table + row.ar_data as u64).unwrap();
+    for index in 0..all.len() as u64 {
+        let kind = if index + 1 == all.len() as u64 { 5 } else { 6 };
+        engine.put_half(data + index * row.bucket_sizeof as u64, 8, kind);
+    }
+    engine.put_zval(zval, table, 7);
+}
+
+#[test]
+fn the_iterations_request_is_in_the_symbol_tables_server() {
+    let mut image = Image::new(Source::Iteration);
+    let table =
+        image.engine.executor_globals + image.engine.layout.executor_globals.symbol_table as u64;
+    image
+        .engine
+        .put_table(table, &[("argv", 1), ("_SERVER", 2)]);
+    let row = &image.engine.layout.zend_array;
+    let data = image.engine.word(table + row.ar_data as u64).unwrap();
+    let zval = data + row.bucket_sizeof as u64;
+    assert_eq!(image.read().0, None);
+    let entries = [
+        ("REQUEST_METHOD", "PUT"),
+        (
+            "REQUEST_URI",
+            "http://user:SECRET@shop.example/cart?token=SECRET",
+        ),
+        ("HTTP_TRACEPARENT", "00-xyz"),
+    ];
+    put_server(&mut image, zval, &entries, 1_700_000_000.5);
+    let (request, trail) = image.read();
+    let request = request.unwrap();
+    assert_eq!(request.method.as_deref(), Some("PUT"));
+    assert_eq!(request.path.as_deref(), Some("/cart"));
+    assert_eq!(request.trace_id, None);
+    assert_eq!(request.began, Some(1_700_000_000.5));
+    assert_eq!(image.again(&trail), trail.bytes);
+}
+
+#[test]
+fn the_engines_server_is_a_request_once_it_is_built() {
+    let mut image = Image::new(Source::Server);
+    let core = image.engine.block();
+    image.place.core_globals = Some(core);
+    let zval = core + image.engine.layout.core_globals.http_globals as u64 + 48;
+    let zval_at = zval;
+    image.engine.room(zval, 16);
+    let (request, trail) = image.read();
+    assert_eq!(request, None);
+    let entries = [("REQUEST_METHOD", "GET"), ("REQUEST_URI", "/a?b")];
+    put_server(&mut image, zval_at, &entries, 1.0);
+    // Its trail says that it is time to look again.
+    assert_ne!(image.again(&trail), trail.bytes);
+    assert_eq!(image.request().path.as_deref(), Some("/a"));
+}
+
+#[test]
+fn apache_and_the_built_in_server_tell_the_trace_once_server_is_built() {
+    for source in [Source::Apache, Source::RequestInfo] {
+        let mut image = Image::new(source);
+        let core = image.engine.block();
+        image.place.core_globals = Some(core);
+        let zval = core + image.engine.layout.core_globals.http_globals as u64 + 48;
+        image.engine.room(zval, 16);
+        image.point_to(8, "GET");
+        image.point_to(40, "/srv/www/index.php");
+        let before = image.read().1;
+        let header = format!("00-{TRACE}-b7ad6b7169203331-01");
+        let entries = [
+            ("REQUEST_METHOD", "GET"),
+            ("REQUEST_URI", "/shop/17?token=SECRET"),
+            ("SCRIPT_FILENAME", "/srv/other/index.php"),
+            ("HTTP_TRACEPARENT", header.as_str()),
+            ("HTTP_COOKIE", "session=SECRET"),
+        ];
+        put_server(&mut image, zval, &entries, 1.0);
+        assert_ne!(image.again(&before), before.bytes);
+        let (request, trail) = image.read();
+        let request = request.unwrap();
+        assert_eq!(request.trace_id.as_deref(), Some(TRACE));
+        assert_eq!(request.path.as_deref(), Some("/shop/17"));
+        // As it is called before.
+        assert_eq!(request.script.as_deref(), Some("/srv/www/index.php"));
+        assert_eq!((request.root, request.began), (None, None));
+        assert!(!String::from_utf8_lossy(&trail.bytes).contains("SECRET"));
+        image.point(8, 0);
+        assert_eq!(image.read().0, None, "between two requests");
+    }
+}
+
+/// After a request FrankenPHP sets the method to NULL; `$_SERVER` stays until the next one.
+#[test]
+fn frankenphp_has_a_request_while_it_has_a_method() {
+    let mut image = Image::new(Source::FrankenPhp);
+    let core = image.engine.block();
+    image.place.core_globals = Some(core);
+    let zval = core + image.engine.layout.core_globals.http_globals as u64 + 48;
+    let entries = [("REQUEST_METHOD", "GET"), ("REQUEST_URI", "/a?b")];
+    image.engine.room(zval, 16);
+    assert_eq!(image.read().0, None);
+    image.point_to(8, "GET");
+    // Not built yet: the method is known, and no rewritten path is taken for the client's.
+    let method = Request {
+        method: Some("GET".to_owned()),
+        ..Request::default()
+    };
+    assert_eq!(image.read().0, Some(method));
+    image.point(8, 0);
+    put_server(&mut image, zval, &entries, 1.0);
+    assert_eq!(image.read().0, None);
+    image.point_to(8, "GET");
+    image.point_to(48, "/index.php");
+    assert_eq!(image.request().path.as_deref(), Some("/a"));
+}
+
+#[test]
+fn a_command_line_has_a_script_and_no_request() {
+    let mut image = Image::new(Source::Script);
+    image.point_to(40, "/srv/worker.php");
+    let expected = Request {
+        script: Some("/srv/worker.php".to_owned()),
+        ..Request::default()
+    };
+    assert_eq!(image.request(), expected);
+}
+
+#[test]
+fn a_uri_is_cut_at_the_first_byte_that_is_not_path() {
+    let check = |uri: &str, expected: Option<&str>| {
+        let path = path_bytes(uri.as_bytes());
+        let shown = shown_path(uri.as_bytes(), &path);
+        assert_eq!(shown.as_deref(), expected, "{uri}");
+    };
+    check("/a/b?c", Some("/a/b"));
+    check("/a#c", Some("/a"));
+    check("/a b", Some("/a"));
+    check("/a\nb", Some("/a"));
+    check("https://user:pass@host/a?b", Some("/a"));
+    check("https://host", Some("/"));
+    check("https://host?token", Some("/"));
+    check("/go/http://other/x", Some("/go/http://other/x"));
+    check("*", None);
+    check("host:443", None);
+    check("", None);
+    check("?a", Some("/"));
+}
+
+#[test]
+fn a_traceparent_is_validated() {
+    let id = |text: &str| trace_id(text.as_bytes());
+    assert_eq!(
+        id(&format!("00-{TRACE}-b7ad6b7169203331-01")).as_deref(),
+        Some(TRACE)
+    );
+    assert_eq!(
+        id(&format!("00-{}-b7ad6b7169203331-01", "0".repeat(32))),
+        None
+    );
+    assert_eq!(
+        id(&format!("00-{}-b7ad6b7169203331-01", TRACE.to_uppercase())),
+        None
+    );
+    assert_eq!(id(TRACE), None);
+    assert_eq!(id("00-SECRET-b7ad6b7169203331-01"), None);
+}
+
+#[test]
+fn hostile_words_are_read_within_bounds() {
+    for byte in [0x01, 0x7f, 0x80, 0xff] {
+        for source in [
+            Source::FastCgi,
+            Source::RequestInfo,
+            Source::FrankenPhp,
+            Source::Apache,
+            Source::Iteration,
+            Source::Script,
+            Source::Server,
+        ] {
+            let mut image = Image::new(source);
+            image.slice = [byte; SLICE];
+            image.place.core_globals = Some(u64::from(byte) << 40);
+            let (_, trail) = image.read();
+            assert!(trail.bytes.len() < 16_384);
+        }
+    }
+}

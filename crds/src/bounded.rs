@@ -81,3 +81,35 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
         },
     })
 }
+
+/// The schema of a filter's methods.
+pub fn methods(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 8,
+        "items": {
+            "type": "string",
+            "maxLength": 16,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[A-Z]+$')",
+                "message": "a method must be of capital letters, for instance POST",
+            }],
+        },
+    })
+}
+
+/// The schema of a filter's scripts.
+pub fn scripts(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 8,
+        "items": {
+            "type": "string",
+            "maxLength": 256,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[!-~]+$')",
+                "message": "a script must be named as the label script has it, without spaces, for instance index.php",
+            }],
+        },
+    })
+}

@@ -19,8 +19,8 @@ const fn row(code: u8, reasons: &'static str, meaning: &'static str) -> ExitCode
 pub const EXIT_CODES: &[ExitCode] = &[
     row(
         0,
-        "`Uploaded`, `Relayed`, `NotAfterPassed`",
-        "stored; or started too late, nothing done",
+        "`Uploaded`, `Relayed`, `NotAfterPassed`, `LeaseEnded`",
+        "stored; or started too late, nothing done; or a resident sampler whose time is over",
     ),
     row(1, "`Internal`", "a fault of the sampler itself"),
     row(2, "`Usage`", "bad flags, environment or grants"),
@@ -79,6 +79,11 @@ pub const EXIT_CODES: &[ExitCode] = &[
         24,
         "`SourceNotPod`",
         "the relay saw another address than the pod's; `detail` has both",
+    ),
+    row(
+        25,
+        "`RelayUnreachable`",
+        "the relay did not answer a resident sampler in time; `detail` is the last error",
     ),
     row(
         30,

@@ -6,6 +6,7 @@
 
 mod archive;
 mod bounded;
+mod chain;
 mod exit_codes;
 mod reason;
 pub mod reasons_page;
@@ -15,9 +16,13 @@ mod request;
 mod status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
+pub use chain::chain;
 pub use exit_codes::{EXIT_CODES, ExitCode};
 pub use reason::{Outcome, Reason, TargetReason, documented};
-pub use request::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
+pub use request::{
+    Filter, Mode, ProfileRequest, ProfileRequestSpec, RequestLabel, SamplerMode, Target,
+    UploadMode, WorkloadRef,
+};
 pub use status::{
     Link, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, TargetState, TargetStatus,
     UploadRoute,

@@ -60,6 +60,11 @@ pub enum Reason {
     ContainerNotFound,
     /// Refused: every ready pod already has as many of our ephemeral containers as it may have; they go when the pod is replaced.
     EphemeralContainerBudgetSpent,
+    /// Refused: resident samplers of the matching pods have ended a moment ago, as those of a container that is restarted again and again; the message
+    /// has when the next one may be added.
+    ResidentSamplerBackOff,
+    /// Refused: samplerMode is Resident, and the administrator does not allow it for who created the request.
+    ResidentNotAllowed,
     /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes.
     DirectNotSupported,
     /// Failed: the API server did not say what the request's acceptance depends on; the message has its words.
@@ -103,6 +108,8 @@ impl Reason {
             | NoPodsReady
             | ContainerNotFound
             | EphemeralContainerBudgetSpent
+            | ResidentSamplerBackOff
+            | ResidentNotAllowed
             | DirectNotSupported => Outcome::Refused,
             ObserveFailed | AllTargetsFailed | MergeFailed | StoreUnavailable => Outcome::Failed,
         }
@@ -168,6 +175,8 @@ pub enum TargetReason {
     UploadRefused,
     /// The relay saw the upload come from an address that is not the pod's; the message has both.
     SourceNotPod,
+    /// The resident sampler did not reach the relay; the message has the last error.
+    RelayUnreachable,
     /// The store's certificate is not signed by a CA that the sampler trusts.
     CertificateUntrusted,
     /// The profile is over 32 MiB.
@@ -207,6 +216,7 @@ impl TargetReason {
             UploadDeadlineExceeded,
             UploadRefused,
             SourceNotPod,
+            RelayUnreachable,
             CertificateUntrusted,
             ProfileTooLarge,
             TargetExited,

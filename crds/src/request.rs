@@ -29,14 +29,27 @@ use crate::{ProfileRequestStatus, bounded};
     printcolumn = r#"{"name":"URL","type":"string","description":"Where the merged profile lies.","jsonPath":".status.profile.url","priority":1}"#
 )]
 #[x_kube(validation = Rule::new(
-    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle && self.uploadMode == oldSelf.uploadMode"
+    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle && self.heap == oldSelf.heap && self.uploadMode == oldSelf.uploadMode && self.samplerMode == oldSelf.samplerMode && self.mode == oldSelf.mode && self.labels == oldSelf.labels && has(self.filter) == has(oldSelf.filter) && (!has(self.filter) || self.filter == oldSelf.filter)"
 ).message("the spec cannot be changed but for cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead"),
 validation = Rule::new("!oldSelf.cancel || self.cancel")
-    .message("cancel cannot be taken back; create another ProfileRequest instead"))]
+    .message("cancel cannot be taken back; create another ProfileRequest instead"),
+validation = Rule::new("self.samplerMode != 'Resident' || self.uploadMode != 'Direct'")
+    .message("a resident sampler needs the relay: leave uploadMode out, or set samplerMode to Once"),
+validation = Rule::new("self.mode != 'Snapshot' || self.durationSeconds == 1")
+    .message("a snapshot takes a moment: set durationSeconds to 1"),
+validation = Rule::new("self.mode != 'Snapshot' || !has(self.filter)")
+    .message("a snapshot shows every worker: leave filter out"),
+validation = Rule::new("self.mode != 'Live' || self.uploadMode != 'Direct'")
+    .message("a live request needs the relay: leave uploadMode out"))]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileRequestSpec {
     /// The pods to profile.
     pub target: Target,
+
+    /// Profile samples for durationSeconds. Snapshot says once where every worker is, and what it waits for. Live shows each second of a profile
+    /// while it is sampled, to whoever reads it with status.accessKey; it ends when nobody does.
+    #[serde(default)]
+    pub mode: Mode,
 
     /// How long each pod is sampled, counted from its first sample; 1 to 3600. The administrator may allow less.
     #[serde(default = "defaults::duration_seconds")]
@@ -54,10 +67,32 @@ pub struct ProfileRequestSpec {
     #[serde(default)]
     pub include_idle: bool,
 
+    /// Tells also which stacks made the heaps of the workers larger than before (sample type heap_growth) and what of it they still hold
+    /// (heap_change). Sizes are read, nothing of what is stored.
+    #[serde(default)]
+    pub heap: bool,
+
+    /// What samples tell of the HTTP request that they were taken in, each as a label: Method, Route (the path, with ids replaced and without its
+    /// query), Script, RequestAge (in bands), TraceID (of the header traceparent). Nothing else of a request is read.
+    #[serde(default = "defaults::labels")]
+    #[schemars(length(max = 5))]
+    #[x_kube(validation = Rule::new("self.all(label, self.exists_one(other, other == label))")
+        .message("labels must name each label once, for instance [Method, Route]"))]
+    pub labels: Vec<RequestLabel>,
+
+    /// Samples of these HTTP requests only. Others are dropped in the pod, and counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+
     /// How profiles get from the pods to the store: Direct (by the sampler, with a signed URL), Relay (over the operator, for pods that
     /// do not reach the store), or Auto: Direct where the store can do it and the upload works, else Relay.
     #[serde(default)]
     pub upload_mode: UploadMode,
+
+    /// Which sampler does it: Once (one of its own, which uses up one of the pod's ephemeral containers), Resident (one that stays in the pod and
+    /// serves many requests; the administrator says for whose), or Auto: Resident for whom it is allowed, which the chart's schedules are, else Once.
+    #[serde(default)]
+    pub sampler_mode: SamplerMode,
 
     /// Ends the run early: samplers stop within seconds, and what they have sampled is kept. It cannot be taken back.
     #[serde(default)]
@@ -87,6 +122,72 @@ pub enum UploadMode {
     Auto,
     Direct,
     Relay,
+}
+
+/// Which sampler does it.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SamplerMode {
+    #[default]
+    Auto,
+    Once,
+    Resident,
+}
+
+/// What is wanted of the pods.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    #[default]
+    Profile,
+    Snapshot,
+    Live,
+}
+
+/// What a sample may tell of its HTTP request.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestLabel {
+    Method,
+    Route,
+    Script,
+    RequestAge,
+    TraceID,
+}
+
+/// Which HTTP requests count. A request that is not known well enough to tell does not.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[x_kube(
+    validation = Rule::new("has(self.pathPrefix) || has(self.minRequestAgeMilliseconds) || (has(self.methods) && size(self.methods) > 0) || (has(self.scripts) && size(self.scripts) > 0)")
+        .message("filter must name pathPrefix, methods, scripts or minRequestAgeMilliseconds; leave it out for all requests"),
+    validation = Rule::new("!self.includeYoung || has(self.minRequestAgeMilliseconds)")
+        .message("includeYoung needs minRequestAgeMilliseconds beside it")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Filter {
+    /// How the path begins, for instance /checkout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    #[x_kube(validation = Rule::new("self.matches('^/[!-~]*$') && !self.contains('?') && !self.contains('#')")
+        .message("pathPrefix must be the begin of a path, with a slash first and without a query, for instance /checkout"))]
+    pub path_prefix: Option<String>,
+
+    /// One of these methods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::methods")]
+    pub methods: Vec<String>,
+
+    /// One of these scripts, as the label script has them, for instance index.php.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::scripts")]
+    pub scripts: Vec<String>,
+
+    /// How long the request has run at least; 1 to 3600000. A sample counts from the moment that its request is that old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 3600000")
+        .message("minRequestAgeMilliseconds must be from 1 to 3600000, for instance 2000"))]
+    pub min_request_age_milliseconds: Option<i32>,
+
+    /// Keeps what was sampled of such a request before it was that old, too.
+    #[serde(default)]
+    pub include_young: bool,
 }
 
 /// The pods to profile: exactly one of podName, selector and workloadRef.
@@ -173,6 +274,11 @@ pub struct WorkloadRef {
 }
 
 mod defaults {
+    use super::RequestLabel;
+
+    pub fn labels() -> Vec<RequestLabel> {
+        vec![RequestLabel::Script]
+    }
     pub fn duration_seconds() -> i32 {
         30
     }

@@ -53,6 +53,10 @@ pub struct ProfileRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub targets: Vec<TargetStatus>,
+    /// Opens what is sampled by a request of mode Live while it runs: POST {"accessKey": …, "after": 0} to /r/NAMESPACE/NAME/live at the operator.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub access_key: String,
     /// All pods merged; absent until it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileResult>,
@@ -134,6 +138,9 @@ pub struct TargetStatus {
     /// Name of the sampler's ephemeral container.
     #[schemars(length(max = 63))]
     pub ephemeral_container_name: String,
+    /// The sampler stays in the pod and serves other requests too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub resident: bool,
     /// Where the pod stands.
     pub state: TargetState,
     /// Why there is no profile, or only the beginning of one.
@@ -192,6 +199,10 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub sha256: String,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A way to deliver a profile.

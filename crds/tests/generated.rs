@@ -124,7 +124,7 @@ fn every_number_of_a_spec_is_bounded_on_both_sides() {
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
     let mut found = Vec::new();
     numbers(&schema["spec"], "spec", &mut found);
-    assert_eq!(found.len(), 7);
+    assert_eq!(found.len(), 8);
     for (path, rule) in found {
         let rule = rule.as_str().unwrap_or_default();
         assert!(

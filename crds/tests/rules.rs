@@ -221,3 +221,15 @@ fn an_archives_key_is_rotated_in_one_direction_only() {
     assert_eq!(refused(2, 1).as_deref(), Some(message));
     assert!(archive("profiles", -1).validate_cel().is_err());
 }
+
+#[test]
+fn a_live_request_goes_over_the_relay() {
+    let live =
+        |mode: &str| json!({"target": {"podName": "web"}, "mode": "Live", "uploadMode": mode});
+    check(live("Auto"), "");
+    check(live("Relay"), "");
+    check(
+        live("Direct"),
+        "a live request needs the relay: leave uploadMode out",
+    );
+}

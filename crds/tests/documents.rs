@@ -1,0 +1,144 @@
+//! The documents: every link leads to a file and to a heading that are there, and the index leads to every page within two clicks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The documents, by their paths from the root.
+fn documents() -> std::io::Result<BTreeMap<PathBuf, String>> {
+    let mut found = BTreeMap::new();
+    let mut folders: Vec<PathBuf> = ["docs", "contract", "examples"].map(PathBuf::from).into();
+    for file in ["README.md", "CHANGELOG.md", "e2e/cluster/README.md"] {
+        let text = std::fs::read_to_string(root().join(file))?;
+        found.insert(PathBuf::from(file), text);
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                let text = std::fs::read_to_string(entry.path())?;
+                found.insert(path, text);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The lines of a document outside of fenced blocks.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_fenced = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    })
+}
+
+/// What the links of a document name, but for those to other hosts. Code in a line has none.
+fn links(text: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    for line in lines(text) {
+        let prose: Vec<&str> = line.split('`').step_by(2).collect();
+        // The text of a link may be code; its target is not.
+        let prose = prose.join("");
+        for part in prose.split("](").skip(1) {
+            let target = part.split(')').next().unwrap_or_default();
+            if !target.contains("://") && !target.starts_with("mailto:") {
+                links.push(target.to_owned());
+            }
+        }
+    }
+    links
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = lines(text).filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// A path without its `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = plain.pop(),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// The file that a link names, and the heading in it.
+fn target(of: &Path, link: &str) -> (PathBuf, Option<String>) {
+    let (file, anchor) = match link.split_once('#') {
+        Some((file, anchor)) => (file, Some(anchor.to_owned())),
+        None => (link, None),
+    };
+    let file = match file {
+        "" => of.to_owned(),
+        file => plain(&of.parent().unwrap_or(Path::new("")).join(file)),
+    };
+    (file, anchor)
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let documents = documents().unwrap();
+    assert!(documents.len() > 20, "{}", documents.len());
+    let mut broken = Vec::new();
+    for (path, text) in &documents {
+        for link in links(text) {
+            let (file, anchor) = target(path, &link);
+            let has_heading = match (&anchor, documents.get(&file)) {
+                (Some(anchor), Some(text)) => anchors(text).contains(anchor),
+                _ => true,
+            };
+            if !root().join(&file).exists() || !has_heading {
+                broken.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+}
+
+#[test]
+fn the_index_leads_to_every_page_within_two_clicks() {
+    let documents = documents().unwrap();
+    let mut seen = BTreeSet::from([PathBuf::from("docs/README.md")]);
+    for _ in 0..2 {
+        let pages: Vec<_> = seen.iter().cloned().collect();
+        for page in pages {
+            let Some(text) = documents.get(&page) else {
+                continue;
+            };
+            seen.extend(links(text).iter().map(|link| target(&page, link).0));
+        }
+    }
+    let missing: Vec<_> = documents
+        .keys()
+        .filter(|page| !seen.contains(*page))
+        .collect();
+    // How the test cluster is made is nobody's page but its own folder's; the README leads here.
+    let expected = [Path::new("README.md"), Path::new("e2e/cluster/README.md")];
+    let missing: Vec<_> = missing
+        .into_iter()
+        .filter(|page| !expected.contains(&page.as_path()))
+        .collect();
+    assert_eq!(missing, Vec::<&PathBuf>::new());
+    assert!(links(&documents[Path::new("README.md")]).contains(&"docs/README.md".to_owned()));
+}

@@ -1,0 +1,148 @@
+//! What the API server's answer to the sampler's container means, be it to the patch of a pod or to a dry run of it.
+//!
+//! Invariant: nothing is final that may pass, and a sampler that is there already is no fault.
+
+use kube::core::Status;
+use phpprof_crds::TargetReason;
+
+use crate::mode::Mode;
+
+/// Why a container was not added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAdded {
+    /// It is there already.
+    AlreadyThere,
+    /// A webhook does not support dry runs, so only the patch itself can tell.
+    Unknown,
+    /// Not an answer, or not a final one.
+    TryAgain(String),
+    Final(TargetReason, String),
+}
+
+/// Of a refused container of this name and mode. `said` are the words of the status, as much as is to be kept of them.
+pub fn not_added(status: &Status, said: String, name: &str, mode: Mode) -> NotAdded {
+    let last = |reason, message: &str| NotAdded::Final(reason, message.to_owned());
+    match status.code {
+        422 if said.contains("may not be changed") => NotAdded::AlreadyThere,
+        400 if said.contains("does not support dry run") => NotAdded::Unknown,
+        403 if said.contains("violates PodSecurity") => pod_security(said, name, mode),
+        404 if said.contains("could not find the requested resource") => last(
+            TargetReason::InjectionRefused,
+            "this cluster has no ephemeral containers; it needs Kubernetes 1.25",
+        ),
+        404 => last(
+            TargetReason::PodDeleted,
+            "the pod was deleted before its sampler was added",
+        ),
+        // The patch names the uid of the pod that it is for.
+        422 if said.contains("metadata.uid") => last(
+            TargetReason::PodDeleted,
+            "the pod was replaced before its sampler was added",
+        ),
+        400 | 403 | 405 | 422 => NotAdded::Final(TargetReason::InjectionRefused, said),
+        _ => NotAdded::TryAgain(said),
+    }
+}
+
+/// Pod Security judges the whole pod, and so also what others have added to it.
+fn pod_security(said: String, name: &str, mode: Mode) -> NotAdded {
+    use TargetReason::{PodSecurityDenied, UserUnknown};
+    let (reason, found) = match mode {
+        _ if !said.contains(name) => (
+            PodSecurityDenied,
+            "it is another container of the pod that is refused",
+        ),
+        Mode::Ptrace { user_known: false } => (
+            UserUnknown,
+            "SYS_PTRACE is refused and the pod does not say its user",
+        ),
+        Mode::Ptrace { user_known: true } => (
+            PodSecurityDenied,
+            "PHP starts as root, which needs SYS_PTRACE",
+        ),
+        Mode::SameUser { .. } => return NotAdded::Final(PodSecurityDenied, said),
+    };
+    NotAdded::Final(reason, format!("{found}: {said}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "phpprof-0b1c2d3e-0";
+    const PTRACE: Mode = Mode::Ptrace { user_known: false };
+    const SAME_USER: Mode = Mode::SameUser {
+        uid: 1000,
+        gid: 1000,
+    };
+    const VIOLATION: &str = r#"pods "web" is forbidden: violates PodSecurity "restricted:latest": unrestricted capabilities (container "phpprof-0b1c2d3e-0" must not include "SYS_PTRACE" in securityContext.capabilities.add)"#;
+
+    #[track_caller]
+    fn check(mode: Mode, code: u16, message: &str, expected: &str) {
+        let status = Status::failure(message, "").with_code(code);
+        let actual = match not_added(&status, message.to_owned(), NAME, mode) {
+            NotAdded::Final(reason, message) => format!("{reason}: {message}"),
+            other => format!("{other:?}"),
+        };
+        assert!(actual.starts_with(expected), "{actual}");
+    }
+
+    #[test]
+    fn a_refused_root_sampler_says_whose_user_is_missing() {
+        check(
+            PTRACE,
+            403,
+            VIOLATION,
+            "UserUnknown: SYS_PTRACE is refused and the pod does not say its user: pods",
+        );
+        check(
+            Mode::Ptrace { user_known: true },
+            403,
+            VIOLATION,
+            "PodSecurityDenied: PHP starts as root",
+        );
+    }
+
+    #[test]
+    fn a_refusal_for_the_sake_of_another_container_says_so() {
+        let other = VIOLATION.replace("phpprof-0b1c2d3e-0", "debugger-1");
+        check(
+            SAME_USER,
+            403,
+            &other,
+            "PodSecurityDenied: it is another container of the pod",
+        );
+    }
+
+    #[test]
+    fn a_sampler_that_is_there_already_is_adopted() {
+        let message = r#"Pod "web" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers "phpprof-0b1c2d3e-0" may not be changed"#;
+        check(SAME_USER, 422, message, "AlreadyThere");
+    }
+
+    #[test]
+    fn a_webhook_without_dry_run_tells_nothing() {
+        check(
+            SAME_USER,
+            400,
+            r#"admission webhook "x.example.org" does not support dry run"#,
+            "Unknown",
+        );
+    }
+
+    #[test]
+    fn other_refusals_are_passed_on_and_faults_are_tried_again() {
+        check(
+            SAME_USER,
+            403,
+            r#"admission webhook "x" denied the request: no"#,
+            "InjectionRefused: admission webhook",
+        );
+        check(SAME_USER, 404, r#"pods "web" not found"#, "PodDeleted");
+        let replaced =
+            r#"The Pod "web" is invalid: metadata.uid: Invalid value: "1": field is immutable"#;
+        check(SAME_USER, 422, replaced, "PodDeleted: the pod was replaced");
+        check(SAME_USER, 500, "etcd", "TryAgain");
+        check(SAME_USER, 429, "slow down", "TryAgain");
+    }
+}

@@ -1,0 +1,139 @@
+//! How the sampler is let in: as the target's own user, or as root with SYS_PTRACE.
+
+use k8s_openapi::api::core::v1::{Capabilities, SeccompProfile, SecurityContext};
+use phpprof_crds::Target;
+
+use crate::pod::ContainerView;
+
+/// The two ways to be allowed to read the target's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The target's uid and gid, no capability: passes Pod Security `restricted`.
+    SameUser { uid: i64, gid: i64 },
+    /// Root with SYS_PTRACE and nothing else.
+    Ptrace { user_known: bool },
+}
+
+impl Mode {
+    /// What the sampler's container may do.
+    pub fn security_context(self) -> SecurityContext {
+        let (uid, gid, added) = match self {
+            Mode::SameUser { uid, gid } => (uid, gid, None),
+            Mode::Ptrace { .. } => (0, 0, Some(vec!["SYS_PTRACE".to_owned()])),
+        };
+        SecurityContext {
+            run_as_user: Some(uid),
+            run_as_group: Some(gid),
+            run_as_non_root: Some(uid != 0),
+            privileged: Some(false),
+            allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
+            capabilities: Some(Capabilities {
+                add: added,
+                drop: Some(vec!["ALL".to_owned()]),
+            }),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..SecurityContext::default()
+        }
+    }
+}
+
+/// SameUser where the target's user is known and not root, else Ptrace.
+///
+/// Where the pod names a user without a group, the runtime takes the group from the image's /etc/passwd, which
+/// cannot be seen from here; nearly all images give both the same number.
+pub fn mode(container: Option<&ContainerView>, target: &Target) -> Mode {
+    let said = container.and_then(|container| container.uid);
+    match said.or(target.run_as_user) {
+        None => Mode::Ptrace { user_known: false },
+        Some(0) => Mode::Ptrace { user_known: true },
+        Some(uid) => {
+            let gid = container
+                .and_then(|container| container.gid)
+                .or(target.run_as_group);
+            Mode::SameUser {
+                uid,
+                gid: gid.unwrap_or(uid),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pod: (Option<i64>, Option<i64>), asked: (Option<i64>, Option<i64>), expected: Mode) {
+        let container = ContainerView {
+            uid: pod.0,
+            gid: pod.1,
+            ..ContainerView::default()
+        };
+        let target = Target {
+            run_as_user: asked.0,
+            run_as_group: asked.1,
+            ..Target::default()
+        };
+        assert_eq!(mode(Some(&container), &target), expected);
+    }
+
+    #[test]
+    fn a_known_ordinary_user_is_taken_over() {
+        check(
+            (Some(1000), Some(1001)),
+            (None, None),
+            Mode::SameUser {
+                uid: 1000,
+                gid: 1001,
+            },
+        );
+        check(
+            (Some(1000), None),
+            (None, None),
+            Mode::SameUser {
+                uid: 1000,
+                gid: 1000,
+            },
+        );
+    }
+
+    #[test]
+    fn what_the_pod_says_counts_more_than_what_is_asked() {
+        check(
+            (Some(1000), Some(1001)),
+            (Some(5), Some(6)),
+            Mode::SameUser {
+                uid: 1000,
+                gid: 1001,
+            },
+        );
+        check(
+            (Some(0), None),
+            (Some(5), None),
+            Mode::Ptrace { user_known: true },
+        );
+        check(
+            (None, None),
+            (Some(5), Some(6)),
+            Mode::SameUser { uid: 5, gid: 6 },
+        );
+    }
+
+    #[test]
+    fn root_and_unknown_users_need_ptrace() {
+        check(
+            (Some(0), None),
+            (None, None),
+            Mode::Ptrace { user_known: true },
+        );
+        check(
+            (None, None),
+            (None, None),
+            Mode::Ptrace { user_known: false },
+        );
+    }
+}

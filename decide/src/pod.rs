@@ -1,0 +1,238 @@
+//! What matters of a pod, out of the API server's.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStatus, EphemeralContainer, Pod, PodStatus,
+};
+use kube::ResourceExt as _;
+
+/// What the names of our ephemeral containers begin with.
+pub const SAMPLER_PREFIX: &str = "phpprof-";
+/// What the names of those begin with that stay in their pod.
+pub const RESIDENT_PREFIX: &str = "phpprof-resident-";
+/// The annotation that names the container that is meant where none is named.
+pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// What matters of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodView {
+    pub name: String,
+    pub uid: String,
+    pub node: String,
+    pub addresses: Vec<IpAddr>,
+    pub ready: bool,
+    pub deleting: bool,
+    /// The annotation kubectl.kubernetes.io/default-container.
+    pub default_container: Option<String>,
+    pub containers: Vec<ContainerView>,
+    /// Every ephemeral container of ours, of any request, by name.
+    pub samplers: BTreeMap<String, SamplerView>,
+}
+
+impl PodView {
+    pub fn container(&self, name: &str) -> Option<&ContainerView> {
+        self.containers
+            .iter()
+            .find(|container| container.name == name)
+    }
+}
+
+/// What matters of an application's container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerView {
+    pub name: String,
+    /// With the runtime's scheme; empty where it never ran.
+    pub id: String,
+    pub running: bool,
+    /// What it runs as, as far as the pod says it.
+    pub uid: Option<i64>,
+    pub gid: Option<i64>,
+}
+
+/// What matters of a sampler's container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SamplerView {
+    pub kind: SamplerKind,
+    pub state: SamplerState,
+}
+
+/// What a sampler is there for, by its arguments, which nobody can change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SamplerKind {
+    /// One run.
+    Once(SamplerDeadlines),
+    /// It stays, for the container with this id, which is without the runtime's scheme.
+    Resident { container_id: String },
+    /// The arguments are not ours.
+    Foreign,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplerDeadlines {
+    pub not_after: Timestamp,
+    pub upload_until: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SamplerState {
+    /// Not started; reason and message are the kubelet's, or empty.
+    Waiting {
+        reason: String,
+        message: String,
+    },
+    Running,
+    /// The message is whatever the container wrote: not trusted.
+    Ended {
+        exit_code: i32,
+        message: String,
+        at: Option<Timestamp>,
+    },
+}
+
+/// What matters of a pod.
+pub fn view(pod: &Pod) -> PodView {
+    let status = pod.status.clone().unwrap_or_default();
+    let conditions = status.conditions.clone().unwrap_or_default();
+    PodView {
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        node: pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.clone())
+            .unwrap_or_default(),
+        addresses: addresses(&status),
+        ready: conditions
+            .iter()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        default_container: pod.annotations().get(DEFAULT_CONTAINER).cloned(),
+        containers: containers(pod, &status.container_statuses.unwrap_or_default()),
+        samplers: samplers(
+            pod,
+            &status.ephemeral_container_statuses.unwrap_or_default(),
+        ),
+    }
+}
+
+/// Of a pod in its node's network these are the node's (`status.podIPs`).
+fn addresses(status: &PodStatus) -> Vec<IpAddr> {
+    let addresses = status.pod_ips.iter().flatten();
+    addresses.filter_map(|pod| pod.ip.parse().ok()).collect()
+}
+
+fn containers(pod: &Pod, statuses: &[ContainerStatus]) -> Vec<ContainerView> {
+    let Some(spec) = &pod.spec else {
+        return Vec::new();
+    };
+    let pod_context = spec.security_context.clone().unwrap_or_default();
+    let of_container = |container: &k8s_openapi::api::core::v1::Container| {
+        let status = statuses.iter().find(|status| status.name == container.name);
+        let user = status.and_then(|status| status.user.as_ref()?.linux.as_ref());
+        let context = container.security_context.clone().unwrap_or_default();
+        ContainerView {
+            name: container.name.clone(),
+            id: status
+                .and_then(|status| status.container_id.clone())
+                .unwrap_or_default(),
+            running: status.is_some_and(|status| state(status).running.is_some()),
+            uid: user
+                .map(|user| user.uid)
+                .or(context.run_as_user)
+                .or(pod_context.run_as_user),
+            gid: user
+                .map(|user| user.gid)
+                .or(context.run_as_group)
+                .or(pod_context.run_as_group),
+        }
+    };
+    spec.containers.iter().map(of_container).collect()
+}
+
+fn samplers(pod: &Pod, statuses: &[ContainerStatus]) -> BTreeMap<String, SamplerView> {
+    let ephemeral = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ephemeral_containers.as_ref());
+    let ours = ephemeral
+        .into_iter()
+        .flatten()
+        .filter(|container| container.name.starts_with(SAMPLER_PREFIX));
+    let of_container = |container: &EphemeralContainer| {
+        let status = statuses.iter().find(|status| status.name == container.name);
+        let sampler = SamplerView {
+            kind: kind(container.args.as_deref().unwrap_or_default()),
+            state: status.map_or_else(waiting, |status| sampler_state(state(status))),
+        };
+        (container.name.clone(), sampler)
+    };
+    ours.map(of_container).collect()
+}
+
+fn waiting() -> SamplerState {
+    SamplerState::Waiting {
+        reason: String::new(),
+        message: String::new(),
+    }
+}
+
+fn state(status: &ContainerStatus) -> ContainerState {
+    status.state.clone().unwrap_or_default()
+}
+
+fn sampler_state(state: ContainerState) -> SamplerState {
+    match (state.terminated, state.running, state.waiting) {
+        (Some(ended), _, _) => SamplerState::Ended {
+            exit_code: ended.exit_code,
+            message: ended.message.unwrap_or_default(),
+            at: ended.finished_at.map(|time| time.0),
+        },
+        (None, Some(_), _) => SamplerState::Running,
+        (None, None, Some(waiting)) => SamplerState::Waiting {
+            reason: waiting.reason.unwrap_or_default(),
+            message: waiting.message.unwrap_or_default(),
+        },
+        (None, None, None) => waiting(),
+    }
+}
+
+/// As the operator's `sampler::container` writes them.
+fn kind(args: &[String]) -> SamplerKind {
+    let value = |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag));
+    let second = |flag: &str| Timestamp::from_second(value(flag)?.parse().ok()?).ok();
+    let deadlines = || {
+        Some(SamplerDeadlines {
+            not_after: second("--not-after=")?,
+            upload_until: second("--upload-until=")?,
+        })
+    };
+    match args.first().map(String::as_str) {
+        Some("record") => deadlines().map_or(SamplerKind::Foreign, SamplerKind::Once),
+        Some("resident") => match value("--container-id=") {
+            Some(id) => SamplerKind::Resident {
+                container_id: id.to_owned(),
+            },
+            None => SamplerKind::Foreign,
+        },
+        _ => SamplerKind::Foreign,
+    }
+}
+
+/// A container's id without the runtime's scheme.
+pub fn bare_id(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::api_pod;
+
+    #[test]
+    fn a_pod_is_seen_with_what_matters_of_it() {
+        insta::assert_debug_snapshot!(view(&api_pod()));
+    }
+}

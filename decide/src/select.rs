@@ -1,0 +1,246 @@
+//! Which of the pods that a target names are profiled, and in which container.
+
+use std::collections::{BTreeMap, HashMap};
+
+use phpprof_crds::{Reason, Target};
+
+use crate::Refusal;
+use crate::limits::Limits;
+use crate::pod::{ContainerView, PodView};
+use crate::resident::{Sampler, Serving};
+
+/// A pod to profile, its container, and what serves the request there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    pub pod: PodView,
+    pub container: ContainerView,
+    pub sampler: Sampler,
+}
+
+/// The pods to profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selection {
+    pub chosen: Vec<Chosen>,
+    /// What the user should know though the request is accepted.
+    pub note: String,
+}
+
+/// One that may be chosen.
+#[derive(Clone)]
+struct Candidate<'a> {
+    pod: &'a PodView,
+    container: &'a ContainerView,
+    sampler: Sampler,
+    rank: (usize, String),
+}
+
+impl Candidate<'_> {
+    /// It has its sampler already.
+    fn is_served(&self) -> bool {
+        matches!(self.sampler, Sampler::Resident { is_there: true, .. })
+    }
+
+    fn chosen(self) -> Chosen {
+        Chosen {
+            pod: self.pod.clone(),
+            container: self.container.clone(),
+            sampler: self.sampler,
+        }
+    }
+}
+
+/// Ready pods whose container runs, spread over nodes, by their rank. Where nodes have no room for as many as there would be on idle ones, the
+/// request waits.
+pub fn select(
+    target: &Target,
+    pods: &[PodView],
+    samplers: &BTreeMap<String, usize>,
+    limits: &Limits,
+    serving: &Serving<'_>,
+) -> Result<Selection, Refusal> {
+    let affordable = servable(candidates(target, pods)?, limits, serving)?;
+    let wanted = target.max_pods.min(limits.pods).max(0) as usize;
+    let capped = limits.pods < target.max_pods && affordable.len() > wanted;
+    let note = if capped {
+        format!(
+            "; the administrator allows {} pods per request",
+            limits.pods
+        )
+    } else {
+        String::new()
+    };
+    let most = limits.samplers_of_node;
+    let chosen = spread(affordable.clone(), wanted, &with_room(samplers, most));
+    let idle = spread(affordable, wanted, &with_room(&BTreeMap::new(), most));
+    if chosen.len() < idle.len() {
+        let (free, wanted) = (chosen.len(), idle.len());
+        return refuse(
+            Reason::Queued,
+            format!(
+                "nodes of the matching pods have room for {free} of {wanted} samplers; each takes {most} at the same time"
+            ),
+        );
+    }
+    let chosen = chosen.into_iter().map(Candidate::chosen).collect();
+    Ok(Selection { chosen, note })
+}
+
+/// Ready pods whose container runs, each with it.
+///
+/// # Errors
+/// There is none.
+pub fn candidates<'a>(
+    target: &Target,
+    pods: &'a [PodView],
+) -> Result<Vec<(&'a PodView, &'a ContainerView)>, Refusal> {
+    let ready: Vec<&PodView> = pods
+        .iter()
+        .filter(|pod| pod.ready && !pod.deleting)
+        .collect();
+    let Some(first) = ready.first() else {
+        let matched = pods.len();
+        return refuse(
+            Reason::NoPodsReady,
+            format!("none of the {matched} matching pods is ready"),
+        );
+    };
+    let running: Vec<(&PodView, &ContainerView)> = ready
+        .iter()
+        .filter_map(|pod| Some((*pod, container(target, pod)?)))
+        .collect();
+    match running.is_empty() {
+        true => refuse(Reason::ContainerNotFound, no_container(target, first)),
+        false => Ok(running),
+    }
+}
+
+/// Those of the candidates that have had fewer samplers than one pod may have in its life.
+///
+/// # Errors
+/// There is none.
+pub fn affordable<'a>(
+    mut candidates: Vec<(&'a PodView, &'a ContainerView)>,
+    limits: &Limits,
+) -> Result<Vec<(&'a PodView, &'a ContainerView)>, Refusal> {
+    candidates.retain(|(pod, _)| is_affordable(pod, limits));
+    match candidates.is_empty() {
+        true => budget_spent(limits),
+        false => Ok(candidates),
+    }
+}
+
+/// Those that may have one more ephemeral container now, or need none.
+fn servable<'a>(
+    candidates: Vec<(&'a PodView, &'a ContainerView)>,
+    limits: &Limits,
+    serving: &Serving<'_>,
+) -> Result<Vec<Candidate<'a>>, Refusal> {
+    let candidate = |(pod, container)| Candidate {
+        pod,
+        container,
+        sampler: serving.sampler(pod, container),
+        rank: serving.rank(pod),
+    };
+    let all: Vec<Candidate> = candidates.into_iter().map(candidate).collect();
+    let back_offs = all.iter().filter_map(|one| match one.sampler {
+        Sampler::NotBefore(instant) => Some(instant),
+        _ => None,
+    });
+    let next = back_offs.min();
+    let is_servable = |one: &Candidate| match one.sampler {
+        Sampler::NotBefore(_) => false,
+        _ => one.is_served() || is_affordable(one.pod, limits),
+    };
+    let servable: Vec<Candidate> = all.into_iter().filter(is_servable).collect();
+    match next {
+        _ if !servable.is_empty() => Ok(servable),
+        Some(next) => refuse(
+            Reason::ResidentSamplerBackOff,
+            format!(
+                "the resident samplers of the pods have ended again and again; the next one may be added at {next:.0}"
+            ),
+        ),
+        None => budget_spent(limits),
+    }
+}
+
+fn is_affordable(pod: &PodView, limits: &Limits) -> bool {
+    pod.samplers.len() < limits.ephemeral_containers
+}
+
+fn budget_spent<T>(limits: &Limits) -> Result<T, Refusal> {
+    let budget = limits.ephemeral_containers;
+    refuse(
+        Reason::EphemeralContainerBudgetSpent,
+        format!("every matching pod was profiled {budget} times already"),
+    )
+}
+
+/// How many samplers a node has room for.
+fn with_room(samplers: &BTreeMap<String, usize>, most: usize) -> impl Fn(&str) -> usize {
+    move |node| most.saturating_sub(samplers.get(node).copied().unwrap_or(0))
+}
+
+fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
+    Err(Refusal { reason, message })
+}
+
+/// The container that runs PHP, if it runs.
+fn container<'a>(target: &Target, pod: &'a PodView) -> Option<&'a ContainerView> {
+    let named = target
+        .container_name
+        .as_ref()
+        .or(pod.default_container.as_ref());
+    let container = match named {
+        Some(name) => pod.container(name),
+        None => pod.containers.first(),
+    };
+    container.filter(|container| container.running)
+}
+
+fn no_container(target: &Target, pod: &PodView) -> String {
+    let names: Vec<&str> = pod
+        .containers
+        .iter()
+        .map(|container| container.name.as_str())
+        .collect();
+    let wanted = target
+        .container_name
+        .as_ref()
+        .or(pod.default_container.as_ref());
+    let wanted = wanted
+        .map(String::as_str)
+        .or(names.first().copied())
+        .unwrap_or_default();
+    format!(
+        "no ready pod has a running container {wanted}; pod {} has {}",
+        pod.name,
+        names.join(", "),
+    )
+}
+
+/// Takes from the node that has given the fewest so far, so that one busy node does not stand for all.
+fn spread<'a>(
+    mut pods: Vec<Candidate<'a>>,
+    wanted: usize,
+    room: &impl Fn(&str) -> usize,
+) -> Vec<Candidate<'a>> {
+    let mut given: HashMap<String, usize> = HashMap::new();
+    let mut chosen = Vec::new();
+    while chosen.len() < wanted {
+        let of_node = |node: &str| given.get(node).copied().unwrap_or(0);
+        pods.retain(|one| of_node(&one.pod.node) < room(&one.pod.node));
+        let next = pods
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, one)| (of_node(&one.pod.node), one.rank.clone()));
+        let Some((index, _)) = next else { break };
+        let one = pods.swap_remove(index);
+        *given.entry(one.pod.node.clone()).or_default() += 1;
+        chosen.push(one);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests;

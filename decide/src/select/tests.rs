@@ -1,0 +1,263 @@
+//! Which pods are chosen of those that match.
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::pod::{SamplerKind, SamplerState, SamplerView};
+use crate::resident::Stays;
+use crate::testing::{pod, sampler};
+
+/// `expected` is the names of the chosen pods, or the reason of the refusal.
+#[track_caller]
+fn check(target: &Target, pods: &[PodView], expected: &str) {
+    let actual = match select(target, pods, &BTreeMap::new(), &Limits::default(), &ONCE) {
+        Ok(selection) => {
+            let name = |one: &Chosen| format!("{}/{}", one.pod.name, one.container.name);
+            selection
+                .chosen
+                .iter()
+                .map(name)
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
+        Err(refusal) => format!("{}: {}", refusal.reason, refusal.message),
+    };
+    assert_eq!(actual, expected);
+}
+
+const ONCE: Serving<'_> = Serving {
+    now: Timestamp::UNIX_EPOCH,
+    request_uid: "u",
+    stays: Stays::Never,
+};
+
+fn target(max_pods: i32) -> Target {
+    Target {
+        max_pods,
+        ..Target::default()
+    }
+}
+
+fn on(node: &str, name: &str) -> PodView {
+    PodView {
+        node: node.into(),
+        ..pod(name)
+    }
+}
+
+#[test]
+fn pods_are_spread_over_nodes() {
+    let pods = [
+        on("a", "a1"),
+        on("a", "a2"),
+        on("a", "a3"),
+        on("b", "b1"),
+        on("c", "c1"),
+    ];
+    check(&target(4), &pods, "a1/fpm b1/fpm c1/fpm a2/fpm");
+}
+
+#[test]
+fn pods_with_the_fewest_ephemeral_containers_come_first() {
+    let mut used = pod("a1");
+    used.samplers
+        .insert("phpprof-x-0".into(), sampler(SamplerState::Running));
+    check(&target(1), &[used, pod("a2")], "a2/fpm");
+}
+
+#[test]
+fn the_operator_caps_the_number_of_pods() {
+    let pods: Vec<_> = (10..30).map(|n| pod(&format!("p{n}"))).collect();
+    let selection = select(
+        &target(100),
+        &pods,
+        &BTreeMap::new(),
+        &Limits::default(),
+        &ONCE,
+    )
+    .unwrap();
+    assert_eq!(selection.chosen.len(), 10);
+    assert_eq!(
+        selection.note,
+        "; the administrator allows 10 pods per request"
+    );
+}
+
+#[test]
+fn pods_that_are_not_ready_or_go_away_are_not_chosen() {
+    let unready = PodView {
+        ready: false,
+        ..pod("a")
+    };
+    let leaving = PodView {
+        deleting: true,
+        ..pod("b")
+    };
+    check(
+        &target(5),
+        &[unready, leaving],
+        "NoPodsReady: none of the 2 matching pods is ready",
+    );
+}
+
+#[test]
+fn the_container_is_the_named_one_else_the_default_one_else_the_first() {
+    let mut two = pod("a");
+    two.containers.push(ContainerView {
+        name: "nginx".into(),
+        id: "containerd://2".into(),
+        running: true,
+        ..Default::default()
+    });
+    check(&target(1), &[two.clone()], "a/fpm");
+    let annotated = PodView {
+        default_container: Some("nginx".into()),
+        ..two.clone()
+    };
+    check(&target(1), std::slice::from_ref(&annotated), "a/nginx");
+    let named = Target {
+        container_name: Some("fpm".into()),
+        ..target(1)
+    };
+    check(&named, &[annotated], "a/fpm");
+}
+
+#[test]
+fn a_container_that_does_not_exist_is_refused_with_those_that_do() {
+    let named = Target {
+        container_name: Some("php".into()),
+        ..target(1)
+    };
+    check(
+        &named,
+        &[pod("a")],
+        "ContainerNotFound: no ready pod has a running container php; pod a has fpm",
+    );
+}
+
+#[test]
+fn a_pod_whose_budget_is_spent_is_not_chosen() {
+    let mut spent = pod("a");
+    for n in 0..64 {
+        spent
+            .samplers
+            .insert(format!("phpprof-{n}-0"), sampler(SamplerState::Running));
+    }
+    check(
+        &target(1),
+        &[spent.clone()],
+        "EphemeralContainerBudgetSpent: every matching pod was profiled 64 times already",
+    );
+    check(&target(2), &[spent, pod("b")], "b/fpm");
+}
+
+/// `expected` is the number of chosen pods, or what is waited for; each node has room for two samplers.
+#[track_caller]
+fn check_room(pods: &[PodView], samplers: &[(&str, usize)], expected: &str) {
+    let limits = Limits {
+        samplers_of_node: 2,
+        ..Limits::default()
+    };
+    let samplers = samplers
+        .iter()
+        .map(|(node, count)| ((*node).to_owned(), *count));
+    let actual = match select(&target(3), pods, &samplers.collect(), &limits, &ONCE) {
+        Ok(selection) => selection.chosen.len().to_string(),
+        Err(refusal) => format!("{}: {}", refusal.reason, refusal.message),
+    };
+    assert_eq!(actual, expected);
+}
+
+#[test]
+fn a_request_waits_for_nodes_that_have_no_room_for_its_samplers() {
+    let pods = [on("n1", "a"), on("n1", "b"), on("n2", "c"), on("n2", "d")];
+    check_room(&pods, &[], "3");
+    check_room(&pods, &[("n1", 1)], "3");
+    check_room(
+        &pods,
+        &[("n1", 1), ("n2", 1)],
+        "Queued: nodes of the matching pods have room for 2 of 3 samplers; each takes 2 at the same time",
+    );
+    // More than a node ever takes is not waited for.
+    check_room(&pods[..2], &[], "2");
+    check_room(&[on("n1", "a"), on("n1", "b"), on("n1", "c")], &[], "2");
+    check_room(
+        &pods[..1],
+        &[("n1", 7)],
+        "Queued: nodes of the matching pods have room for 0 of 1 samplers; each takes 2 at the same time",
+    );
+}
+
+/// With so many ephemeral containers, the last of which is a resident sampler in this state.
+fn with_resident(ended: usize, state: SamplerState) -> PodView {
+    let mut pod = pod("web");
+    for number in 0..ended {
+        let gone = SamplerState::Ended {
+            exit_code: 137,
+            message: String::new(),
+            at: Some(Timestamp::UNIX_EPOCH),
+        };
+        let name = format!("phpprof-{number}-0");
+        pod.samplers.insert(name, sampler(gone));
+    }
+    let kind = SamplerKind::Resident {
+        container_id: "4f9c".into(),
+    };
+    pod.samplers
+        .insert("phpprof-resident-0".into(), SamplerView { kind, state });
+    pod
+}
+
+#[track_caller]
+fn check_resident(pod: PodView, expected: &str) {
+    let serving = Serving {
+        now: crate::testing::at(0),
+        stays: Stays::WherePossible,
+        ..ONCE
+    };
+    let pods = [pod];
+    let selected = select(
+        &target(1),
+        &pods,
+        &BTreeMap::new(),
+        &Limits::default(),
+        &serving,
+    );
+    let actual = match selected {
+        Ok(selection) => format!("{:?}", selection.chosen[0].sampler),
+        Err(refusal) => refusal.reason.to_string(),
+    };
+    assert_eq!(actual, expected);
+}
+
+#[test]
+fn a_pod_whose_budget_is_spent_is_served_by_the_sampler_that_stays_there() {
+    let there = r#"Resident { name: "phpprof-resident-0", is_there: true }"#;
+    check_resident(with_resident(70, SamplerState::Running), there);
+    let ended = |second| SamplerState::Ended {
+        exit_code: 0,
+        message: r#"{"reason":"LeaseEnded"}"#.into(),
+        at: Some(crate::testing::at(second)),
+    };
+    let budget = "EphemeralContainerBudgetSpent";
+    check_resident(with_resident(70, ended(-1)), budget);
+}
+
+#[test]
+fn a_pod_whose_resident_samplers_end_again_and_again_is_left_alone_for_a_while() {
+    let killed = |second| SamplerState::Ended {
+        exit_code: 137,
+        message: String::new(),
+        at: Some(crate::testing::at(second)),
+    };
+    let mut pod = with_resident(0, killed(-30));
+    let kind = SamplerKind::Resident {
+        container_id: "before".into(),
+    };
+    let before = SamplerView {
+        kind,
+        state: killed(-600),
+    };
+    pod.samplers.insert("phpprof-resident-1".into(), before);
+    check_resident(pod, "ResidentSamplerBackOff");
+}

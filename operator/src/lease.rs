@@ -46,6 +46,15 @@ impl Role {
         self.0.subscribe()
     }
 
+    /// Ends when this replica stops leading; where it does not lead now, when it has led and stops.
+    pub async fn is_lost(&self) {
+        let mut turns = self.subscribe();
+        for leads in [true, false] {
+            // The sender lives as long as this role.
+            let _ = turns.wait_for(|now| *now == leads).await;
+        }
+    }
+
     /// Stops leading, or begins to.
     pub fn set(&self, leads: bool) {
         let is_news = self
@@ -241,6 +250,21 @@ mod tests {
     #[test]
     fn a_holder_gives_up_before_others_take_over() {
         assert!(GIVE_UP + LOOK_EVERY < LASTS && RENEW_EVERY + TAKES < GIVE_UP);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_role_is_lost_by_who_had_it() {
+        let (leader, follower) = (Role::new(true), Role::new(false));
+        let soon = Duration::from_secs(1);
+        let is_lost = async |role: &Role| tokio::time::timeout(soon, role.is_lost()).await.is_ok();
+        assert!(!is_lost(&leader).await && !is_lost(&follower).await);
+        let change = async {
+            tokio::time::sleep(soon / 2).await;
+            leader.set(false);
+            follower.set(true);
+        };
+        let (lost, gained, ()) = tokio::join!(is_lost(&leader), is_lost(&follower), change);
+        assert!(lost && !gained);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! once the store has it.
 
 pub mod backoff;
-pub mod chain;
 pub mod decide;
 pub mod export;
 pub mod http;

@@ -2,24 +2,23 @@
 //!
 //! Invariant: the sum is below `resources.limits.memory` of the chart, which a test holds.
 
-use phpprof_profile::{Limits as Bounds, Room};
+use phpprof_profile::{Limits as Bounds, Room, timeline};
 
-use crate::http::{health, relay, results, tls};
-use crate::reconcile::watches;
-use crate::storage::{archive, collector};
+use crate::http::{health, live, relay, results, tls};
+use crate::reconcile::{calls, watches};
+use crate::storage::{archive, collector, requests};
 
 /// The largest object that an API server keeps (etcd's `--max-request-bytes`).
 const LARGEST_OBJECT: usize = 3 << 19;
-/// A page of a list is there as it came and as objects, which take up to twice as much.
-const PAGE_COPIES: usize = 3;
+/// An answer is there as it came and as objects, which take up to twice as much.
+const COPIES: usize = 3;
 /// A row of a profile, while it is chosen which are kept.
 const CHOSEN_ROW: usize = 80;
 /// Buffers of a connection: hyper's and, where it has it, those of TLS.
 const CONNECTION: usize = 16 << 10;
 const TLS_CONNECTION: usize = 48 << 10;
-/// The file of a merged profile while it grows, and the page that is drawn of one.
+/// The file of a merged profile while it grows.
 const MERGED_FILE: usize = 32 << 20;
-const PAGE: usize = 48 << 20;
 /// Its program, its tables of requests that run, and what the allocator does not give back.
 const BASE: usize = 24 << 20;
 
@@ -27,7 +26,10 @@ const BASE: usize = 24 << 20;
 #[must_use]
 pub fn parts() -> Vec<(&'static str, usize)> {
     let upload: Bounds = collector::bounds();
-    let upload_bytes = upload.compressed_bytes + upload.memory_bytes;
+    // An upload, or a merged profile of which a page is drawn, or its list of requests.
+    let opened = (upload.compressed_bytes + upload.memory_bytes)
+        .max(results::LARGEST_DRAWN + results::NAMES_DRAWN)
+        .max(results::LIST_DRAWN);
     let room = Room::default();
     let relay_room = relay::ROOM as usize * relay::UNIT;
     let plain = health::BOUNDS.connections + results::BOUNDS.connections;
@@ -35,27 +37,33 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         ("base", BASE),
         (
             "page of a watch",
-            watches::PAGE as usize * LARGEST_OBJECT * PAGE_COPIES,
+            watches::PAGE as usize * LARGEST_OBJECT * COPIES,
+        ),
+        (
+            "answers to calls",
+            calls::OBJECTS as usize * LARGEST_OBJECT * COPIES,
         ),
         (
             "connections",
             plain * CONNECTION + tls::BOUNDS.connections * TLS_CONNECTION,
         ),
         ("bodies of the relay", relay_room),
-        ("uploads", collector::AT_ONCE * upload_bytes),
+        (
+            "live seconds",
+            live::ROOM + results::LIVE_AT_ONCE * results::LARGEST_LIVE * 2,
+        ),
+        ("uploads", collector::AT_ONCE * opened),
         (
             "merging",
-            room.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE,
+            // The lists of requests come after the profiles, in the same turn.
+            (room.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE).max(requests::OPENED),
         ),
         (
             "archive",
             archive::REMEMBERED * archive::SUMMARY + archive::ROOM as usize,
         ),
         ("export", collector::LARGEST_TOLD),
-        (
-            "flame graph",
-            results::LARGEST_PAGE + results::NAMES_OF_PAGE + PAGE,
-        ),
+        ("flame graph", results::LARGEST_PAGE + timeline::MAX_BYTES),
     ]
 }
 

@@ -2,17 +2,25 @@
 //!
 //! Invariant: the number of series is bounded: each label has the values of a closed list.
 
+mod connections;
+mod register;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use phpprof_crds::{Reason, TargetReason, TargetState, TargetStatus, UploadRoute};
+use phpprof_crds::{TargetState, TargetStatus};
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
+
+use crate::storage::store::StoreErrors;
+
+use connections::Connections;
+pub use connections::{End, Open, Port, PortMetrics};
 
 /// From 5 ms to 40 s.
 fn seconds() -> Histogram {
@@ -63,7 +71,8 @@ pub struct Metrics {
     merge_seconds: Histogram,
     relay: Family<ByCode, Counter>,
     api: Family<ByCode, Counter>,
-    store_errors: Counter,
+    store_errors: StoreErrors,
+    connections: Connections,
     halted: Gauge,
     lease: Gauge,
 }
@@ -81,6 +90,13 @@ pub struct Now {
 
 impl Default for Metrics {
     fn default() -> Self {
+        Metrics::new(None)
+    }
+}
+
+impl Metrics {
+    /// Of an operator that may take so many bytes of memory, if that is known.
+    pub fn new(memory_limit: Option<u64>) -> Self {
         let mut metrics = Metrics {
             registry: Arc::default(),
             requests: Family::default(),
@@ -97,145 +113,14 @@ impl Default for Metrics {
             merge_seconds: seconds(),
             relay: Family::default(),
             api: Family::default(),
-            store_errors: Counter::default(),
+            store_errors: StoreErrors::default(),
+            connections: Connections::default(),
             halted: Gauge::default(),
             lease: Gauge::default(),
         };
-        metrics.registry = Arc::new(metrics.register());
+        metrics.registry = Arc::new(metrics.register(memory_limit));
         metrics.list();
         metrics
-    }
-}
-
-impl Metrics {
-    fn register(&self) -> Registry {
-        let mut all = Registry::with_prefix("phpprof");
-        let it = self.clone();
-        all.register(
-            "requests",
-            "Requests that are over, by the reason that they ended with",
-            it.requests,
-        );
-        all.register("requests_running", "Requests that run", it.running);
-        all.register(
-            "requests_queued",
-            "Requests that wait for their turn",
-            it.queued,
-        );
-        all.register(
-            "samplers_running",
-            "Samplers of requests that run",
-            it.samplers,
-        );
-        all.register(
-            "targets",
-            "Pods that are settled: Uploaded, or why there is no profile",
-            it.targets,
-        );
-        all.register("samples", "Samples of verified profiles", it.samples);
-        all.register("uploads", "Verified profiles by their route", it.uploads);
-        all.register_with_unit(
-            "uploaded",
-            "Verified profiles",
-            Unit::Bytes,
-            it.upload_bytes,
-        );
-        all.register(
-            "injections",
-            "Samplers that were to be added to pods",
-            it.injections,
-        );
-        all.register_with_unit(
-            "injection_duration",
-            "Adding a sampler to a pod, both calls",
-            Unit::Seconds,
-            it.injection_seconds,
-        );
-        all.register_with_unit(
-            "verification_duration",
-            "Reading and checking a pod's profile",
-            Unit::Seconds,
-            it.verification_seconds,
-        );
-        all.register_with_unit(
-            "merge_duration",
-            "Merging a request's profiles and storing the result",
-            Unit::Seconds,
-            it.merge_seconds,
-        );
-        all.register(
-            "relay_answers",
-            "Answers of the relay to samplers, by HTTP status",
-            it.relay,
-        );
-        all.register(
-            "api_calls",
-            "Answers of the API server, by HTTP status; 0 where there was none",
-            it.api,
-        );
-        all.register(
-            "store_errors",
-            "Work on the store that is tried again",
-            it.store_errors,
-        );
-        all.register(
-            "profiling_stopped",
-            "1 while the administrator's switch stops all profiling",
-            it.halted,
-        );
-        all.register(
-            "lease_held",
-            "Whether this replica looks after requests",
-            it.lease,
-        );
-        let parts: Family<ByPart, Gauge> = Family::default();
-        for (part, bytes) in crate::memory::parts() {
-            parts.get_or_create(&ByPart { part }).set(signed(bytes));
-        }
-        all.register_with_unit(
-            "memory_most",
-            "What each part of the operator can hold at most",
-            Unit::Bytes,
-            parts,
-        );
-        all
-    }
-
-    /// Every series of a closed list begins at 0: a rate of the first one counts then.
-    fn list(&self) {
-        for reason in [
-            Reason::Complete,
-            Reason::SomeTargetsFailed,
-            Reason::NoSamples,
-            Reason::Cancelled,
-            Reason::AllTargetsFailed,
-            Reason::MergeFailed,
-            Reason::StoreUnavailable,
-            Reason::ObserveFailed,
-            Reason::QueueTimeout,
-        ] {
-            let reason = reason.to_string();
-            let _ = self.requests.get_or_create(&ByReason { reason });
-        }
-        for result in ["added", "refused", "failed"] {
-            let _ = self.injections.get_or_create(&ByResult { result });
-        }
-        for reason in [
-            "Uploaded".to_owned(),
-            TargetReason::InjectionRefused.to_string(),
-        ] {
-            let _ = self.targets.get_or_create(&ByReason { reason });
-        }
-        for route in [UploadRoute::Direct, UploadRoute::Relay] {
-            let route = format!("{route:?}");
-            let _ = self.uploads.get_or_create(&ByRoute { route });
-        }
-        for code in [200, 403, 503] {
-            let _ = self.relay.get_or_create(&ByCode { code });
-        }
-        for code in [0, 200, 409, 500] {
-            let _ = self.api.get_or_create(&ByCode { code });
-        }
     }
 
     /// A request is over.
@@ -279,8 +164,14 @@ impl Metrics {
         self.merge_seconds.observe(since.elapsed().as_secs_f64());
     }
 
-    pub fn store_failed(&self) {
-        self.store_errors.inc();
+    /// What counts the store's errors.
+    pub fn store_errors(&self) -> StoreErrors {
+        self.store_errors.clone()
+    }
+
+    /// What counts a port's connections.
+    pub fn port(&self, port: Port) -> PortMetrics {
+        self.connections.of(port)
     }
 
     /// The relay has answered.
@@ -333,55 +224,4 @@ fn process() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_happened_is_counted_under_names_after_the_conventions() {
-        let metrics = Metrics::default();
-        metrics.ended("Complete");
-        metrics.settled(&TargetStatus {
-            state: TargetState::Uploaded,
-            samples: Some(2970),
-            size_bytes: Some(12_345),
-            upload_mode: Some(UploadRoute::Relay),
-            ..TargetStatus::default()
-        });
-        metrics.settled(&TargetStatus {
-            state: TargetState::Failed,
-            reason: Some(TargetReason::NoPhpFound),
-            ..TargetStatus::default()
-        });
-        metrics.injected("added", Duration::from_millis(20));
-        metrics.called(None);
-        let text = metrics.text(Now {
-            running: 2,
-            queued: 1,
-            samplers: 7,
-            is_halted: false,
-            leads: true,
-        });
-        for line in [
-            "phpprof_requests_total{reason=\"Complete\"} 1",
-            "phpprof_requests_total{reason=\"MergeFailed\"} 0",
-            "phpprof_requests_running 2",
-            "phpprof_requests_queued 1",
-            "phpprof_samplers_running 7",
-            "phpprof_targets_total{reason=\"NoPhpFound\"} 1",
-            "phpprof_samples_total 2970",
-            "phpprof_uploads_total{route=\"Relay\"} 1",
-            "phpprof_uploaded_bytes_total 12345",
-            "phpprof_injections_total{result=\"added\"} 1",
-            "phpprof_injection_duration_seconds_count 1",
-            "phpprof_api_calls_total{code=\"0\"} 1",
-            "phpprof_profiling_stopped 0",
-            "phpprof_memory_most_bytes{part=\"uploads\"} 117440512",
-        ] {
-            assert!(
-                text.lines().any(|it| it == line),
-                "{line} is not in\n{text}"
-            );
-        }
-        assert!(text.ends_with("# EOF\n") && text.contains("process_resident_memory_bytes "));
-    }
-}
+mod tests;

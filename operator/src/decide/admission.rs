@@ -9,8 +9,10 @@ use phpprof_crds::{
 
 use crate::decide::checkpoints::interval;
 use crate::decide::limits::Limits;
-use crate::decide::observed::{Admission, ContainerView, PodView, Refusal};
-use crate::decide::select::{Selection, select};
+use crate::decide::namespace;
+use crate::decide::observed::{Admission, Refusal};
+use crate::decide::resident::{Sampler, Serving, stays};
+use crate::decide::select::{Chosen, Selection, select};
 use crate::decide::status::Verdict;
 use crate::sampler::injection::SAMPLER_PREFIX;
 use crate::sampler::object_keys::key;
@@ -28,7 +30,7 @@ pub fn admit(
 ) -> Verdict {
     let matched = admission.matched.as_ref().map_or(0, Vec::len);
     status.matched = i32::try_from(matched).unwrap_or(i32::MAX);
-    match choose(request, admission, limits) {
+    match choose(now, request, admission, limits) {
         Err(refusal) => Verdict {
             reason: refusal.reason,
             message: refusal.message,
@@ -43,7 +45,7 @@ pub fn admit(
             // Keys begin with what the status says of the namespace.
             let mut accepted = request.clone();
             accepted.status = Some(status.clone());
-            let target = |(pod, container)| new_target(&accepted, &pod, container, limits);
+            let target = |chosen| new_target(&accepted, chosen, limits);
             status.targets = chosen.into_iter().map(target).collect();
             Verdict {
                 reason: Reason::Starting,
@@ -54,20 +56,13 @@ pub fn admit(
 }
 
 fn choose(
+    now: Timestamp,
     request: &ProfileRequest,
     admission: &Admission,
     limits: &Limits,
 ) -> Result<Selection, Refusal> {
     let (spec, namespace) = (&request.spec, request.namespace().unwrap_or_default());
-    if limits.namespace_opt_in && !admission.namespace_enabled {
-        let reason = Reason::NamespaceNotEnabled;
-        let remedy = reason.remedy().unwrap_or_default();
-        let remedy = remedy.replace("NAME", &namespace);
-        return refuse(
-            reason,
-            format!("profiling is not enabled in this namespace. {remedy}"),
-        );
-    }
+    namespace::check(&namespace, admission.namespace_enabled, limits)?;
     if spec.duration_seconds > limits.duration_seconds {
         let (asked, allowed) = (spec.duration_seconds, limits.duration_seconds);
         return refuse(
@@ -98,11 +93,17 @@ fn choose(
                 .to_owned(),
         );
     }
+    let serving = Serving {
+        now,
+        request_uid: &request.uid().unwrap_or_default(),
+        stays: stays(request, limits)?,
+    };
     select(
         &spec.target,
         admission.matched.as_ref().map_err(Refusal::clone)?,
         &admission.samplers,
         limits,
+        &serving,
     )
 }
 
@@ -119,12 +120,19 @@ fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
     Err(Refusal { reason, message })
 }
 
-fn new_target(
-    request: &ProfileRequest,
-    pod: &PodView,
-    container: ContainerView,
-    limits: &Limits,
-) -> TargetStatus {
+fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &Limits) -> TargetStatus {
+    let Chosen {
+        pod,
+        container,
+        sampler,
+    } = chosen;
+    let (ephemeral_container_name, resident) = match sampler {
+        Sampler::Resident { name, .. } => (name, true),
+        Sampler::Once | Sampler::NotBefore(_) => {
+            let uid = request.uid().unwrap_or_default();
+            (format!("{SAMPLER_PREFIX}{}-0", first_8(&uid)), false)
+        }
+    };
     let file = format!(
         "{}.{}.{}.0.pb.gz",
         pod.name,
@@ -137,10 +145,8 @@ fn new_target(
         node_name: pod.node.clone(),
         container_id: container.id,
         container_name: container.name,
-        ephemeral_container_name: format!(
-            "{SAMPLER_PREFIX}{}-0",
-            first_8(&request.uid().unwrap_or_default())
-        ),
+        ephemeral_container_name,
+        resident,
         state: TargetState::Pending,
         object_key: key(request, &limits.key_prefix, &file),
         checkpoint_seconds: interval(request.spec.duration_seconds, limits.checkpoint_seconds),

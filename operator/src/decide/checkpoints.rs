@@ -1,4 +1,4 @@
-//! Checkpoints of long runs: how often a sampler stores what it has sampled so far, under which keys, and which of them may be there when it
+//! What samplers store beside their profiles. Checkpoints of long runs: how often a sampler stores what it has sampled so far, under which keys, and which of them may be there when it
 //! has gone.
 //!
 //! It is pure; `storage` asks the store.
@@ -7,7 +7,9 @@
 //! fewer than [`MOST`] of them.
 
 use jiff::Timestamp;
-use phpprof_crds::{ProfileRequest, TargetReason, TargetState, TargetStatus};
+use phpprof_crds::{Mode, ProfileRequest, RequestLabel, TargetReason, TargetState, TargetStatus};
+
+use crate::sampler::object_keys::{REQUESTS, receipt_key};
 
 /// Parts of a run at most. Each checkpoint has grants of its own, which stay in the pod for as long as that lives.
 const MOST: i32 = 30;
@@ -74,6 +76,17 @@ pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
     }
 }
 
+/// Whether a request's samplers list the HTTP requests that they see: where routes are told, and more than a moment is looked at.
+pub fn lists_requests(request: &ProfileRequest) -> bool {
+    let spec = &request.spec;
+    spec.labels.contains(&RequestLabel::Route) && spec.mode == Mode::Profile
+}
+
+/// Where a target's sampler stores that list, beside its profile.
+pub fn requests_key(target: &TargetStatus) -> String {
+    format!("{}.{REQUESTS}", stem(&target.object_key))
+}
+
 /// What was granted for a request's targets and is the profile of none: it is deleted when the request has its profile, else with its manifest.
 pub fn leftovers(request: &ProfileRequest) -> Vec<String> {
     let status = request.status.as_ref();
@@ -84,6 +97,8 @@ pub fn leftovers(request: &ProfileRequest) -> Vec<String> {
             keys.push(format!("{}{END}", stem(&target.object_key)));
         }
         keys.retain(|key| *key != target.object_key);
+        keys.extend(target.resident.then(|| receipt_key(&target.object_key)));
+        keys.extend(lists_requests(request).then(|| requests_key(target)));
         keys
     };
     targets.iter().flat_map(of_target).collect()
@@ -190,5 +205,26 @@ mod tests {
             "b.pb.gz",
         ];
         assert_eq!(leftovers(&request), expected);
+    }
+
+    #[test]
+    fn each_pods_list_of_requests_is_left_over_once_they_are_one() {
+        let of = |spec: serde_json::Value| {
+            let mut request = request(spec);
+            let targets = [
+                target("a.pb.gz", None),
+                target("b.checkpoint-2.pb.gz", None),
+            ];
+            request.status = Some(ProfileRequestStatus {
+                targets: targets.to_vec(),
+                ..ProfileRequestStatus::default()
+            });
+            leftovers(&request)
+        };
+        let spec = |labels: &[&str], mode: &str| json!({"target": {"podName": "web"}, "labels": labels, "mode": mode});
+        let listed = of(spec(&["Script", "Route"], "Profile"));
+        assert_eq!(listed, ["a.requests.json.gz", "b.requests.json.gz"]);
+        assert_eq!(of(spec(&["Script"], "Profile")), [""; 0]);
+        assert_eq!(of(spec(&["Route"], "Snapshot")), [""; 0]);
     }
 }

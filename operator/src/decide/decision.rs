@@ -4,21 +4,19 @@
 //! request and the pod alone. So a decision can be taken again after any crash without a second sampler.
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 use phpprof_crds::{
     ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState, TargetStatus,
 };
 
 use crate::decide::admission::admit;
-use crate::decide::checkpoints;
-use crate::decide::effect::{Effect, Job, Recovery, Telling, Upload};
+use crate::decide::effect::{Cancellation, Effect, Job};
 use crate::decide::limits::{Deadlines, Limits, later, not_after};
 use crate::decide::mode::mode;
 use crate::decide::observed::{Blind, Observed, PodView, Queued};
-use crate::decide::status::{Verdict, all_failed, fail, pods, progress, settle};
+use crate::decide::run::{run, subject};
+use crate::decide::status::{Verdict, all_failed, fail, is_terminal, pods, progress, settle};
 use crate::decide::target::{Step, step};
-use crate::sampler::injection::Injection;
-use crate::sampler::receipt::UploadReceipt;
+use crate::sampler::injection::{Injection, Residence, Subject, Task};
 
 /// What to persist, then what to do, then when to look again.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,14 +57,9 @@ fn stage(request: &ProfileRequest, status: &ProfileRequestStatus) -> Stage {
         _ if request.metadata.deletion_timestamp.is_some() => Stage::BeingDeleted,
         (Some(completed), _) => Stage::Finished(completed.0),
         (None, None) => Stage::New,
-        (None, Some(start)) if status.targets.iter().all(is_settled) => Stage::Ended(start.0),
+        (None, Some(start)) if status.targets.iter().all(is_terminal) => Stage::Ended(start.0),
         (None, Some(start)) => Stage::Running(start.0),
     }
-}
-
-/// Whether nothing more comes of the target.
-pub fn is_settled(target: &TargetStatus) -> bool {
-    matches!(target.state, TargetState::Uploaded | TargetState::Failed)
 }
 
 /// The next decision, in the order a request lives.
@@ -137,7 +130,7 @@ impl Round<'_> {
             }
             Stage::Running(start) if self.now > self.deadlines(start).give_up => {
                 for target in &mut status.targets {
-                    if !is_settled(target) {
+                    if !is_terminal(target) {
                         fail(target, TargetReason::ObserveFailed, &blind.message);
                     }
                 }
@@ -255,7 +248,8 @@ impl Round<'_> {
             |instant: Timestamp| wake = Some(wake.map_or(instant, |wake| wake.min(instant)));
         for target in &mut status.targets {
             let pod = self.observed.pods.get(&target.pod_uid);
-            match (step(self.now, target, pod, &deadlines), pod) {
+            let read = self.observed.receipts.get(&target.pod_uid);
+            match (step(self.now, target, pod, read, &deadlines), pod) {
                 (Step::Settled, _) | (Step::Inject, None) => {}
                 (Step::Inject, Some(_)) if self.ends_early() => {
                     let why = self
@@ -267,9 +261,18 @@ impl Round<'_> {
                     fail(target, TargetReason::Cancelled, &message);
                 }
                 (Step::Inject, Some(pod)) => {
-                    effects.push(Effect::Inject(self.injection(target, pod)))
+                    effects.push(Effect::Inject(Box::new(self.injection(target, pod))))
                 }
                 (Step::Fail(..) | Step::Verify(_), _) if self.is_under_way(target) => {}
+                (Step::ReadReceipt(state), _) => {
+                    target.state = state;
+                    effects.extend(self.cancel(target, &deadlines));
+                    match self.read_receipt(target, &deadlines) {
+                        Some(Ok(effect)) => effects.push(effect),
+                        Some(Err(retry_at)) => wake_at(retry_at),
+                        None => {}
+                    }
+                }
                 (Step::Fail(reason, message), _) => {
                     match self.recover(target, reason, message, &deadlines) {
                         Some(Ok(effect)) => effects.push(effect),
@@ -280,10 +283,7 @@ impl Round<'_> {
                 (Step::Wait { state, until }, _) => {
                     target.state = state;
                     wake_at(until);
-                    let told = self.observed.stopped.contains(&target.pod_uid);
-                    if self.ends_early() && !told {
-                        effects.push(Effect::Stop(telling(target, deadlines.last_upload)));
-                    }
+                    effects.extend(self.cancel(target, &deadlines));
                 }
                 (Step::Verify(receipt), _) => {
                     target.state = TargetState::Verifying;
@@ -321,94 +321,45 @@ impl Round<'_> {
         self.request.spec.cancel || self.observed.halted.is_some()
     }
 
+    /// Tells the target's sampler to stop, unless it was told or shall go on.
+    fn cancel(&self, target: &TargetStatus, deadlines: &Deadlines) -> Option<Effect> {
+        let is_told = self.observed.stopped.contains(&target.pod_uid);
+        let stop = self.ends_early() && !is_told;
+        stop.then(|| Effect::Cancel(cancellation(target, deadlines.last_upload)))
+    }
+
     /// Its end has the request looked at again.
     fn is_under_way(&self, target: &TargetStatus) -> bool {
         let job = Job::Target(target.pod_uid.clone());
         self.observed.under_way.contains(&job)
     }
 
-    /// Asks the store, unless it failed a moment ago: then when to try again. Gives up when there is no time left.
-    fn verify(
-        &self,
-        target: &mut TargetStatus,
-        receipt: UploadReceipt,
-        deadlines: &Deadlines,
-    ) -> Result<Effect, Timestamp> {
-        match &self.observed.store_trouble {
-            Some(trouble) if self.now > deadlines.give_up => {
-                fail(target, TargetReason::StoreUnavailable, &trouble.message);
-                Err(self.now)
-            }
-            Some(trouble) if self.now < trouble.retry_at => Err(trouble.retry_at),
-            _ => Ok(Effect::Verify(Upload {
-                pod_uid: target.pod_uid.clone(),
-                key: target.object_key.clone(),
-                receipt,
-                asked_seconds: (!self.ends_early()
-                    && !self.observed.stopped.contains(&target.pod_uid))
-                .then_some(self.request.spec.duration_seconds),
-            })),
-        }
-    }
-
-    /// Asks the store for what a sampler that has gone had stored of a long run, as [`Round::verify`] does. Where nothing can be there, the
-    /// target has failed.
-    fn recover(
-        &self,
-        target: &mut TargetStatus,
-        reason: TargetReason,
-        message: String,
-        deadlines: &Deadlines,
-    ) -> Option<Result<Effect, Timestamp>> {
-        let duration_seconds = self.request.spec.duration_seconds;
-        let keys = checkpoints::candidates(target, duration_seconds, deadlines.accepted, self.now);
-        let has_checkpoints = target.checkpoint_seconds.is_some();
-        if keys.is_empty() || !checkpoints::may_follow(reason, has_checkpoints) {
-            fail(target, reason, &message);
-            return None;
-        }
-        target.state = TargetState::Verifying;
-        match &self.observed.store_trouble {
-            Some(trouble) if self.now > deadlines.give_up => {
-                let message = format!(
-                    "{message}; the store was not to be asked for its beginning: {}",
-                    trouble.message
-                );
-                fail(target, reason, &message);
-                None
-            }
-            Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),
-            _ => Some(Ok(Effect::Recover(Recovery {
-                pod_uid: target.pod_uid.clone(),
-                keys,
-                duration_seconds,
-                reason,
-                message,
-            }))),
-        }
-    }
-
     fn injection(&self, target: &TargetStatus, pod: &PodView) -> Injection {
-        let spec = &self.request.spec;
-        let not_after = not_after(self.now, spec.duration_seconds, self.limits);
+        let (now, spec, limits) = (self.now, &self.request.spec, self.limits);
+        let not_after = not_after(now, spec.duration_seconds, limits);
+        let upload_until = later(not_after, limits.upload_deadline);
+        let start_slack = limits.start_slack;
+        let task = match target.resident {
+            false => Task::Once(Box::new(run(
+                self.request,
+                target,
+                (not_after, upload_until),
+            ))),
+            true => Task::Resident(Residence {
+                first_answer_seconds: start_slack.as_secs(),
+                idle_seconds: limits.resident_idle.as_secs(),
+                // Its container may start late, and then has so long for its first answer.
+                ask_until: later(later(now, start_slack), start_slack),
+            }),
+        };
         Injection {
-            namespace: self.request.namespace().unwrap_or_default(),
-            pod_name: target.pod_name.clone(),
-            pod_uid: target.pod_uid.clone(),
-            pod_addresses: pod.addresses.clone(),
-            container_name: target.container_name.clone(),
-            container_id: target.container_id.clone(),
+            subject: Subject {
+                pod_addresses: pod.addresses.clone(),
+                ..subject(self.request, target)
+            },
             ephemeral_container_name: target.ephemeral_container_name.clone(),
-            object_key: target.object_key.clone(),
-            checkpoint_seconds: target.checkpoint_seconds.unwrap_or_default(),
-            checkpoint_keys: checkpoints::keys(target, spec.duration_seconds),
-            upload_mode: spec.upload_mode,
-            duration_seconds: spec.duration_seconds,
-            samples_per_second: spec.samples_per_second,
-            include_idle: spec.include_idle,
-            not_after,
-            upload_until: later(not_after, self.limits.upload_deadline),
             mode: mode(pod.container(&target.container_name), &spec.target),
+            task,
         }
     }
 
@@ -474,8 +425,8 @@ impl Round<'_> {
     }
 }
 
-fn telling(target: &TargetStatus, until: Timestamp) -> Telling {
-    Telling {
+fn cancellation(target: &TargetStatus, until: Timestamp) -> Cancellation {
+    Cancellation {
         pod_uid: target.pod_uid.clone(),
         key: target.object_key.clone(),
         until,
@@ -490,5 +441,6 @@ fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {
     }
 }
 
+mod asking;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use phpprof_crds::{
     Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
 };
 
+use crate::decide::status::is_terminal;
 use crate::decide::status::{Verdict, all_failed, completed, fail, progress, settle};
 use crate::sampler::injection::Injection;
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
@@ -14,9 +15,11 @@ use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Add the sampler to a pod.
-    Inject(Injection),
+    Inject(Box<Injection>),
     /// Hold what the store has against a receipt.
     Verify(Upload),
+    /// Look whether the receipt of a resident sampler's run is there.
+    ReadReceipt(ReceiptKey),
     /// Look for what a sampler that has gone had stored.
     Recover(Recovery),
     /// Store the merged profile and the manifest.
@@ -24,21 +27,28 @@ pub enum Effect {
     /// Store the manifest alone: there is nothing to merge.
     List,
     /// Tell a pod's sampler to stop; what it has sampled is kept.
-    Stop(Telling),
+    Cancel(Cancellation),
     /// Tell services beyond the cluster of the result.
     Export,
     /// Delete the request, whose time is over.
     DeleteRequest,
 }
 
-/// A sampler that is told something.
+/// A sampler that shall stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Telling {
+pub struct Cancellation {
     pub pod_uid: String,
     /// The key of its object.
     pub key: String,
     /// It does not ask any more after that.
     pub until: Timestamp,
+}
+
+/// Where a resident sampler puts the receipt of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiptKey {
+    pub pod_uid: String,
+    pub key: String,
 }
 
 /// An object that a sampler says it stored.
@@ -75,6 +85,11 @@ pub enum Done {
         pod_uid: String,
         reason: TargetReason,
         message: String,
+    },
+    /// What the store has as the receipt of a run; nothing where there is none yet.
+    ReceiptRead {
+        pod_uid: String,
+        message: Option<String>,
     },
     /// The pod's profile is what its receipt says.
     Verified {
@@ -148,7 +163,7 @@ pub fn changed_in<'a>(targets: impl Iterator<Item = &'a mut TargetStatus>, chang
 /// Work on the store that is done beside the looks at a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
-    /// The profile of the pod with this uid is verified, or looked for.
+    /// The profile of the pod with this uid, or the receipt of its run, is verified, or looked for.
     Target(String),
     /// The pods are merged, or listed.
     Collection,
@@ -160,10 +175,11 @@ impl Effect {
     pub fn job(&self) -> Option<Job> {
         match self {
             Effect::Verify(upload) => Some(Job::Target(upload.pod_uid.clone())),
+            Effect::ReadReceipt(receipt) => Some(Job::Target(receipt.pod_uid.clone())),
             Effect::Recover(recovery) => Some(Job::Target(recovery.pod_uid.clone())),
             Effect::Merge | Effect::List => Some(Job::Collection),
             Effect::Export => Some(Job::Export),
-            Effect::Inject(_) | Effect::Stop(_) | Effect::DeleteRequest => None,
+            Effect::Inject(_) | Effect::Cancel(_) | Effect::DeleteRequest => None,
         }
     }
 }
@@ -181,6 +197,7 @@ pub fn record(
             Done::Injected
             | Done::TryAgain(_)
             | Done::StoreAway(_)
+            | Done::ReceiptRead { .. }
             | Done::Stopped { .. }
             | Done::Deleted => {}
             Done::TargetFailed {
@@ -276,9 +293,7 @@ fn open_target<'a>(
     status: &'a mut ProfileRequestStatus,
     pod_uid: &str,
 ) -> Option<&'a mut TargetStatus> {
-    let open = |target: &&mut TargetStatus| {
-        !matches!(target.state, TargetState::Uploaded | TargetState::Failed)
-    };
+    let open = |target: &&mut TargetStatus| !is_terminal(target);
     status
         .targets
         .iter_mut()

@@ -5,12 +5,14 @@
 pub(crate) mod admission;
 pub(crate) mod checkpoints;
 pub mod decision;
+pub mod deletion;
 pub mod effect;
-pub mod limits;
-pub(crate) mod mode;
 pub mod observed;
 pub mod pace;
 pub mod queue;
-pub(crate) mod select;
+pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod status;
 pub(crate) mod target;
+
+pub use phpprof_decide::{limits, mode, namespace, resident, select};

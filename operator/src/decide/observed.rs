@@ -1,10 +1,12 @@
 //! What `observe` found out, as plain values: everything that `decide` may know of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use jiff::Timestamp;
-use phpprof_crds::Reason;
+pub use phpprof_decide::Refusal;
+pub use phpprof_decide::pod::{
+    ContainerView, PodView, SamplerDeadlines, SamplerKind, SamplerState, SamplerView,
+};
 
 use crate::decide::effect::Job;
 
@@ -27,6 +29,16 @@ pub struct Observed {
     pub under_way: BTreeSet<Job>,
     /// Uids of pods whose samplers were told to stop.
     pub stopped: BTreeSet<String>,
+    /// What the store had last of the receipts of resident samplers, by the uid of the pod.
+    pub receipts: BTreeMap<String, ReceiptRead>,
+}
+
+/// What the store had of a run's receipt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiptRead {
+    /// Whatever was put there; nothing where there is none yet.
+    pub message: Option<String>,
+    pub at: Timestamp,
 }
 
 /// What a request's acceptance depends on.
@@ -44,13 +56,6 @@ pub struct Admission {
     pub waits_since: Timestamp,
     /// The pods that the target names, or why there can be none.
     pub matched: Result<Vec<PodView>, Refusal>,
-}
-
-/// Why a request is refused, in the words of its conditions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub reason: Reason,
-    pub message: String,
 }
 
 /// The store did not answer; kept in memory only, so that a restart tries at once.
@@ -75,70 +80,4 @@ pub struct Blind {
     pub message: String,
     pub since: Timestamp,
     pub retry_at: Timestamp,
-}
-
-/// What matters of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodView {
-    pub name: String,
-    pub uid: String,
-    pub node: String,
-    pub addresses: Vec<IpAddr>,
-    pub ready: bool,
-    pub deleting: bool,
-    /// The annotation kubectl.kubernetes.io/default-container.
-    pub default_container: Option<String>,
-    pub containers: Vec<ContainerView>,
-    /// Every ephemeral container of ours, of any request, by name.
-    pub samplers: BTreeMap<String, SamplerView>,
-}
-
-impl PodView {
-    pub fn container(&self, name: &str) -> Option<&ContainerView> {
-        self.containers
-            .iter()
-            .find(|container| container.name == name)
-    }
-}
-
-/// What matters of an application's container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ContainerView {
-    pub name: String,
-    /// With the runtime's scheme; empty where it never ran.
-    pub id: String,
-    pub running: bool,
-    /// What it runs as, as far as the pod says it.
-    pub uid: Option<i64>,
-    pub gid: Option<i64>,
-}
-
-/// What matters of a sampler's container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SamplerView {
-    /// From its arguments, which nobody can change; absent where they are not ours.
-    pub deadlines: Option<SamplerDeadlines>,
-    pub state: SamplerState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SamplerDeadlines {
-    pub not_after: Timestamp,
-    pub upload_until: Timestamp,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SamplerState {
-    /// Not started; reason and message are the kubelet's, or empty.
-    Waiting {
-        reason: String,
-        message: String,
-    },
-    Running,
-    /// The message is whatever the container wrote: not trusted.
-    Ended {
-        exit_code: i32,
-        message: String,
-        at: Option<Timestamp>,
-    },
 }

@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::ProfileRequest;
 
-use crate::decide::decision::is_settled;
 use crate::decide::limits::later;
+use crate::decide::status::is_terminal;
 
 /// Between two looks, for each pod that is not done.
 const PER_POD: SignedDuration = SignedDuration::from_millis(100);
@@ -23,7 +23,7 @@ pub struct Writes {
 /// and after it, wait for nothing.
 pub fn wait_until(request: &ProfileRequest, writes: Writes, verified: usize) -> Option<Timestamp> {
     let status = request.status.as_ref()?;
-    let open = status.targets.iter().filter(|target| !is_settled(target));
+    let open = status.targets.iter().filter(|target| !is_terminal(target));
     let open = open.count();
     let is_news = status.observed_generation != request.metadata.generation;
     if is_news || open <= verified || status.completion_time.is_some() {

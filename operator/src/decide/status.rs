@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use phpprof_crds::{
-    Outcome, ProfileRequestStatus, Reason, TargetReason, TargetState, TargetStatus, condition,
+    Outcome, ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState, TargetStatus,
+    condition,
 };
 
 use crate::sampler::receipt::printable;
@@ -231,6 +232,19 @@ pub fn pods(count: usize) -> String {
         1 => "1 pod".to_owned(),
         _ => format!("{count} pods"),
     }
+}
+
+/// Whether nothing more comes of the target.
+pub fn is_terminal(target: &TargetStatus) -> bool {
+    matches!(target.state, TargetState::Uploaded | TargetState::Failed)
+}
+
+/// Whether it may have samplers that have not ended.
+pub fn is_running(request: &ProfileRequest) -> bool {
+    request
+        .status
+        .as_ref()
+        .is_some_and(|status| status.start_time.is_some() && status.completion_time.is_none())
 }
 
 #[cfg(test)]

@@ -4,7 +4,11 @@ use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
 
 use crate::decide::limits::{Deadlines, later};
-use crate::decide::observed::{PodView, SamplerState, SamplerView};
+use crate::decide::observed::{
+    PodView, ReceiptRead, SamplerDeadlines, SamplerKind, SamplerState, SamplerView,
+};
+use crate::decide::status::is_terminal;
+use crate::sampler::injection::bare_id;
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt, printable};
 
 /// What to do next for one pod.
@@ -19,6 +23,8 @@ pub enum Step {
     },
     /// Add the sampler.
     Inject,
+    /// Ask the store for the receipt of a run that a resident sampler does.
+    ReadReceipt(TargetState),
     /// Ask the store for what the sampler says that it stored.
     Verify(UploadReceipt),
     Fail(TargetReason, String),
@@ -26,6 +32,12 @@ pub enum Step {
 
 /// The kubelet sees the end of two containers one after the other; a sampler that died with its target is not called killed too early.
 const SEEN_LATE: SignedDuration = SignedDuration::from_secs(2);
+/// How often the store is asked for the receipt of a run that a resident sampler does: while only a failure can be there, and afterwards.
+const READ_EARLY: SignedDuration = SignedDuration::from_secs(10);
+const READ_AGAIN: SignedDuration = SignedDuration::from_secs(3);
+/// Somebody waits before a screen for a run that takes a moment, as a snapshot does.
+const A_MOMENT: SignedDuration = SignedDuration::from_secs(2);
+const READ_AT_ONCE: SignedDuration = SignedDuration::from_millis(500);
 /// A receipt written in the last moment takes this long to reach the API server.
 const RECEIPT_DELAY: SignedDuration = SignedDuration::from_secs(5);
 
@@ -34,10 +46,15 @@ pub fn step(
     now: Timestamp,
     target: &TargetStatus,
     pod: Option<&PodView>,
+    read: Option<&ReceiptRead>,
     deadlines: &Deadlines,
 ) -> Step {
-    if matches!(target.state, TargetState::Uploaded | TargetState::Failed) {
+    if is_terminal(target) {
         return Step::Settled;
+    }
+    // What was put into the store stays true when the pod goes.
+    if let Some(receipt) = read.and_then(|read| read.message.as_deref()) {
+        return receipt_of_run(target, receipt);
     }
     let Some(pod) = pod else {
         return fail(
@@ -50,10 +67,13 @@ pub fn step(
     };
     match &sampler.state {
         SamplerState::Waiting { reason, message } => {
-            let (start_until, said) = (deadlines.inject_until, (reason.as_str(), message.as_str()));
-            waiting(now, target, pod, sampler, start_until, said)
+            let said = (reason.as_str(), message.as_str());
+            waiting(now, target, pod, sampler, deadlines, said)
         }
-        SamplerState::Running => running(now, sampler),
+        SamplerState::Running => running(now, target, sampler, read, deadlines),
+        SamplerState::Ended { at: Some(at), .. } if target.resident && is_to_be_read(*at, read) => {
+            read_receipt(now, target.state, read, deadlines)
+        }
         SamplerState::Ended {
             exit_code,
             message,
@@ -108,16 +128,13 @@ fn waiting(
     target: &TargetStatus,
     pod: &PodView,
     sampler: &SamplerView,
-    start_until: Timestamp,
+    deadlines: &Deadlines,
     (reason, message): (&str, &str),
 ) -> Step {
-    let Some(deadlines) = sampler.deadlines else {
-        let message = format!(
-            "the pod already has a container {} that is not ours",
-            target.ephemeral_container_name
-        );
-        return Step::Fail(TargetReason::InjectionRefused, message);
+    let Some(begins_until) = own(target, sampler, deadlines).map(|own| own.not_after) else {
+        return not_ours(target);
     };
+    let start_until = deadlines.inject_until;
     if let Some(failure) = target_gone(target, pod) {
         return failure;
     }
@@ -142,34 +159,129 @@ fn waiting(
             TargetReason::ContainerCreateFailed,
             format!("{reason}: {said}"),
         ),
-        _ if now > deadlines.not_after => {
+        _ if now > begins_until => {
             let message = format!("node {} did not start the sampler in time", pod.node);
             Step::Fail(TargetReason::StartDeadlineExceeded, message)
         }
         _ => Step::Wait {
             state: TargetState::Pending,
-            until: just_past(deadlines.not_after),
+            until: just_past(begins_until),
         },
     }
 }
 
-fn running(now: Timestamp, sampler: &SamplerView) -> Step {
-    let Some(deadlines) = sampler.deadlines else {
-        return fail(
-            TargetReason::InjectionRefused,
-            "the pod already has a container of that name that is not ours",
-        );
+/// The deadlines of the target's sampler; nothing where that name is another's.
+fn own(
+    target: &TargetStatus,
+    sampler: &SamplerView,
+    deadlines: &Deadlines,
+) -> Option<SamplerDeadlines> {
+    match (&sampler.kind, target.resident) {
+        (SamplerKind::Once(own), false) => Some(*own),
+        (SamplerKind::Resident { container_id }, true)
+            if container_id == bare_id(&target.container_id) =>
+        {
+            Some(SamplerDeadlines {
+                not_after: deadlines.not_after,
+                upload_until: deadlines.last_upload,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn not_ours(target: &TargetStatus) -> Step {
+    let message = format!(
+        "the pod already has a container {} that is not ours",
+        target.ephemeral_container_name
+    );
+    Step::Fail(TargetReason::InjectionRefused, message)
+}
+
+fn running(
+    now: Timestamp,
+    target: &TargetStatus,
+    sampler: &SamplerView,
+    read: Option<&ReceiptRead>,
+    deadlines: &Deadlines,
+) -> Step {
+    let Some(own) = own(target, sampler, deadlines) else {
+        return not_ours(target);
     };
-    let last = later(deadlines.upload_until, RECEIPT_DELAY);
+    let last = later(own.upload_until, RECEIPT_DELAY);
     if now > last {
         return fail(
             TargetReason::UploadDeadlineExceeded,
             "the sampler gave no receipt in time; its grant has ended",
         );
     }
-    Step::Wait {
+    let wait = |until| Step::Wait {
         state: TargetState::Sampling,
-        until: just_past(last),
+        until,
+    };
+    match target.resident {
+        false => wait(just_past(last)),
+        true => read_receipt(now, TargetState::Sampling, read, deadlines),
+    }
+}
+
+/// Asks the store now, or waits a moment where it was asked just now.
+fn read_receipt(
+    now: Timestamp,
+    state: TargetState,
+    read: Option<&ReceiptRead>,
+    deadlines: &Deadlines,
+) -> Step {
+    let Deadlines {
+        accepted,
+        ends_from,
+        ..
+    } = *deadlines;
+    let again = match ends_from.duration_since(accepted) <= A_MOMENT {
+        true => READ_AT_ONCE,
+        false => READ_AGAIN,
+    };
+    let next = |read: &ReceiptRead| match read.at < ends_from {
+        true => later(read.at, READ_EARLY).min(ends_from),
+        false => later(read.at, again),
+    };
+    match read.map(next) {
+        Some(until) if now < until => Step::Wait { state, until },
+        _ => Step::ReadReceipt(state),
+    }
+}
+
+/// A run's receipt may have come to the store in the sampler's last moment.
+fn is_to_be_read(ended: Timestamp, read: Option<&ReceiptRead>) -> bool {
+    let complete = later(ended, RECEIPT_DELAY);
+    read.is_none_or(|read| read.at < complete)
+}
+
+/// What a resident sampler's store object says; whoever has the pod's grants can have put anything there.
+fn receipt_of_run(target: &TargetStatus, message: &str) -> Step {
+    match ShortReceipt::parse(message) {
+        Some(receipt) => said(receipt, target),
+        None => fail(
+            TargetReason::InvalidProfile,
+            "what is stored as the run's receipt is none",
+        ),
+    }
+}
+
+fn said(receipt: ShortReceipt, target: &TargetStatus) -> Step {
+    match receipt {
+        ShortReceipt::Uploaded(receipt) => Step::Verify(receipt),
+        ShortReceipt::NotAfterPassed => {
+            let message = format!("node {} started the sampler too late", target.node_name);
+            Step::Fail(TargetReason::StartDeadlineExceeded, message)
+        }
+        ShortReceipt::LeaseEnded => fail(
+            TargetReason::SamplerKilled,
+            "the resident sampler ended before the run did: the operator did not answer it, or profiling was stopped there",
+        ),
+        ShortReceipt::Failed { reason, detail } => {
+            Step::Fail(reason, told(reason, &detail, &target.container_name))
+        }
     }
 }
 
@@ -182,14 +294,7 @@ fn ended(
     at: Option<Timestamp>,
 ) -> Step {
     match ShortReceipt::parse(message) {
-        Some(ShortReceipt::Uploaded(receipt)) => Step::Verify(receipt),
-        Some(ShortReceipt::NotAfterPassed) => {
-            let message = format!("node {} started the sampler too late", pod.node);
-            Step::Fail(TargetReason::StartDeadlineExceeded, message)
-        }
-        Some(ShortReceipt::Failed { reason, detail }) => {
-            Step::Fail(reason, told(reason, &detail, &target.container_name))
-        }
+        Some(receipt) => said(receipt, target),
         None => {
             if let Some(failure) = target_gone(target, pod) {
                 return failure;
@@ -246,6 +351,7 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         SourceNotPod => {
             "the relay saw the upload come from an address that is not the pod's".to_owned()
         }
+        RelayUnreachable => "the resident sampler does not reach the relay".to_owned(),
         CertificateUntrusted => "the store's certificate is not trusted".to_owned(),
         ProfileTooLarge => "the profile is over 32 MiB".to_owned(),
         Usage => "the sampler's image does not fit this operator".to_owned(),

@@ -18,6 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use crate::metrics::{End, PortMetrics};
+
 /// What a port takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -96,6 +98,7 @@ pub async fn serve<S>(
     handshake: Handshake<S>,
     bounds: Bounds,
     router: Router,
+    metrics: PortMetrics,
 ) -> std::convert::Infallible
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -110,6 +113,7 @@ where
             Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
+                metrics.refused();
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -121,13 +125,14 @@ where
         };
         let router = router.clone().layer(Extension(connection.clone()));
         let (handshake, ended) = (handshake.clone(), Ended(connection.clone()));
+        let open_one = metrics.open();
         // It waits until it is among the strangers: one that ends at once is then taken from them.
         let (listed, wait) = tokio::sync::oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let _held = (permit, ended);
             let _ = wait.await;
-            // What comes of one connection is told by its answer, or is the other side's to see.
-            let _ = tokio::time::timeout(bounds.lives, one(stream, handshake, router)).await;
+            let served = tokio::time::timeout(bounds.lives, one(stream, handshake, router));
+            open_one.ends(served.await.unwrap_or(End::Expired));
         });
         strangers.add(connection.id, task.abort_handle(), bounds.strangers);
         // Who was ended already does not wait any more.
@@ -135,20 +140,25 @@ where
     }
 }
 
-async fn one<S>(stream: TcpStream, handshake: Handshake<S>, router: Router)
+async fn one<S>(stream: TcpStream, handshake: Handshake<S>, router: Router) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Some(stream) = handshake(stream).await else {
-        return;
+        return End::Handshake;
     };
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection ended early");
+    let Err(error) = served else {
+        return End::Closed;
+    };
+    tracing::debug!(%error, "a connection ended early");
+    match error.is_timeout() {
+        true => End::Silent,
+        false => End::Broken,
     }
 }
 
@@ -163,8 +173,9 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::metrics::{Metrics, Now, Port};
 
-    async fn port(router: Router) -> std::net::SocketAddr {
+    async fn port(router: Router, metrics: &Metrics) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let bounds = Bounds {
@@ -172,7 +183,8 @@ mod tests {
             strangers: 5,
             lives: Duration::from_secs(60),
         };
-        tokio::spawn(serve(listener, plain(), bounds, router));
+        let metrics = metrics.port(Port::Results);
+        tokio::spawn(serve(listener, plain(), bounds, router, metrics));
         address
     }
 
@@ -196,7 +208,8 @@ mod tests {
             connection.is_known();
             "word"
         };
-        let address = port(Router::new().route("/word", get(word))).await;
+        let metrics = Metrics::default();
+        let address = port(Router::new().route("/word", get(word)), &metrics).await;
         let mut known = TcpStream::connect(address).await.unwrap();
         assert!(answered(&mut known).await);
         let mut silent = Vec::new();
@@ -206,5 +219,27 @@ mod tests {
         let mut honest = TcpStream::connect(address).await.unwrap();
         assert!(answered(&mut honest).await);
         assert!(answered(&mut known).await);
+        // Four of the silent ones are left: the honest one was a stranger until it had asked.
+        check(&metrics, "open{port=\"results\"} 6").await;
+        let closed = "closed_total{port=\"results\",reason=";
+        check(&metrics, &format!("{closed}\"displaced\"}} 26")).await;
+        drop((known, honest));
+        check(&metrics, &format!("{closed}\"closed\"}} 2")).await;
+        let mut other = TcpStream::connect(address).await.unwrap();
+        other.write_all(b"no HTTP\r\n\r\n").await.unwrap();
+        check(&metrics, &format!("{closed}\"broken\"}} 1")).await;
+    }
+
+    /// Tasks that are ended from outside end a moment later.
+    async fn check(metrics: &Metrics, expected: &str) {
+        let mut text = String::new();
+        for _ in 0..100 {
+            text = metrics.text(Now::default());
+            if text.contains(&format!("phpprof_connections_{expected}\n")) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{expected} is not in\n{text}");
     }
 }

@@ -16,6 +16,7 @@ use crate::sampler::grant::Grant;
 
 pub const OBJECT: &str = "/v1/object";
 pub const STOP: &str = "/v1/stop";
+pub const LIVE: &str = "/v1/live";
 
 /// Why a request is refused, in words for whoever looks at a sampler's log.
 pub type Refused = (StatusCode, String);
@@ -46,6 +47,7 @@ pub fn grant(
         url: format!("{address}{OBJECT}?{query}"),
         headers: [("authorization".to_owned(), authorization)].into(),
         stop: format!("{address}{STOP}?{query}"),
+        live: format!("{address}{LIVE}?{query}"),
         pins: keyring.keys().pins()?,
     })
 }
@@ -57,29 +59,14 @@ pub fn granted(
     peer: Option<IpAddr>,
     (uri, headers): (&Uri, &HeaderMap),
 ) -> Result<String, Refused> {
-    let query: Vec<(String, String)> =
-        form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
-            .into_owned()
-            .collect();
-    let value = |name: &str| {
-        let mut values = query.iter().filter(|(key, _)| key == name);
-        match (values.next(), values.next()) {
-            (Some((_, value)), None) => value.as_str(),
-            _ => "",
-        }
-    };
-    let token = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "))
-        .unwrap_or_default();
-    let key = value("key");
+    let shown = Bearer::of(uri, headers);
+    let key = shown.value("key");
     let pod = GrantPod {
-        uid: value("pod"),
-        addresses: value("from"),
+        uid: shown.value("pod"),
+        addresses: shown.value("from"),
     };
-    let expires: i64 = value("expires").parse().unwrap_or_default();
-    if !keyring.is_grant(pod, key, expires, token) {
+    let expires = shown.expires();
+    if !keyring.is_grant(pod, key, expires, shown.token) {
         return refuse(
             StatusCode::FORBIDDEN,
             "the grant is not for this key, this pod and this time",
@@ -92,8 +79,42 @@ pub fn granted(
     Ok(key.to_owned())
 }
 
+/// What a request shows: the parameters of its address, and a token that vouches for them.
+pub struct Bearer<'a> {
+    parameters: Vec<(String, String)>,
+    pub token: &'a str,
+}
+
+impl<'a> Bearer<'a> {
+    pub fn of(uri: &Uri, headers: &'a HeaderMap) -> Self {
+        let query = uri.query().unwrap_or_default().as_bytes();
+        let token = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.strip_prefix("Bearer "));
+        Bearer {
+            parameters: form_urlencoded::parse(query).into_owned().collect(),
+            token: token.unwrap_or_default(),
+        }
+    }
+
+    /// Empty where the parameter is missing, or there twice.
+    pub fn value(&self, name: &str) -> &str {
+        let mut values = self.parameters.iter().filter(|(key, _)| key == name);
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => value.as_str(),
+            _ => "",
+        }
+    }
+
+    /// In seconds since 1970.
+    pub fn expires(&self) -> i64 {
+        self.value("expires").parse().unwrap_or_default()
+    }
+}
+
 /// Whether a grant may come from there.
-fn verify_source(
+pub fn verify_source(
     verify: VerifySource,
     peer: Option<IpAddr>,
     addresses: &str,

@@ -10,6 +10,7 @@ use axum::{Router, extract::State, routing::get};
 use tokio::net::TcpListener;
 
 use crate::http::connections::{self, Bounds, plain};
+use crate::metrics::PortMetrics;
 
 pub(crate) const BOUNDS: Bounds = Bounds::new(64, Duration::from_secs(60));
 
@@ -30,6 +31,7 @@ pub async fn serve(
     address: SocketAddr,
     readiness: Readiness,
     metrics: impl Fn() -> String + Clone + Send + Sync + 'static,
+    connections: PortMetrics,
 ) -> std::io::Result<()> {
     let told = move || async move { ([(CONTENT_TYPE, OPEN_METRICS)], metrics()) };
     let router = Router::new()
@@ -38,7 +40,7 @@ pub async fn serve(
         .route("/readyz", get(ready))
         .with_state(readiness);
     let listener = TcpListener::bind(address).await?;
-    match connections::serve(listener, plain(), BOUNDS, router).await {}
+    match connections::serve(listener, plain(), BOUNDS, router, connections).await {}
 }
 
 async fn ready(State(readiness): State<Readiness>) -> StatusCode {

@@ -14,8 +14,9 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use phpprof_crds::ProfileArchive;
 
-use crate::chain::chain;
 use crate::http::keys::{KeyError, Keys, is_token, token};
+use crate::sampler::offer::Asker;
+use phpprof_crds::chain;
 
 /// How often it is looked whether keys are old.
 const LOOK: Duration = Duration::from_secs(3600);
@@ -108,6 +109,28 @@ impl Keyring {
         let parts = grant_parts(pod, key, &expires);
         is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
     }
+
+    /// Lets a resident sampler ask for its runs until then.
+    pub fn ask(&self, asker: &Asker, expires: i64) -> String {
+        token(&self.keys().grants, &ask_parts(asker, &expires.to_string()))
+    }
+
+    pub fn is_ask(&self, asker: &Asker, expires: i64, given: &str) -> bool {
+        let (keys, expires) = (self.keys(), expires.to_string());
+        let parts = ask_parts(asker, &expires);
+        is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
+    }
+}
+
+fn ask_parts<'a>(asker: &'a Asker, expires: &'a str) -> [&'a str; 6] {
+    [
+        "ask",
+        expires,
+        &asker.namespace,
+        &asker.pod_uid,
+        &asker.pod_addresses,
+        &asker.ephemeral_container_name,
+    ]
 }
 
 /// What an archive's key is bound to. Neither a namespace made anew nor an archive made anew is opened by an older key.

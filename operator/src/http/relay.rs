@@ -4,8 +4,7 @@
 //!
 //! Invariant: 200 is answered only once the store has these very bytes; what was read is bounded before it is read.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -22,16 +21,21 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::http::connections::Connection;
-use crate::http::grants::{self, OBJECT, Refused, STOP, refuse};
+use crate::http::grants::{self, LIVE, OBJECT, Refused, STOP, refuse};
 use crate::http::keyring::Keyring;
+use crate::http::live::{self, Brought, Live};
+use crate::http::runs::{self, RUNS, Runs};
+use crate::http::shares::{Share, Shares};
 use crate::http::source::VerifySource;
-use crate::sampler::cancellation::{Stop, Stops};
+use crate::lease::Role;
+use crate::sampler::cancellation::{Cancellations, Stop};
+use crate::sampler::offer::Asker;
 use crate::storage::store::{Created, Store};
 
 /// As for every other upload.
 const LARGEST: usize = 32 << 20;
 /// Bytes of uploads that are in memory at the same time, in units of a KiB.
-pub(crate) const ROOM: u32 = 40 << 10;
+pub(crate) const ROOM: u32 = 36 << 10;
 pub(crate) const UNIT: usize = 1 << 10;
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 const BODY_TAKES: Duration = Duration::from_secs(20);
@@ -53,61 +57,46 @@ pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 pub struct Relay {
     pub keyring: Keyring,
     pub store: Store,
-    pub stops: Arc<Stops>,
+    pub cancellations: Arc<Cancellations>,
     pub clock: fn() -> Timestamp,
     pub verify_source: VerifySource,
+    pub live: Arc<Live>,
     gone: Gone,
+    runs: Runs,
     room: Semaphore,
-    /// By key: requests that are being answered.
-    busy: Mutex<HashMap<String, usize>>,
-}
-
-/// One request of a key, for as long as it is answered.
-struct Share<'a> {
-    relay: &'a Relay,
-    key: String,
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        self.relay.with_busy(|busy| {
-            let count = busy.remove(&self.key).unwrap_or_default();
-            if count > 1 {
-                busy.insert(self.key.clone(), count - 1);
-            }
-        });
-    }
+    shares: Arc<Shares>,
 }
 
 impl Relay {
-    pub fn new(keyring: Keyring, store: Store, stops: Arc<Stops>, gone: Gone) -> Self {
+    pub fn new(
+        keyring: Keyring,
+        store: Store,
+        cancellations: Arc<Cancellations>,
+        gone: Gone,
+        runs: Runs,
+    ) -> Self {
         Relay {
             keyring,
             store,
-            stops,
+            cancellations,
             clock: Timestamp::now,
             verify_source: VerifySource::default(),
+            live: Arc::new(Live::new(
+                Arc::new(Role::new(true)),
+                Arc::new(Semaphore::new(1)),
+            )),
             gone,
+            runs,
             room: Semaphore::new(ROOM as usize),
-            busy: Mutex::default(),
+            shares: Shares::new(SHARE),
         }
     }
 
-    fn with_busy<T>(&self, act: impl FnOnce(&mut HashMap<String, usize>) -> T) -> T {
-        act(&mut self.busy.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// One more request of a key, unless it has its share.
-    fn share(&self, key: String) -> Result<Share<'_>, Refused> {
-        let has_room = self.with_busy(|busy| {
-            let count = busy.entry(key.clone()).or_default();
-            let has_room = *count < SHARE;
-            *count += usize::from(has_room);
-            has_room
-        });
-        match has_room {
-            true => Ok(Share { relay: self, key }),
-            false => refuse(
+    fn share(&self, key: String) -> Result<Share, Refused> {
+        match self.shares.take(key) {
+            Some(share) => Ok(share),
+            None => refuse(
                 StatusCode::TOO_MANY_REQUESTS,
                 "the grant has too many requests at once; try again",
             ),
@@ -118,6 +107,8 @@ impl Relay {
         Router::new()
             .route(OBJECT, put(upload))
             .route(STOP, get(stop))
+            .route(LIVE, put(bring))
+            .route(RUNS, get(offer))
             .with_state(self)
     }
 
@@ -131,13 +122,13 @@ impl Relay {
 
     /// Nobody wants what is brought for this key any more.
     async fn is_dropped(&self, key: &str) -> bool {
-        self.stops.told(key) == Some(Stop::Drop) || (self.gone)(key.to_owned()).await
+        self.cancellations.get(key) == Some(Stop::Drop) || (self.gone)(key.to_owned()).await
     }
 
     /// What the sampler of a key is told, as soon as there is something to tell.
     async fn word(&self, key: &str) -> Stop {
         loop {
-            match tokio::time::timeout(LOOK, self.stops.wait(key)).await {
+            match tokio::time::timeout(LOOK, self.cancellations.wait(key)).await {
                 Ok(stop) => return stop,
                 Err(_) if self.is_dropped(key).await => return Stop::Drop,
                 Err(_) => {}
@@ -147,7 +138,7 @@ impl Relay {
 }
 
 /// The share of the key that a request is for, once its grant was checked.
-fn granted<'a>(relay: &'a Relay, request: &Request) -> Result<Share<'a>, Refused> {
+fn granted(relay: &Relay, request: &Request) -> Result<Share, Refused> {
     let connection = request.extensions().get::<Connection>();
     let peer = connection.map(|connection| connection.peer);
     let rules = ((relay.clock)(), relay.verify_source);
@@ -172,19 +163,7 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     if relay.is_dropped(key).await {
         return refuse(StatusCode::FORBIDDEN, "the request was deleted");
     }
-    let size = length(request.headers())?;
-    let digest = digest(request.headers())?;
-    let taken = tokio::time::timeout(BODY_TAKES, body(relay, request.into_body(), size)).await;
-    let Ok(taken) = taken else {
-        return refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-    };
-    let (bytes, _room) = taken?;
-    if ring::digest::digest(&ring::digest::SHA256, &bytes).as_ref() != digest {
-        return refuse(
-            StatusCode::BAD_REQUEST,
-            "the body does not have its content-digest",
-        );
-    }
+    let (bytes, _room) = taken(relay, request, LARGEST).await?;
     let away = |error| {
         (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -203,15 +182,70 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     }
 }
 
-fn length(headers: &HeaderMap) -> Result<usize, Refused> {
+/// The body of a request, which its headers tell, and the room that it takes.
+async fn taken(
+    relay: &Relay,
+    request: Request,
+    largest: usize,
+) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Refused> {
+    let size = length(request.headers(), largest)?;
+    let digest = digest(request.headers())?;
+    let taken = tokio::time::timeout(BODY_TAKES, body(relay, request.into_body(), size)).await;
+    let Ok(taken) = taken else {
+        return refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+    };
+    let (bytes, room) = taken?;
+    if ring::digest::digest(&ring::digest::SHA256, &bytes).as_ref() != digest {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "the body does not have its content-digest",
+        );
+    }
+    Ok((bytes, room))
+}
+
+/// Takes what was sampled in a second of a live request.
+async fn bring(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+    match try_bring(&relay, request).await {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
+    let share = granted(relay, &request)?;
+    if relay.is_dropped(&share.key).await {
+        return refuse(StatusCode::FORBIDDEN, "the request was deleted");
+    }
+    if !relay.live.is_here() {
+        return refuse(
+            StatusCode::MISDIRECTED_REQUEST,
+            "another replica of the operator leads; try again by a new connection",
+        );
+    }
+    let (bytes, _room) = taken(relay, request, live::LARGEST).await?;
+    if let Err(why) = relay.live.check(bytes.clone()).await {
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, &why);
+    }
+    match relay.live.bring(&share.key, bytes, (relay.clock)()) {
+        Brought::Taken => Ok(()),
+        Brought::NobodyLooks => refuse(StatusCode::GONE, "nobody looks any more"),
+        Brought::Full => refuse(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "too much is looked at at once",
+        ),
+    }
+}
+
+fn length(headers: &HeaderMap, largest: usize) -> Result<usize, Refused> {
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     match length {
         None => refuse(StatusCode::LENGTH_REQUIRED, "content-length is missing"),
-        Some(size) if size > LARGEST => refuse(
+        Some(size) if size > largest => refuse(
             StatusCode::PAYLOAD_TOO_LARGE,
-            "a profile has at most 32 MiB",
+            &format!("a profile has at most {} KiB here", largest >> 10),
         ),
         Some(size) => Ok(size),
     }
@@ -282,6 +316,40 @@ async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
         Ok(stop) => stop.word().into_response(),
         Err(_) => StatusCode::NO_CONTENT.into_response(),
     }
+}
+
+async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+    let (asker, _share) = match asking(&relay, &request) {
+        Ok(asking) => asking,
+        Err(refused) => return refused.into_response(),
+    };
+    match (relay.runs)(asker).await {
+        Ok(Some(answer)) => {
+            // Strings, numbers and lists always serialise.
+            let answer = serde_json::to_string(&answer).unwrap_or_default();
+            ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
+        }
+        Ok(None) => (StatusCode::GONE, "profiling was stopped here\n").into_response(),
+        Err(why) => {
+            let why = format!("there is no answer now: {why}\n");
+            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+        }
+    }
+}
+
+/// The resident sampler that asks, and its share.
+fn asking(relay: &Relay, request: &Request) -> Result<(Asker, Share), Refused> {
+    let connection = request.extensions().get::<Connection>();
+    let peer = connection.map(|connection| connection.peer);
+    let rules = ((relay.clock)(), relay.verify_source);
+    let shown = (request.uri(), request.headers());
+    let asker = runs::asked(&relay.keyring, rules, peer, shown)?;
+    if let Some(connection) = connection {
+        connection.is_known();
+    }
+    let (pod, name) = (&asker.pod_uid, &asker.ephemeral_container_name);
+    let share = relay.share(format!("{pod}/{name}"))?;
+    Ok((asker, share))
 }
 
 #[cfg(test)]

@@ -6,41 +6,64 @@
 //!
 //! Invariant: nothing is read from the store for a link that this operator did not sign, or whose time is over.
 
+mod answers;
+mod archive;
+mod drawn;
+mod live;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileArchive, ProfileRequest, TargetState, TargetStatus};
-use phpprof_profile::{Limits as Bounds, Packed, View, page};
+use phpprof_profile::{LARGEST_TIMELINE, Limits as Bounds, Packed, View, page, timeline};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use answers::{busy, held, html, json, private, refuse, sized};
+
+use crate::decide::checkpoints::lists_requests;
 use crate::decide::limits::later;
 use crate::http::connections::{self, Connection, plain};
 use crate::http::keyring::Keyring;
-use crate::sampler::object_keys::{MANIFEST, MERGED, UID_LENGTH, below, folder};
+use crate::http::live::Live;
+use crate::http::shares::Shares;
+use crate::metrics::PortMetrics;
+use crate::sampler::object_keys::{MANIFEST, MERGED, REQUESTS, UID_LENGTH, below, folder};
 use crate::storage::archive::Archive;
 use crate::storage::collector::merged_bounds;
 use crate::storage::store::{Store, StoreError};
 
 const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
-/// A page is drawn of profiles up to this size, and with names of so many bytes; larger ones can be downloaded.
-pub(crate) const LARGEST_PAGE: usize = 16 << 20;
-pub(crate) const NAMES_OF_PAGE: usize = 24 << 20;
+/// A page is drawn of profiles up to this size, and with names of so many bytes, and sent up to this length; larger ones can be downloaded.
+pub(crate) const LARGEST_DRAWN: usize = 16 << 20;
+pub(crate) const NAMES_DRAWN: usize = 24 << 20;
+pub(crate) const LARGEST_PAGE: usize = 48 << 20;
+/// A list of requests that this operator has merged: its values, and their JSON before it is in the page.
+pub(crate) const LIST_DRAWN: usize = (24 << 20) + LARGEST_TIMELINE;
+/// How long whoever asked may take to fetch a page, while others wait for theirs: the largest needs 1.6 MiB a second.
+const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 /// An access key and the JSON around it.
 const LONGEST_QUESTION: usize = 1 << 10;
+/// Seconds of live requests in one answer, in bytes, and answers with such that are under way together.
+pub(crate) const LARGEST_LIVE: usize = 512 << 10;
+pub(crate) const LIVE_AT_ONCE: usize = 4;
 /// Longer than the largest profile takes on a slow line.
 pub(crate) const BOUNDS: connections::Bounds =
     connections::Bounds::new(256, Duration::from_secs(15 * 60));
+/// Requests of one profile's folder at the same time, and as many that list a namespace: whoever holds one link leaves connections, and turns to
+/// have a page drawn, to others.
+const SHARE: usize = 8;
+const PAGES_OF_A_FOLDER: usize = 2;
 const FLAME: &str = "flame.html";
 
 const NEW_LINK: &str = "the link has expired, or was changed; get a new one with the request's accessKey: open the link in its status again \
@@ -71,14 +94,24 @@ pub struct Results {
     pub fetch: Fetch,
     pub find_archive: FindArchive,
     pub clock: fn() -> Timestamp,
-    /// One page is drawn at a time: that bounds the memory.
+    /// Where profiles are opened, a few at a time; uploads are, too.
     pub desk: Arc<Semaphore>,
+    /// One page is drawn or on its way at a time: that bounds the memory.
+    pub pages: Arc<Semaphore>,
+    /// By folder of the store, of all files and of pages.
+    pub shares: Arc<Shares>,
+    pub page_shares: Arc<Shares>,
+    pub live: Arc<Live>,
+    pub live_turns: Arc<Semaphore>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Question {
     access_key: String,
+    /// The newest live second that whoever asks has.
+    #[serde(default)]
+    after: i64,
 }
 
 /// As in contract/results.json.
@@ -101,9 +134,9 @@ struct File {
     name: String,
 }
 
-/// The files that there are: of the merged profile, and for each of the pods, container and key.
+/// The files that there are: of the merged profile, the list of requests, and for each of the pods, container and key.
 fn files<'a>(
-    is_merged: bool,
+    (is_merged, has_requests): (bool, bool),
     pods: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
 ) -> Vec<File> {
     let file = |link: &str, name: &str| File {
@@ -114,6 +147,7 @@ fn files<'a>(
     if is_merged {
         files.extend([file("profile", MERGED), file("flame", FLAME)]);
     }
+    files.extend(has_requests.then(|| file("requests", REQUESTS)));
     files.push(file("manifest", MANIFEST));
     files.extend(pods.map(|(pod, container, key)| {
         let name = key.rsplit('/').next().unwrap_or_default();
@@ -123,9 +157,20 @@ fn files<'a>(
 }
 
 impl Results {
+    /// So many requests of each folder at once, and so many of these for its page.
+    pub(crate) fn shares() -> (Arc<Shares>, Arc<Shares>) {
+        (Shares::new(SHARE), Shares::new(PAGES_OF_A_FOLDER))
+    }
+
+    /// For answers with live seconds, of all requests.
+    pub(crate) fn live_turns() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(LIVE_AT_ONCE))
+    }
+
     pub fn router(self) -> Router {
         Router::new()
             .route("/r/{namespace}/{name}", get(opener).post(open))
+            .route("/r/{namespace}/{name}/live", post(live::read))
             .route("/a/{namespace}", post(archive::list))
             .route("/a/{namespace}/{name}/{uid}", post(archive::open))
             .route("/l/{token}/{*path}", get(object))
@@ -171,9 +216,14 @@ struct Place {
 }
 
 /// Serves until the process ends.
-pub async fn serve(address: SocketAddr, results: Results) -> std::io::Result<()> {
+pub async fn serve(
+    address: SocketAddr,
+    results: Results,
+    metrics: PortMetrics,
+) -> std::io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    match connections::serve(listener, plain(), BOUNDS, results.router()).await {}
+    let router = results.router();
+    match connections::serve(listener, plain(), BOUNDS, router, metrics).await {}
 }
 
 /// The page behind a status's link: it posts the key, which stands in the fragment, and goes on to the flame graph.
@@ -197,9 +247,12 @@ async fn open(
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         results.keyring.is_access_key(uid, &question.access_key)
     };
-    if !(results.find)(&namespace, &name).is_some_and(|request| opens(&request)) {
+    let Some(known) = (results.find)(&namespace, &name).filter(opens) else {
         return refuse(StatusCode::FORBIDDEN, NEW_KEY);
-    }
+    };
+    let Some(_share) = results.shares.take(folder(&known)) else {
+        return busy();
+    };
     let request = match (results.fetch)(namespace, name).await {
         Ok(request) => request.filter(opens),
         Err(error) => {
@@ -221,7 +274,9 @@ async fn open(
         } = target;
         (&**pod_name, &**container_name, &**object_key)
     });
-    results.answer(&folder(&request), files(status.profile.is_some(), pods))
+    let is_merged = status.profile.is_some();
+    let has = (is_merged, is_merged && lists_requests(&request));
+    results.answer(&folder(&request), files(has, pods))
 }
 
 async fn question(body: Body) -> Option<Question> {
@@ -244,11 +299,18 @@ async fn object(
     if let Some(Extension(connection)) = connection {
         connection.is_known();
     }
-    let answer = match place.path.rsplit_once('/') {
-        Some((folder, FLAME)) => flame(&results, folder).await,
+    let (folder, file) = place.path.rsplit_once('/').unwrap_or_default();
+    let Some(share) = results.shares.take(folder.to_owned()) else {
+        return busy();
+    };
+    let answer = match file {
+        FLAME => match results.page_shares.take(folder.to_owned()) {
+            Some(page) => flame(&results, folder).await.map(|it| held(it, page)),
+            None => Ok(busy()),
+        },
         _ => whole(&results, &key).await,
     };
-    answer.unwrap_or_else(away)
+    held(answer.unwrap_or_else(away), share)
 }
 
 /// What the store refused.
@@ -262,53 +324,60 @@ fn away(error: StoreError) -> Response {
     }
 }
 
-/// Strings, numbers and lists always serialise.
-fn json(answer: &impl Serialize) -> Response {
-    let json = serde_json::to_vec(answer).unwrap_or_default();
-    private(json.into(), "application/json")
-}
-
-fn refuse(status: StatusCode, message: &str) -> Response {
-    let refusal = serde_json::json!({"message": message}).to_string();
-    let mut response = private(refusal.into(), "application/json");
-    *response.status_mut() = status;
-    response
-}
-
 async fn whole(results: &Results, key: &str) -> Result<Response, StoreError> {
     let (size, stream) = results.store.stream(key).await?;
     let kind = match key.ends_with(".json") {
         true => "application/json",
         false => "application/octet-stream",
     };
-    let mut response = private(Body::from_stream(stream), kind);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_LENGTH, HeaderValue::from(size));
-    Ok(response)
+    Ok(sized(private(Body::from_stream(stream), kind), size))
 }
 
 /// Of the merged profile in this folder.
 async fn flame(results: &Results, folder: &str) -> Result<Response, StoreError> {
-    // Whoever asked may be gone before the page is drawn: it keeps its turn until then.
-    let turn = results.desk.clone().acquire_owned().await;
-    let merged = below(results.store.prefix(), &format!("{folder}/{MERGED}"));
-    let bytes = results.store.read(&merged, LARGEST_PAGE as u64).await?;
-    let bounds = Bounds {
-        memory_bytes: NAMES_OF_PAGE,
-        ..merged_bounds()
+    // A semaphore that nobody closes always gives a permit.
+    let Ok(page_turn) = results.pages.clone().acquire_owned().await else {
+        return Ok(busy());
     };
+    let list = below(results.store.prefix(), &format!("{folder}/{REQUESTS}"));
+    // Most requests have none, and a page without it is better than no page.
+    let list = results.store.read(&list, timeline::MAX_BYTES as u64).await;
+    let list = list.ok();
+    // A list is opened in the place of another upload.
+    let turns = 1 + u32::from(list.is_some());
+    let turn = results.desk.clone().acquire_many_owned(turns).await;
+    let merged = below(results.store.prefix(), &format!("{folder}/{MERGED}"));
+    let bytes = results.store.read(&merged, LARGEST_DRAWN as u64).await?;
     let title = title(folder);
     let drawn = tokio::task::spawn_blocking(move || {
+        // Whoever asked may be gone before the page is drawn: it keeps its turns until then.
         let _turn = turn;
-        let profile = Packed::open(bytes, &bounds).map_err(|error| error.to_string())?;
-        page::page(&profile, &View::default(), &title).map_err(|error| error.to_string())
+        draw(bytes, list, &title).map(|page| (page, page_turn))
     });
     Ok(match drawn.await {
-        Ok(Ok(page)) => html(page.into(), page::CONTENT_SECURITY_POLICY),
+        Ok(Ok((page, turn))) => {
+            let length = page.len();
+            let page = drawn::body(page, turn, TAKEN_WITHIN);
+            sized(html(page, page::CONTENT_SECURITY_POLICY), length as u64)
+        }
         Ok(Err(error)) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     })
+}
+
+fn draw(file: Vec<u8>, list: Option<Vec<u8>>, title: &str) -> Result<String, String> {
+    let bounds = Bounds {
+        memory_bytes: NAMES_DRAWN,
+        ..merged_bounds()
+    };
+    let profile = Packed::open(file, &bounds).map_err(|error| error.to_string())?;
+    let timeline = list.and_then(|list| timeline::decode(&list).ok());
+    let page = page::page(&profile, &View::default(), title, timeline.as_ref());
+    let page = page.map_err(|error| error.to_string())?;
+    match page.len() <= LARGEST_PAGE {
+        true => Ok(page),
+        false => Err("the page would be larger than a browser shows; download the profile, and look at it with kubectl phpprof top".to_owned()),
+    }
 }
 
 /// Namespace and name of the request that a folder is of.
@@ -320,30 +389,5 @@ fn title(folder: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-fn html(page: Bytes, policy: &'static str) -> Response {
-    let mut response = private(page.into(), "text/html; charset=utf-8");
-    response.headers_mut().insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(policy),
-    );
-    response
-}
-
-/// For whoever asked only: no cache keeps it, no other page hears where it was opened from.
-fn private(body: Body, kind: &'static str) -> Response {
-    let headers: [(HeaderName, &'static str); 4] = [
-        (header::CONTENT_TYPE, kind),
-        (header::CACHE_CONTROL, "private, no-store"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    let headers: HeaderMap = headers
-        .into_iter()
-        .map(|(name, value)| (name, HeaderValue::from_static(value)))
-        .collect();
-    (headers, body).into_response()
-}
-
-mod archive;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::http::connections::{self, Bounds, Handshake};
 use crate::http::keyring::Keyring;
 use crate::http::keys::{KeyError, key_pair};
+use crate::metrics::PortMetrics;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Longer than a long poll, an upload or a store that does not answer takes.
@@ -78,14 +79,17 @@ pub async fn serve(
     address: SocketAddr,
     certificate: Arc<Certificate>,
     router: Router,
+    metrics: PortMetrics,
 ) -> Result<(), PinnedError> {
-    serve_on(TcpListener::bind(address).await?, certificate, router).await
+    let listener = TcpListener::bind(address).await?;
+    serve_on(listener, certificate, router, metrics).await
 }
 
 async fn serve_on(
     listener: TcpListener,
     certificate: Arc<Certificate>,
     router: Router,
+    metrics: PortMetrics,
 ) -> Result<(), PinnedError> {
     let config = ServerConfig::builder_with_protocol_versions(&[&TLS13])
         .with_no_client_auth()
@@ -95,7 +99,7 @@ async fn serve_on(
         let accepted = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
         async move { accepted.await.ok()?.ok() }.boxed()
     });
-    match connections::serve(listener, handshake, BOUNDS, router).await {}
+    match connections::serve(listener, handshake, BOUNDS, router, metrics).await {}
 }
 
 /// A relay for tests, on a port of this machine.
@@ -105,6 +109,7 @@ pub(crate) async fn start(keyring: &Keyring, router: Router) -> (SocketAddr, Arc
     let certificate = Arc::new(Certificate::new(keyring).expect("keys make a certificate"));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    tokio::spawn(serve_on(listener, certificate.clone(), router));
+    let metrics = crate::metrics::Metrics::default().port(crate::metrics::Port::Relay);
+    tokio::spawn(serve_on(listener, certificate.clone(), router, metrics));
     (address, certificate)
 }

@@ -22,7 +22,6 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 use phpprof_crds::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 use serde_json::json;
 
-use crate::chain::chain;
 use crate::decide::limits::later;
 use crate::http::keyring::{ArchiveRef, Keyring};
 use crate::lease::Role;
@@ -31,6 +30,7 @@ use crate::reconcile::requests::strip_metadata;
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::paged;
 use crate::storage::archive::{Archive, Listing};
+use phpprof_crds::chain;
 
 /// Namespaces that are looked at at the same time.
 const CONCURRENCY: u16 = 2;
@@ -243,6 +243,15 @@ async fn reconcile(guarded: Arc<Guarded>, archives: Arc<Archives>) -> Result<Act
     if !archives.role.leads() {
         return Ok(Action::await_change());
     }
+    tokio::select! {
+        kept = keep(archive, &archives) => kept,
+        // From here on it does, also what was to be written now.
+        () = archives.role.is_lost() => Ok(Action::await_change()),
+    }
+}
+
+/// Writes what opens the archive and how much there is, where that is not there.
+async fn keep(archive: &ProfileArchive, archives: &Archives) -> Result<Action, ArchiveError> {
     let namespace = archive.namespace().unwrap_or_default();
     // No other name passes the kind's rule; whatever does all the same is left alone.
     if archive.name_any() != ARCHIVE || archive.metadata.deletion_timestamp.is_some() {

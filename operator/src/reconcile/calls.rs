@@ -1,37 +1,69 @@
 //! Calls to the API server, bounded in time, and tried once more where an answer is worth it.
 //!
-//! Watches have clocks of their own. Invariant: a call is over after twice [`ANSWER`] and a pause, whatever the API server does.
+//! Watches have clocks of their own. Invariant: a call is over after twice [`ANSWER`] and a pause, whatever the API server does, and no more than
+//! [`OBJECTS`] objects are on their way at the same time, however large others have made them.
 
 use std::future::Future;
 use std::time::Duration;
 
 use kube::Error;
+use tokio::sync::Semaphore;
 
 use crate::backoff::pause;
+use crate::reconcile::watches::PAGE;
 
-/// One try.
+/// Calls of one piece of work at the same time: pods that are patched, objects that are written, labels that are asked for.
+pub(crate) const AT_ONCE: usize = 8;
+/// A page, or so many single ones.
+pub(crate) const OBJECTS: u32 = PAGE;
+static ROOM: Semaphore = Semaphore::const_new(OBJECTS as usize);
+/// One try, and the wait for room before it.
 const ANSWER: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
 #[error("the API server did not answer within {} s", ANSWER.as_secs())]
 struct NoAnswer;
 
-/// Asks, and once more after an error that may pass.
+/// Asks for one object, and once more after an error that may pass.
 pub async fn call<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
-    match once(ask()).await {
+    twice(&ROOM, 1, ask).await
+}
+
+/// Asks for a page of [`PAGE`] objects, in the same way.
+pub async fn call_for_page<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    twice(&ROOM, PAGE, ask).await
+}
+
+async fn twice<T, F>(room: &Semaphore, objects: u32, ask: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    match once(room, objects, ask()).await {
         Err(error) if is_transient(&error) => {
             tokio::time::sleep(pause(1)).await;
-            once(ask()).await
+            once(room, objects, ask()).await
         }
         answered => answered,
     }
 }
 
-async fn once<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(ANSWER, asked).await {
+async fn once<T>(
+    room: &Semaphore,
+    objects: u32,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let answered = async {
+        // A semaphore that nobody closes always gives permits.
+        let _room = room.acquire_many(objects).await;
+        asked.await
+    };
+    match tokio::time::timeout(ANSWER, answered).await {
         Ok(answered) => answered,
         Err(_) => Err(Error::Service(Box::new(NoAnswer))),
     }
@@ -88,5 +120,30 @@ mod tests {
             error.to_string().contains("did not answer within 15 s"),
             "{error}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_objects_than_there_is_room_for_are_on_their_way() {
+        let (now, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        let answered = async |objects: u32| {
+            let now = now.fetch_add(objects, Ordering::Relaxed) + objects;
+            most.fetch_max(now, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        // One of its own: other tests use that of the process.
+        let room = Semaphore::new(OBJECTS as usize);
+        let asked = async |objects: u32| {
+            let ask = async || {
+                answered(objects).await;
+                now.fetch_sub(objects, Ordering::Relaxed);
+                Ok(())
+            };
+            twice(&room, objects, ask).await
+        };
+        let ones = futures::future::try_join_all((0..3 * OBJECTS).map(|_| asked(1)));
+        let pages = futures::future::try_join_all((0..2).map(|_| asked(OBJECTS)));
+        let all = futures::future::try_join(ones, pages).await;
+        assert!(all.is_ok());
+        assert_eq!(most.into_inner(), OBJECTS);
     }
 }

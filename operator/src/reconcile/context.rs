@@ -14,6 +14,7 @@ use crate::decide::limits::Limits;
 use crate::export::exporter::Exporter;
 use crate::export::links::Template;
 use crate::http::keyring::Keyring;
+use crate::http::live::Live;
 use crate::lease::Role;
 use crate::metrics::{Metrics, Now};
 use crate::reconcile::archives::Archives;
@@ -25,7 +26,7 @@ use crate::reconcile::requests::Requests;
 use crate::reconcile::running::Running;
 use crate::reconcile::watches::PodWatches;
 use crate::reconcile::written::Written;
-use crate::sampler::cancellation::Stops;
+use crate::sampler::cancellation::Cancellations;
 use crate::sampler::container::SamplerConfig;
 use crate::storage::archive::Archive;
 use crate::storage::collector::Collector;
@@ -41,7 +42,8 @@ pub struct Context {
     pub keyring: Keyring,
     /// Where samplers reach the relay.
     pub relay_url: String,
-    pub stops: Arc<Stops>,
+    pub cancellations: Arc<Cancellations>,
+    pub live: Arc<Live>,
     pub links: Vec<Template>,
     pub exporter: Exporter,
     pub collector: Collector,

@@ -12,32 +12,34 @@ use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::{self, ObjectRef, reflector};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, ResourceExt as _};
-use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
+use kube::{Api, Resource as _, ResourceExt as _};
+use phpprof_crds::{Mode, ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
-use crate::chain::chain;
-use crate::decide::decision::{Next, decide, is_settled};
+use crate::decide::checkpoints::leftovers;
+use crate::decide::decision::{Next, decide};
 use crate::decide::effect::{Done, Effect, record};
 use crate::decide::observed::Observed;
 use crate::decide::pace::wait_until;
+use crate::decide::status::{is_running, is_terminal};
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
+use crate::metrics::Port;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
-use crate::reconcile::deletion::abandon;
+use crate::reconcile::deletion::{abandon, keep_record, resume};
 use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
 use crate::reconcile::fleet::{Fleet, reference};
 use crate::reconcile::follow::{follow, take_over};
 use crate::reconcile::observe::{confirm, observe};
-use crate::reconcile::requests::{Known, strip};
-use crate::reconcile::running::is_running;
+use crate::reconcile::requests::{Known, strip, strip_all_but_who_asked};
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::{RequestRef, paged};
 use crate::storage::expiry;
+use phpprof_crds::chain;
 
 /// Requests that are looked at at the same time. The controller's own limit would take those that wait in the order of a hash table, which leaves
 /// some waiting for as long as there are others.
@@ -78,9 +80,14 @@ pub async fn run(
         swept,
     ));
     tokio::spawn(take_over(context.clone(), context.role.subscribe()));
+    tokio::spawn(resume(context.clone(), namespaces.clone()));
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
     context.requests.know(stores.clone());
-    let served = results::serve(results_address, results(&context));
+    let served = results::serve(
+        results_address,
+        results(&context),
+        context.metrics.port(Port::Results),
+    );
     let (routes, changes) = routed(changes, namespaces);
     tokio::spawn(routes);
     let loops = scopes.into_iter().zip(stores).zip(writers).zip(changes);
@@ -122,7 +129,7 @@ async fn look_after_all(
             if let Err(controller::Error::ObjectNotFound(reference)) = result
                 && let Some(reference) = typed(*reference)
             {
-                depart(&deletions, &reference, None);
+                see_deletion(&deletions, &reference, None);
             }
             std::future::ready(())
         })
@@ -130,7 +137,7 @@ async fn look_after_all(
 }
 
 /// A request is gone, or is going and held by somebody else's finalizer.
-fn depart(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileRequest>) {
+fn see_deletion(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileRequest>) {
     context.watches.release(reference);
     context.written.forget(reference);
     let seen = context.running.take(reference);
@@ -148,6 +155,7 @@ fn results(context: &Context) -> Results {
         let requests = requests.clone();
         async move { requests.fetch(&namespace, &name).await }.boxed()
     };
+    let (shares, page_shares) = Results::shares();
     Results {
         keyring: context.keyring.clone(),
         store: context.store.clone(),
@@ -156,14 +164,22 @@ fn results(context: &Context) -> Results {
         fetch: Box::new(fetch),
         find_archive: Box::new(move |namespace| archives.find(namespace)),
         clock: context.clock,
-        desk: Arc::new(Semaphore::new(1)),
+        desk: context.collector.desk(),
+        pages: Arc::new(Semaphore::new(1)),
+        shares,
+        page_shares,
+        live: context.live.clone(),
+        live_turns: Results::live_turns(),
     }
 }
 
 /// Ready is who can list the requests. The controller's own store cannot tell: it wakes only one of those who wait for it.
 async fn announce(scopes: Vec<Requests>, readiness: Readiness) {
     for requests in scopes {
-        while let Err(error) = requests.list(&ListParams::default().limit(1)).await {
+        while let Err(error) = requests
+            .list_metadata(&ListParams::default().limit(1))
+            .await
+        {
             tracing::warn!(%error, "requests cannot be listed; it is tried again");
             tokio::time::sleep(PAUSE).await;
         }
@@ -198,7 +214,12 @@ async fn reconcile(
         namespace = guarded.namespace().unwrap_or_default(),
         uid = guarded.uid().unwrap_or_default()
     );
-    look_after(guarded, context).instrument(span).await
+    let role = context.role.clone();
+    tokio::select! {
+        looked = look_after(guarded, context).instrument(span) => looked,
+        // Another replica looks after it now: calls that wait for the API server are not made again, and what came of others is not told.
+        () = role.is_lost() => Ok(Action::requeue(PAUSE)),
+    }
 }
 
 async fn look_after(
@@ -214,7 +235,7 @@ async fn look_after(
     };
     let reference = reference(&request);
     if request.metadata.deletion_timestamp.is_some() {
-        depart(&context, &reference, Some(request));
+        see_deletion(&context, &reference, Some(request));
         return Ok(Action::await_change());
     }
     if let Some(wait) = paced(&context, &request) {
@@ -241,6 +262,7 @@ async fn look_after(
         let namespace = request.namespace().unwrap_or_default();
         if is_accepted(&request) && !was_accepted {
             context.archives.ensure(&namespace);
+            keep_record(&context, &request);
         }
         if is_over(&request) {
             context.watches.release(&reference);
@@ -389,7 +411,13 @@ fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
     };
     if done.iter().any(is_over) {
         let (context, request) = (context.clone(), request.clone());
-        let cleared = async move { context.collector.clear(&request).await };
+        let cleared = async move {
+            context.collector.clear(leftovers(&request)).await;
+            // Where it stays, the first look of the next leader deletes it.
+            if let Err(error) = context.collector.forget(&request, &context.limits).await {
+                tracing::info!(%error, "the record of a request is deleted later");
+            }
+        };
         tokio::spawn(cleared.in_current_span());
     }
 }
@@ -401,6 +429,7 @@ async fn persist(
     status: ProfileRequestStatus,
 ) -> Result<ProfileRequest, ReconcileError> {
     let old = request.status.clone().unwrap_or_default();
+    let status = opened(context, &request, status);
     if old == status {
         return Ok(request);
     }
@@ -423,7 +452,8 @@ async fn persist(
         Patch::Merge(patch),
     );
     let written = call(|| requests.patch_status(&name, &params, &patch)).await;
-    let written = written.map_err(ReconcileError::Status)?;
+    let mut written = written.map_err(ReconcileError::Status)?;
+    strip_all_but_who_asked(written.meta_mut());
     let replaced = request.resource_version();
     context.written.remember(replaced, &written, context.now());
     log(&written, &old);
@@ -433,12 +463,30 @@ async fn persist(
     Ok(written)
 }
 
+/// A live request is read while it runs: its key is there from its acceptance on.
+fn opened(
+    context: &Context,
+    request: &ProfileRequest,
+    status: ProfileRequestStatus,
+) -> ProfileRequestStatus {
+    let runs = status.start_time.is_some() && status.completion_time.is_none();
+    match request.spec.mode == Mode::Live && runs {
+        true => ProfileRequestStatus {
+            access_key: context
+                .keyring
+                .access_key(&request.uid().unwrap_or_default()),
+            ..status
+        },
+        false => status,
+    }
+}
+
 fn count(context: &Context, old: &ProfileRequestStatus, new: &ProfileRequestStatus) {
     let open = |uid: &str| {
         let before = old.targets.iter().find(|target| target.pod_uid == uid);
-        before.is_none_or(|target| !is_settled(target))
+        before.is_none_or(|target| !is_terminal(target))
     };
-    for target in new.targets.iter().filter(|target| is_settled(target)) {
+    for target in new.targets.iter().filter(|target| is_terminal(target)) {
         if open(&target.pod_uid) {
             context.metrics.settled(target);
         }

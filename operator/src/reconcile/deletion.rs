@@ -1,29 +1,51 @@
-//! Requests that are deleted while their samplers run: these are told to drop what they have, and a manifest names what they may have stored, so
-//! that it goes in time.
+//! Requests that are deleted while their samplers run: does what `decide::deletion` says.
 //!
-//! No finalizer holds a request for that: it can be deleted at any time, also where the operator is away or was removed for good. A deletion that
-//! no operator has seen is heard of by the relay, which knows when a request is gone; a sampler that asks only the store goes on to its end.
+//! No finalizer holds a request for that: it can be deleted at any time, also where the operator is away or was removed for good. What was known of
+//! it lies in the store for as long as it runs (its record), so that an operator that comes later, or was ended meanwhile, does the same.
+//!
+//! Invariant: a record is followed only where its request is certainly gone from the very namespace that it was made in: a store may be shared with
+//! another cluster.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
+use kube::{Api, ResourceExt as _};
 use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
 use crate::backoff::pause;
-use crate::decide::decision::is_settled;
-use crate::decide::effect::{Done, Telling};
-use crate::decide::limits::{Deadlines, Limits};
+use crate::decide::deletion::{Deletion, deletion};
+use crate::decide::effect::Done;
+use crate::reconcile::calls::AT_ONCE;
+use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
-use crate::reconcile::execute::{AT_ONCE, tell_store};
+use crate::reconcile::execute::cancel_over_store;
 use crate::sampler::cancellation::Stop;
+use crate::storage::store::StoreError;
+
+/// Until records that could not be read are looked at again.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// For who has to see to its samplers once it is deleted, if that is not this operator. The run does not wait for it.
+pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
+    let (context, request) = (context.clone(), request.clone());
+    let kept = async move {
+        if let Err(error) = context.collector.record(&request, &context.limits).await {
+            tracing::info!(%error, "the request has no record; a deletion that no operator sees leaves what it stored");
+        }
+    };
+    tokio::spawn(kept.in_current_span());
+}
 
 /// Beside the work: nobody waits for it, and a store that is away is tried for as long as it is for any request.
 pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     context.forget(&request);
-    let Some(start) = request.status.as_ref().and_then(|it| it.start_time.clone()) else {
+    let now = context.now();
+    let Some(deletion) = deletion(now, &request, &context.limits) else {
         return;
     };
     let span = tracing::info_span!(
@@ -33,18 +55,15 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
         uid = request.uid().unwrap_or_default()
     );
     span.in_scope(|| tracing::info!("deleted while it runs"));
-    let now = context.now();
     request.metadata.deletion_timestamp.get_or_insert(Time(now));
-    let deadlines = Deadlines::new(start.0, request.spec.duration_seconds, &context.limits);
-    let tellings = open_samplers(&request, &context.limits);
-    for telling in &tellings {
-        let Telling { key, until, .. } = telling;
-        context.stops.tell(key, Stop::Drop, now, *until);
+    for sampler in &deletion.cancellations {
+        let (key, until) = (&sampler.key, sampler.until);
+        context.cancellations.cancel(key, Stop::Drop, now, until);
     }
     let settled = async move {
         let mut tries = 0;
-        while let Err(error) = settle(&context, &request, &tellings).await {
-            if context.now() > deadlines.give_up {
+        while let Err(error) = settle(&context, &request, &deletion).await {
+            if context.now() > deletion.give_up {
                 tracing::warn!(error, "what a deleted request stored is not listed");
                 return;
             }
@@ -56,30 +75,15 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     tokio::spawn(settled.instrument(span));
 }
 
-/// The samplers of a request that may still run, and until when they ask.
-pub fn open_samplers(request: &ProfileRequest, limits: &Limits) -> Vec<Telling> {
-    let status = request.status.as_ref();
-    let Some((status, start)) = status.and_then(|it| Some((it, it.start_time.as_ref()?))) else {
-        return Vec::new();
-    };
-    let deadlines = Deadlines::new(start.0, request.spec.duration_seconds, limits);
-    let open = status.targets.iter().filter(|target| !is_settled(target));
-    open.map(|target| Telling {
-        pod_uid: target.pod_uid.clone(),
-        key: target.object_key.clone(),
-        until: deadlines.last_upload,
-    })
-    .collect()
-}
-
-/// Tells the samplers that ask the store, then lists what was stored until now and what is stored before they hear.
+/// Tells the samplers that ask the store, then lists what was stored until now and what is stored before they hear. The record goes last: until
+/// then it says that this is to be done.
 async fn settle(
     context: &Context,
     request: &ProfileRequest,
-    tellings: &[Telling],
+    deletion: &Deletion,
 ) -> Result<(), String> {
-    stream::iter(tellings.to_vec())
-        .map(|telling| async move { tell_store(context, request, &telling, Stop::Drop).await })
+    stream::iter(deletion.cancellations.clone())
+        .map(|sampler| async move { cancel_over_store(context, request, &sampler, Stop::Drop).await })
         .buffer_unordered(AT_ONCE)
         .try_collect::<Vec<()>>()
         .await
@@ -87,8 +91,64 @@ async fn settle(
     if let Done::StoreAway(error) = context.collector.list(request, &context.limits).await {
         return Err(error);
     }
-    context.collector.clear(request).await;
+    context.collector.clear(deletion.deletes.clone()).await;
+    let forgotten = context.collector.forget(request, &context.limits).await;
+    forgotten.map_err(|error| error.to_string())?;
     let namespace = request.namespace().unwrap_or_default();
     context.archives.count_again(&namespace);
     Ok(())
+}
+
+/// Whenever this replica begins to lead, looks for requests that were deleted while nobody saw it; without `namespaces`, for those of all.
+pub async fn resume(context: Arc<Context>, namespaces: Vec<String>) {
+    let mut role = context.role.subscribe();
+    // The sender lives in the context.
+    while role.wait_for(|leads| *leads).await.is_ok() {
+        match follow_records(&context, &namespaces).await {
+            Ok(()) => drop(role.wait_for(|leads| !*leads).await),
+            Err(error) => {
+                tracing::warn!(%error, "records of requests could not be read; it is tried again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result<(), StoreError> {
+    let mut keys = pin!(context.collector.records());
+    while let Some(key) = keys.next().await {
+        let key = key?;
+        let Some(request) = context.collector.recorded(&key, &context.limits).await? else {
+            continue;
+        };
+        // Others that share the store see to theirs.
+        let namespace = request.namespace().unwrap_or_default();
+        let is_ours = namespaces.is_empty() || namespaces.contains(&namespace);
+        if !is_ours || !is_gone(context, &request, &key).await {
+            continue;
+        }
+        match context
+            .collector
+            .is_listed(&request, &context.limits)
+            .await?
+        {
+            // It was over when it was deleted, or was seen to.
+            true => context.collector.forget(&request, &context.limits).await?,
+            false => abandon(context.clone(), request),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the request of a record is not there any more, and was this cluster's.
+async fn is_gone(context: &Context, request: &ProfileRequest, key: &str) -> bool {
+    if !context.requests.is_gone(key).await {
+        return false;
+    }
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let namespace = request.namespace().unwrap_or_default();
+    let there = call(|| namespaces.get_metadata(&namespace)).await;
+    let status = request.status.as_ref();
+    let recorded = status.and_then(|it| it.namespace_uid.clone());
+    there.is_ok_and(|there| recorded.is_some() && there.uid() == recorded)
 }

@@ -13,7 +13,7 @@ use crate::sampler::receipt::printable;
 /// The longest note that the API server takes.
 const NOTE: usize = 1000;
 
-/// The events of one change; a pod has one at most, because each is a call.
+/// The events of one change; a pod has one at most, and only where something is to be said of it, because each is a call.
 pub fn between(
     request: &ProfileRequest,
     old: &ProfileRequestStatus,
@@ -65,17 +65,13 @@ fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {
         ..ObjectReference::default()
     };
     match target.state {
+        // Of each pod that went well the request's end tells.
         TargetState::Uploaded => {
+            let reason = target.reason?;
             let samples = target.samples.unwrap_or_default();
-            let note = format!("pod {}: {samples} samples stored", target.pod_name);
-            let (kind, note) = match target.reason {
-                None => (EventType::Normal, note),
-                Some(reason) => (
-                    EventType::Warning,
-                    format!("{note}; {reason}: {}", target.message),
-                ),
-            };
-            Some(event(kind, "Uploaded", note, Some(pod)))
+            let (name, message) = (&target.pod_name, &target.message);
+            let note = format!("pod {name}: {samples} samples stored; {reason}: {message}");
+            Some(event(EventType::Warning, "Uploaded", note, Some(pod)))
         }
         TargetState::Failed => {
             let reason = target
@@ -123,5 +119,51 @@ fn event(kind: EventType, reason: &str, note: String, pod: Option<ObjectReferenc
         note: Some(printable(&note, NOTE)),
         action: "Profiling".to_owned(),
         secondary: pod,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use phpprof_crds::TargetReason;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::request;
+
+    fn target(name: &str, state: TargetState, reason: Option<TargetReason>) -> TargetStatus {
+        TargetStatus {
+            pod_name: name.into(),
+            pod_uid: name.into(),
+            state,
+            reason,
+            message: "so it is".into(),
+            ..TargetStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_pod_is_told_of_where_something_is_to_be_said_and_once() {
+        let request = request(json!({"target": {"podName": "web"}}));
+        let (open, over) = (TargetState::Sampling, TargetState::Uploaded);
+        let targets = |well, cut, failed| ProfileRequestStatus {
+            targets: vec![
+                target("well", well, None),
+                target("cut", cut, Some(TargetReason::TargetExited)),
+                target("failed", failed, Some(TargetReason::NoPhpFound)),
+            ],
+            ..ProfileRequestStatus::default()
+        };
+        let old = targets(open, open, open);
+        let new = targets(over, over, TargetState::Failed);
+        let notes = |old, new| -> Vec<String> {
+            let events = between(&request, old, new).into_iter();
+            events.filter_map(|event| event.note).collect()
+        };
+        let expected = [
+            "pod cut: 0 samples stored; TargetExited: so it is",
+            "pod failed: NoPhpFound: so it is",
+        ];
+        assert_eq!(notes(&old, &new), expected);
+        assert!(notes(&new, &new).is_empty());
     }
 }

@@ -1,33 +1,29 @@
 //! Does what was decided. Every effect can be done again without harm.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use jiff::Timestamp;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, UploadMode};
+use phpprof_decide::admission::NotAdded;
 use serde_json::Value;
 
-use crate::decide::effect::{Done, Effect, Telling};
-use crate::http::grants;
-use crate::http::keyring::GrantPod;
-use crate::http::source::named;
-use crate::reconcile::calls::call;
+use crate::decide::effect::{Cancellation, Done, Effect};
+use crate::decide::observed::ReceiptRead;
+use crate::reconcile::calls::{AT_ONCE, call};
 use crate::reconcile::context::Context;
+use crate::reconcile::granting::{first_ask, grants};
 use crate::reconcile::jobs;
 use crate::reconcile::watches::RequestRef;
 use crate::sampler::cancellation::Stop;
-use crate::sampler::container::{Grants, Refusal, patch, refusal};
-use crate::sampler::grant::Grant;
-use crate::sampler::injection::Injection;
+use crate::sampler::container::{Given, patch, refusal};
+use crate::sampler::injection::{Injection, Task};
 use crate::sampler::object_keys::stop_key;
 use crate::storage::store::StoreError;
 
-/// Pods that are patched, and samplers that are told over the store, at the same time.
-pub(crate) const AT_ONCE: usize = 8;
 const FIELD_MANAGER: &str = "phpprof-operator";
 
 /// Does all effects of one decision, but only begins those that take long, and remembers what the next look needs.
@@ -59,13 +55,20 @@ pub fn remember(context: &Context, request: &ProfileRequest, dones: &[Done]) {
     for done in dones {
         match done {
             Done::StoreAway(message) => {
-                context.metrics.store_failed();
                 context
                     .expectations
                     .store_failed(&uid, message.clone(), context.now())
             }
             Done::Verified { .. } | Done::Recovered { .. } | Done::Merged { .. } | Done::Listed => {
                 context.expectations.store_answered(&uid)
+            }
+            Done::ReceiptRead { pod_uid, message } => {
+                let read = ReceiptRead {
+                    message: message.clone(),
+                    at: context.now(),
+                };
+                context.expectations.store_answered(&uid);
+                context.expectations.remember_receipt(&uid, pod_uid, read);
             }
             Done::Stopped { pod_uid } => context.expectations.remember_stop(&uid, pod_uid),
             _ => {}
@@ -91,25 +94,27 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
             }
             done
         }
-        Effect::Stop(telling) => match tell(context, request, &telling, Stop::Keep).await {
-            Ok(()) => Done::Stopped {
-                pod_uid: telling.pod_uid,
-            },
-            Err(error) => Done::StoreAway(error.to_string()),
-        },
+        Effect::Cancel(cancellation) => {
+            match cancel(context, request, &cancellation, Stop::Keep).await {
+                Ok(()) => Done::Stopped {
+                    pod_uid: cancellation.pod_uid,
+                },
+                Err(error) => Done::StoreAway(error.to_string()),
+            }
+        }
         Effect::DeleteRequest => delete(context, request).await,
         job => Done::TryAgain(format!("{job:?} is a job")),
     }
 }
 
 async fn inject(context: &Context, injection: &Injection) -> Done {
-    let grants = match grants(context, injection).await {
-        Ok(grants) => grants,
+    let given = match given(context, injection).await {
+        Ok(given) => given,
         Err(message) => return Done::TryAgain(format!("making a grant failed: {message}")),
     };
-    let body = patch(injection, &context.sampler, &grants);
+    let body = patch(injection, &given, &context.sampler);
     match send(context, injection, &body, true).await {
-        Ok(()) | Err(Refusal::Unknown) => {}
+        Ok(()) | Err(NotAdded::Unknown) => {}
         Err(refusal) => return refused(refusal, injection),
     }
     match send(context, injection, &body, false).await {
@@ -118,81 +123,46 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
     }
 }
 
-/// Tells over the relay, and where the sampler may ask the store, there too.
-async fn tell(
-    context: &Context,
-    request: &ProfileRequest,
-    telling: &Telling,
-    stop: Stop,
-) -> Result<(), StoreError> {
-    let Telling { key, until, .. } = telling;
-    context.stops.tell(key, stop, context.now(), *until);
-    tell_store(context, request, telling, stop).await
+/// What the sampler's container has in its arguments and its environment.
+async fn given(context: &Context, injection: &Injection) -> Result<Given, String> {
+    let (subject, config) = (&injection.subject, &context.sampler);
+    match &injection.task {
+        Task::Once(run) => {
+            let grants = grants(context, subject, run).await?;
+            Ok(Given::once(subject, run, &grants, config))
+        }
+        Task::Resident(residence) => {
+            let ask = first_ask(context, injection, residence.ask_until)?;
+            Ok(Given::resident(subject, *residence, &ask))
+        }
+    }
 }
 
-pub(crate) async fn tell_store(
+/// Tells over the relay, and where the sampler may ask the store, there too.
+async fn cancel(
     context: &Context,
     request: &ProfileRequest,
-    telling: &Telling,
+    cancellation: &Cancellation,
+    stop: Stop,
+) -> Result<(), StoreError> {
+    let Cancellation { key, until, .. } = cancellation;
+    context
+        .cancellations
+        .cancel(key, stop, context.now(), *until);
+    cancel_over_store(context, request, cancellation, stop).await
+}
+
+pub(crate) async fn cancel_over_store(
+    context: &Context,
+    request: &ProfileRequest,
+    cancellation: &Cancellation,
     stop: Stop,
 ) -> Result<(), StoreError> {
     if request.spec.upload_mode != UploadMode::Relay && context.store.signs() {
-        let key = stop_key(&telling.key);
+        let key = stop_key(&cancellation.key);
         context.store.create(&key, stop.word()).await?;
     }
     Ok(())
-}
-
-async fn grants(context: &Context, injection: &Injection) -> Result<Grants, String> {
-    let checkpoints = stream::iter(injection.checkpoint_keys.clone())
-        .map(|key| async move { routes(context, injection, &key, false).await })
-        // Some stores have each signature made by a service.
-        .buffered(AT_ONCE)
-        .try_collect()
-        .await?;
-    Ok(Grants {
-        profile: routes(context, injection, &injection.object_key, true).await?,
-        checkpoint_seconds: injection.checkpoint_seconds,
-        checkpoints,
-    })
-}
-
-/// The routes of the request's mode, in the order in which the sampler tries them.
-async fn routes(
-    context: &Context,
-    injection: &Injection,
-    key: &str,
-    asks: bool,
-) -> Result<Vec<Grant>, String> {
-    let mut grants = Vec::new();
-    if injection.upload_mode != UploadMode::Relay && context.store.signs() {
-        let valid_for = valid_for(context.now(), injection.upload_until);
-        let grant = match asks {
-            true => context.store.grant(key, valid_for).await,
-            false => context.store.put_grant(key, valid_for).await,
-        };
-        grants.push(grant.map_err(|error| error.to_string())?);
-    }
-    if injection.upload_mode != UploadMode::Direct {
-        let (keyring, address) = (&context.keyring, &context.relay_url);
-        let pod = GrantPod {
-            uid: &injection.pod_uid,
-            addresses: &named(&injection.pod_addresses),
-        };
-        let grant = grants::grant(keyring, address, pod, key, injection.upload_until);
-        let mut grant = grant.map_err(|error| error.to_string())?;
-        if !asks {
-            grant.stop.clear();
-        }
-        grants.push(grant);
-    }
-    Ok(grants)
-}
-
-/// A grant ends at the second the contract names, and lives one second at least.
-fn valid_for(now: Timestamp, until: Timestamp) -> Duration {
-    let seconds = until.as_second() - now.as_second();
-    Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))
 }
 
 async fn send(
@@ -200,8 +170,9 @@ async fn send(
     injection: &Injection,
     body: &Value,
     dry_run: bool,
-) -> Result<(), Refusal> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &injection.namespace);
+) -> Result<(), NotAdded> {
+    let subject = &injection.subject;
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &subject.namespace);
     let params = PatchParams {
         dry_run,
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -209,22 +180,22 @@ async fn send(
     };
     let patch = Patch::Strategic(body);
     let patched =
-        call(|| pods.patch_ephemeral_containers(&injection.pod_name, &params, &patch)).await;
+        call(|| pods.patch_ephemeral_containers(&subject.pod_name, &params, &patch)).await;
     match patched {
         Ok(_) => Ok(()),
         Err(error) => Err(refusal(&error, injection)),
     }
 }
 
-fn refused(refusal: Refusal, injection: &Injection) -> Done {
+fn refused(refusal: NotAdded, injection: &Injection) -> Done {
     match refusal {
-        Refusal::AlreadyThere => Done::Injected,
-        Refusal::TryAgain(message) => Done::TryAgain(message),
-        Refusal::Unknown => {
+        NotAdded::AlreadyThere => Done::Injected,
+        NotAdded::TryAgain(message) => Done::TryAgain(message),
+        NotAdded::Unknown => {
             Done::TryAgain("the API server refused a dry run that was none".to_owned())
         }
-        Refusal::Final(reason, message) => Done::TargetFailed {
-            pod_uid: injection.pod_uid.clone(),
+        NotAdded::Final(reason, message) => Done::TargetFailed {
+            pod_uid: injection.subject.pod_uid.clone(),
             reason,
             message,
         },

@@ -1,14 +1,16 @@
 //! What the operator remembers between two looks at a request; losing it costs a repeated call and nothing else.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backoff::pause;
 use crate::decide::limits::later;
-use crate::decide::observed::{Blind, Queued, SamplerDeadlines, StoreTrouble};
-use crate::sampler::injection::Injection;
+use crate::decide::observed::{
+    Blind, Queued, ReceiptRead, SamplerDeadlines, SamplerKind, StoreTrouble,
+};
+use crate::sampler::injection::{Injection, Task, bare_id};
 
 /// How often a request's place in the line is written into its status at most.
 const TOLD_EVERY: SignedDuration = SignedDuration::from_secs(30);
@@ -31,13 +33,15 @@ struct Remembered {
     ended: HashMap<(String, String), Timestamp>,
     /// By the uid of the pod.
     stopped: BTreeSet<String>,
+    /// By the uid of the pod.
+    receipts: BTreeMap<String, ReceiptRead>,
 }
 
 /// A sampler that the pod watch may not show yet.
 #[derive(Clone)]
 pub struct Injected {
     pub name: String,
-    pub deadlines: SamplerDeadlines,
+    pub kind: SamplerKind,
 }
 
 impl Expectations {
@@ -50,19 +54,25 @@ impl Expectations {
     }
 
     pub fn remember_injection(&self, request_uid: &str, injection: &Injection) {
-        let deadlines = SamplerDeadlines {
-            not_after: injection.not_after,
-            upload_until: injection.upload_until,
+        let subject = &injection.subject;
+        let kind = match &injection.task {
+            Task::Once(run) => SamplerKind::Once(SamplerDeadlines {
+                not_after: run.not_after,
+                upload_until: run.upload_until,
+            }),
+            Task::Resident(_) => SamplerKind::Resident {
+                container_id: bare_id(&subject.container_id).to_owned(),
+            },
         };
         let injected = Injected {
             name: injection.ephemeral_container_name.clone(),
-            deadlines,
+            kind,
         };
         let mut all = self.all();
         all.entry(request_uid.to_owned())
             .or_default()
             .injected
-            .insert(injection.pod_uid.clone(), injected);
+            .insert(subject.pod_uid.clone(), injected);
     }
 
     /// Pods whose samplers were told to stop.
@@ -77,6 +87,20 @@ impl Expectations {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
         remembered.stopped.insert(pod_uid.to_owned());
+    }
+
+    /// What the store had last as receipts of runs.
+    pub fn receipts(&self, request_uid: &str) -> BTreeMap<String, ReceiptRead> {
+        let all = self.all();
+        all.get(request_uid)
+            .map(|remembered| remembered.receipts.clone())
+            .unwrap_or_default()
+    }
+
+    pub fn remember_receipt(&self, request_uid: &str, pod_uid: &str, read: ReceiptRead) {
+        let mut all = self.all();
+        let remembered = all.entry(request_uid.to_owned()).or_default();
+        remembered.receipts.insert(pod_uid.to_owned(), read);
     }
 
     pub fn trouble(&self, request_uid: &str) -> Option<StoreTrouble> {
@@ -184,26 +208,32 @@ mod tests {
 
     #[test]
     fn the_store_is_tried_again_after_a_pause_that_grows() {
-        let memory = Expectations::default();
+        let expectations = Expectations::default();
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            memory.store_failed("u", "away".into(), at(0));
-            pauses.push(memory.trouble("u").unwrap().retry_at.duration_since(at(0)));
+            expectations.store_failed("u", "away".into(), at(0));
+            pauses.push(
+                expectations
+                    .trouble("u")
+                    .unwrap()
+                    .retry_at
+                    .duration_since(at(0)),
+            );
         }
         let seconds = SignedDuration::from_secs;
         assert!(
             pauses[0] <= seconds(1) && pauses[6] >= seconds(15),
             "{pauses:?}"
         );
-        memory.store_answered("u");
-        assert_eq!(memory.trouble("u"), None);
+        expectations.store_answered("u");
+        assert_eq!(expectations.trouble("u"), None);
     }
 
     #[test]
     fn a_place_in_the_line_is_told_anew_every_half_a_minute() {
-        let memory = Expectations::default();
+        let expectations = Expectations::default();
         let told = |place, second| {
-            let queued = memory.queued("u", place, 9, at(second));
+            let queued = expectations.queued("u", place, 9, at(second));
             (queued.place, queued.since)
         };
         assert_eq!(told(5, 0), (5, at(0)));
@@ -214,16 +244,16 @@ mod tests {
 
     #[test]
     fn an_end_is_when_it_was_seen_first_and_blindness_lasts_until_something_was_seen() {
-        let memory = Expectations::default();
-        assert_eq!(memory.ended("u", "p", "s", at(5)), at(5));
-        assert_eq!(memory.ended("u", "p", "s", at(9)), at(5));
+        let expectations = Expectations::default();
+        assert_eq!(expectations.ended("u", "p", "s", at(5)), at(5));
+        assert_eq!(expectations.ended("u", "p", "s", at(9)), at(5));
         let since = |second| {
-            memory
+            expectations
                 .observation_failed("u", "no".into(), at(second))
                 .since
         };
         assert_eq!((since(1), since(9)), (at(1), at(1)));
-        memory.observed("u");
+        expectations.observed("u");
         assert_eq!(since(11), at(11));
     }
 }

@@ -10,10 +10,9 @@ use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use phpprof_crds::ProfileRequest;
 
-use crate::decide::decision::is_settled;
 use crate::decide::queue::{Line, Places, Waiting};
+use crate::decide::status::{is_running, is_terminal};
 use crate::reconcile::context::Context;
-use crate::reconcile::running::is_running;
 use crate::reconcile::watches::RequestRef;
 
 /// As it is now.
@@ -49,7 +48,7 @@ impl Fleet {
                 .entry(request.namespace().unwrap_or_default())
                 .or_default() += 1;
             let targets = request.status.iter().flat_map(|status| &status.targets);
-            for target in targets.filter(|target| !is_settled(target)) {
+            for target in targets.filter(|target| !is_terminal(target)) {
                 *samplers.entry(target.node_name.clone()).or_default() += 1;
             }
         }

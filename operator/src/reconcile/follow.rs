@@ -9,10 +9,11 @@ use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use tokio::sync::watch;
 
+use crate::decide::deletion::open_samplers;
+use crate::decide::status::is_running;
 use crate::reconcile::context::Context;
-use crate::reconcile::deletion::{abandon, open_samplers};
+use crate::reconcile::deletion::abandon;
 use crate::reconcile::fleet::{Fleet, reference};
-use crate::reconcile::running::is_running;
 use crate::reconcile::watches::RequestRef;
 use crate::sampler::cancellation::Stop;
 
@@ -24,11 +25,11 @@ pub fn follow(context: &Arc<Context>, reference: &RequestRef, request: &ProfileR
     let namespace = request.namespace().unwrap_or_default();
     let is_stopped = request.spec.cancel || context.halts.why(&namespace).is_some();
     if is_running(request) && is_stopped {
-        for telling in open_samplers(request, &context.limits) {
+        for cancellation in open_samplers(request, &context.limits) {
             let now = context.now();
             context
-                .stops
-                .tell(&telling.key, Stop::Keep, now, telling.until);
+                .cancellations
+                .cancel(&cancellation.key, Stop::Keep, now, cancellation.until);
         }
     }
 }

@@ -9,15 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt};
-use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL};
+use phpprof_crds::NAMESPACE_LABEL;
 
+use crate::decide::namespace::{by_label, is_disabled, is_enabled};
+use crate::reconcile::calls::AT_ONCE;
 use crate::reconcile::context::Context;
-use crate::reconcile::execute::AT_ONCE;
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::watches::paged;
 
@@ -38,6 +39,8 @@ struct State {
     namespaces: BTreeSet<String>,
     /// The uids of those that have opted in, as far as a watch has shown it.
     enabled: BTreeMap<String, String>,
+    /// A watch has shown them all once.
+    has_listed: bool,
 }
 
 impl Halts {
@@ -65,6 +68,12 @@ impl Halts {
         self.state().enabled.get(namespace).cloned()
     }
 
+    /// Whether a namespace has certainly not opted in.
+    pub fn is_closed(&self, namespace: &str) -> bool {
+        let state = self.state();
+        state.has_listed && !state.enabled.contains_key(namespace)
+    }
+
     /// Whether that is news.
     fn switch(&self, off: bool) -> bool {
         std::mem::replace(&mut self.state().switched_off, off) != off
@@ -81,17 +90,18 @@ impl Halts {
     /// What a watch has shown of a namespace; whether it is stopped or goes on since.
     fn learn(&self, namespace: &str, uid: String, label: Option<&str>) -> bool {
         let mut state = self.state();
-        match label == Some(NAMESPACE_ENABLED) {
+        match is_enabled(label) {
             true => state.enabled.insert(namespace.to_owned(), uid),
             false => state.enabled.remove(namespace),
         };
         drop(state);
-        self.label(namespace, label == Some(NAMESPACE_DISABLED))
+        self.label(namespace, is_disabled(label))
     }
 
     /// A list is whole: namespaces that are not on it have no label.
     fn keep(&self, listed: &BTreeSet<String>) -> bool {
         let mut state = self.state();
+        state.has_listed = true;
         state
             .enabled
             .retain(|namespace, _| listed.contains(namespace));
@@ -101,13 +111,6 @@ impl Halts {
             .retain(|namespace| listed.contains(namespace));
         state.namespaces.len() < before
     }
-}
-
-/// In words, where the label of its namespace stops a request.
-pub fn by_label() -> String {
-    format!(
-        "the label {NAMESPACE_LABEL}={NAMESPACE_DISABLED} of the namespace has stopped profiling"
-    )
 }
 
 /// Watches the switch, a ConfigMap of this namespace and name.
@@ -140,9 +143,7 @@ fn is_off(map: &ConfigMap) -> bool {
 
 /// Watches the namespaces that have the label.
 pub async fn watch_labels(context: Arc<Context>) {
-    let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(context.client.clone());
-    let labelled = paged().labels(NAMESPACE_LABEL);
-    let mut changes = watcher(namespaces, labelled).default_backoff().boxed();
+    let mut changes = labelled(&context.client).default_backoff().boxed();
     let (halts, mut listed) = (&context.halts, BTreeSet::new());
     while let Some(change) = changes.next().await {
         let news = match change {
@@ -168,6 +169,14 @@ pub async fn watch_labels(context: Arc<Context>) {
     }
 }
 
+/// The namespaces that have the label: their metadata, for which such an `Api` asks alone.
+fn labelled(
+    client: &Client,
+) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<Namespace>>>> + use<> {
+    let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    watcher(namespaces, paged().labels(NAMESPACE_LABEL))
+}
+
 fn learn(halts: &Halts, namespace: &impl ResourceExt, label: Option<&str>) -> bool {
     let uid = namespace.uid().unwrap_or_default();
     halts.learn(&namespace.name_any(), uid, label)
@@ -186,7 +195,7 @@ pub async fn poll_labels(context: Arc<Context>) {
         namespaces.extend(running.into_iter().filter_map(|request| request.namespace));
         let client = &context.client;
         let labels = stream::iter(namespaces)
-            .map(|namespace| async move { (is_disabled(client, &namespace).await, namespace) })
+            .map(|namespace| async move { (asked(client, &namespace).await, namespace) })
             .buffer_unordered(AT_ONCE);
         let news: Vec<bool> = labels
             .map(|(disabled, namespace)| {
@@ -200,12 +209,12 @@ pub async fn poll_labels(context: Arc<Context>) {
     }
 }
 
-/// Nothing where the API server did not say it in time.
-async fn is_disabled(client: &Client, namespace: &str) -> Option<bool> {
+/// Whether its label stops the namespace; nothing where the API server did not say it in time.
+async fn asked(client: &Client, namespace: &str) -> Option<bool> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let asked = tokio::time::timeout(ANSWER, namespaces.get_metadata(namespace)).await;
-    let metadata = asked.ok()?.ok()?;
-    Some(label(&metadata) == Some(NAMESPACE_DISABLED))
+    let answer = tokio::time::timeout(ANSWER, namespaces.get_metadata(namespace)).await;
+    let metadata = answer.ok()?.ok()?;
+    Some(is_disabled(label(&metadata)))
 }
 
 fn look_again(context: &Context) {
@@ -215,7 +224,45 @@ fn look_again(context: &Context) {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::{Request, Response, header::ACCEPT};
+    use kube::client::Body;
+    use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_ENABLED};
+    use serde_json::json;
+    use tower::service_fn;
+
     use super::*;
+
+    /// As the API server does, it gives the metadata alone to who asks for that, else all of a namespace.
+    async fn answer(request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+        let accept = request.headers()[ACCEPT].to_str().unwrap_or_default();
+        let named = json!({"name": "shop", "uid": "u", "resourceVersion": "1",
+            "labels": {NAMESPACE_LABEL: NAMESPACE_ENABLED}});
+        let (version, kind, item) = match accept.contains("as=PartialObjectMetadataList") {
+            true => (
+                "meta.k8s.io/v1",
+                "PartialObjectMetadataList",
+                json!({"metadata": named}),
+            ),
+            false => ("v1", "NamespaceList", json!({"whole": accept})),
+        };
+        let list = json!({"apiVersion": version, "kind": kind, "metadata": {"resourceVersion": "1"}, "items": [item]});
+        Ok(Response::new(Body::from(list.to_string().into_bytes())))
+    }
+
+    #[tokio::test]
+    async fn of_labelled_namespaces_only_the_metadata_is_asked_for() {
+        let client = Client::new(service_fn(answer), "default");
+        let mut changes = std::pin::pin!(labelled(&client));
+        assert!(matches!(
+            changes.next().await,
+            Some(Ok(watcher::Event::Init))
+        ));
+        let Some(Ok(watcher::Event::InitApply(namespace))) = changes.next().await else {
+            panic!("no namespace");
+        };
+        assert_eq!(namespace.name_any(), "shop");
+        assert_eq!(label(&namespace), Some(NAMESPACE_ENABLED));
+    }
 
     #[test]
     fn the_switch_stops_everybody_and_a_label_its_namespace() {

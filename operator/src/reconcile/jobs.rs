@@ -10,11 +10,11 @@ use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
-use crate::chain::chain;
 use crate::decide::effect::{Done, Effect, Job};
 use crate::reconcile::context::Context;
 use crate::reconcile::events;
 use crate::reconcile::watches::RequestRef;
+use phpprof_crds::chain;
 
 /// By the uid of the request; nothing came of a job yet that has no outcome.
 #[derive(Default)]
@@ -118,6 +118,7 @@ async fn work(context: &Arc<Context>, request: &ProfileRequest, effect: Effect) 
             context.metrics.verified(begin);
             done
         }
+        Effect::ReadReceipt(receipt) => collector.receipt(&receipt).await,
         Effect::Recover(recovery) => collector.recover(&recovery).await,
         Effect::Merge => {
             let done = merge(context, request).await;

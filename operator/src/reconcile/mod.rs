@@ -1,7 +1,7 @@
 //! The loop around each request: what the cluster has is observed, and what was decided is done.
 
 pub mod archives;
-mod calls;
+pub(crate) mod calls;
 pub mod context;
 pub mod controller;
 mod deletion;
@@ -10,10 +10,12 @@ mod execute;
 pub mod expectations;
 pub(crate) mod fleet;
 mod follow;
+mod granting;
 pub mod halts;
 pub mod jobs;
 mod observe;
 pub mod requests;
+pub mod residents;
 mod resolve;
 pub mod running;
 mod scopes;

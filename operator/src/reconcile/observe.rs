@@ -6,19 +6,17 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::{
-    NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, Reason, TargetState,
-    TargetStatus,
-};
+use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason};
+use phpprof_decide::pod::view;
 
+use crate::decide::namespace::{by_label, is_disabled, is_enabled};
 use crate::decide::observed::{Admission, Observed, PodView, Refusal, SamplerState, SamplerView};
 use crate::decide::queue::Turn;
+use crate::decide::status::is_terminal;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
 use crate::reconcile::fleet::Fleet;
-use crate::reconcile::halts::by_label;
 use crate::reconcile::resolve::{Named, Unresolved, resolve};
-use crate::reconcile::view::view;
 use crate::reconcile::watches::{RequestRef, WatchError};
 use crate::storage::store::StoreError;
 
@@ -60,9 +58,7 @@ pub async fn observe(
     if status.start_time.is_none() {
         return candidate(context, request, reference, halted).await;
     }
-    let settled =
-        |target: &TargetStatus| matches!(target.state, TargetState::Uploaded | TargetState::Failed);
-    if status.targets.iter().all(settled) {
+    if status.targets.iter().all(is_terminal) {
         // What is left to do needs the store alone.
         return Ok(Observed {
             store_trouble,
@@ -93,6 +89,7 @@ pub async fn observe(
         store_trouble,
         under_way: context.jobs.under_way(&uid),
         stopped: context.expectations.stopped(&uid),
+        receipts: context.expectations.receipts(&uid),
         ..Observed::default()
     })
 }
@@ -118,11 +115,11 @@ async fn candidate(
         None => {
             let metadata = metadata(context, &namespace).await?;
             let label = metadata.labels().get(NAMESPACE_LABEL).map(String::as_str);
-            if label == Some(NAMESPACE_DISABLED) {
+            if is_disabled(label) {
                 return Ok(stopped(by_label()));
             }
             let uid = metadata.uid().unwrap_or_default();
-            (label == Some(NAMESPACE_ENABLED), uid)
+            (is_enabled(label), uid)
         }
     };
     let mut admission = Admission {
@@ -192,7 +189,7 @@ fn with_what_is_known(context: &Context, request_uid: &str, mut pod: PodView) ->
             message: String::new(),
         };
         let sampler = SamplerView {
-            deadlines: Some(injected.deadlines),
+            kind: injected.kind,
             state,
         };
         pod.samplers.entry(injected.name).or_insert(sampler);

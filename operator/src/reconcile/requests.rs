@@ -11,8 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource as _};
-use phpprof_crds::{ProfileRequest, Target};
+use phpprof_crds::{ProfileRequest, REQUESTED_BY, Target};
 
+use crate::reconcile::calls::call;
 use crate::sampler::object_keys::UID_LENGTH;
 
 /// What a watch has shown.
@@ -64,7 +65,7 @@ impl Requests {
         name: &str,
     ) -> Result<Option<ProfileRequest>, kube::Error> {
         let requests: Api<ProfileRequest> = Api::namespaced(self.client.clone(), namespace);
-        requests.get_opt(name).await
+        call(|| requests.get_opt(name)).await
     }
 
     /// Whether the request of a key is certainly not there any more.
@@ -77,7 +78,7 @@ impl Requests {
             return false;
         }
         let requests: Api<ProfileRequest> = Api::namespaced(self.client.clone(), owner.namespace);
-        match requests.get_metadata_opt(owner.name).await {
+        match call(|| requests.get_metadata_opt(owner.name)).await {
             Ok(there) => !there.is_some_and(|there| owner.is(&there.metadata.uid)),
             Err(error) => {
                 tracing::debug!(%error, key, "it is not known whether the request is gone");
@@ -96,10 +97,13 @@ pub fn strip_metadata(metadata: &mut ObjectMeta) {
     metadata.finalizers = None;
 }
 
-/// Drops what is not looked at of a request that arrives: metadata of others, which no schema bounds, and where it is over what it has
-/// told of its pods.
+/// No name of a user is longer.
+const LONGEST_NAME: usize = 512;
+
+/// Drops what is not looked at of a request that arrives: metadata of others, which no schema bounds, but who asked for it; and where it is over
+/// what it has told of its pods.
 pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
-    strip_metadata(arriving.meta_mut());
+    strip_all_but_who_asked(arriving.meta_mut());
     let Ok(request) = &mut arriving.0 else {
         return;
     };
@@ -111,6 +115,16 @@ pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
         status.conditions.truncate(1);
         request.spec.target = Target::default();
     }
+}
+
+/// Metadata of others, which no schema bounds.
+pub fn strip_all_but_who_asked(metadata: &mut ObjectMeta) {
+    let annotations = metadata.annotations.take();
+    strip_metadata(metadata);
+    metadata.annotations = annotations.and_then(|mut all| {
+        all.retain(|name, value| name == REQUESTED_BY && value.len() <= LONGEST_NAME);
+        (!all.is_empty()).then_some(all)
+    });
 }
 
 /// The request that a key belongs to: what `object_keys::key` wrote into it.
@@ -159,7 +173,11 @@ mod tests {
 
     fn stripped(status: serde_json::Value) -> ProfileRequest {
         let mut request = request(json!({"target": {"podName": "web"}}));
-        request.metadata.annotations = Some([("x".into(), "y".repeat(1 << 20))].into());
+        let annotations = [
+            ("x".into(), "y".repeat(1 << 20)),
+            (REQUESTED_BY.into(), "alice".into()),
+        ];
+        request.metadata.annotations = Some(annotations.into());
         request.metadata.labels = Some([("app".into(), "web".into())].into());
         request.status = serde_json::from_value(status).unwrap();
         let mut arriving = DeserializeGuard(Ok(request));
@@ -194,9 +212,10 @@ mod tests {
         let request = stripped(json!({"startTime": "2026-09-21T14:13:20Z", "targets": [target()]}));
         assert_eq!(request.spec.target.pod_name.as_deref(), Some("web"));
         assert_eq!(request.status.unwrap().targets.len(), 1);
+        let by = Some([(REQUESTED_BY.to_owned(), "alice".to_owned())].into());
         assert_eq!(
             (request.metadata.annotations, request.metadata.labels),
-            (None, None)
+            (by, None)
         );
     }
 

@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use phpprof_crds::{Reason, Target, WorkloadRef};
 
 use crate::decide::observed::Refusal;
-use crate::reconcile::calls::call;
+use crate::reconcile::calls::{call, call_for_page};
 
 /// Pods in a page of a list of metadata.
 const PAGE: u32 = 64;
@@ -83,7 +83,7 @@ async fn uids(
     let mut params = ListParams::default().labels(selector).limit(PAGE);
     let mut uids = HashSet::new();
     loop {
-        let page = call(|| pods.list_metadata(&params)).await?;
+        let page = call_for_page(|| pods.list_metadata(&params)).await?;
         uids.extend(page.items.iter().filter_map(ResourceExt::uid));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 
+use crate::decide::status::is_running;
 use crate::reconcile::watches::RequestRef;
 
 /// By name; the uid tells one that was deleted from its successor.
@@ -99,14 +100,6 @@ impl State {
             self.ended.pop_front();
         }
     }
-}
-
-/// Whether it may have samplers that have not ended.
-pub fn is_running(request: &ProfileRequest) -> bool {
-    request
-        .status
-        .as_ref()
-        .is_some_and(|status| status.start_time.is_some() && status.completion_time.is_none())
 }
 
 #[cfg(test)]

@@ -26,23 +26,23 @@ impl Stop {
 }
 
 /// By the key of the sampler's object.
-pub struct Stops {
+pub struct Cancellations {
     told: Mutex<HashMap<String, (Stop, Timestamp)>>,
     changed: watch::Sender<()>,
 }
 
-impl Default for Stops {
+impl Default for Cancellations {
     fn default() -> Self {
-        Stops {
+        Cancellations {
             told: Mutex::default(),
             changed: watch::Sender::new(()),
         }
     }
 }
 
-impl Stops {
+impl Cancellations {
     /// Tells the sampler of a key; nobody asks for it any more after `until`.
-    pub fn tell(&self, key: &str, stop: Stop, now: Timestamp, until: Timestamp) {
+    pub fn cancel(&self, key: &str, stop: Stop, now: Timestamp, until: Timestamp) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, (_, until)| *until > now);
         told.insert(key.to_owned(), (stop, until));
@@ -51,7 +51,7 @@ impl Stops {
     }
 
     /// What the sampler of a key was told.
-    pub fn told(&self, key: &str) -> Option<Stop> {
+    pub fn get(&self, key: &str) -> Option<Stop> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.get(key).map(|(stop, _)| *stop)
     }
@@ -60,7 +60,7 @@ impl Stops {
     pub async fn wait(&self, key: &str) -> Stop {
         let mut changes = self.changed.subscribe();
         loop {
-            if let Some(stop) = self.told(key) {
+            if let Some(stop) = self.get(key) {
                 return stop;
             }
             // The sender lives as long as `self`.
@@ -76,23 +76,23 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_hears_of_its_own_key_only() {
-        let stops = Stops::default();
-        let waiting = stops.wait("a");
-        let telling = async {
-            stops.tell("b", Stop::Drop, at(0), at(9));
+        let cancellations = Cancellations::default();
+        let waiting = cancellations.wait("a");
+        let cancellation = async {
+            cancellations.cancel("b", Stop::Drop, at(0), at(9));
             tokio::task::yield_now().await;
-            stops.tell("a", Stop::Keep, at(0), at(9));
+            cancellations.cancel("a", Stop::Keep, at(0), at(9));
         };
-        let (heard, ()) = tokio::join!(waiting, telling);
+        let (heard, ()) = tokio::join!(waiting, cancellation);
         assert_eq!(heard, Stop::Keep);
     }
 
     #[test]
     fn what_nobody_asks_for_any_more_is_forgotten() {
-        let stops = Stops::default();
-        stops.tell("a", Stop::Keep, at(0), at(9));
-        stops.tell("b", Stop::Keep, at(10), at(19));
-        assert_eq!(stops.told("a"), None);
-        assert_eq!(stops.told("b"), Some(Stop::Keep));
+        let cancellations = Cancellations::default();
+        cancellations.cancel("a", Stop::Keep, at(0), at(9));
+        cancellations.cancel("b", Stop::Keep, at(10), at(19));
+        assert_eq!(cancellations.get("a"), None);
+        assert_eq!(cancellations.get("b"), Some(Stop::Keep));
     }
 }

@@ -9,17 +9,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use k8s_openapi::api::core::v1::{
-    Capabilities, EnvVar, EphemeralContainer, SeccompProfile, SecurityContext,
-};
-use phpprof_crds::TargetReason;
+use k8s_openapi::api::core::v1::{EnvVar, EphemeralContainer};
+use phpprof_crds::RequestLabel;
+use phpprof_decide::admission::{NotAdded, not_added};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::sampler::grant::Grant;
-use crate::sampler::injection::Injection;
-use crate::sampler::injection::Mode;
+use crate::sampler::injection::{Injection, Residence, Run, Subject, bare_id};
+use crate::sampler::offer::Ask;
 use crate::sampler::receipt::printable;
+
+const RECEIPT: &str = "--receipt=/dev/termination-log";
 
 /// What all samplers have in common: their image, what CPU each may use, and which private CA they trust.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,8 @@ pub struct SamplerConfig {
     pub pull_policy: String,
     /// Of one core.
     pub cpu_budget_percent: u32,
+    /// Names of routes, as GLOB=NAME, before those that the sampler makes of paths.
+    pub routes: Vec<String>,
     pub ca_bundle: Option<String>,
 }
 
@@ -37,73 +40,160 @@ struct ForProfile<'a> {
     profile: &'a [Grant],
 }
 
-/// What a sampler may write: its profile and, in a long run, what it has sampled so far; each on any of these ways.
+/// In PHPPROF_REQUESTS: a variable of its own, which a resident sampler of an earlier version does not look at.
+#[derive(Serialize)]
+struct ForRequests<'a> {
+    requests: &'a [Grant],
+}
+
+/// What a sampler may write: its profile and, in a long run, what it has sampled so far, and where routes are told its list of requests; each on
+/// any of these ways.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     pub profile: Vec<Grant>,
     pub checkpoint_seconds: i32,
     /// In their order; none in a short run.
     pub checkpoints: Vec<Vec<Grant>>,
+    /// None where no requests are listed.
+    pub requests: Vec<Grant>,
+}
+
+/// What a sampler's container has in its arguments and its environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Given {
+    /// As in contract/args.json and contract/env.json.
+    pub fn once(subject: &Subject, run: &Run, grants: &Grants, config: &SamplerConfig) -> Self {
+        let receipt = [RECEIPT.to_owned()];
+        Given {
+            arguments: arguments(subject, run, config, &receipt),
+            environment: environment(config, grants),
+        }
+    }
+
+    /// As in contract/resident.json.
+    pub fn resident(subject: &Subject, residence: Residence, ask: &Ask) -> Self {
+        let Residence {
+            first_answer_seconds,
+            idle_seconds,
+            ..
+        } = residence;
+        let id = bare_id(&subject.container_id);
+        Given {
+            arguments: vec![
+                "resident".to_owned(),
+                format!("--container-id={id}"),
+                format!("--first-answer-seconds={first_answer_seconds}"),
+                format!("--idle-seconds={idle_seconds}"),
+                RECEIPT.to_owned(),
+            ],
+            // Strings always serialise.
+            environment: vec![(
+                "PHPPROF_ASK".to_owned(),
+                serde_json::to_string(ask).unwrap_or_default(),
+            )],
+        }
+    }
 }
 
 /// The strategic-merge patch of a pod's ephemeral containers: the new entry and the pod that it is for.
 ///
 /// The uid is a precondition: a pod of the same name that has come since is not patched.
-pub fn patch(injection: &Injection, config: &SamplerConfig, grants: &Grants) -> Value {
+pub fn patch(injection: &Injection, given: &Given, config: &SamplerConfig) -> Value {
     json!({
-        "metadata": {"uid": injection.pod_uid},
-        "spec": {"ephemeralContainers": [container(injection, config, grants)]},
+        "metadata": {"uid": injection.subject.pod_uid},
+        "spec": {"ephemeralContainers": [container(injection, given, config)]},
     })
 }
 
-fn container(injection: &Injection, config: &SamplerConfig, grants: &Grants) -> EphemeralContainer {
+fn container(injection: &Injection, given: &Given, config: &SamplerConfig) -> EphemeralContainer {
+    let variable = |(name, value): &(String, String)| EnvVar {
+        name: name.clone(),
+        value: Some(value.clone()),
+        value_from: None,
+    };
     EphemeralContainer {
         name: injection.ephemeral_container_name.clone(),
         image: Some(config.image.clone()),
         image_pull_policy: Some(config.pull_policy.clone()),
-        args: Some(args(injection, config)),
-        env: Some(env(config, grants)),
-        target_container_name: Some(injection.container_name.clone()),
+        args: Some(given.arguments.clone()),
+        env: Some(given.environment.iter().map(variable).collect()),
+        target_container_name: Some(injection.subject.container_name.clone()),
         termination_message_policy: Some("File".to_owned()),
-        security_context: Some(security_context(injection.mode)),
+        security_context: Some(injection.mode.security_context()),
         ..EphemeralContainer::default()
     }
 }
 
-/// As in contract/args.json.
-fn args(injection: &Injection, config: &SamplerConfig) -> Vec<String> {
-    let id = injection
-        .container_id
-        .rsplit('/')
-        .next()
-        .unwrap_or_default();
+/// Those of a run that a resident sampler is offered: as in contract/runs.json.
+pub fn arguments_of_offer(subject: &Subject, run: &Run, config: &SamplerConfig) -> Vec<String> {
+    let receipt = ["--receipt=-", "--grants-on-stdin"].map(str::to_owned);
+    arguments(subject, run, config, &receipt)
+}
+
+fn arguments(
+    subject: &Subject,
+    run: &Run,
+    config: &SamplerConfig,
+    receipt: &[String],
+) -> Vec<String> {
+    let id = bare_id(&subject.container_id);
     let labels = [
-        ("namespace", &injection.namespace),
-        ("pod", &injection.pod_name),
-        ("container", &injection.container_name),
+        ("namespace", &subject.namespace),
+        ("pod", &subject.pod_name),
+        ("container", &subject.container_name),
     ];
     let mut args = vec![
         "record".to_owned(),
         format!("--container-id={id}"),
-        format!("--duration-seconds={}", injection.duration_seconds),
-        format!("--samples-per-second={}", injection.samples_per_second),
+        format!("--duration-seconds={}", run.duration_seconds),
+        format!("--samples-per-second={}", run.samples_per_second),
         format!("--cpu-budget-percent={}", config.cpu_budget_percent),
-        format!("--not-after={}", injection.not_after.as_second()),
-        format!("--upload-until={}", injection.upload_until.as_second()),
-        "--receipt=/dev/termination-log".to_owned(),
+        format!("--not-after={}", run.not_after.as_second()),
+        format!("--upload-until={}", run.upload_until.as_second()),
     ];
-    args.extend(injection.include_idle.then(|| "--include-idle".to_owned()));
+    args.extend_from_slice(receipt);
+    args.extend(run.include_idle.then(|| "--include-idle".to_owned()));
+    args.extend(run.heap.then(|| "--heap".to_owned()));
+    args.extend(run.is_snapshot.then(|| "--snapshot".to_owned()));
+    args.extend(run.is_live.then(|| "--live".to_owned()));
+    args.extend(of_requests(run, &config.routes));
     args.extend(labels.map(|(key, value)| format!("--label={key}={value}")));
     args
 }
 
+/// What is told and kept of HTTP requests.
+fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
+    let mut args = Vec::new();
+    if !run.labels.is_empty() {
+        // Their names are those of the CRD.
+        let names: Vec<_> = run.labels.iter().map(|it| format!("{it:?}")).collect();
+        args.push(format!("--labels={}", names.join(",")));
+    }
+    if run.labels.contains(&RequestLabel::Route) {
+        args.extend(routes.iter().map(|route| format!("--route={route}")));
+    }
+    let filter = run.filter.clone().unwrap_or_default();
+    args.extend(
+        filter
+            .path_prefix
+            .map(|prefix| format!("--path-prefix={prefix}")),
+    );
+    args.extend(filter.methods.iter().map(|it| format!("--method={it}")));
+    args.extend(filter.scripts.iter().map(|it| format!("--script={it}")));
+    let age = filter.min_request_age_milliseconds;
+    args.extend(age.map(|age| format!("--min-request-age-ms={age}")));
+    args.extend(filter.include_young.then(|| "--include-young".to_owned()));
+    args
+}
+
 /// As in contract/env.json.
-fn env(config: &SamplerConfig, grants: &Grants) -> Vec<EnvVar> {
-    let variable = |name: &str, value: String| EnvVar {
-        name: name.to_owned(),
-        value: Some(value),
-        value_from: None,
-    };
+pub fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(String, String)> {
+    let variable = |name: &str, value: String| (name.to_owned(), value);
     let profile = ForProfile {
         profile: &grants.profile,
     };
@@ -111,6 +201,13 @@ fn env(config: &SamplerConfig, grants: &Grants) -> Vec<EnvVar> {
     let profile = serde_json::to_string(&profile).unwrap_or_default();
     let checkpoints = (!grants.checkpoints.is_empty())
         .then(|| variable("PHPPROF_CHECKPOINTS", packed(&checkpoints(grants))));
+    let requests = ForRequests {
+        requests: &grants.requests,
+    };
+    let requests = (!grants.requests.is_empty()).then(|| {
+        let requests = serde_json::to_string(&requests).unwrap_or_default();
+        variable("PHPPROF_REQUESTS", requests)
+    });
     let ca_bundle = config
         .ca_bundle
         .clone()
@@ -118,6 +215,7 @@ fn env(config: &SamplerConfig, grants: &Grants) -> Vec<EnvVar> {
     [variable("PHPPROF_GRANTS", profile)]
         .into_iter()
         .chain(checkpoints)
+        .chain(requests)
         .chain(ca_bundle)
         .collect()
 }
@@ -136,87 +234,15 @@ fn packed(value: &Value) -> String {
     STANDARD.encode(bytes)
 }
 
-fn security_context(mode: Mode) -> SecurityContext {
-    let (uid, gid, added) = match mode {
-        Mode::SameUser { uid, gid } => (uid, gid, None),
-        Mode::Ptrace { .. } => (0, 0, Some(vec!["SYS_PTRACE".to_owned()])),
-    };
-    SecurityContext {
-        run_as_user: Some(uid),
-        run_as_group: Some(gid),
-        run_as_non_root: Some(uid != 0),
-        privileged: Some(false),
-        allow_privilege_escalation: Some(false),
-        read_only_root_filesystem: Some(true),
-        capabilities: Some(Capabilities {
-            add: added,
-            drop: Some(vec!["ALL".to_owned()]),
-        }),
-        seccomp_profile: Some(SeccompProfile {
-            type_: "RuntimeDefault".to_owned(),
-            localhost_profile: None,
-        }),
-        ..SecurityContext::default()
-    }
-}
-
 /// What an error of the patch, or of its dry run, means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The sampler is there already.
-    AlreadyThere,
-    /// A webhook does not support dry runs, so only the patch itself can tell.
-    Unknown,
-    /// Not an answer, or not a final one.
-    TryAgain(String),
-    Final(TargetReason, String),
-}
-
-/// Reads the API server's answer.
-pub fn refusal(error: &kube::Error, injection: &Injection) -> Refusal {
-    let kube::Error::Api(status) = error else {
-        return Refusal::TryAgain(error.to_string());
-    };
-    let said = printable(&status.message, 700);
-    match status.code {
-        422 if said.contains("may not be changed") => Refusal::AlreadyThere,
-        400 if said.contains("does not support dry run") => Refusal::Unknown,
-        403 if said.contains("violates PodSecurity") => pod_security(said, injection),
-        404 if said.contains("could not find the requested resource") => Refusal::Final(
-            TargetReason::InjectionRefused,
-            "this cluster has no ephemeral containers; it needs Kubernetes 1.25".to_owned(),
-        ),
-        404 => Refusal::Final(
-            TargetReason::PodDeleted,
-            "the pod was deleted before its sampler was added".to_owned(),
-        ),
-        // The patch names the uid of the pod that it is for.
-        422 if said.contains("metadata.uid") => Refusal::Final(
-            TargetReason::PodDeleted,
-            "the pod was replaced before its sampler was added".to_owned(),
-        ),
-        400 | 403 | 405 | 422 => Refusal::Final(TargetReason::InjectionRefused, said),
-        _ => Refusal::TryAgain(said),
-    }
-}
-
-/// Pod Security judges the whole pod, and so also what others have added to it.
-fn pod_security(said: String, injection: &Injection) -> Refusal {
-    let ours = said.contains(&injection.ephemeral_container_name);
-    match injection.mode {
-        _ if !ours => {
-            let found = "it is another container of the pod that is refused";
-            Refusal::Final(TargetReason::PodSecurityDenied, format!("{found}: {said}"))
+pub fn refusal(error: &kube::Error, injection: &Injection) -> NotAdded {
+    match error {
+        kube::Error::Api(status) => {
+            let said = printable(&status.message, 700);
+            let name = &injection.ephemeral_container_name;
+            not_added(status, said, name, injection.mode)
         }
-        Mode::Ptrace { user_known: false } => {
-            let found = "SYS_PTRACE is refused and the pod does not say its user";
-            Refusal::Final(TargetReason::UserUnknown, format!("{found}: {said}"))
-        }
-        Mode::Ptrace { user_known: true } => {
-            let found = "PHP starts as root, which needs SYS_PTRACE";
-            Refusal::Final(TargetReason::PodSecurityDenied, format!("{found}: {said}"))
-        }
-        Mode::SameUser { .. } => Refusal::Final(TargetReason::PodSecurityDenied, said),
+        error => NotAdded::TryAgain(error.to_string()),
     }
 }
 

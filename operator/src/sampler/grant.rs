@@ -13,6 +13,9 @@ pub struct Grant {
     /// Empty for a checkpoint: its sampler asks where its whole profile belongs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stop: String,
+    /// Where it brings each second of a live request; else empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub live: String,
     /// Of the server's key; empty where a certificate authority vouches for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,

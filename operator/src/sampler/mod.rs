@@ -5,4 +5,6 @@ pub mod container;
 pub(crate) mod grant;
 pub(crate) mod injection;
 pub(crate) mod object_keys;
+pub mod offer;
 pub(crate) mod receipt;
+pub mod route;

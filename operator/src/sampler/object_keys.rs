@@ -8,8 +8,12 @@ use phpprof_crds::ProfileRequest;
 
 /// The merged profile of all pods.
 pub const MERGED: &str = "merged.pb.gz";
+/// The slowest requests of all pods, and what ran when.
+pub const REQUESTS: &str = "requests.json.gz";
 /// All that is known of a request's profiles.
 pub const MANIFEST: &str = "manifest.json";
+/// What was known of a request when it was accepted; there while it runs.
+pub const RECORD: &str = "accepted.json";
 
 /// What a uid of Kubernetes has.
 pub const UID_LENGTH: usize = 36;
@@ -47,6 +51,11 @@ pub fn below(prefix: &str, path: &str) -> String {
         "" => path.to_owned(),
         prefix => format!("{prefix}/{path}"),
     }
+}
+
+/// Beside the profile of a resident sampler's run: the run's receipt.
+pub fn receipt_key(key: &str) -> String {
+    format!("{key}.receipt")
 }
 
 /// Beside an object: its presence says that its sampler shall stop.

@@ -23,6 +23,8 @@ const SHA256: usize = 43;
 pub enum ShortReceipt {
     Uploaded(UploadReceipt),
     NotAfterPassed,
+    /// Of a resident sampler, whose time is over.
+    LeaseEnded,
     Failed {
         reason: TargetReason,
         detail: String,
@@ -59,6 +61,7 @@ impl ShortReceipt {
         let line: Line = serde_json::from_str(line).ok()?;
         match line.reason.as_str() {
             "NotAfterPassed" => Some(ShortReceipt::NotAfterPassed),
+            "LeaseEnded" => Some(ShortReceipt::LeaseEnded),
             reason @ ("Uploaded" | "Relayed") => {
                 let receipt = UploadReceipt {
                     route: Some(match reason {

@@ -1,7 +1,9 @@
 //! Reads profiles from the store, some at a time.
 //!
 //! Invariant: an upload is not trusted: its size is asked for before it is read, and it is decoded within bounds. Besides the merged profile that
-//! is made or looked at, at most [`AT_ONCE`] profiles are in memory, whatever is uploaded by however many pods.
+//! is made or looked at, at most [`AT_ONCE`] profiles are in memory, whatever is uploaded by however many pods, and whoever has a page drawn.
+
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use base64::Engine as _;
@@ -10,6 +12,7 @@ use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_profile::{Limits as Bounds, Packed, Room};
 use tokio::sync::Semaphore;
 
+use crate::decide::effect::{Done, ReceiptKey};
 use crate::decide::limits::Limits;
 use crate::sampler::object_keys::{MERGED, key};
 use crate::sampler::receipt::FullReceipt;
@@ -20,6 +23,8 @@ use crate::storage::store::{Created, Store, StoreError};
 pub const AT_ONCE: usize = 2;
 /// Larger merged profiles are not told to services beyond the cluster.
 pub const LARGEST_TOLD: usize = 16 << 20;
+/// With a line's end.
+const LONGEST_RECEIPT: u64 = 128;
 /// The name of the sample type that receipts count.
 pub(super) const SAMPLES: &str = "samples";
 
@@ -27,7 +32,7 @@ pub(super) const SAMPLES: &str = "samples";
 pub struct Collector {
     pub(super) store: Store,
     pub(super) bounds: Bounds,
-    pub(super) desk: Semaphore,
+    pub(super) desk: Arc<Semaphore>,
     /// One merged profile is in memory at a time.
     pub(super) merging: Semaphore,
 }
@@ -79,9 +84,14 @@ impl Collector {
         Collector {
             store,
             bounds: bounds(),
-            desk: Semaphore::new(AT_ONCE),
+            desk: Arc::new(Semaphore::new(AT_ONCE)),
             merging: Semaphore::new(1),
         }
+    }
+
+    /// Where profiles are opened, [`AT_ONCE`] at a time.
+    pub fn desk(&self) -> Arc<Semaphore> {
+        self.desk.clone()
     }
 
     pub(super) fn check_limit(&self, size: u64) -> Result<(), Fault> {
@@ -121,6 +131,20 @@ impl Collector {
                 sha256,
             }),
             Ok(Err(message)) | Err(message) => fault(InvalidProfile, message),
+        }
+    }
+
+    /// What is stored as the receipt of a resident sampler's run: no receipt at all where it is longer than one.
+    pub async fn receipt(&self, receipt: &ReceiptKey) -> Done {
+        let message = match self.store.read(&receipt.key, LONGEST_RECEIPT).await {
+            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(StoreError::Missing(_)) => None,
+            Err(StoreError::TooLarge { .. }) => Some(String::new()),
+            Err(error) => return Done::StoreAway(error.to_string()),
+        };
+        Done::ReceiptRead {
+            pod_uid: receipt.pod_uid.clone(),
+            message,
         }
     }
 

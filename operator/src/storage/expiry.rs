@@ -22,6 +22,7 @@ const EVERY: Duration = Duration::from_secs(3600);
 struct Expiry {
     expires_at: Timestamp,
     merged: Option<Named>,
+    requests: Option<Named>,
     #[serde(default)]
     stop_keys: Vec<String>,
     #[serde(default)]
@@ -45,7 +46,8 @@ impl Expiry {
             let file = key.strip_prefix(folder);
             !folder.is_empty() && file.is_some_and(|file| !file.is_empty() && !file.contains('/'))
         };
-        let named = self.merged.into_iter().chain(self.targets);
+        let merged = self.merged.into_iter().chain(self.requests);
+        let named = merged.chain(self.targets);
         let named = named.map(|named| named.object_key);
         let beside = self.stop_keys.into_iter().chain(self.checkpoint_keys);
         named.chain(beside).filter(inside).collect()
@@ -155,6 +157,7 @@ mod tests {
         let targets: Vec<_> = keys.iter().map(|key| json!({"objectKey": key})).collect();
         json!({
             "expiresAt": expires_at, "merged": {"objectKey": "shop/a-1/merged.pb.gz"},
+            "requests": {"objectKey": "shop/a-1/requests.json.gz"},
             "stopKeys": [stop_key("shop/a-1/web.pb.gz")], "targets": targets,
             "checkpointKeys": ["shop/a-1/web.checkpoint-1.pb.gz", "shop/b-2/web.checkpoint-1.pb.gz"],
         })
@@ -173,6 +176,7 @@ mod tests {
         let store = store(&[
             ("shop/a-1/manifest.json", manifest(at(0), &named)),
             ("shop/a-1/merged.pb.gz", file()),
+            ("shop/a-1/requests.json.gz", file()),
             ("shop/a-1/web.pb.gz", file()),
             ("shop/a-1/web.pb.gz.stop", file()),
             ("shop/a-1/web.checkpoint-1.pb.gz", file()),
@@ -192,6 +196,37 @@ mod tests {
                 "shop/a-1/x/y",
                 "shop/b-2/web.checkpoint-1.pb.gz",
                 "shop/b-2/web.pb.gz"
+            ]
+        );
+    }
+
+    /// An older operator stored below the namespace's name, this one below its uid; nothing is moved.
+    #[tokio::test]
+    async fn what_older_operators_stored_goes_by_its_own_time_and_stays_where_it_is_until_then() {
+        let (over, lasts) = (at(0), at(1));
+        let mut objects = Vec::new();
+        for folder in ["shop/old-1", "shop/n1/new-2"] {
+            for (suffix, expires) in [("over", over), ("lasts", lasts)] {
+                let folder = format!("{folder}-{suffix}");
+                let profile = format!("{folder}/web.pb.gz");
+                let manifest = manifest(expires, &[&profile]);
+                objects.push((format!("{folder}/manifest.json"), manifest));
+                objects.push((profile, String::new()));
+            }
+        }
+        let named: Vec<(&str, String)> = objects
+            .iter()
+            .map(|(key, text)| (key.as_str(), text.clone()))
+            .collect();
+        let store = store(&named).await;
+        assert_eq!(sweep(&store, at(0)).await.unwrap().requests, 2);
+        assert_eq!(
+            keys(&store).await,
+            [
+                "shop/n1/new-2-lasts/manifest.json",
+                "shop/n1/new-2-lasts/web.pb.gz",
+                "shop/old-1-lasts/manifest.json",
+                "shop/old-1-lasts/web.pb.gz",
             ]
         );
     }

@@ -26,10 +26,13 @@ struct Manifest<'a> {
     expires_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     merged: Option<Merged<'a>>,
+    /// The list of the pods' HTTP requests, beside the merged profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<Requests<'a>>,
     /// Objects that told samplers to stop, if there was one to tell over the store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
-    /// Objects that samplers of long runs may have stored on their way.
+    /// Objects that samplers of long runs may have stored on their way, and receipts of resident samplers' runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     checkpoint_keys: Vec<String>,
     targets: &'a [TargetStatus],
@@ -41,6 +44,16 @@ struct Merged<'a> {
     object_key: &'a str,
     samples: i64,
     size_bytes: i64,
+}
+
+/// A list of requests that is stored.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requests<'a> {
+    pub object_key: &'a str,
+    pub size_bytes: u64,
+    /// Pods whose list is in it.
+    pub pods: usize,
 }
 
 /// A hundred targets, their receipts and the keys of their checkpoints.
@@ -60,6 +73,9 @@ pub struct Stored {
     pub expires_at: Timestamp,
     #[serde(default)]
     pub merged: Option<StoredMerged>,
+    /// There where requests were listed.
+    #[serde(default)]
+    pub requests: Option<StoredRequests>,
     #[serde(default)]
     targets: Vec<StoredTarget>,
 }
@@ -70,6 +86,10 @@ pub struct StoredMerged {
     pub samples: i64,
     pub size_bytes: i64,
 }
+
+/// Only whether it is there is asked.
+#[derive(Deserialize)]
+pub struct StoredRequests {}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -98,8 +118,12 @@ impl Stored {
     }
 }
 
-/// The manifest's bytes; the merged profile goes with its key, where there is one.
-pub fn manifest(request: &ProfileRequest, merged: Option<(&str, &ProfileResult)>) -> Vec<u8> {
+/// The manifest's bytes; the merged profile goes with its key, where there is one, and so does the list of requests.
+pub fn manifest(
+    request: &ProfileRequest,
+    merged: Option<(&str, &ProfileResult)>,
+    requests: Option<Requests<'_>>,
+) -> Vec<u8> {
     let status = request.status.as_ref();
     let start_time = status
         .and_then(|status| status.start_time.as_ref())
@@ -125,6 +149,7 @@ pub fn manifest(request: &ProfileRequest, merged: Option<(&str, &ProfileResult)>
             samples: merged.samples,
             size_bytes: merged.size_bytes,
         }),
+        requests,
         stop_keys: keys.map(|target| stop_key(&target.object_key)).collect(),
         checkpoint_keys: leftovers(request),
         targets,

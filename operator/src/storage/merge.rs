@@ -7,16 +7,16 @@ use phpprof_crds::{ProfileRequest, ProfileResult, TargetState, TargetStatus};
 use phpprof_profile::{Known, Merged, Merger, Room, Settings, Source as _};
 
 use super::collector::{Collector, Fault, Upload, beside};
+use crate::decide::checkpoints::lists_requests;
 use crate::decide::effect::{Changed, Done, changed_in};
 use crate::decide::limits::Limits;
 use crate::sampler::object_keys::{MANIFEST, MERGED, key};
 use crate::sampler::receipt::UploadReceipt;
-use crate::storage::manifest::manifest;
+use crate::storage::manifest::{Requests, manifest};
 use crate::storage::ours::OF_WORKERS;
 
 /// Where the receipts' count stands among the sample types, and wall time.
 const SAMPLES: usize = 0;
-const WALL: usize = 2;
 
 impl Collector {
     /// Stores the merged profile, then the manifest; both are what an earlier life of the operator would have stored.
@@ -45,7 +45,7 @@ impl Collector {
     /// Stores the manifest of a request without a merged profile.
     pub async fn list(&self, request: &ProfileRequest, limits: &Limits) -> Done {
         let key = key(request, &limits.key_prefix, MANIFEST);
-        match self.create(&key, manifest(request, None)).await {
+        match self.create(&key, manifest(request, None, None)).await {
             Ok(_) => Done::Listed,
             Err(Fault::Store(message) | Fault::Target(_, message)) => Done::StoreAway(message),
         }
@@ -63,7 +63,10 @@ impl Collector {
         let _alone = self.merging.acquire().await;
         let settings = Settings {
             period: 1_000_000_000 / i64::from(request.spec.samples_per_second.max(1)),
-            ..Settings::default()
+            ..match request.spec.heap {
+                true => Settings::default().with_heap(),
+                false => Settings::default(),
+            }
         };
         let mut merger = Merger::new(&settings, pods, Room::default(), OF_WORKERS);
         let mut changed = Vec::new();
@@ -105,18 +108,31 @@ impl Collector {
             size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
             access_key: String::new(),
         };
+        let (list, dropped) = match lists_requests(request) {
+            true => self
+                .store_requests(request, limits)
+                .await
+                .map(|it| (Some(it.0), it.1))?,
+            false => (None, String::new()),
+        };
         let mut request = request.clone();
         let targets = request
             .status
             .iter_mut()
             .flat_map(|status| &mut status.targets);
         changed_in(targets, &changed);
-        let manifest = manifest(&request, Some((&merged_key, &profile)));
+        let listed = list.as_ref().map(|(key, size_bytes, pods)| Requests {
+            object_key: key,
+            size_bytes: *size_bytes,
+            pods: *pods,
+        });
+        let manifest = manifest(&request, Some((&merged_key, &profile)), listed);
         self.create(&key(&request, &limits.key_prefix, MANIFEST), manifest)
             .await?;
+        let notes = [note, dropped].into_iter().filter(|note| !note.is_empty());
         Ok(Stored {
             profile,
-            note,
+            note: notes.collect::<Vec<_>>().join("; "),
             changed,
         })
     }
@@ -157,14 +173,14 @@ async fn add(
         .map_err(|error| unmerged(error.to_string()))
 }
 /// Between what times a request's samples can lie, whatever a node's clock says, and how long they can take; in nanoseconds.
-struct Span {
+pub(super) struct Span {
     first: i64,
     last: i64,
-    longest: i64,
+    pub(super) longest: i64,
 }
 
 impl Span {
-    fn of(request: &ProfileRequest, limits: &Limits) -> Self {
+    pub(super) fn of(request: &ProfileRequest, limits: &Limits) -> Self {
         let nanos = |seconds: i64| seconds.saturating_mul(1_000_000_000);
         let start = request
             .status
@@ -180,7 +196,7 @@ impl Span {
         }
     }
 
-    fn time(&self, said: i64) -> i64 {
+    pub(super) fn time(&self, said: i64) -> i64 {
         said.clamp(self.first, self.last.max(self.first))
     }
 }
@@ -194,8 +210,9 @@ fn note(merged: &Merged) -> String {
     if merged.cut == 0 {
         return String::new();
     }
-    let other = merged.other.get(WALL).copied().unwrap_or_default();
-    let percent = 100.0 * other as f64 / total(merged, WALL).max(1) as f64;
+    // Wall time is the last.
+    let last = |values: &[i64]| values.last().copied().unwrap_or_default();
+    let percent = 100.0 * last(&merged.other) as f64 / last(&merged.totals).max(1) as f64;
     format!(
         "{percent:.1} % of the time is [other]: {} of the profiles have more stacks than a merged one takes; each pod's own is whole",
         merged.cut

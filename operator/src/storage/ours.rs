@@ -2,10 +2,10 @@
 //!
 //! Invariant: what passes can be merged with any other that passes, and no sum of up to a hundred of them overflows.
 
-use phpprof_profile::{Profile, Settings, Source};
+use phpprof_profile::{HEAP, Profile, Settings, Source};
 
 /// Every label that a sampler writes; those of the first line are the operator's own words, which it sets again.
-const LABELS: [&str; 7] = [
+const LABELS: [&str; 18] = [
     "namespace",
     "pod",
     "container",
@@ -13,6 +13,17 @@ const LABELS: [&str; 7] = [
     "sapi",
     "pid",
     "thread",
+    "method",
+    "route",
+    "script",
+    "request_age",
+    "trace_id",
+    "state",
+    "pool",
+    "system_call",
+    "waits_on",
+    "peer_port",
+    "request",
 ];
 /// Labels that tell the workers of a pod apart: the first that a merged profile does without.
 pub const OF_WORKERS: &[&str] = &["pid", "thread"];
@@ -24,6 +35,9 @@ pub fn check(profile: &impl Source) -> Result<(), String> {
     check_types(profile.head())?;
     let head = profile.head();
     let mut sums = vec![0i64; head.sample_type.len()];
+    // What a heap holds may be less than before.
+    let [_, change] = HEAP;
+    let may_fall: Vec<bool> = head.sample_types().map(|kind| kind == change).collect();
     let mut fault = None;
     profile.each(&mut |sample| {
         let label = sample.label.iter().map(|label| head.string(label.key));
@@ -31,11 +45,11 @@ pub fn check(profile: &impl Source) -> Result<(), String> {
         if let Some(key) = foreign {
             fault.get_or_insert_with(|| format!("no sampler writes the label {key:?}"));
         }
-        for (sum, value) in sums.iter_mut().zip(&sample.value) {
-            if *value < 0 {
+        for ((sum, value), may_fall) in sums.iter_mut().zip(&sample.value).zip(&may_fall) {
+            if *value < 0 && !may_fall {
                 fault.get_or_insert_with(|| "a sample has a negative value".to_owned());
             }
-            *sum = sum.saturating_add(*value);
+            *sum = sum.saturating_add(value.saturating_abs());
         }
     });
     if sums.iter().any(|sum| *sum > LARGEST_SUM) {
@@ -44,11 +58,12 @@ pub fn check(profile: &impl Source) -> Result<(), String> {
     fault.map_or(Ok(()), Err)
 }
 
-/// In any order: older samplers had another.
+/// In any order: older samplers had another. With what heaps did, or without.
 fn check_types(head: &Profile) -> Result<(), String> {
     let ours = Settings::default().sample_types;
     let theirs: Vec<_> = head.sample_types().collect();
-    let same = theirs.len() == ours.len() && ours.iter().all(|kind| theirs.contains(kind));
+    let are = |ours: &[_]| theirs.len() == ours.len() && ours.iter().all(|it| theirs.contains(it));
+    let same = are(&ours) || are(&Settings::default().with_heap().sample_types);
     let words = |types: &[(&str, &str)]| {
         let words: Vec<_> = types
             .iter()
@@ -87,6 +102,7 @@ mod tests {
             Label::Str("container", "fpm"),
             Label::Str("php", "8.2.1"),
             Label::Str("sapi", "fpm-fcgi"),
+            Label::Str("route", "/shop/{id}/cart"),
             Label::Num("pid", 7, ""),
             Label::Num("thread", 7, ""),
         ];
@@ -94,6 +110,8 @@ mod tests {
         let mut older = Settings::default();
         older.sample_types.swap(1, 2);
         check_profile(older, &[1, 2, 3], &[], "");
+        let of_heap = Settings::default().with_heap();
+        check_profile(of_heap, &[1, 2, -3, 4, 5], &[], "");
     }
 
     #[test]
@@ -117,6 +135,18 @@ mod tests {
             &[1, -2, 3],
             &[],
             "a sample has a negative value",
+        );
+        check_profile(
+            Settings::default().with_heap(),
+            &[1, -2, 3, 4, 5],
+            &[],
+            "a sample has a negative value",
+        );
+        check_profile(
+            Settings::default().with_heap(),
+            &[1, 2, i64::MIN, 4, 5],
+            &[],
+            "a sample type sums to more than 9007199254740992",
         );
         check_profile(
             Settings::default(),

@@ -3,12 +3,11 @@
 //! Invariant: one object is read for a target, the best that is there, and within the bounds of every upload.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use phpprof_crds::{ProfileRequest, TargetReason};
+use phpprof_crds::TargetReason;
 use phpprof_profile::total;
 
 use super::collector::{Collector, Fault, SAMPLES, fault};
 use super::verify::{beginning, is_whole};
-use crate::decide::checkpoints::leftovers;
 use crate::decide::effect::{Done, Recovery};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 use crate::storage::store::StoreError;
@@ -108,8 +107,8 @@ impl Collector {
     }
 
     /// Deletes what is left of checkpoints. What is missed here goes with the manifest, which names it.
-    pub async fn clear(&self, request: &ProfileRequest) {
-        let deleted = stream::iter(leftovers(request))
+    pub async fn clear(&self, keys: Vec<String>) {
+        let deleted = stream::iter(keys)
             .map(|key| async move { self.store.delete(&key).await })
             .buffer_unordered(DELETED_AT_ONCE)
             .try_collect::<()>()
@@ -129,6 +128,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::decide::checkpoints::leftovers;
     use crate::decide::effect::record;
     use crate::storage::store::Store;
     use crate::testing::{at, profile, request};
@@ -238,10 +238,11 @@ mod tests {
             }],
             ..ProfileRequestStatus::default()
         });
-        let manifest = crate::storage::manifest::manifest(&request, None);
+        let manifest = crate::storage::manifest::manifest(&request, None, None);
         let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
         assert_eq!(manifest["checkpointKeys"], json!([KEYS[2], KEYS[0]]));
-        Collector::new(store.clone()).clear(&request).await;
+        let keys = leftovers(&request);
+        Collector::new(store.clone()).clear(keys).await;
         let mut left = Vec::new();
         for key in KEYS {
             left.push(store.size(key).await.unwrap().is_some());

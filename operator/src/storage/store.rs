@@ -3,6 +3,9 @@
 //! Invariant: nothing is read that is larger than the caller expects, no object is ever replaced, and an object that was
 //! created is on the disk before anybody is told so.
 
+mod counted;
+mod error;
+
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Bytes;
@@ -25,6 +28,10 @@ use url::Url;
 
 use crate::sampler::grant::Grant;
 use crate::sampler::object_keys::stop_key;
+pub use counted::StoreErrors;
+
+pub use error::StoreError;
+pub(crate) use error::{Operation, Trouble};
 
 /// Where the store is and how it is reached; the credentials come from the environment.
 #[derive(Clone, Debug, Default)]
@@ -33,10 +40,19 @@ pub struct StoreConfig {
     pub url: String,
     /// For S3 that is not at AWS.
     pub endpoint: Option<String>,
+    /// Whether the endpoint may begin with http://.
+    pub allow_insecure: bool,
     pub region: Option<String>,
     pub path_style: bool,
     /// PEM of a private CA, trusted beside the webpki roots.
     pub ca_bundle: Option<String>,
+}
+
+impl StoreConfig {
+    fn is_insecure(&self) -> bool {
+        let endpoint = self.endpoint.as_deref().unwrap_or_default();
+        endpoint.starts_with("http://")
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -49,45 +65,16 @@ pub enum OpenError {
     Scheme(String),
     #[error("the store's folder {0:?} cannot be used; is its volume mounted?")]
     Folder(String, #[source] object_store::Error),
+    #[error(
+        "the store's endpoint {0:?} is not encrypted; write https://, or allow it by --store-allow-insecure (store.allowInsecure in the chart)"
+    )]
+    Insecure(String),
     #[error("{0} has a character that no credential has; look at the store's Secret")]
     Credential(&'static str),
     #[error("the CA bundle is not PEM")]
     CaBundle(#[source] object_store::Error),
     #[error("the store cannot be set up")]
     Build(#[source] object_store::Error),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Without what differs from one try to the next, because it goes into a status.
-    #[error("{0}")]
-    Store(String),
-    #[error("the store denies access; check the permissions of the operator's credentials")]
-    Denied,
-    #[error("object {0} does not exist")]
-    Missing(String),
-    #[error("object {key} has more than {limit} bytes")]
-    TooLarge { key: String, limit: u64 },
-    #[error("this store cannot sign create-only writes")]
-    CannotSign,
-}
-
-impl From<object_store::Error> for StoreError {
-    fn from(error: object_store::Error) -> Self {
-        if matches!(error, object_store::Error::PermissionDenied { .. }) {
-            return StoreError::Denied;
-        }
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        StoreError::Store(match &error {
-            object_store::Error::Unauthenticated { .. } => {
-                "the store does not accept the operator's credentials".to_owned()
-            }
-            _ => cause.to_string(),
-        })
-    }
 }
 
 /// What a listing tells of an object.
@@ -135,6 +122,7 @@ pub struct Store {
     /// Scheme and bucket, as in s3://bucket, or the folder, as in file:///folder.
     root: String,
     prefix: String,
+    errors: StoreErrors,
 }
 
 impl Store {
@@ -148,12 +136,19 @@ impl Store {
             .ok_or_else(|| OpenError::Url(config.url.clone()))?
             .to_owned();
         let root = format!("{}://{bucket}", url.scheme());
-        let options = client_options(config.ca_bundle.as_deref())?;
+        let is_insecure = config.is_insecure();
+        let is_refused = is_insecure && !config.allow_insecure;
+        if let Some(endpoint) = config.endpoint.as_ref().filter(|_| is_refused) {
+            return Err(OpenError::Insecure(endpoint.clone()));
+        }
+        let options = client_options(config.ca_bundle.as_deref())?.with_allow_http(is_insecure);
         let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {
                 let store = Arc::new(s3(config, bucket, options)?);
-                let presigner = Presigner::new(store.clone(), "if-none-match", "*");
-                (store, Some(presigner))
+                // Samplers write to what is encrypted alone.
+                let presigner =
+                    (!is_insecure).then(|| Presigner::new(store.clone(), "if-none-match", "*"));
+                (store, presigner)
             }
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env()
@@ -179,7 +174,14 @@ impl Store {
             presigner,
             root,
             prefix: url.path().trim_matches('/').to_owned(),
+            errors: StoreErrors::default(),
         })
+    }
+
+    /// The store, whose errors are counted there from now on.
+    #[must_use]
+    pub fn counted(self, errors: StoreErrors) -> Self {
+        Store { errors, ..self }
     }
 
     /// Whether it can sign create-only writes, which [`Store::grant`] needs.
@@ -204,7 +206,8 @@ impl Store {
         let stop = presigner
             .signer
             .signed_url(Method::GET, &stop, valid_for)
-            .await?;
+            .await
+            .map_err(failed(&self.errors, Operation::Sign))?;
         Ok(Grant {
             stop: stop.into(),
             ..self.put_grant(key, valid_for).await?
@@ -225,13 +228,15 @@ impl Store {
         let options = SignedUrlOptions::new().with_signed_header(name, value);
         let url = signer
             .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
-            .await?;
+            .await
+            .map_err(failed(&self.errors, Operation::Sign))?;
         Ok(Grant {
             route: UploadRoute::Direct,
             method: "PUT".to_owned(),
             url: url.into(),
             headers,
             stop: String::new(),
+            live: String::new(),
             pins: Vec::new(),
         })
     }
@@ -241,22 +246,15 @@ impl Store {
         match self.objects.head(&Path::from(key)).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(failed(&self.errors, Operation::Head)(error)),
         }
     }
 
     /// The bytes of an object; reading stops where it is larger than the limit, whatever its headers said.
     pub async fn read(&self, key: &str, limit: u64) -> Result<Vec<u8>, StoreError> {
-        let object = match self.objects.get(&Path::from(key)).await {
-            Ok(object) => object,
-            Err(object_store::Error::NotFound { .. }) => {
-                return Err(StoreError::Missing(key.to_owned()));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let expected = usize::try_from(object.meta.size.min(limit)).unwrap_or_default();
+        let (size, mut stream) = self.stream(key).await?;
+        let expected = usize::try_from(size.min(limit)).unwrap_or_default();
         let mut bytes = Vec::with_capacity(expected);
-        let mut stream = object.into_stream();
         while let Some(chunk) = stream.next().await {
             bytes.extend_from_slice(&chunk?);
             if bytes.len() as u64 > limit {
@@ -292,11 +290,23 @@ impl Store {
     pub async fn stream(
         &self,
         key: &str,
-    ) -> Result<(u64, BoxStream<'static, object_store::Result<Bytes>>), StoreError> {
+    ) -> Result<(u64, BoxStream<'static, Result<Bytes, StoreError>>), StoreError> {
         match self.objects.get(&Path::from(key)).await {
-            Ok(object) => Ok((object.meta.size, object.into_stream())),
-            Err(object_store::Error::NotFound { .. }) => Err(StoreError::Missing(key.to_owned())),
-            Err(error) => Err(error.into()),
+            Ok(object) => {
+                let (size, errors) = (object.meta.size, self.errors.clone());
+                let chunks = object.into_stream();
+                let chunks =
+                    chunks.map(move |chunk| chunk.map_err(failed(&errors, Operation::Get)));
+                Ok((size, chunks.boxed()))
+            }
+            Err(error) => {
+                let missing = matches!(error, object_store::Error::NotFound { .. });
+                let failure = failed(&self.errors, Operation::Get)(error);
+                Err(match missing {
+                    true => StoreError::Missing(key.to_owned()),
+                    false => failure,
+                })
+            }
         }
     }
 
@@ -314,7 +324,7 @@ impl Store {
                         Some(Ok(meta.location.to_string()))
                     }
                     Ok(_) => None,
-                    Err(error) => Some(Err(error.into())),
+                    Err(error) => Some(Err(failed(&self.errors, Operation::List)(error))),
                 }
             })
     }
@@ -325,9 +335,9 @@ impl Store {
         folder: &str,
     ) -> impl futures::Stream<Item = Result<Object, StoreError>> + use<> {
         let prefix = Path::from(format!("{}/{folder}", self.prefix));
-        let found = self.objects.list(Some(&prefix));
-        found.map(|found| {
-            let found = found?;
+        let (found, errors) = (self.objects.list(Some(&prefix)), self.errors.clone());
+        found.map(move |found| {
+            let found = found.map_err(failed(&errors, Operation::List))?;
             Ok(Object {
                 key: found.location.to_string(),
                 size: found.size,
@@ -340,7 +350,7 @@ impl Store {
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
         match self.objects.delete(&Path::from(key)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(failed(&self.errors, Operation::Delete)(error)),
         }
     }
 
@@ -361,7 +371,7 @@ impl Store {
         {
             Ok(_) => Ok(Created::Now),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(Created::Before),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(failed(&self.errors, Operation::Put)(error)),
         }
     }
 
@@ -383,7 +393,19 @@ impl Store {
             presigner: Some(Presigner::new(signer, "if-none-match", "*")),
             root: "s3://profiles".to_owned(),
             prefix: String::new(),
+            errors: StoreErrors::default(),
         }
+    }
+}
+
+/// Counts what the store did not do.
+fn failed(
+    errors: &StoreErrors,
+    operation: Operation,
+) -> impl FnOnce(object_store::Error) -> StoreError + use<'_> {
+    move |error| {
+        errors.count(operation, Trouble::of(&error));
+        error.into()
     }
 }
 
@@ -401,6 +423,7 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
         presigner: None,
         root: format!("file://{}", path.display()),
         prefix: String::new(),
+        errors: StoreErrors::default(),
     })
 }
 

@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use phpprof_crds::{ProfileRequest, ProfileResult, TargetReason, TargetState, TargetStatus};
+use phpprof_crds::{
+    ProfileRequest, ProfileResult, REQUESTED_BY, TargetReason, TargetState, TargetStatus,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -15,14 +17,16 @@ use crate::decide::decision::{Decision, decide};
 use crate::decide::effect::{Done, Effect, record};
 use crate::decide::limits::{Limits, later};
 use crate::decide::observed::{
-    Admission, Observed, PodView, SamplerDeadlines, SamplerState, SamplerView, StoreTrouble,
+    Admission, Observed, PodView, ReceiptRead, SamplerDeadlines, SamplerKind, SamplerState,
+    SamplerView, StoreTrouble,
 };
-use crate::sampler::injection::Injection;
+use crate::sampler::injection::{Injection, Task, bare_id};
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt};
 use crate::testing::{NAMESPACE_UID, at, pod, request};
 use happening::{Happening, happening};
 
 mod happening;
+mod node;
 
 const PODS: usize = 3;
 const RECEIPT: &str = r#"{"reason":"Uploaded","samples":1,"size":5,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
@@ -39,8 +43,12 @@ struct Toy {
     store: BTreeSet<String>,
     /// What was granted for each pod, the whole profile's key last, and how much of it was used.
     granted: BTreeMap<String, (Vec<String>, usize)>,
+    /// Receipts of resident samplers' runs, by their key.
+    receipts: BTreeMap<String, String>,
     store_away: bool,
     trouble: Option<StoreTrouble>,
+    /// By pod.
+    read: BTreeMap<String, ReceiptRead>,
     limits: Limits,
 }
 
@@ -53,22 +61,36 @@ fn receipt() -> UploadReceipt {
 
 impl Toy {
     fn new(duration_seconds: i32) -> Self {
+        Toy::with(duration_seconds, false)
+    }
+
+    fn with(duration_seconds: i32, resident: bool) -> Self {
+        let mode = if resident { "Resident" } else { "Once" };
+        let spec = json!({
+            "target": {"selector": {"matchLabels": {"app": "web"}}},
+            "durationSeconds": duration_seconds, "samplerMode": mode,
+        });
+        let mut request = request(spec);
+        request.metadata.annotations = Some([(REQUESTED_BY.into(), "schedules".into())].into());
         let pods = (0..PODS)
             .map(|n| pod(&format!("p{n}")))
             .map(|pod| (pod.uid.clone(), pod))
             .collect();
         Toy {
             now: at(0),
-            requests: vec![request(
-                json!({"target": {"selector": {"matchLabels": {"app": "web"}}}, "durationSeconds": duration_seconds}),
-            )],
+            requests: vec![request],
             pods: vec![pods],
             added: BTreeMap::new(),
             store: BTreeSet::new(),
             granted: BTreeMap::new(),
+            receipts: BTreeMap::new(),
             store_away: false,
             trouble: None,
-            limits: Limits::default(),
+            read: BTreeMap::new(),
+            limits: Limits {
+                resident_users: ["schedules".to_owned()].into(),
+                ..Limits::default()
+            },
         }
     }
 
@@ -126,55 +148,6 @@ impl Toy {
         }
     }
 
-    fn checkpoint(&mut self, uid: &str) {
-        let pod = self.pods.last().and_then(|pods| pods.get(uid));
-        let runs = pod.is_some_and(|pod| {
-            let mut samplers = pod.samplers.values();
-            samplers.any(|sampler| sampler.state == SamplerState::Running)
-        });
-        let Some((keys, used)) = self.granted.get_mut(uid) else {
-            return;
-        };
-        let is_last = *used + 1 == keys.len();
-        if runs && !is_last && !self.store_away {
-            self.store.insert(keys[*used].clone());
-            *used += 1;
-        }
-    }
-
-    fn kubelet(&mut self, uid: &str, fails: bool) {
-        let (now, away) = (self.now, self.store_away);
-        let whole = |(keys, _): &(Vec<String>, usize)| keys.last().cloned();
-        let stored = self.granted.get(uid).and_then(whole).unwrap_or_default();
-        let mut upload = false;
-        self.change_pods(|pods| {
-            for sampler in pods
-                .get_mut(uid)
-                .into_iter()
-                .flat_map(|pod| pod.samplers.values_mut())
-            {
-                let ended = |message: &str| SamplerState::Ended {
-                    exit_code: 0,
-                    message: message.into(),
-                    at: Some(now),
-                };
-                sampler.state = match &sampler.state {
-                    SamplerState::Waiting { .. } => SamplerState::Running,
-                    SamplerState::Running if fails => ended(r#"{"reason":"NoPhpFound"}"#),
-                    SamplerState::Running if away => SamplerState::Running,
-                    SamplerState::Running => {
-                        upload = true;
-                        ended(RECEIPT)
-                    }
-                    ended => ended.clone(),
-                };
-            }
-        });
-        if upload {
-            self.store.insert(stored);
-        }
-    }
-
     /// One look of the operator, which may die before any of its effects or before it writes down what came of them.
     fn look(&mut self, pods_behind: usize, status_behind: usize, dies_after: usize) {
         let version = self.requests.len() - 1 - status_behind.min(self.requests.len() - 1);
@@ -190,13 +163,13 @@ impl Toy {
         let mut done = Vec::new();
         for (index, effect) in effects.iter().enumerate() {
             if index >= dies_after {
-                self.trouble = None;
+                (self.trouble, self.read) = (None, BTreeMap::new());
                 return;
             }
-            done.extend(self.act(effect));
+            done.extend(self.execute(effect));
         }
         if effects.len() == dies_after {
-            self.trouble = None;
+            (self.trouble, self.read) = (None, BTreeMap::new());
             return;
         }
         let mut status = request.status.clone().unwrap_or_default();
@@ -224,6 +197,7 @@ impl Toy {
             admission: None,
             pods,
             store_trouble: self.trouble.clone(),
+            receipts: self.read.clone(),
             ..Observed::default()
         }
     }
@@ -246,11 +220,15 @@ impl Toy {
         Some(request)
     }
 
-    fn act(&mut self, effect: &Effect) -> Option<Done> {
+    fn execute(&mut self, effect: &Effect) -> Option<Done> {
         match effect {
             Effect::Inject(injection) => Some(self.inject(injection)),
             Effect::Export => Some(Done::Exported),
-            Effect::Verify(_) | Effect::Recover(_) | Effect::Merge | Effect::List
+            Effect::Verify(_)
+            | Effect::ReadReceipt(_)
+            | Effect::Recover(_)
+            | Effect::Merge
+            | Effect::List
                 if self.store_away =>
             {
                 let retry_at = later(self.now, SignedDuration::from_secs(1));
@@ -259,6 +237,15 @@ impl Toy {
                     retry_at,
                 });
                 Some(Done::StoreAway("away".into()))
+            }
+            Effect::ReadReceipt(receipt) => {
+                self.trouble = None;
+                let read = ReceiptRead {
+                    message: self.receipts.get(&receipt.key).cloned(),
+                    at: self.now,
+                };
+                self.read.insert(receipt.pod_uid.clone(), read);
+                None
             }
             Effect::Verify(upload) => {
                 self.trouble = None;
@@ -318,12 +305,12 @@ impl Toy {
                 self.store.insert("manifest".into());
                 Some(Done::Listed)
             }
-            Effect::Stop(_) | Effect::DeleteRequest => None,
+            Effect::Cancel(_) | Effect::DeleteRequest => None,
         }
     }
 
     fn inject(&mut self, injection: &Injection) -> Done {
-        let pod_uid = injection.pod_uid.clone();
+        let pod_uid = injection.subject.pod_uid.clone();
         let name = injection.ephemeral_container_name.clone();
         let Some(pod) = self.pods.last().and_then(|pods| pods.get(&pod_uid)) else {
             return Done::TargetFailed {
@@ -335,24 +322,32 @@ impl Toy {
         if pod.samplers.contains_key(&name) {
             return Done::Injected;
         }
-        let mut keys = injection.checkpoint_keys.clone();
-        keys.push(injection.object_key.clone());
-        self.granted.insert(pod_uid.clone(), (keys, 0));
+        let kind = match &injection.task {
+            Task::Once(run) => {
+                let mut keys = run.checkpoint_keys.clone();
+                keys.push(run.object_key.clone());
+                keys.extend(run.requests_key.clone());
+                self.granted.insert(pod_uid.clone(), (keys, 0));
+                SamplerKind::Once(SamplerDeadlines {
+                    not_after: run.not_after,
+                    upload_until: run.upload_until,
+                })
+            }
+            Task::Resident(_) => SamplerKind::Resident {
+                container_id: bare_id(&injection.subject.container_id).to_owned(),
+            },
+        };
         self.added
             .entry(pod_uid.clone())
             .or_default()
             .push(name.clone());
-        let deadlines = Some(SamplerDeadlines {
-            not_after: injection.not_after,
-            upload_until: injection.upload_until,
-        });
         let state = SamplerState::Waiting {
             reason: String::new(),
             message: String::new(),
         };
         self.change_pods(|pods| {
             if let Some(pod) = pods.get_mut(&pod_uid) {
-                pod.samplers.insert(name, SamplerView { deadlines, state });
+                pod.samplers.insert(name, SamplerView { kind, state });
             }
         });
         Done::Injected
@@ -388,7 +383,7 @@ impl Toy {
         }
     }
 
-    /// From here on the world is kind: everything moves, and the operator sees what is.
+    /// From here on there are no faults: everything moves, and the operator sees what is.
     fn settle(&mut self) {
         for _ in 0..60 {
             for pod in 0..PODS {
@@ -409,8 +404,9 @@ proptest! {
         happenings in proptest::collection::vec(happening(), 0..60),
         store_away_at_the_end in any::<bool>(),
         is_long in any::<bool>(),
+        is_resident in any::<bool>(),
     ) {
-        let mut toy = Toy::new(if is_long { 300 } else { 30 });
+        let mut toy = Toy::with(if is_long { 300 } else { 30 }, is_resident);
         for happening in &happenings {
             toy.happen(happening);
             toy.check();
@@ -425,12 +421,22 @@ proptest! {
 }
 
 #[test]
-fn a_request_in_a_kind_world_completes_with_every_pod() {
+fn a_request_in_a_cluster_without_faults_completes_with_every_pod() {
     let mut toy = Toy::new(30);
     toy.settle();
     let status = toy.newest().status.clone().unwrap();
     assert_eq!((status.succeeded, status.failed), (3, 0));
     assert_eq!(status.conditions[0].reason, "Complete");
+}
+
+#[test]
+fn a_request_that_resident_samplers_serve_completes_with_every_pod() {
+    let mut toy = Toy::with(30, true);
+    toy.settle();
+    let status = toy.newest().status.clone().unwrap();
+    assert_eq!((status.succeeded, status.failed), (3, 0));
+    assert!(status.targets.iter().all(|target| target.resident));
+    assert_eq!(toy.receipts.len(), 3);
 }
 
 #[test]

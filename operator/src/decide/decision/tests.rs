@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decide::effect::{Done, record};
 use crate::decide::observed::{Admission, Refusal, SamplerState, StoreTrouble};
-use crate::sampler::receipt::FullReceipt;
+use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 use crate::testing::{NAMESPACE_UID, at, pod, request, sampler};
 use phpprof_crds::ProfileResult;
 
@@ -95,12 +95,13 @@ fn short(decision: &Decision) -> String {
         .map(|condition| condition.reason.clone())
         .unwrap_or_default();
     let effect = |effect: &Effect| match effect {
-        Effect::Inject(injection) => format!("inject {}", injection.pod_name),
+        Effect::ReadReceipt(receipt) => format!("read {}", receipt.key),
+        Effect::Inject(injection) => format!("inject {}", injection.subject.pod_name),
         Effect::Verify(upload) => format!("verify {}", upload.receipt.size),
         Effect::Recover(recovery) => format!("recovery {}", recovery.keys.len()),
         Effect::Merge => "merge".to_owned(),
         Effect::List => "list".to_owned(),
-        Effect::Stop(telling) => format!("stop {}", telling.pod_uid),
+        Effect::Cancel(cancellation) => format!("stop {}", cancellation.pod_uid),
         Effect::Export => "export".to_owned(),
         Effect::DeleteRequest => "delete".to_owned(),
     };

@@ -52,11 +52,12 @@ fn ended(exit_code: i32, message: &str) -> SamplerState {
 #[track_caller]
 fn check(second: i64, pod: Option<PodView>, expected: &str) {
     let deadlines = Deadlines::new(at(0), 30, &Limits::default());
-    let actual = match step(at(second), &target(), pod.as_ref(), &deadlines) {
+    let actual = match step(at(second), &target(), pod.as_ref(), None, &deadlines) {
         Step::Settled => "settled".to_owned(),
         Step::Wait { state, until } => {
             format!("{state:?} until {}", until.as_second() - at(0).as_second())
         }
+        Step::ReadReceipt(state) => format!("{state:?}, read the receipt"),
         Step::Inject => "inject".to_owned(),
         Step::Verify(receipt) => format!("verify {}", receipt.size),
         Step::Fail(reason, message) => format!("{reason}: {message}"),
@@ -170,6 +171,7 @@ fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
             at(41),
             &target(),
             Some(&with(ended(14, line))),
+            None,
             &Deadlines::new(at(0), 30, &Limits::default()),
         );
         if let Step::Fail(reason, message) = step {
@@ -206,9 +208,108 @@ fn a_container_of_our_name_with_other_arguments_is_not_taken_for_ours() {
     foreign.samplers.insert(
         NAME.into(),
         SamplerView {
-            deadlines: None,
+            kind: SamplerKind::Foreign,
             state: SamplerState::Running,
         },
     );
     check(1, Some(foreign), "InjectionRefused");
+}
+
+/// As [`check`], of a pod that a resident sampler serves; what the store had of the receipt, and when it was asked.
+#[track_caller]
+fn check_resident(second: i64, state: SamplerState, read: Option<(i64, &str)>, expected: &str) {
+    let mut pod = pod("web");
+    let kind = SamplerKind::Resident {
+        container_id: "4f9c".into(),
+    };
+    let name = "phpprof-resident-0";
+    pod.samplers
+        .insert(name.into(), SamplerView { kind, state });
+    let target = TargetStatus {
+        ephemeral_container_name: name.into(),
+        resident: true,
+        ..target()
+    };
+    let read = read.map(|(second, message)| ReceiptRead {
+        message: (!message.is_empty()).then(|| message.to_owned()),
+        at: at(second),
+    });
+    let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+    let actual = match step(at(second), &target, Some(&pod), read.as_ref(), &deadlines) {
+        Step::Wait { state, until } => {
+            format!("{state:?} until {}", until.as_second() - at(0).as_second())
+        }
+        Step::Fail(reason, _) => reason.to_string(),
+        Step::Verify(receipt) => format!("verify {}", receipt.samples),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(actual, expected);
+}
+
+const STORED: &str = r#"{"reason":"Uploaded","samples":7,"size":5,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
+
+#[test]
+fn the_receipt_of_a_resident_samplers_run_is_looked_for_in_the_store() {
+    let running = || SamplerState::Running;
+    check_resident(1, running(), None, "ReadReceipt(Sampling)");
+    check_resident(2, running(), Some((1, "")), "Sampling until 11");
+    check_resident(29, running(), Some((25, "")), "Sampling until 30");
+    check_resident(30, running(), Some((29, "")), "ReadReceipt(Sampling)");
+    check_resident(31, running(), Some((30, "")), "Sampling until 33");
+    check_resident(33, running(), Some((32, STORED)), "verify 7");
+    let no_php = r#"{"reason":"NoPhpFound"}"#;
+    check_resident(5, running(), Some((4, no_php)), "NoPhpFound");
+    check_resident(5, running(), Some((4, "whatever")), "InvalidProfile");
+    check_resident(755, running(), Some((754, "")), "Sampling until 757");
+    check_resident(756, running(), Some((755, "")), "UploadDeadlineExceeded");
+}
+
+/// Somebody waits for it before a screen.
+#[test]
+fn the_receipt_of_a_run_of_a_moment_is_looked_for_twice_a_second() {
+    let deadlines = Deadlines::new(at(0), 1, &Limits::default());
+    let asked = |read: Timestamp, now: Timestamp| {
+        let read = ReceiptRead {
+            message: None,
+            at: read,
+        };
+        read_receipt(now, TargetState::Sampling, Some(&read), &deadlines)
+    };
+    let half = later(at(1), SignedDuration::from_millis(500));
+    let wait = |until| Step::Wait {
+        state: TargetState::Sampling,
+        until,
+    };
+    assert_eq!(asked(at(0), at(0)), wait(at(1)));
+    assert_eq!(asked(at(1), at(1)), wait(half));
+    assert_eq!(asked(at(1), half), Step::ReadReceipt(TargetState::Sampling));
+}
+
+#[test]
+fn a_resident_sampler_that_has_ended_may_have_put_its_receipt_there_before() {
+    let leased = r#"{"reason":"LeaseEnded"}"#;
+    check_resident(41, ended(0, leased), Some((39, "")), "Pending until 42");
+    check_resident(42, ended(0, leased), Some((39, "")), "ReadReceipt(Pending)");
+    check_resident(46, ended(0, leased), Some((45, "")), "SamplerKilled");
+    check_resident(46, ended(0, leased), Some((45, STORED)), "verify 7");
+    let cut_off = r#"{"reason":"RelayUnreachable","detail":"refused"}"#;
+    check_resident(46, ended(25, cut_off), Some((45, "")), "RelayUnreachable");
+    check_resident(46, ended(137, ""), Some((45, "")), "SamplerKilled");
+}
+
+#[test]
+fn a_sampler_of_one_run_is_not_taken_for_one_that_stays() {
+    let mut pod = pod("web");
+    pod.samplers
+        .insert(NAME.into(), sampler(SamplerState::Running));
+    let target = TargetStatus {
+        resident: true,
+        ..target()
+    };
+    let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+    let step = step(at(1), &target, Some(&pod), None, &deadlines);
+    assert!(matches!(
+        step,
+        Step::Fail(TargetReason::InjectionRefused, _)
+    ));
 }

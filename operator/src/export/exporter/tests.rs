@@ -379,7 +379,7 @@ async fn a_server_that_is_not_there_is_an_event_and_no_more() {
     drop(listener);
     let told = scene()
         .await
-        .tell(&exporter(pyroscope(&url), Duration::from_millis(500)))
+        .tell(&exporter(pyroscope(&url), Duration::from_millis(2500)))
         .await;
     assert_eq!(told[0].0, "PushFailed");
     assert!(told[0].1.contains("refused"), "{}", told[0].1);

@@ -1,5 +1,6 @@
 //! The relay over real TLS, against a store in memory and one that is away.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use futures::FutureExt as _;
@@ -9,10 +10,15 @@ use super::*;
 use crate::http::grants::grant;
 use crate::http::keyring::GrantPod;
 use crate::http::keys::Keys;
+use crate::http::runs::ask;
 use crate::http::tls::{Certificate, start};
 use crate::sampler::grant::Grant;
+use crate::sampler::offer::{Answer, Ask, Asker};
 use crate::storage::store::StoreConfig;
 use crate::testing::at;
+
+mod asks;
+mod live;
 
 const KEY: &str = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
 const POD: GrantPod<'_> = GrantPod {
@@ -23,10 +29,12 @@ const POD: GrantPod<'_> = GrantPod {
 /// A relay, and what a test looks at from outside.
 struct Scene {
     keyring: Keyring,
-    stops: Arc<Stops>,
+    cancellations: Arc<Cancellations>,
     store: Store,
     address: SocketAddr,
     certificate: Arc<Certificate>,
+    live: Arc<Live>,
+    role: Arc<Role>,
 }
 
 async fn scene(store: Store) -> Scene {
@@ -39,18 +47,48 @@ async fn scene_in(store: Store, deleted: bool) -> Scene {
 
 async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) -> Scene {
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
-    let stops = Arc::new(Stops::default());
+    let cancellations = Arc::new(Cancellations::default());
     let gone = Box::new(move |_| std::future::ready(deleted).boxed());
-    let mut relay = Relay::new(keyring.clone(), store.clone(), stops.clone(), gone);
+    let runs: Runs = Box::new(|asker| std::future::ready(offered(&asker)).boxed());
+    let mut relay = Relay::new(
+        keyring.clone(),
+        store.clone(),
+        cancellations.clone(),
+        gone,
+        runs,
+    );
     relay.clock = || at(0);
     relay.verify_source = verify_source;
+    let role = Arc::new(Role::new(true));
+    let live = Arc::new(Live::new(role.clone(), Arc::new(Semaphore::new(1))));
+    relay.live = live.clone();
     let (address, certificate) = start(&keyring, Arc::new(relay).router()).await;
     Scene {
         keyring,
-        stops,
+        cancellations,
         store,
         address,
         certificate,
+        live,
+        role,
+    }
+}
+
+/// As if there were one run for whom it is.
+fn offered(asker: &Asker) -> Result<Option<Answer>, String> {
+    match asker.namespace.as_str() {
+        "stopped" => Ok(None),
+        "broken" => Err("no signature".to_owned()),
+        namespace => Ok(Some(Answer {
+            ask_again_seconds: 30,
+            lease_seconds: 900,
+            ask: Ask {
+                url: format!("https://{namespace}/{}", asker.ephemeral_container_name),
+                headers: BTreeMap::new(),
+                pins: Vec::new(),
+            },
+            runs: Vec::new(),
+        })),
     }
 }
 
@@ -175,7 +213,7 @@ async fn a_grant_that_comes_from_elsewhere_is_refused_where_the_administrator_sa
         );
         let ask = scene.client().get(&grant.stop);
         let ask = ask.header("authorization", &grant.headers["authorization"]);
-        scene.stops.tell(KEY, Stop::Keep, at(0), at(60));
+        scene.cancellations.cancel(KEY, Stop::Keep, at(0), at(60));
         assert_eq!(
             ask.send().await.unwrap().status().as_u16(),
             status,
@@ -233,8 +271,8 @@ async fn who_asks_hears_of_a_stop_at_once() {
         .send();
     let asking = tokio::spawn(asking);
     scene
-        .stops
-        .tell(KEY, crate::sampler::cancellation::Stop::Keep, at(0), at(60));
+        .cancellations
+        .cancel(KEY, crate::sampler::cancellation::Stop::Keep, at(0), at(60));
     let answer = asking.await.unwrap().unwrap();
     assert_eq!(answer.text().await.unwrap(), "keep");
     let unsigned = scene.client().get(&grant.stop).send().await.unwrap();
@@ -244,7 +282,7 @@ async fn who_asks_hears_of_a_stop_at_once() {
 #[tokio::test]
 async fn nothing_is_taken_for_a_request_that_was_deleted() {
     let told = scene(in_memory()).await;
-    told.stops.tell(KEY, Stop::Drop, at(0), at(60));
+    told.cancellations.cancel(KEY, Stop::Drop, at(0), at(60));
     let unseen = scene_in(in_memory(), true).await;
     for scene in [told, unseen] {
         let grant = scene.grant(at(60));

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use futures::stream;
 
-use super::{Results, away, files, no_question, private, question, refuse};
+use super::{Results, away, busy, files, held, no_question, private, question, refuse};
 use crate::http::keyring::ArchiveRef;
 use crate::sampler::object_keys::{UID_LENGTH, namespace_folder, request_folder};
 use crate::storage::archive::Listing;
@@ -32,8 +32,12 @@ pub(super) async fn list(
         Ok(namespace_uid) => namespace_uid,
         Err(refusal) => return refusal,
     };
+    let folder = namespace_folder(&namespace, &namespace_uid);
+    let Some(share) = results.shares.take(folder) else {
+        return busy();
+    };
     match results.archive.list(&namespace, &namespace_uid).await {
-        Ok(listing) => private(written(listing), "application/json"),
+        Ok(listing) => held(private(written(listing), "application/json"), share),
         Err(error) => away(error),
     }
 }
@@ -75,13 +79,19 @@ pub(super) async fn open(
     }
     let folder = namespace_folder(&namespace, &namespace_uid);
     let folder = format!("{folder}/{}", request_folder(&name, &uid));
+    let Some(_share) = results.shares.take(folder.clone()) else {
+        return busy();
+    };
     match results.archive.open(&folder).await {
         Ok(stored) => {
             let pods = stored.uploaded().map(|target| {
                 let (pod, container) = (&*target.pod_name, &*target.container_name);
                 (pod, container, &*target.object_key)
             });
-            results.answer(&folder, files(stored.merged.is_some(), pods))
+            results.answer(
+                &folder,
+                files((stored.merged.is_some(), stored.requests.is_some()), pods),
+            )
         }
         Err(error) => away(error),
     }

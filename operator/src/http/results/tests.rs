@@ -11,9 +11,12 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tower::ServiceExt as _;
 
+use axum::http::HeaderMap;
+
 use super::*;
 use crate::http::keyring::ArchiveRef;
 use crate::http::keys::Keys;
+use crate::lease::Role;
 use crate::sampler::object_keys::key;
 use crate::storage::manifest::manifest;
 use crate::testing::{NAMESPACE_UID, at, request};
@@ -23,6 +26,8 @@ const FOLDER: &str =
     "shop/5a0e7c11-2b3d-4c4e-9f50-6a7b8c9d0e1f/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
 const FILE: &str = "web.fpm.4f9c7a1d.0.pb.gz";
 const ARCHIVE_UID: &str = "7d9f5c6b-aaaa-4bbb-8ccc-111122223333";
+
+mod live;
 
 /// A profile with one function, as one pod uploads it.
 fn profile() -> Vec<u8> {
@@ -67,6 +72,10 @@ fn pass(seconds: i64) {
 struct Scene {
     router: Router,
     keyring: Keyring,
+    live: Arc<Live>,
+    role: Arc<Role>,
+    /// Of the request `running`.
+    object_key: String,
 }
 
 async fn scene() -> Scene {
@@ -99,7 +108,7 @@ async fn scene_with(is_old: bool) -> Scene {
             status.targets[0].object_key = key;
         }
     }
-    let listed = manifest(&first, Some((MERGED, &ProfileResult::default())));
+    let listed = manifest(&first, Some((MERGED, &ProfileResult::default())), None);
     store
         .create(&key(&first, "", MANIFEST), listed)
         .await
@@ -109,11 +118,19 @@ async fn scene_with(is_old: bool) -> Scene {
         let whole = whole.clone();
         async move { Ok(Some(whole)) }.boxed()
     };
+    let running = first.clone();
+    let targets = &running.status.as_ref().unwrap().targets;
+    let object_key = targets[0].object_key.clone();
     // What is known of a request that is over.
     first.status.as_mut().unwrap().targets.clear();
-    let find = move |namespace: &str, name: &str| {
-        (namespace == "shop" && name == "first").then(|| first.clone())
+    let find = move |namespace: &str, name: &str| match (namespace, name) {
+        ("shop", "first") => Some(first.clone()),
+        ("shop", "running") => Some(running.clone()),
+        _ => None,
     };
+    let (shares, page_shares) = Results::shares();
+    let role = Arc::new(Role::new(true));
+    let live = Arc::new(Live::new(role.clone(), Arc::new(Semaphore::new(1))));
     let results = Results {
         keyring: keyring.clone(),
         archive: Arc::new(Archive::new(store.clone())),
@@ -123,10 +140,18 @@ async fn scene_with(is_old: bool) -> Scene {
         find_archive: Box::new(|namespace| (namespace == "shop").then(archive_of_shop)),
         clock: || at(NOW.with(|now| now.load(Ordering::Relaxed))),
         desk: Arc::new(Semaphore::new(1)),
+        pages: Arc::new(Semaphore::new(1)),
+        shares,
+        page_shares,
+        live: live.clone(),
+        live_turns: Results::live_turns(),
     };
     Scene {
         router: results.router(),
         keyring,
+        live,
+        role,
+        object_key,
     }
 }
 
@@ -351,4 +376,71 @@ async fn a_name_that_leads_elsewhere_is_refused() {
         let answer = scene.router.clone().oneshot(call).await.unwrap();
         assert_eq!(answer.status().as_u16(), expected, "{path}");
     }
+}
+
+/// Asks, and leaves what is answered where it is.
+async fn begin(scene: &Scene, path: &str) -> Response {
+    let call = Request::builder().uri(path).body(Body::empty()).unwrap();
+    scene.router.clone().oneshot(call).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_leaves_answers_of_a_link_untaken_keeps_the_links_of_others_free() {
+    let scene = scene().await;
+    let links = scene.links().await;
+    let (profile, manifest) = (path(&links, "profile"), path(&links, "manifest"));
+    let mut untaken = Vec::new();
+    for link in [profile, manifest].into_iter().cycle().take(SHARE) {
+        let answer = begin(&scene, link).await;
+        assert_eq!(answer.status(), 200);
+        untaken.push(answer);
+    }
+    let refused = begin(&scene, profile).await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let question = json!({"accessKey": scene.keyring.access_key(UID)}).to_string();
+    let (status, _, answer) = scene.call("POST", "/r/shop/first", &question).await;
+    assert_eq!(status, 429);
+    assert!(answer.contains("try again"), "{answer}");
+    // Of another folder they are answered.
+    let (status, _) = scene.ask("/a/shop", |_, _| {}).await;
+    assert_eq!(status, 200);
+    drop(untaken.pop());
+    assert_eq!(begin(&scene, profile).await.status(), 200);
+}
+
+#[tokio::test]
+async fn an_answer_says_its_length_and_gives_its_share_back_once_it_was_taken() {
+    let scene = scene().await;
+    let links = scene.links().await;
+    for _ in 0..2 * SHARE {
+        let (status, headers, page) = scene.get(path(&links, "flame")).await;
+        assert_eq!(status, 200);
+        assert_eq!(headers["content-length"], page.len().to_string());
+    }
+}
+
+#[test]
+fn a_list_of_requests_has_a_link_beside_the_profile_and_no_other_request_has_one() {
+    let links = |has| {
+        let files = files(has, std::iter::empty()).into_iter();
+        files.map(|file| file.link).collect::<Vec<_>>()
+    };
+    let listed = ["profile", "flame", "requests", "manifest"];
+    assert_eq!(links((true, true)), listed);
+    assert_eq!(links((true, false)), ["profile", "flame", "manifest"]);
+    assert_eq!(links((false, false)), ["manifest"]);
+}
+
+#[test]
+fn a_page_has_what_ran_when_where_that_is_stored_and_is_drawn_without_it_too() {
+    let list = timeline::Merger::new().finish();
+    let list = timeline::encode(&list).unwrap();
+    let has_timeline = |list| {
+        let page = draw(profile(), list, "shop/first").unwrap();
+        page.contains("id=\"timeline\"")
+    };
+    assert!(has_timeline(Some(list)));
+    assert!(!has_timeline(Some(b"no list".to_vec())));
+    assert!(!has_timeline(None));
 }

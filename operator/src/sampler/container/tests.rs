@@ -1,16 +1,17 @@
 //! The container against the contract's golden files, and admission's answers as they were seen.
 
 use jiff::Timestamp;
-use kube::core::Status;
-use phpprof_crds::{UploadMode, UploadRoute};
+use phpprof_crds::{Filter, RequestLabel, UploadMode, UploadRoute};
 
 use super::*;
+use crate::sampler::injection::{Mode, Task};
+use crate::sampler::offer::{Answer, OfferedRun};
 
 const STEM: &str =
     "phpprof/shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/web-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0";
 
-fn injection(mode: Mode) -> Injection {
-    Injection {
+fn subject() -> Subject {
+    Subject {
         namespace: "shop".into(),
         pod_name: "web-7d9f5c6b8-x2x4z".into(),
         pod_uid: "4f9c7a1d-0000-4000-8000-000000000000".into(),
@@ -18,18 +19,46 @@ fn injection(mode: Mode) -> Injection {
         container_name: "fpm".into(),
         container_id:
             "containerd://4f9c7a1d2b3e4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c".into(),
-        ephemeral_container_name: "phpprof-0b1c2d3e-0".into(),
+    }
+}
+
+fn run() -> Run {
+    Run {
         object_key: format!("{STEM}.pb.gz"),
         checkpoint_seconds: 60,
         checkpoint_keys: Vec::new(),
+        requests_key: Some(format!("{STEM}.requests.json.gz")),
         upload_mode: UploadMode::Auto,
         duration_seconds: 30,
         samples_per_second: 99,
         include_idle: true,
+        heap: true,
+        is_snapshot: true,
+        is_live: true,
+        labels: vec![RequestLabel::Method, RequestLabel::Route],
+        filter: Some(Filter {
+            path_prefix: Some("/shop".into()),
+            methods: vec!["GET".into(), "POST".into()],
+            scripts: vec!["index.php".into()],
+            min_request_age_milliseconds: Some(2000),
+            include_young: true,
+        }),
         not_after: Timestamp::from_second(1_790_000_090).expect("a second"),
         upload_until: Timestamp::from_second(1_790_000_690).expect("a second"),
-        mode,
     }
+}
+
+fn injection(mode: Mode) -> Injection {
+    Injection {
+        subject: subject(),
+        ephemeral_container_name: "phpprof-0b1c2d3e-0".into(),
+        mode,
+        task: Task::Once(Box::new(run())),
+    }
+}
+
+fn of_a_short_run_given() -> Given {
+    Given::once(&subject(), &run(), &of_a_short_run(), &config())
 }
 
 fn config() -> SamplerConfig {
@@ -37,24 +66,29 @@ fn config() -> SamplerConfig {
         image: "example.org/phpprof:0.1.0".into(),
         pull_policy: "IfNotPresent".into(),
         cpu_budget_percent: 25,
+        routes: vec!["/shop/*/cart=/shop/{id}/cart".into()],
         ca_bundle: Some("-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n".into()),
     }
 }
 
 /// Of a run of 150 seconds.
 fn grants() -> Grants {
-    let unasked = |number: u8| {
-        let routes = routes(&format!("{STEM}.checkpoint-{number}.pb.gz"));
+    let unasked = |file: &str| {
         let unasked = |grant| Grant {
             stop: String::new(),
+            live: String::new(),
             ..grant
         };
+        let routes = routes(&format!("{STEM}.{file}"));
         routes.into_iter().map(unasked).collect()
     };
     Grants {
         profile: routes(&format!("{STEM}.pb.gz")),
         checkpoint_seconds: 60,
-        checkpoints: [1, 2].map(unasked).into(),
+        checkpoints: ["checkpoint-1.pb.gz", "checkpoint-2.pb.gz"]
+            .map(unasked)
+            .into(),
+        requests: unasked("requests.json.gz"),
     }
 }
 
@@ -80,6 +114,7 @@ fn routes(key: &str) -> Vec<Grant> {
             url: format!("{store}?X-Amz-Signature=0"),
             headers: [("if-none-match".into(), "*".into())].into(),
             stop: format!("{store}.stop?X-Amz-Signature=0"),
+            live: String::new(),
             pins: Vec::new(),
         },
         Grant {
@@ -88,6 +123,7 @@ fn routes(key: &str) -> Vec<Grant> {
             url: format!("{relay}/object?{query}"),
             headers: [("authorization".into(), format!("Bearer {pin}"))].into(),
             stop: format!("{relay}/stop?{query}"),
+            live: format!("{relay}/live?{query}"),
             pins: vec![pin.into(); 2],
         },
     ]
@@ -103,16 +139,73 @@ const PTRACE: Mode = Mode::Ptrace { user_known: false };
 fn the_arguments_are_those_of_the_contract() {
     let expected: Vec<String> =
         serde_json::from_str(include_str!("../../../../contract/args.json")).unwrap();
-    assert_eq!(args(&injection(SAME_USER), &config()), expected);
+    let given = Given::once(&subject(), &run(), &grants(), &config());
+    assert_eq!(given.arguments, expected);
+}
+
+fn asks() -> Ask {
+    let pin = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
+    let relay = "https://phpprof-operator.phpprof-system.svc:8443/v1";
+    let query = "sampler=phpprof-resident-0&namespace=shop&pod=4f9c7a1d-0000-4000-8000-000000000000&from=10.244.0.5&expires=1790000900";
+    Ask {
+        url: format!("{relay}/runs?{query}"),
+        headers: [("authorization".into(), format!("Bearer {pin}"))].into(),
+        pins: vec![pin.into(); 2],
+    }
+}
+
+#[test]
+fn a_resident_sampler_is_given_what_the_contract_says() {
+    let expected: Value =
+        serde_json::from_str(include_str!("../../../../contract/resident.json")).unwrap();
+    let residence = Residence {
+        first_answer_seconds: 60,
+        idle_seconds: 21_600,
+        ask_until: Timestamp::from_second(1_790_000_900).expect("a second"),
+    };
+    let given = Given::resident(&subject(), residence, &asks());
+    let [(name, ask)] = &given.environment[..] else {
+        panic!("{given:?}");
+    };
+    assert_eq!(json!(given.arguments), expected["arguments"]);
+    let expected = expected["environment"][name].as_str().unwrap();
+    let [ask, expected] = [ask.as_str(), expected].map(serde_json::from_str::<Value>);
+    assert_eq!(ask.unwrap(), expected.unwrap());
+}
+
+#[test]
+fn a_run_is_offered_as_the_contract_says() {
+    let expected: Value =
+        serde_json::from_str(include_str!("../../../../contract/runs.json")).unwrap();
+    let receipt = Grant {
+        stop: String::new(),
+        live: String::new(),
+        ..routes(&format!("{STEM}.pb.gz.receipt")).remove(1)
+    };
+    let offered = OfferedRun {
+        key: run().object_key,
+        arguments: arguments_of_offer(&subject(), &run(), &config()),
+        environment: environment(&config(), &of_a_short_run())
+            .into_iter()
+            .collect(),
+        receipt,
+    };
+    let answer = Answer {
+        ask_again_seconds: 30,
+        lease_seconds: 900,
+        ask: asks(),
+        runs: vec![offered],
+    };
+    assert_eq!(serde_json::to_value(answer).unwrap(), expected["answer"]);
 }
 
 #[test]
 fn the_environment_is_that_of_the_contract() {
     let expected: Value =
         serde_json::from_str(include_str!("../../../../contract/env.json")).unwrap();
-    let mut actual: Value = env(&config(), &grants())
+    let mut actual: Value = environment(&config(), &grants())
         .into_iter()
-        .map(|variable| (variable.name, Value::from(variable.value)))
+        .map(|(name, value)| (name, Value::from(value)))
         .collect();
     // What is packed need not be packed into the same bytes.
     let packed = [&actual, &expected].map(|env| unpacked(&env["PHPPROF_CHECKPOINTS"]));
@@ -131,11 +224,14 @@ fn unpacked(variable: &Value) -> Value {
 
 #[test]
 fn a_short_run_gets_no_variable_for_checkpoints() {
-    let names: Vec<String> = env(&config(), &of_a_short_run())
+    let names: Vec<String> = environment(&config(), &of_a_short_run())
         .into_iter()
-        .map(|variable| variable.name)
+        .map(|(name, _)| name)
         .collect();
-    assert_eq!(names, ["PHPPROF_GRANTS", "PHPPROF_CA_BUNDLE"]);
+    assert_eq!(
+        names,
+        ["PHPPROF_GRANTS", "PHPPROF_REQUESTS", "PHPPROF_CA_BUNDLE"]
+    );
 }
 
 #[test]
@@ -152,6 +248,7 @@ fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
         let mut routes = routes(&format!("{STEM}.checkpoint-{number}.pb.gz"));
         for grant in &mut routes {
             grant.stop.clear();
+            grant.live.clear();
             grant.url += &format!("&X-Amz-Security-Token={token}&X-Amz-Signature={signature}");
         }
         routes
@@ -167,84 +264,17 @@ fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
 #[test]
 fn the_patch_for_an_ordinary_user_adds_no_capability() {
     insta::assert_snapshot!(
-        serde_json::to_string_pretty(&patch(&injection(SAME_USER), &config(), &of_a_short_run()))
-            .unwrap()
+        serde_json::to_string_pretty(&patch(
+            &injection(SAME_USER),
+            &of_a_short_run_given(),
+            &config()
+        ))
+        .unwrap()
     );
 }
 
 #[test]
 fn the_patch_for_root_adds_sys_ptrace_and_nothing_else() {
-    let container = container(&injection(PTRACE), &config(), &grants());
+    let container = container(&injection(PTRACE), &of_a_short_run_given(), &config());
     insta::assert_snapshot!(serde_json::to_string_pretty(&container.security_context).unwrap());
-}
-
-#[track_caller]
-fn check(mode: Mode, code: u16, message: &str, expected: &str) {
-    let error = kube::Error::Api(Status::failure(message, "").with_code(code).boxed());
-    let actual = match refusal(&error, &injection(mode)) {
-        Refusal::Final(reason, message) => format!("{reason}: {message}"),
-        other => format!("{other:?}"),
-    };
-    assert!(actual.starts_with(expected), "{actual}");
-}
-
-const VIOLATION: &str = r#"pods "web" is forbidden: violates PodSecurity "restricted:latest": unrestricted capabilities (container "phpprof-0b1c2d3e-0" must not include "SYS_PTRACE" in securityContext.capabilities.add)"#;
-
-#[test]
-fn a_refused_root_sampler_says_whose_user_is_missing() {
-    check(
-        PTRACE,
-        403,
-        VIOLATION,
-        "UserUnknown: SYS_PTRACE is refused and the pod does not say its user: pods",
-    );
-    check(
-        Mode::Ptrace { user_known: true },
-        403,
-        VIOLATION,
-        "PodSecurityDenied: PHP starts as root",
-    );
-}
-
-#[test]
-fn a_refusal_for_the_sake_of_another_container_says_so() {
-    let other = VIOLATION.replace("phpprof-0b1c2d3e-0", "debugger-1");
-    check(
-        SAME_USER,
-        403,
-        &other,
-        "PodSecurityDenied: it is another container of the pod",
-    );
-}
-
-#[test]
-fn a_sampler_that_is_there_already_is_adopted() {
-    let message = r#"Pod "web" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers "phpprof-0b1c2d3e-0" may not be changed"#;
-    check(SAME_USER, 422, message, "AlreadyThere");
-}
-
-#[test]
-fn a_webhook_without_dry_run_tells_nothing() {
-    check(
-        SAME_USER,
-        400,
-        r#"admission webhook "x.example.org" does not support dry run"#,
-        "Unknown",
-    );
-}
-
-#[test]
-fn other_refusals_are_passed_on_and_faults_are_tried_again() {
-    check(
-        SAME_USER,
-        403,
-        r#"admission webhook "x" denied the request: no"#,
-        "InjectionRefused: admission webhook",
-    );
-    check(SAME_USER, 404, r#"pods "web" not found"#, "PodDeleted");
-    let replaced =
-        r#"The Pod "web" is invalid: metadata.uid: Invalid value: "1": field is immutable"#;
-    check(SAME_USER, 422, replaced, "PodDeleted: the pod was replaced");
-    check(SAME_USER, 500, "etcd", "TryAgain");
-    check(SAME_USER, 429, "slow down", "TryAgain");
 }

@@ -114,6 +114,25 @@ async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
 }
 
 #[tokio::test]
+async fn a_request_that_tells_routes_has_a_list_of_requests_in_its_manifest() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let mut request = uploaded(&store).await;
+    request.spec.labels = vec![phpprof_crds::RequestLabel::Route];
+    let (_, request) = merged(&store, request).await;
+    let read = |file: &str| {
+        let (store, key) = (store.clone(), key(&request, "", file));
+        async move { store.read(&key, 1 << 20).await.expect("stored") }
+    };
+    let manifest: serde_json::Value = serde_json::from_slice(&read(MANIFEST).await).unwrap();
+    let listed = &manifest["requests"];
+    assert_eq!(listed["objectKey"], key(&request, "", "requests.json.gz"));
+    // No pod had stored one.
+    assert_eq!(listed["pods"], 0);
+    let list = phpprof_profile::timeline::decode(&read("requests.json.gz").await);
+    assert_eq!(list.unwrap().requests, []);
+}
+
+#[tokio::test]
 async fn merging_again_after_a_crash_gives_the_same_result() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;

@@ -73,6 +73,29 @@ fn a_credential_may_end_with_a_newline_and_have_none_within() {
     );
 }
 
+#[test]
+fn an_endpoint_that_is_not_encrypted_needs_consent_and_signs_nothing() {
+    let config = |endpoint: &str, allow_insecure| StoreConfig {
+        url: "s3://bucket".into(),
+        endpoint: Some(endpoint.into()),
+        allow_insecure,
+        ..StoreConfig::default()
+    };
+    let refused = Store::open(&config("http://minio:9000", false)).unwrap_err();
+    assert!(matches!(&refused, OpenError::Insecure(_)), "{refused}");
+    assert!(refused.to_string().contains("--store-allow-insecure"));
+    assert!(
+        !Store::open(&config("http://minio:9000", true))
+            .unwrap()
+            .signs()
+    );
+    assert!(
+        Store::open(&config("https://minio:9000", true))
+            .unwrap()
+            .signs()
+    );
+}
+
 fn in_folder(path: &std::path::Path) -> Store {
     let config = StoreConfig {
         url: format!("file://{}", path.display()),

@@ -1,0 +1,34 @@
+//! phpprof-operator: its flags (`args`), what it is made of (`wiring`), its tasks (`serve`), and an exit code.
+
+mod args;
+mod serve;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::Args;
+
+/// Why the operator cannot run, in words for its log.
+type Failed = Box<dyn std::error::Error>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .init();
+    match serve::serve(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = error.to_string();
+            tracing::error!(error, "the operator cannot run");
+            ExitCode::FAILURE
+        }
+    }
+}

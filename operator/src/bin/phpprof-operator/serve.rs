@@ -1,0 +1,122 @@
+//! The operator's tasks, from its start until it is asked to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::Response;
+use jiff::Timestamp;
+use phpprof_crds::chain;
+use phpprof_operator::http::health::{self, Readiness};
+use phpprof_operator::http::keyring::KeySecret;
+use phpprof_operator::http::relay::Relay;
+use phpprof_operator::http::tls::{self, Certificate};
+use phpprof_operator::lease::{Election, Role};
+use phpprof_operator::metrics::{Metrics, Port};
+use phpprof_operator::reconcile::context::Context;
+use phpprof_operator::reconcile::{archives, controller, halts};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tower::util::MapResponseLayer;
+
+use crate::Failed;
+use crate::args::{Args, split};
+use crate::wiring;
+
+/// How long uploads that are under way are heard out when the operator is asked to end; less than a pod's grace period.
+const DRAINS: Duration = Duration::from_secs(25);
+
+/// Runs until the process is asked to end, or something that it needs does.
+pub async fn serve(args: Args) -> Result<(), Failed> {
+    // The only provider that is compiled in; a second call is the only way to fail.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let metrics = Metrics::new(args.memory_limit_bytes);
+    let client = wiring::client(&metrics).await?;
+    let secret = wiring::key_secret(&args, &client)?;
+    let keyring = secret.open(Timestamp::now()).await;
+    let keyring = keyring.map_err(|error| chain(&error))?;
+    let certificate = Arc::new(Certificate::new(&keyring)?);
+    let election = wiring::election(&args, &client)?;
+    let role = Arc::new(Role::new(election.is_none()));
+    let (context, changed) = wiring::context(&args, client, metrics, keyring, role.clone())?;
+    watch_halts(&args, &context)?;
+    let archives = context.archives.clone();
+    tokio::spawn(archives::run(
+        archives,
+        changed.archives,
+        args.namespace.clone(),
+    ));
+    let relay = wiring::relay(&args, &context);
+    let readiness = Readiness::default();
+    let looped = controller::run(
+        context.clone(),
+        changed.requests,
+        args.namespace,
+        args.results_address,
+        readiness.clone(),
+    );
+    let kept = keep_keys(secret, &context, &certificate);
+    let asked = signal(SignalKind::terminate())?;
+    let relayed = counted(&relay, &context.metrics);
+    let scraped = context.clone();
+    let told = move || scraped.metrics();
+    let port = |port| context.metrics.port(port);
+    let ended = tokio::select! {
+        ended = looped => ended.map_err(Into::into),
+        () = kept => Ok(()),
+        // Another replica looks after requests from here on.
+        () = lead(election, &role, asked) => Ok(()),
+        served = tls::serve(args.relay_address, certificate.clone(), relayed, port(Port::Relay)) => served.map_err(Into::into),
+        served = health::serve(args.health_address, readiness, told, port(Port::Health)) => served.map_err(Into::into),
+    };
+    // Nobody is let in any more; who brings a profile is heard out.
+    let _ = tokio::time::timeout(DRAINS, relay.drained()).await;
+    ended
+}
+
+/// Begins to watch what stops profiling.
+fn watch_halts(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
+    match args.namespace.is_empty() {
+        true => tokio::spawn(halts::watch_labels(context.clone())),
+        false => tokio::spawn(halts::poll_labels(context.clone())),
+    };
+    if let Some(map) = &args.switch_config_map {
+        let (namespace, name) = split("--switch-config-map", map)?;
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        tokio::spawn(halts::watch_switch(context.clone(), namespace, name));
+    }
+    Ok(())
+}
+
+/// The relay, whose answers are counted.
+fn counted(relay: &Arc<Relay>, metrics: &Metrics) -> Router {
+    let metrics = metrics.clone();
+    let count = MapResponseLayer::new(move |answer: Response| {
+        metrics.relayed(answer.status().as_u16());
+        answer
+    });
+    relay.clone().router().layer(count)
+}
+
+/// Follows the Secret of the keys for as long as the process runs.
+async fn keep_keys(secret: KeySecret, context: &Context, certificate: &Certificate) {
+    let changed = || {
+        if let Err(error) = certificate.renew(&context.keyring) {
+            tracing::error!(%error, "the renewed certificate cannot be served");
+        }
+        // Where all keys are new, the archives' are.
+        context.archives.count_all_again();
+    };
+    secret.keep(context.keyring.clone(), changed).await;
+}
+
+/// Takes part in the election, if there is one, until the process is asked to end.
+async fn lead(election: Option<Election>, role: &Role, mut asked: Signal) {
+    let asked = async {
+        asked.recv().await;
+        tracing::info!("asked to end");
+    };
+    match election {
+        Some(election) => election.run(role, asked).await,
+        None => asked.await,
+    }
+}

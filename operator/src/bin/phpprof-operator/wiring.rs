@@ -1,0 +1,159 @@
+//! What the operator is made of, each from the flags and what was made before it.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::channel::mpsc::UnboundedReceiver;
+use jiff::Timestamp;
+use kube::client::ClientBuilder;
+use kube::runtime::events::Recorder;
+use phpprof_operator::export::links;
+use phpprof_operator::http::keyring::{KeySecret, Keyring};
+use phpprof_operator::http::live::Live;
+use phpprof_operator::http::relay::{Gone, Relay};
+use phpprof_operator::http::runs::Runs;
+use phpprof_operator::lease::{Election, Role};
+use phpprof_operator::metrics::Metrics;
+use phpprof_operator::reconcile::archives::{Archives, Changes};
+use phpprof_operator::reconcile::context::Context;
+use phpprof_operator::reconcile::controller;
+use phpprof_operator::reconcile::expectations::Expectations;
+use phpprof_operator::reconcile::halts::Halts;
+use phpprof_operator::reconcile::jobs::Jobs;
+use phpprof_operator::reconcile::requests::Requests;
+use phpprof_operator::reconcile::residents;
+use phpprof_operator::reconcile::running::Running;
+use phpprof_operator::reconcile::watches::{PodWatches, RequestRef};
+use phpprof_operator::reconcile::written::Written;
+use phpprof_operator::sampler::cancellation::Cancellations;
+use phpprof_operator::storage::archive::Archive;
+use phpprof_operator::storage::collector::Collector;
+use phpprof_operator::storage::store::Store;
+use phpprof_operator::storage::usage::Usage;
+use tokio::sync::Semaphore;
+use tower::BoxError;
+use tower::util::MapResultLayer;
+
+use crate::Failed;
+use crate::args::{Args, split};
+
+/// What has changed, and is looked at again.
+pub struct Queues {
+    pub requests: UnboundedReceiver<RequestRef>,
+    pub archives: Changes,
+}
+
+/// A client whose calls are counted.
+pub async fn client(metrics: &Metrics) -> Result<kube::Client, Failed> {
+    let config = kube::Config::infer().await?;
+    let counted = metrics.clone();
+    let count = MapResultLayer::new(move |answer: Result<http::Response<_>, BoxError>| {
+        counted.called(answer.as_ref().ok().map(|it| it.status().as_u16()));
+        answer
+    });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
+}
+
+pub fn key_secret(args: &Args, client: &kube::Client) -> Result<KeySecret, Failed> {
+    let (namespace, name) = split("--key-secret", &args.key_secret)?;
+    Ok(KeySecret {
+        client: client.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// Takes part in the election for the Lease, if there is one, under the name of the operator's pod.
+pub fn election(args: &Args, client: &kube::Client) -> Result<Option<Election>, Failed> {
+    let Some(lease) = &args.lease else {
+        return Ok(None);
+    };
+    let (namespace, name) = split("--lease", lease)?;
+    let identity = std::env::var("HOSTNAME").unwrap_or_default();
+    if identity.is_empty() {
+        return Err("HOSTNAME, the name of the operator's pod, is not set".into());
+    }
+    let election = Election::new(client.clone(), namespace, name, identity);
+    Ok(Some(election))
+}
+
+/// What all requests share.
+pub fn context(
+    args: &Args,
+    client: kube::Client,
+    metrics: Metrics,
+    keyring: Keyring,
+    role: Arc<Role>,
+) -> Result<(Arc<Context>, Queues), Failed> {
+    let ca_bundle = args.ca_bundle()?;
+    let store = Store::open(&args.store(ca_bundle.clone()))?.counted(metrics.store_errors());
+    let exporter = args.exporter.clone().open(ca_bundle.as_deref())?;
+    let page = args.results_url.as_deref().map(links::page);
+    let grafana = args.exporter.templates()?;
+    let links = page.into_iter().chain(grafana);
+    let archive = Arc::new(Archive::new(store.clone()));
+    let (archives, archives_changed) = Archives::new(
+        client.clone(),
+        keyring.clone(),
+        archive.clone(),
+        role.clone(),
+        args.results_url.clone(),
+    );
+    let collector = Collector::new(store.clone());
+    let live = Arc::new(Live::new(role.clone(), collector.desk()));
+    let (watches, requests_changed) = PodWatches::new(client.clone());
+    let context = Context {
+        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
+        collector,
+        usage: Usage::new(store.clone()),
+        limits: args.limits(&store, !exporter.is_empty()),
+        sampler: args.sampler(ca_bundle)?,
+        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+        relay_url: args.relay_url.clone(),
+        links: links.chain(args.link.clone()).collect(),
+        cancellations: Arc::new(Cancellations::default()),
+        live,
+        expectations: Expectations::default(),
+        halts: Halts::default(),
+        jobs: Jobs::default(),
+        running: Running::default(),
+        accepting: Default::default(),
+        written: Written::default(),
+        places: Semaphore::new(controller::CONCURRENCY),
+        clock: Timestamp::now,
+        client,
+        store,
+        keyring,
+        exporter,
+        archive,
+        archives,
+        watches,
+        metrics,
+        role,
+    };
+    let queues = Queues {
+        requests: requests_changed,
+        archives: archives_changed,
+    };
+    Ok((Arc::new(context), queues))
+}
+
+pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
+    let known = context.requests.clone();
+    let gone: Gone = Box::new(move |key| {
+        let known = known.clone();
+        async move { known.is_gone(&key).await }.boxed()
+    });
+    let asked = context.clone();
+    let runs: Runs = Box::new(move |asker| residents::answer(asked.clone(), asker).boxed());
+    let mut relay = Relay::new(
+        context.keyring.clone(),
+        context.store.clone(),
+        context.cancellations.clone(),
+        gone,
+        runs,
+    );
+    relay.verify_source = args.verify_source;
+    relay.live = context.live.clone();
+    Arc::new(relay)
+}

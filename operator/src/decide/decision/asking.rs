@@ -1,0 +1,95 @@
+//! What the store is asked of one target, and what becomes of the target where the store does not answer.
+
+use jiff::Timestamp;
+use phpprof_crds::{TargetReason, TargetState, TargetStatus};
+
+use super::Round;
+use crate::decide::checkpoints;
+use crate::decide::effect::{Effect, ReceiptKey, Recovery, Upload};
+use crate::decide::limits::Deadlines;
+use crate::decide::status::fail;
+use crate::sampler::object_keys::receipt_key;
+use crate::sampler::receipt::UploadReceipt;
+
+impl Round<'_> {
+    /// Asks the store, unless it failed a moment ago: then when to try again. Gives up when there is no time left.
+    pub(super) fn verify(
+        &self,
+        target: &mut TargetStatus,
+        receipt: UploadReceipt,
+        deadlines: &Deadlines,
+    ) -> Result<Effect, Timestamp> {
+        match &self.observed.store_trouble {
+            Some(trouble) if self.now > deadlines.give_up => {
+                fail(target, TargetReason::StoreUnavailable, &trouble.message);
+                Err(self.now)
+            }
+            Some(trouble) if self.now < trouble.retry_at => Err(trouble.retry_at),
+            _ => Ok(Effect::Verify(Upload {
+                pod_uid: target.pod_uid.clone(),
+                key: target.object_key.clone(),
+                receipt,
+                asked_seconds: (!self.ends_early()
+                    && !self.observed.stopped.contains(&target.pod_uid))
+                .then_some(self.request.spec.duration_seconds),
+            })),
+        }
+    }
+
+    /// Asks the store for what a sampler that has gone had stored of a long run, as [`Round::verify`] does. Where nothing can be there, the
+    /// target has failed.
+    pub(super) fn recover(
+        &self,
+        target: &mut TargetStatus,
+        reason: TargetReason,
+        message: String,
+        deadlines: &Deadlines,
+    ) -> Option<Result<Effect, Timestamp>> {
+        let duration_seconds = self.request.spec.duration_seconds;
+        let keys = checkpoints::candidates(target, duration_seconds, deadlines.accepted, self.now);
+        let has_checkpoints = target.checkpoint_seconds.is_some();
+        if keys.is_empty() || !checkpoints::may_follow(reason, has_checkpoints) {
+            fail(target, reason, &message);
+            return None;
+        }
+        target.state = TargetState::Verifying;
+        match &self.observed.store_trouble {
+            Some(trouble) if self.now > deadlines.give_up => {
+                let message = format!(
+                    "{message}; the store was not to be asked for its beginning: {}",
+                    trouble.message
+                );
+                fail(target, reason, &message);
+                None
+            }
+            Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),
+            _ => Some(Ok(Effect::Recover(Recovery {
+                pod_uid: target.pod_uid.clone(),
+                keys,
+                duration_seconds,
+                reason,
+                message,
+            }))),
+        }
+    }
+
+    /// Asks the store for the receipt of a run, as [`Round::verify`] does for its profile, unless it is asked already.
+    pub(super) fn read_receipt(
+        &self,
+        target: &mut TargetStatus,
+        deadlines: &Deadlines,
+    ) -> Option<Result<Effect, Timestamp>> {
+        match &self.observed.store_trouble {
+            _ if self.is_under_way(target) => None,
+            Some(trouble) if self.now > deadlines.give_up => {
+                fail(target, TargetReason::StoreUnavailable, &trouble.message);
+                None
+            }
+            Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),
+            _ => Some(Ok(Effect::ReadReceipt(ReceiptKey {
+                pod_uid: target.pod_uid.clone(),
+                key: receipt_key(&target.object_key),
+            }))),
+        }
+    }
+}

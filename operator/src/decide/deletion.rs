@@ -1,0 +1,141 @@
+//! What becomes of a request's samplers, and of what they have stored, when it is deleted while it runs.
+//!
+//! It is pure; `reconcile::deletion` does it.
+//!
+//! Invariant: it follows from what was known of the request when it was accepted, or later, so that an operator that was away when it was deleted
+//! decides the same by the request's record. No profile that was verified is deleted: the manifest names it, and it goes when its time is over.
+
+use jiff::Timestamp;
+use phpprof_crds::ProfileRequest;
+
+use crate::decide::checkpoints::leftovers;
+use crate::decide::effect::Cancellation;
+use crate::decide::limits::{Deadlines, Limits};
+use crate::decide::status::is_terminal;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// Samplers that are to drop what they have; none where all have ended, or ask nobody any more.
+    pub cancellations: Vec<Cancellation>,
+    /// Keys of checkpoints, which are the profile of no pod. A manifest names these too, for such as come late, and all that is left.
+    pub deletes: Vec<String>,
+    /// What cannot be done until then is given up.
+    pub give_up: Timestamp,
+}
+
+/// Nothing where the request has no samplers: it was never accepted, or is over and has its manifest.
+pub fn deletion(now: Timestamp, request: &ProfileRequest, limits: &Limits) -> Option<Deletion> {
+    let status = request.status.as_ref()?;
+    let start = status.start_time.as_ref()?;
+    if status.completion_time.is_some() {
+        return None;
+    }
+    let mut cancellations = open_samplers(request, limits);
+    cancellations.retain(|cancellation| now <= cancellation.until);
+    Some(Deletion {
+        cancellations,
+        deletes: leftovers(request),
+        give_up: Deadlines::new(start.0, request.spec.duration_seconds, limits).give_up,
+    })
+}
+
+/// The samplers of a request that may still run, and until when they ask.
+pub fn open_samplers(request: &ProfileRequest, limits: &Limits) -> Vec<Cancellation> {
+    let status = request.status.as_ref();
+    let Some((status, start)) = status.and_then(|it| Some((it, it.start_time.as_ref()?))) else {
+        return Vec::new();
+    };
+    let deadlines = Deadlines::new(start.0, request.spec.duration_seconds, limits);
+    let open = status.targets.iter().filter(|target| !is_terminal(target));
+    open.map(|target| Cancellation {
+        pod_uid: target.pod_uid.clone(),
+        key: target.object_key.clone(),
+        until: deadlines.last_upload,
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use phpprof_crds::{ProfileRequestStatus, TargetState, TargetStatus};
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{at, request};
+
+    /// Of a long run with four pods: one has its profile, one a checkpoint in its place, one failed, one runs.
+    fn running() -> ProfileRequest {
+        let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 130}));
+        let target = |uid: &str, state, file: &str| TargetStatus {
+            pod_uid: uid.into(),
+            state,
+            object_key: format!("shop/{uid}{file}.pb.gz"),
+            checkpoint_seconds: Some(60),
+            ..TargetStatus::default()
+        };
+        request.status = Some(ProfileRequestStatus {
+            start_time: Some(Time(at(0))),
+            targets: vec![
+                target("whole", TargetState::Uploaded, ""),
+                target("cut", TargetState::Uploaded, ".checkpoint-1"),
+                target("failed", TargetState::Failed, ""),
+                target("open", TargetState::Sampling, ""),
+            ],
+            ..ProfileRequestStatus::default()
+        });
+        request
+    }
+
+    fn decided(request: &ProfileRequest, now: i64) -> Option<Deletion> {
+        deletion(at(now), request, &Limits::default())
+    }
+
+    #[test]
+    fn samplers_that_may_run_are_stopped_and_no_others() {
+        let deletion = decided(&running(), 30).unwrap();
+        let stopped: Vec<_> = deletion.cancellations.iter().map(|it| &*it.key).collect();
+        assert_eq!(stopped, ["shop/open.pb.gz"]);
+        assert_eq!(deletion.cancellations[0].pod_uid, "open");
+    }
+
+    #[test]
+    fn checkpoints_go_and_profiles_that_were_verified_stay() {
+        let deletion = decided(&running(), 30).unwrap();
+        for kept in ["shop/whole.pb.gz", "shop/cut.checkpoint-1.pb.gz"] {
+            assert!(!deletion.deletes.iter().any(|key| key == kept), "{kept}");
+        }
+        for gone in [
+            "shop/whole.checkpoint-1.pb.gz",
+            "shop/cut.pb.gz",
+            "shop/open.checkpoint-2.pb.gz",
+        ] {
+            assert!(deletion.deletes.iter().any(|key| key == gone), "{gone}");
+        }
+    }
+
+    #[test]
+    fn a_sampler_that_asks_nobody_any_more_is_not_stopped_though_what_it_stored_is_listed() {
+        let until = decided(&running(), 0).unwrap().cancellations[0]
+            .until
+            .as_second()
+            - at(0).as_second();
+        assert_eq!(decided(&running(), until).unwrap().cancellations.len(), 1);
+        let late = decided(&running(), until + 1).unwrap();
+        assert_eq!(late.cancellations, []);
+        assert!(!late.deletes.is_empty());
+    }
+
+    #[test]
+    fn a_request_without_samplers_leaves_nothing_to_do() {
+        let mut never = running();
+        never.status.as_mut().unwrap().start_time = None;
+        assert_eq!(decided(&never, 0), None);
+        let mut over = running();
+        over.status.as_mut().unwrap().completion_time = Some(Time(at(200)));
+        assert_eq!(decided(&over, 300), None);
+        never.status = None;
+        assert_eq!(decided(&never, 0), None);
+    }
+}

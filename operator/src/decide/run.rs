@@ -1,0 +1,81 @@
+//! What a request wants of one pod, as its sampler is told it.
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use phpprof_crds::{Mode, ProfileRequest, TargetStatus};
+
+use crate::decide::checkpoints;
+use crate::sampler::injection::{Run, Subject};
+
+/// The container that a target names. Its pod's addresses are left out: the status does not have them.
+pub fn subject(request: &ProfileRequest, target: &TargetStatus) -> Subject {
+    Subject {
+        namespace: request.namespace().unwrap_or_default(),
+        pod_name: target.pod_name.clone(),
+        pod_uid: target.pod_uid.clone(),
+        pod_addresses: Vec::new(),
+        container_name: target.container_name.clone(),
+        container_id: target.container_id.clone(),
+    }
+}
+
+/// What a request wants of one pod; nothing is begun after the first of these instants, nor uploaded after the second.
+pub fn run(
+    request: &ProfileRequest,
+    target: &TargetStatus,
+    (not_after, upload_until): (Timestamp, Timestamp),
+) -> Run {
+    let spec = &request.spec;
+    let is_live = spec.mode == Mode::Live;
+    Run {
+        object_key: target.object_key.clone(),
+        checkpoint_seconds: target.checkpoint_seconds.unwrap_or_default(),
+        // Whoever looks has what there is.
+        checkpoint_keys: match is_live {
+            true => Vec::new(),
+            false => checkpoints::keys(target, spec.duration_seconds),
+        },
+        requests_key: checkpoints::lists_requests(request)
+            .then(|| checkpoints::requests_key(target)),
+        upload_mode: spec.upload_mode,
+        duration_seconds: spec.duration_seconds,
+        samples_per_second: spec.samples_per_second,
+        include_idle: spec.include_idle,
+        heap: spec.heap,
+        is_snapshot: spec.mode == Mode::Snapshot,
+        is_live,
+        labels: spec.labels.clone(),
+        filter: spec.filter.clone(),
+        not_after,
+        upload_until,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{at, request};
+
+    #[track_caller]
+    fn check(mode: &str, is_live: bool, checkpoints: usize) {
+        let asked = request(json!({
+            "target": {"podName": "web"}, "mode": mode, "durationSeconds": 120,
+        }));
+        let target = TargetStatus {
+            object_key: "shop/web.pb.gz".into(),
+            checkpoint_seconds: Some(60),
+            ..TargetStatus::default()
+        };
+        let run = run(&asked, &target, (at(0), at(1)));
+        let found = (run.is_live, run.checkpoint_keys.len());
+        assert_eq!(found, (is_live, checkpoints), "{mode}");
+    }
+
+    #[test]
+    fn a_live_run_brings_its_seconds_and_stores_no_checkpoints() {
+        check("Live", true, 0);
+        check("Profile", false, 1);
+    }
+}

@@ -1,0 +1,281 @@
+//! What the samplers of live requests bring each second, for whoever looks at it now: in memory, and nowhere else.
+//!
+//! The replica that leads holds it; the others send samplers and readers on, who come by a new connection until they meet it. Nothing of it is
+//! trusted: it is decoded within bounds before it is held.
+//!
+//! Invariant: what is held is at most [`ROOM`], the newest of each sampler; a sampler whose seconds nobody reads is told so and stops.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Bytes;
+use jiff::{SignedDuration, Timestamp};
+use phpprof_profile::{Limits as Bounds, Packed};
+use tokio::sync::Semaphore;
+
+use crate::lease::Role;
+use crate::storage::ours;
+
+/// A sampler's second, packed.
+pub(crate) const LARGEST: usize = 256 << 10;
+/// All that is held.
+pub(crate) const ROOM: usize = 4 << 20;
+/// Of one sampler.
+const NEWEST: usize = 4;
+/// A sampler goes on for so long though nobody reads.
+const NOBODY: SignedDuration = SignedDuration::from_secs(10);
+/// What no sampler adds to any more is forgotten then.
+const OVER: SignedDuration = SignedDuration::from_secs(30);
+
+/// What becomes of a sampler's second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brought {
+    Taken,
+    /// Nobody has read for a while: the sampler shall stop.
+    NobodyLooks,
+    /// Others take all the room.
+    Full,
+}
+
+/// A sampler's second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Second {
+    /// Larger than those of all before it.
+    pub number: i64,
+    pub profile: Bytes,
+}
+
+struct Stream {
+    newest: VecDeque<Second>,
+    /// When somebody looked last, or it began.
+    read_at: Timestamp,
+    brought_at: Timestamp,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the key of the sampler's object.
+    streams: HashMap<String, Stream>,
+    bytes: usize,
+    last_number: i64,
+}
+
+/// All live requests' seconds.
+pub struct Live {
+    role: Arc<Role>,
+    state: Mutex<State>,
+    /// Where profiles are opened, a few at a time; uploads are, too.
+    desk: Arc<Semaphore>,
+}
+
+impl Live {
+    #[must_use]
+    pub fn new(role: Arc<Role>, desk: Arc<Semaphore>) -> Self {
+        Live {
+            role,
+            state: Mutex::default(),
+            desk,
+        }
+    }
+
+    /// Whether it is held here.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.role.leads()
+    }
+
+    /// Whether this is a profile of ours, and no larger than a second may be.
+    ///
+    /// # Errors
+    /// Why it is not, in words.
+    pub async fn check(&self, profile: Bytes) -> Result<(), String> {
+        // A semaphore that nobody closes always gives a permit.
+        let turn = self.desk.clone().acquire_owned().await;
+        let checked = tokio::task::spawn_blocking(move || {
+            // Whoever brought it may be gone: it is kept until then.
+            let _turn = turn;
+            let opened = Packed::open(profile, &bounds()).map_err(|error| error.to_string())?;
+            ours::check(&opened)
+        });
+        checked
+            .await
+            .unwrap_or_else(|_| Err("it could not be read".to_owned()))
+    }
+
+    /// Holds what the sampler of a key has brought.
+    pub fn bring(&self, key: &str, profile: Bytes, now: Timestamp) -> Brought {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.forget(now);
+        let is_watched = |stream: &Stream| now.duration_since(stream.read_at) <= NOBODY;
+        if state.streams.get(key).is_some_and(|it| !is_watched(it)) {
+            state.remove(key);
+            return Brought::NobodyLooks;
+        }
+        let stream = state.streams.get(key);
+        let oldest = stream.filter(|stream| stream.newest.len() >= NEWEST);
+        let freed = oldest
+            .and_then(|it| it.newest.front())
+            .map_or(0, |second| second.profile.len());
+        if state.bytes - freed + profile.len() > ROOM {
+            return Brought::Full;
+        }
+        state.bytes = state.bytes - freed + profile.len();
+        let number = now.as_millisecond().max(state.last_number + 1);
+        state.last_number = number;
+        let stream = state.streams.entry(key.to_owned());
+        let stream = stream.or_insert_with(|| Stream {
+            newest: VecDeque::new(),
+            read_at: now,
+            brought_at: now,
+        });
+        stream.brought_at = now;
+        if stream.newest.len() >= NEWEST {
+            stream.newest.pop_front();
+        }
+        stream.newest.push_back(Second { number, profile });
+        Brought::Taken
+    }
+
+    /// What there is of these keys after this number, the oldest first, each with its key's place in the list; at most so many bytes, or one second.
+    pub fn read(
+        &self,
+        keys: &[&str],
+        after: i64,
+        most: usize,
+        now: Timestamp,
+    ) -> Vec<(usize, Second)> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.forget(now);
+        let mut found = BTreeMap::new();
+        for (place, key) in keys.iter().enumerate() {
+            let Some(stream) = state.streams.get_mut(*key) else {
+                continue;
+            };
+            stream.read_at = now;
+            let newer = stream.newest.iter().filter(|it| it.number > after);
+            found.extend(newer.map(|it| (it.number, (place, it.clone()))));
+        }
+        let mut bytes = 0;
+        let fits = |(_, second): &(usize, Second)| {
+            let is_first = bytes == 0;
+            bytes += second.profile.len();
+            is_first || bytes <= most
+        };
+        found.into_values().take_while(fits).collect()
+    }
+}
+
+impl State {
+    fn remove(&mut self, key: &str) {
+        let gone = self.streams.remove(key);
+        let seconds = gone.iter().flat_map(|stream| &stream.newest);
+        self.bytes -= seconds.map(|second| second.profile.len()).sum::<usize>();
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        let is_over = |stream: &Stream| now.duration_since(stream.brought_at) > OVER;
+        let streams = self.streams.iter().filter(|(_, stream)| is_over(stream));
+        let over: Vec<_> = streams.map(|(key, _)| key.clone()).collect();
+        over.iter().for_each(|key| self.remove(key));
+    }
+}
+
+fn bounds() -> Bounds {
+    Bounds {
+        compressed_bytes: LARGEST,
+        decompressed_bytes: 4 << 20,
+        memory_bytes: 4 << 20,
+        samples: 20_000,
+        ..Bounds::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::at;
+    use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
+
+    fn live() -> Live {
+        Live::new(Arc::new(Role::new(true)), Arc::new(Semaphore::new(1)))
+    }
+
+    fn bytes(count: usize) -> Bytes {
+        vec![7; count].into()
+    }
+
+    fn numbers(read: &[(usize, Second)]) -> Vec<(usize, usize)> {
+        let of = |(place, second): &(usize, Second)| (*place, second.profile.len());
+        read.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_reader_gets_each_second_of_its_samplers_once_and_in_order() {
+        let live = live();
+        for (key, count) in [("a", 1), ("b", 2), ("c", 9), ("a", 3)] {
+            assert_eq!(live.bring(key, bytes(count), at(0)), Brought::Taken);
+        }
+        let read = live.read(&["a", "b", "none"], 0, ROOM, at(1));
+        assert_eq!(numbers(&read), [(0, 1), (1, 2), (0, 3)]);
+        let after = read[1].1.number;
+        let rest = live.read(&["a", "b"], after, ROOM, at(1));
+        assert_eq!(numbers(&rest), [(0, 3)]);
+        // A large answer is cut, and goes on after what it has.
+        let cut = live.read(&["a", "b"], 0, 2, at(1));
+        assert_eq!(numbers(&cut), [(0, 1)]);
+    }
+
+    #[test]
+    fn a_sampler_that_nobody_looks_at_is_told_and_one_that_is_watched_goes_on() {
+        let live = live();
+        for second in 0..=10 {
+            assert_eq!(live.bring("a", bytes(1), at(second)), Brought::Taken);
+            assert_eq!(live.bring("b", bytes(1), at(second)), Brought::Taken);
+            live.read(&["b"], 0, ROOM, at(second));
+        }
+        assert_eq!(live.bring("a", bytes(1), at(11)), Brought::NobodyLooks);
+        assert_eq!(live.bring("b", bytes(1), at(11)), Brought::Taken);
+        assert!(live.read(&["a"], 0, ROOM, at(11)).is_empty());
+    }
+
+    #[test]
+    fn what_is_held_is_bounded_and_what_is_over_is_forgotten() {
+        let live = live();
+        let held = |live: &Live| live.state.lock().unwrap().bytes;
+        for _ in 0..100 {
+            live.bring("a", bytes(LARGEST), at(0));
+        }
+        assert_eq!(held(&live), NEWEST * LARGEST);
+        let brought: Vec<_> = (0..100)
+            .map(|number| live.bring(&format!("{number}"), bytes(LARGEST), at(0)))
+            .collect();
+        assert_eq!(held(&live), ROOM);
+        let full = brought.iter().filter(|it| **it == Brought::Full).count();
+        assert_eq!(full, 100 - (ROOM / LARGEST - NEWEST));
+        // Who has a place keeps it.
+        assert_eq!(live.bring("a", bytes(LARGEST), at(1)), Brought::Taken);
+        live.read(&["a"], 0, ROOM, at(35));
+        assert_eq!(held(&live), 0);
+        assert_eq!(live.bring("z", bytes(1), at(35)), Brought::Taken);
+    }
+
+    fn profile(label: &str) -> Bytes {
+        let mut builder = Builder::new(Settings::default());
+        builder.add(
+            &[FrameRef::default()],
+            &[1, 2, 3],
+            &[Label::Str(label, "x")],
+        );
+        encode_gzip(&builder.finish()).into()
+    }
+
+    #[tokio::test]
+    async fn what_is_no_profile_of_ours_is_refused() {
+        let live = live();
+        assert_eq!(live.check(profile("route")).await, Ok(()));
+        let foreign = live.check(profile("password")).await;
+        assert!(foreign.is_err_and(|why| why.contains("password")));
+        assert!(live.check(bytes(10)).await.is_err());
+        assert!(live.check(bytes(LARGEST + 1)).await.is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! Resident samplers that ask for their runs.
+
+use super::*;
+
+impl Scene {
+    fn ask(&self, namespace: &str, until: Timestamp) -> Ask {
+        let asker = Asker {
+            namespace: namespace.into(),
+            pod_uid: POD.uid.into(),
+            pod_addresses: POD.addresses.into(),
+            ephemeral_container_name: "phpprof-resident-0".into(),
+        };
+        let address = format!("https://{}", self.address);
+        ask(&self.keyring, &address, &asker, until).unwrap()
+    }
+
+    async fn asked(&self, ask: &Ask) -> (u16, String) {
+        let asked = self.client().get(&ask.url);
+        let asked = asked.header("authorization", &ask.headers["authorization"]);
+        let answer = asked.send().await.unwrap();
+        let status = answer.status().as_u16();
+        (status, answer.text().await.unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_sampler_is_answered_by_what_is_known_of_its_pod() {
+    let scene = scene(in_memory()).await;
+    let (status, answer) = scene.asked(&scene.ask("shop", at(60))).await;
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(status, 200);
+    assert_eq!(answer["ask"]["url"], "https://shop/phpprof-resident-0");
+    assert_eq!(scene.asked(&scene.ask("stopped", at(60))).await.0, 410);
+    assert_eq!(scene.asked(&scene.ask("broken", at(60))).await.0, 503);
+}
+
+#[tokio::test]
+async fn who_asks_for_another_sampler_or_too_late_is_refused() {
+    let scene = scene(in_memory()).await;
+    let ask = scene.ask("shop", at(60));
+    assert_eq!(scene.asked(&ask).await.0, 200);
+    for (from, to) in [
+        ("resident-0", "resident-1"),
+        ("namespace=shop", "namespace=blog"),
+        ("4f9c7a1d", "5f9c7a1d"),
+        ("from=127.0.0.1", "from="),
+        ("expires=", "expires=1"),
+        ("sampler=", "sampler=x&sampler="),
+    ] {
+        let bent = Ask {
+            url: ask.url.replace(from, to),
+            ..ask.clone()
+        };
+        assert_ne!(bent, ask, "{from}");
+        assert_eq!(scene.asked(&bent).await.0, 403, "{from}");
+    }
+    assert_eq!(scene.asked(&scene.ask("shop", at(-1))).await.0, 403);
+}
+
+#[tokio::test]
+async fn a_grant_to_write_lets_nobody_ask_and_none_to_ask_write() {
+    let scene = scene(in_memory()).await;
+    let (grant, ask) = (scene.grant(at(60)), scene.ask("shop", at(60)));
+    let asked = Ask {
+        headers: grant.headers.clone(),
+        ..ask.clone()
+    };
+    assert_eq!(scene.asked(&asked).await.0, 403);
+    let written = Grant {
+        headers: ask.headers,
+        ..grant
+    };
+    assert_eq!(scene.put(&written, b"profile").await.0, 403);
+}
+
+#[tokio::test]
+async fn a_sampler_that_asks_from_elsewhere_is_refused_where_the_administrator_says_so() {
+    let elsewhere = Asker {
+        namespace: "shop".into(),
+        pod_uid: POD.uid.into(),
+        pod_addresses: "192.0.2.7".into(),
+        ephemeral_container_name: "phpprof-resident-0".into(),
+    };
+    for (verify, expected) in [(VerifySource::Enforce, 403), (VerifySource::Off, 200)] {
+        let scene = scene_with(in_memory(), false, verify).await;
+        let address = format!("https://{}", scene.address);
+        let ask = ask(&scene.keyring, &address, &elsewhere, at(60)).unwrap();
+        let (status, answer) = scene.asked(&ask).await;
+        assert_eq!(status, expected, "{answer}");
+        assert_eq!(answer.starts_with("SourceNotPod: "), expected == 403);
+    }
+}

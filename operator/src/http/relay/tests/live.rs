@@ -1,0 +1,72 @@
+//! The seconds of a live request on their way in: who may bring them, and what becomes of them.
+
+use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
+
+use super::*;
+
+fn second(label: &str) -> &'static [u8] {
+    let mut builder = Builder::new(Settings::default());
+    let labels = [Label::Str(label, "x")];
+    builder.add(&[FrameRef::default()], &[1, 2, 3], &labels);
+    encode_gzip(&builder.finish()).leak()
+}
+
+/// The grant, used to bring seconds.
+fn live(grant: &Grant) -> Grant {
+    Grant {
+        url: grant.live.clone(),
+        ..grant.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_second_is_held_for_readers_and_never_stored() {
+    let scene = scene(in_memory()).await;
+    let grant = live(&scene.grant(at(60)));
+    let profile = second("route");
+    assert_eq!(scene.put(&grant, profile).await, (200, String::new()));
+    assert_eq!(scene.put(&grant, profile).await.0, 200);
+    let read = scene.live.read(&[KEY], 0, 1 << 20, at(0));
+    assert_eq!(read.len(), 2);
+    assert_eq!(read[0].1.profile, profile);
+    assert_eq!(scene.store.size(KEY).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_foreign_grant_and_what_is_no_profile_of_ours_are_refused() {
+    let scene = scene(in_memory()).await;
+    let grant = live(&scene.grant(at(60)));
+    let bent = Grant {
+        url: grant.url.replace("web.fpm", "other.fpm"),
+        ..grant.clone()
+    };
+    assert_eq!(scene.put(&bent, second("route")).await.0, 403);
+    let over = live(&scene.grant(at(-1)));
+    assert_eq!(scene.put(&over, second("route")).await.0, 403);
+    let (status, why) = scene.put(&grant, second("password")).await;
+    assert_eq!((status, why.contains("password")), (422, true), "{why}");
+    assert_eq!(scene.put(&grant, b"no profile").await.0, 422);
+    let large: &'static [u8] = vec![0; crate::http::live::LARGEST + 1].leak();
+    assert_eq!(scene.put(&grant, large).await.0, 413);
+    assert!(scene.live.read(&[KEY], 0, 1 << 20, at(0)).is_empty());
+}
+
+#[tokio::test]
+async fn a_sampler_is_told_that_nobody_looks_and_where_the_leader_is_not() {
+    let scene = scene(in_memory()).await;
+    let grant = live(&scene.grant(at(60)));
+    // As if it had begun eleven seconds ago.
+    scene.live.bring(KEY, second("route").into(), at(-11));
+    let told = scene.put(&grant, second("route")).await;
+    assert_eq!(told, (410, "nobody looks any more".into()));
+    scene.role.set(false);
+    assert_eq!(scene.put(&grant, second("route")).await.0, 421);
+}
+
+#[tokio::test]
+async fn nothing_is_taken_for_a_live_request_that_was_deleted() {
+    let scene = scene(in_memory()).await;
+    scene.cancellations.cancel(KEY, Stop::Drop, at(0), at(60));
+    let grant = live(&scene.grant(at(60)));
+    assert_eq!(scene.put(&grant, second("route")).await.0, 403);
+}

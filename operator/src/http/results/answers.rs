@@ -1,0 +1,79 @@
+//! Answers of the results' port, each for whoever asked only.
+
+use axum::body::{Body, HttpBody as _};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use futures::StreamExt as _;
+use serde::Serialize;
+
+use crate::http::shares::Share;
+
+/// Strings, numbers and lists always serialise.
+pub(super) fn json(answer: &impl Serialize) -> Response {
+    let json = serde_json::to_vec(answer).unwrap_or_default();
+    private(json.into(), "application/json")
+}
+
+pub(super) fn refuse(status: StatusCode, message: &str) -> Response {
+    let refusal = serde_json::json!({"message": message}).to_string();
+    let mut response = private(refusal.into(), "application/json");
+    *response.status_mut() = status;
+    response
+}
+
+pub(super) fn html(page: Body, policy: &'static str) -> Response {
+    let mut response = private(page, "text/html; charset=utf-8");
+    response.headers_mut().insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(policy),
+    );
+    response
+}
+
+/// A request of whoever holds a link or a key that has its share of them already.
+pub(super) fn busy() -> Response {
+    const BUSY: &str = "as many requests as may be at once are being answered for this profile; try again when one of them has ended";
+    let mut response = refuse(StatusCode::TOO_MANY_REQUESTS, BUSY);
+    let (name, seconds) = (header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response.headers_mut().insert(name, seconds);
+    response
+}
+
+/// The share is held until the other side has taken all of the answer.
+pub(super) fn held(response: Response, share: Share) -> Response {
+    let length = response.body().size_hint().exact();
+    let held = response.map(|body| {
+        let chunks = body.into_data_stream().map(move |chunk| {
+            let _held = &share;
+            chunk
+        });
+        Body::from_stream(chunks)
+    });
+    match length {
+        Some(length) => sized(held, length),
+        None => held,
+    }
+}
+
+/// With the length of its body, which a stream does not tell.
+pub(super) fn sized(mut response: Response, bytes: u64) -> Response {
+    response
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+    response
+}
+
+/// For whoever asked only: no cache keeps it, no other page hears where it was opened from.
+pub(super) fn private(body: Body, kind: &'static str) -> Response {
+    let headers: [(HeaderName, &'static str); 4] = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "private, no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    let headers: HeaderMap = headers
+        .into_iter()
+        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+        .collect();
+    (headers, body).into_response()
+}

@@ -1,0 +1,80 @@
+//! How many requests one key may have at the same time, so that who holds one key leaves connections and turns to others.
+//!
+//! Invariant: a share is given back when it is dropped, and what is kept is no more than the requests that are being answered.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// By key: requests that are being answered.
+pub(crate) struct Shares {
+    most: usize,
+    busy: Mutex<HashMap<String, usize>>,
+}
+
+/// One request of a key, for as long as it is answered.
+pub(crate) struct Share {
+    pub key: String,
+    shares: Arc<Shares>,
+}
+
+impl Shares {
+    /// So many at once of each key.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Shares {
+            most,
+            busy: Mutex::default(),
+        })
+    }
+
+    /// One more request of a key, unless it has its share.
+    pub fn take(self: &Arc<Self>, key: String) -> Option<Share> {
+        let has_room = self.with_busy(|busy| {
+            let count = busy.get(&key).copied().unwrap_or_default();
+            let has_room = count < self.most;
+            if has_room {
+                busy.insert(key.clone(), count + 1);
+            }
+            has_room
+        });
+        // A share that was not given must not be given back.
+        has_room.then(|| Share {
+            key,
+            shares: self.clone(),
+        })
+    }
+
+    fn with_busy<T>(&self, act: impl FnOnce(&mut HashMap<String, usize>) -> T) -> T {
+        act(&mut self.busy.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shares.with_busy(|busy| {
+            let count = busy.remove(&self.key).unwrap_or_default();
+            if count > 1 {
+                busy.insert(self.key.clone(), count - 1);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_its_share_and_no_more_and_gives_it_back() {
+        let shares = Shares::new(2);
+        let take = |key: &str| shares.take(key.to_owned());
+        let first = take("a");
+        let second = take("a");
+        assert!(first.is_some() && second.is_some());
+        assert!(take("a").is_none() && take("a").is_none());
+        assert!(take("b").is_some());
+        drop(first);
+        assert!(take("a").is_some());
+        drop(second);
+        assert!(shares.with_busy(|busy| busy.is_empty()));
+    }
+}

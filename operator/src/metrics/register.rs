@@ -1,0 +1,185 @@
+//! The names of what is counted, and the series that are there from the start.
+//!
+//! Invariant: names follow Prometheus' conventions; each has its words.
+
+use phpprof_crds::{Reason, TargetReason, UploadRoute};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::{ByCode, ByPart, ByReason, ByResult, ByRoute, Metrics, signed};
+
+impl Metrics {
+    pub(super) fn register(&self, memory_limit: Option<u64>) -> Registry {
+        let mut all = Registry::with_prefix("phpprof");
+        self.register_requests(&mut all);
+        self.register_profiles(&mut all);
+        self.register_neighbours(&mut all);
+        register_memory(&mut all, memory_limit);
+        all
+    }
+
+    /// What becomes of requests and their pods.
+    fn register_requests(&self, all: &mut Registry) {
+        let it = self.clone();
+        all.register(
+            "requests",
+            "Requests that are over, by the reason that they ended with",
+            it.requests,
+        );
+        all.register("requests_running", "Requests that run", it.running);
+        all.register(
+            "requests_queued",
+            "Requests that wait for their turn",
+            it.queued,
+        );
+        all.register(
+            "samplers_running",
+            "Samplers of requests that run",
+            it.samplers,
+        );
+        all.register(
+            "targets",
+            "Pods that are settled: Uploaded, or why there is no profile",
+            it.targets,
+        );
+        all.register(
+            "profiling_stopped",
+            "1 while the administrator's switch stops all profiling",
+            it.halted,
+        );
+        all.register(
+            "lease_held",
+            "Whether this replica looks after requests",
+            it.lease,
+        );
+    }
+
+    /// What is stored, and how long each step takes.
+    fn register_profiles(&self, all: &mut Registry) {
+        let it = self.clone();
+        all.register("samples", "Samples of verified profiles", it.samples);
+        all.register("uploads", "Verified profiles by their route", it.uploads);
+        all.register_with_unit(
+            "uploaded",
+            "Verified profiles",
+            Unit::Bytes,
+            it.upload_bytes,
+        );
+        all.register(
+            "injections",
+            "Samplers that were to be added to pods",
+            it.injections,
+        );
+        all.register_with_unit(
+            "injection_duration",
+            "Adding a sampler to a pod, both calls",
+            Unit::Seconds,
+            it.injection_seconds,
+        );
+        all.register_with_unit(
+            "verification_duration",
+            "Reading and checking a pod's profile",
+            Unit::Seconds,
+            it.verification_seconds,
+        );
+        all.register_with_unit(
+            "merge_duration",
+            "Merging a request's profiles and storing the result",
+            Unit::Seconds,
+            it.merge_seconds,
+        );
+    }
+
+    /// Who talks with the operator, and with whom it talks.
+    fn register_neighbours(&self, all: &mut Registry) {
+        let it = self.clone();
+        all.register(
+            "relay_answers",
+            "Answers of the relay to samplers, by HTTP status",
+            it.relay,
+        );
+        all.register(
+            "api_calls",
+            "Answers of the API server, by HTTP status; 0 where there was none",
+            it.api,
+        );
+        all.register(
+            "store_errors",
+            "What the store did not do, by what was asked of it and why",
+            it.store_errors.0,
+        );
+        all.register(
+            "connections_open",
+            "Open connections of each port",
+            it.connections.open,
+        );
+        all.register(
+            "connections_closed",
+            "Connections of each port that are over, by what ended them",
+            it.connections.closed,
+        );
+    }
+
+    /// Every series of a closed list begins at 0: a rate of the first one counts then.
+    pub(super) fn list(&self) {
+        for reason in [
+            Reason::Complete,
+            Reason::SomeTargetsFailed,
+            Reason::NoSamples,
+            Reason::Cancelled,
+            Reason::AllTargetsFailed,
+            Reason::MergeFailed,
+            Reason::StoreUnavailable,
+            Reason::ObserveFailed,
+            Reason::QueueTimeout,
+        ] {
+            let reason = reason.to_string();
+            let _ = self.requests.get_or_create(&ByReason { reason });
+        }
+        for result in ["added", "refused", "failed"] {
+            let _ = self.injections.get_or_create(&ByResult { result });
+        }
+        for reason in [
+            "Uploaded".to_owned(),
+            TargetReason::InjectionRefused.to_string(),
+        ] {
+            let _ = self.targets.get_or_create(&ByReason { reason });
+        }
+        for route in [UploadRoute::Direct, UploadRoute::Relay] {
+            let route = format!("{route:?}");
+            let _ = self.uploads.get_or_create(&ByRoute { route });
+        }
+        for code in [200, 403, 503] {
+            let _ = self.relay.get_or_create(&ByCode { code });
+        }
+        for code in [0, 200, 409, 500] {
+            let _ = self.api.get_or_create(&ByCode { code });
+        }
+        self.connections.list();
+        self.store_errors.list();
+    }
+}
+
+fn register_memory(all: &mut Registry, limit: Option<u64>) {
+    let parts: Family<ByPart, Gauge> = Family::default();
+    for (part, bytes) in crate::memory::parts() {
+        parts.get_or_create(&ByPart { part }).set(signed(bytes));
+    }
+    all.register_with_unit(
+        "memory_most",
+        "What each part of the operator can hold at most",
+        Unit::Bytes,
+        parts,
+    );
+    if let Some(limit) = limit {
+        let bytes: Gauge = Gauge::default();
+        bytes.set(i64::try_from(limit).unwrap_or(i64::MAX));
+        all.register_with_unit(
+            "memory_limit",
+            "What the operator's container may take",
+            Unit::Bytes,
+            bytes,
+        );
+    }
+}

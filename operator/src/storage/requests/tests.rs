@@ -1,0 +1,123 @@
+//! Lists of a request's pods in one, against a store in memory.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use object_store::memory::InMemory;
+use phpprof_crds::{ProfileRequestStatus, TargetStatus};
+use phpprof_profile::timeline::{Cell, Request, VERSION, WorkerRow, encode};
+use serde_json::json;
+
+use super::*;
+use crate::storage::store::Store;
+use crate::testing::{at, request};
+
+const STEP: i64 = 80_000_000;
+
+/// The list of a pod that began so many nanoseconds after 1970, with a request of so many.
+fn list(began: i64, duration: i64) -> Vec<u8> {
+    let list = Timeline {
+        version: VERSION,
+        began_unix_nanoseconds: began,
+        duration_nanoseconds: 30_000_000_000,
+        step_nanoseconds: STEP,
+        workers: vec![WorkerRow {
+            pod: "forged".to_owned(),
+            pid: 7,
+            thread: 0,
+            cells: vec![Cell {
+                busy: duration,
+                ..Cell::default()
+            }],
+        }],
+        requests: vec![Request {
+            pod: "forged".to_owned(),
+            end: duration,
+            route: "/".to_owned(),
+            ..Request::default()
+        }],
+        ..Timeline::default()
+    };
+    encode(&list).expect("written")
+}
+
+/// A request whose pods have stored these lists.
+async fn stored(store: &Store, lists: &[Option<Vec<u8>>]) -> ProfileRequest {
+    let mut request = request(json!({"target": {"podName": "web"}, "labels": ["Route"]}));
+    let mut status = ProfileRequestStatus {
+        start_time: Some(Time(at(0))),
+        ..ProfileRequestStatus::default()
+    };
+    for (index, list) in lists.iter().enumerate() {
+        let target = TargetStatus {
+            pod_name: format!("pod-{index}"),
+            object_key: key(&request, "", &format!("{index}.pb.gz")),
+            state: TargetState::Uploaded,
+            ..TargetStatus::default()
+        };
+        if let Some(list) = list {
+            let key = requests_key(&target);
+            store.create(&key, list.clone()).await.expect("stored");
+        }
+        status.targets.push(target);
+    }
+    request.status = Some(status);
+    request
+}
+
+/// The merged list, the number of pods in it, and what is said.
+async fn merged(lists: &[Option<Vec<u8>>]) -> (Timeline, usize, String) {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let request = stored(&store, lists).await;
+    let collector = Collector::new(store.clone());
+    let merged = collector.store_requests(&request, &Limits::default()).await;
+    let Ok(((key, size, pods), note)) = merged else {
+        panic!("the store was away");
+    };
+    assert!(key.ends_with("/requests.json.gz"), "{key}");
+    let file = store.read(&key, MAX_BYTES as u64).await.expect("stored");
+    assert_eq!(file.len() as u64, size);
+    (decode(&file).expect("a list"), pods, note)
+}
+
+#[tokio::test]
+async fn a_pods_requests_are_told_as_its_own_and_within_the_requests_time() {
+    let start = at(0).as_second() * 1_000_000_000;
+    // One clock is right, and one is of long ago.
+    let lists = [Some(list(start + 2 * STEP, 5)), Some(list(1, 9))];
+    let (merged, pods, note) = merged(&lists).await;
+    assert_eq!((pods, note.as_str()), (2, ""));
+    assert_eq!(merged.began_unix_nanoseconds, start);
+    let workers = merged
+        .workers
+        .iter()
+        .map(|row| (&*row.pod, row.cells[0].busy));
+    assert_eq!(workers.collect::<Vec<_>>(), [("pod-0", 5), ("pod-1", 9)]);
+    let requests = merged.requests.iter().map(|it| (&*it.pod, it.begin));
+    let requests: Vec<_> = requests.collect();
+    assert_eq!(requests, [("pod-1", 0), ("pod-0", 2 * STEP)]);
+}
+
+#[tokio::test]
+async fn a_list_that_is_none_is_left_out_and_said_and_the_others_are_there() {
+    let start = at(0).as_second() * 1_000_000_000;
+    let endless = Timeline {
+        version: VERSION,
+        step_nanoseconds: STEP << 20,
+        ..Timeline::default()
+    };
+    let lists = [
+        Some(b"no gzip".to_vec()),
+        Some(list(start, 5)),
+        None,
+        Some(encode(&endless).expect("written")),
+        Some(vec![0; MAX_BYTES + 1]),
+        Some(Vec::new()),
+    ];
+    let (merged, pods, note) = merged(&lists).await;
+    assert_eq!((pods, merged.requests.len()), (1, 1));
+    let begin = "the list of requests lacks pods: pod-0: the file is no timeline: ";
+    assert!(note.starts_with(begin), "{note}");
+    let end = ", pod-3: its steps are longer than the run, pod-4: it is too large, and 1 more";
+    assert!(note.ends_with(end), "{note}");
+}

@@ -2,9 +2,13 @@
 //!
 //! Invariant: usage begins with `kubectl phpprof`, and flags are spelled as kubectl spells them.
 
+mod ask;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use ask::{DryRun, Dump, DumpForm, ObjectForm, Run};
 
 /// Profile PHP in running pods, and look at the profiles.
 #[derive(Parser, Debug)]
@@ -89,6 +93,10 @@ pub enum Verb {
     Explain(Explain),
     /// Show the functions that take most, of a request or a profile file.
     Top(Top),
+    /// Say what an experienced PHP engineer would, of a request or a profile file.
+    Findings(Findings),
+    /// List the slowest HTTP requests that a request's samplers have seen, or of a file.
+    Requests(Requests),
     /// Draw the flame graph page of a request or a profile file.
     Flame(Flame),
     /// Compare two requests or profile files: which functions grew, which shrank.
@@ -97,79 +105,14 @@ pub enum Verb {
     Download(Download),
     /// Check whether a workload can be profiled, by whom and how; and if not, why.
     Doctor(Doctor),
+    /// Where every worker is now, and what it waits for: stuck ones first.
+    Dump(Dump),
     /// Print the versions of the plugin, the operator and the sampler's image.
     Version(Version),
     /// Print a completion script.
     Completion(Completion),
     #[command(name = "__complete", hide = true, disable_help_flag = true)]
     Complete(Complete),
-}
-
-#[derive(Args, Debug, Clone)]
-pub struct Run {
-    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
-    #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
-    pub target: Option<String>,
-    /// Pods by their labels, for instance app=web,tier!=cache.
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        conflicts_with = "filename"
-    )]
-    pub selector: Option<String>,
-    /// A file with a ProfileRequest; - is standard input.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "name"])]
-    pub filename: Option<String>,
-    /// Container that runs PHP.
-    #[arg(short, long, value_name = "NAME")]
-    pub container: Option<String>,
-    /// How long to sample, for instance 30s or 2m.
-    #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "30s")]
-    pub duration: u64,
-    /// Samples per second of each worker.
-    #[arg(short = 'F', long, value_name = "RATE", default_value_t = 99)]
-    pub samples_per_second: i32,
-    /// Pods to profile at most.
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
-    pub max_pods: i32,
-    /// User id that PHP runs as, where the pod does not say it.
-    #[arg(long, value_name = "UID")]
-    pub run_as_user: Option<i64>,
-    /// Group id that PHP runs as.
-    #[arg(long, value_name = "GID", requires = "run_as_user")]
-    pub run_as_group: Option<i64>,
-    /// Keep the time between requests too.
-    #[arg(long)]
-    pub include_idle: bool,
-    /// Name of the request; one is made from the target where there is none.
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Create nothing: client prints the request, server has the API server check it.
-    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
-    pub dry_run: Option<DryRun>,
-    /// Print the created request in this form.
-    #[arg(short, long, value_name = "FORM")]
-    pub output: Option<ObjectForm>,
-    /// Wait until the request is over.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub wait: bool,
-    /// How long to wait; the duration and 20 minutes where there is none.
-    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
-    pub timeout: Option<u64>,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DryRun {
-    Client,
-    Server,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectForm {
-    Json,
-    Yaml,
-    Name,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -256,9 +199,21 @@ pub struct Choice {
 
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Name of a request, or a profile file.
-    #[arg(value_name = "NAME|FILE")]
+    /// Name of a request, or a profile file; with --live whose PHP: deploy/web, pod/web-1, as for run.
+    #[arg(value_name = "NAME|FILE|TYPE/NAME")]
     pub source: String,
+    /// Sample these pods now, and draw the table again each second: functions, lines, routes, workers. `s` saves the profile, `q` ends it.
+    #[arg(long, conflicts_with_all = ["sample_type", "labels", "count", "sort", "by", "output"])]
+    pub live: bool,
+    /// Container that runs PHP.
+    #[arg(short, long, value_name = "NAME", requires = "live")]
+    pub container: Option<String>,
+    /// Pods to sample, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "live")]
+    pub max_pods: i32,
+    /// How long at most; the administrator may allow less.
+    #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "5m", requires = "live")]
+    pub duration: u64,
     #[command(flatten)]
     pub choice: Choice,
     /// How many functions.
@@ -267,7 +222,7 @@ pub struct Top {
     /// What comes first.
     #[arg(long, value_name = "COLUMN", default_value = "self")]
     pub sort: TopSort,
-    /// A line for each value of this label instead of each function.
+    /// A line for each value of this label instead of each function; `waiting` is what was waited for.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
     #[arg(short, long, value_name = "FORM", default_value = "table")]
@@ -289,6 +244,47 @@ pub enum TopForm {
     Json,
     Yaml,
     Name,
+}
+
+#[derive(Args, Debug)]
+pub struct Findings {
+    /// Name of a request, or a profile file.
+    #[arg(value_name = "NAME|FILE")]
+    pub source: String,
+    /// Only samples with this label; may be given several times.
+    #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub labels: Vec<(String, String)>,
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: FindingsForm,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingsForm {
+    Table,
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(Args, Debug)]
+pub struct Requests {
+    /// Name of a profile request with the label Route, or a file of its list (requests.json.gz).
+    #[arg(value_name = "NAME|FILE")]
+    pub source: String,
+    /// Only those of this route, as the label tells it.
+    #[arg(long, value_name = "ROUTE")]
+    pub route: Option<String>,
+    /// How many.
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub limit: usize,
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: RequestsForm,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestsForm {
+    Table,
+    Json,
 }
 
 #[derive(Args, Debug)]

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use clap::{Arg, Command, CommandFactory, Parser};
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
@@ -15,9 +16,14 @@ use kube::discovery::ApiResource;
 
 use crate::cli::{Cli, Global, Shell};
 use crate::connect::Cluster;
+use crate::stored::Stored;
 use crate::target;
 
 const PATIENCE: Duration = Duration::from_secs(2);
+/// For what is stored, which the operator reads out of its store: those who wait for requests wait no longer for it.
+const STORED_PATIENCE: Duration = Duration::from_secs(1);
+/// Names of one kind.
+const MOST: usize = 500;
 
 /// The script that has a shell, or kubectl, ask this program.
 pub fn script(shell: Shell) -> &'static str {
@@ -42,9 +48,10 @@ pub fn script(shell: Shell) -> &'static str {
 pub enum Next {
     /// These words, each with what it is.
     Words(Vec<(String, String)>),
-    /// A request's name; files too where the verb takes them.
+    /// A request's name; files too, and names of requests that are gone, where the verb takes them.
     Requests {
         files: bool,
+        stored: bool,
     },
     /// TYPE/NAME.
     Targets,
@@ -83,8 +90,18 @@ pub fn next(words: &[String]) -> Next {
     };
     match verb.get_name() {
         "run" | "doctor" => Next::Targets,
-        "get" | "describe" | "cancel" | "logs" => Next::Requests { files: false },
-        "top" | "flame" | "diff" | "download" => Next::Requests { files: true },
+        "describe" | "cancel" | "logs" => Next::Requests {
+            files: false,
+            stored: false,
+        },
+        "get" => Next::Requests {
+            files: false,
+            stored: true,
+        },
+        "top" | "findings" | "requests" | "flame" | "diff" | "download" => Next::Requests {
+            files: true,
+            stored: true,
+        },
         "explain" => Next::Words(crate::explain::reasons()),
         "completion" => Next::Words(
             ["kubectl", "bash", "zsh", "fish"]
@@ -161,7 +178,7 @@ fn about(text: Option<&clap::builder::StyledStr>) -> String {
 pub async fn complete(words: &[String]) -> String {
     let last = words.last().map_or("", String::as_str);
     let next = next(words);
-    let files = matches!(next, Next::Files | Next::Requests { files: true });
+    let files = matches!(next, Next::Files | Next::Requests { files: true, .. });
     let global = global(words);
     let found = tokio::time::timeout(PATIENCE, proposals(next, &global, last))
         .await
@@ -240,12 +257,31 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
     } else {
         String::new()
     };
-    let listed = api.list_metadata(&ListParams::default().limit(500)).await;
+    let (listed, stored) = tokio::join!(listed(&api, &prefix), stored(&cluster, &next, last));
+    let is_new = |(name, _): &(String, String)| !listed.iter().any(|(listed, _)| listed == name);
+    let stored: Vec<_> = stored.into_iter().filter(is_new).collect();
+    listed.into_iter().chain(stored).collect()
+}
+
+async fn listed(api: &Api<DynamicObject>, prefix: &str) -> Vec<(String, String)> {
+    let params = ListParams::default().limit(MOST as u32);
+    let listed = api.list_metadata(&params).await;
     let items = listed.map(|listed| listed.items).unwrap_or_default();
     items
         .iter()
         .map(|item| (format!("{prefix}{}", item.name_any()), String::new()))
         .collect()
+}
+
+/// Names that are stored, where the verb takes them and the operator says so in time.
+async fn stored(cluster: &Cluster, next: &Next, last: &str) -> Vec<(String, String)> {
+    if !matches!(next, Next::Requests { stored: true, .. }) {
+        return Vec::new();
+    }
+    match tokio::time::timeout(STORED_PATIENCE, Stored::of(cluster)).await {
+        Ok(Ok(stored)) => stored.proposals(last, MOST, Timestamp::now()),
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
 }
 
 fn of_kind(cluster: &Cluster, text: &str) -> Option<Api<DynamicObject>> {
@@ -301,8 +337,14 @@ mod tests {
     fn names_are_asked_for_where_names_stand() {
         assert_eq!(of("run "), Next::Targets);
         assert_eq!(of("-n shop doctor deploy/"), Next::Targets);
-        assert_eq!(of("describe "), Next::Requests { files: false });
-        assert_eq!(of("diff a "), Next::Requests { files: true });
+        for (line, files, stored) in [
+            ("describe ", false, false),
+            ("get ", false, true),
+            ("diff a ", true, true),
+            ("requests ", true, true),
+        ] {
+            assert_eq!(of(line), Next::Requests { files, stored }, "{line}");
+        }
         assert_eq!(of("run -n "), Next::Namespaces);
         assert_eq!(of("flame x -o "), Next::Files);
         assert_eq!(of("run -d "), Next::Nothing);

@@ -9,10 +9,10 @@ use std::time::Duration;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use phpprof_crds::ProfileRequest;
+use phpprof_crds::{ProfileRequest, chain};
 
 use crate::cli::Global;
-use crate::failure::{Exit, Failure, chain};
+use crate::failure::{Exit, Failure};
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// A profile is at most 32 MiB, and arrives in parts.

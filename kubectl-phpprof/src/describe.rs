@@ -6,13 +6,20 @@
 
 use jiff::Timestamp;
 use phpprof_crds::{Reason, TargetReason};
+use phpprof_profile::Finding;
 
 use crate::duration::age;
 use crate::explain::named;
+use crate::findings;
 use crate::request::{Request, TargetView};
 use crate::table::{Table, cut, printable};
 
-pub fn text(request: &Request<'_>, width: Option<usize>, now: Timestamp) -> String {
+pub fn text(
+    request: &Request<'_>,
+    found: &[Finding],
+    width: Option<usize>,
+    now: Timestamp,
+) -> String {
     let mut text = facts(request, now);
     text.push_str("\nConditions:\n");
     let mut conditions = Table::new(&["TYPE", "STATUS", "REASON", "AGE", "~MESSAGE"]);
@@ -42,6 +49,7 @@ pub fn text(request: &Request<'_>, width: Option<usize>, now: Timestamp) -> Stri
     }
     text.push_str(&rates(request, &targets, width));
     text.push_str(&remedies(request, &targets, width));
+    text.push_str(&findings::brief(found, &request.name(), width));
     text
 }
 

@@ -37,6 +37,16 @@ pub fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
+/// In milliseconds: as [`parse`], or a number of them with ms.
+pub fn milliseconds(text: &str) -> Result<u64, String> {
+    match text.strip_suffix("ms") {
+        Some(number) => number
+            .parse()
+            .map_err(|_| format!("{text:?} is no duration; write 500ms or 2s")),
+        None => Ok(parse(text)?.saturating_mul(1000)),
+    }
+}
+
 /// 90 seconds are 1m30s.
 pub fn text(seconds: u64) -> String {
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -114,5 +124,13 @@ mod tests {
             "5s", "119s", "2m0s", "9m59s", "10m", "179m", "3h", "47h", "2d",
         ];
         assert_eq!(ages.map(age), expected);
+    }
+
+    #[test]
+    fn milliseconds_are_written_with_ms() {
+        assert_eq!(milliseconds("500ms"), Ok(500));
+        assert_eq!(milliseconds("2s"), Ok(2000));
+        assert!(milliseconds("ms").is_err());
+        assert!(milliseconds("0.5s").is_err());
     }
 }

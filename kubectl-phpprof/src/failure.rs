@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use phpprof_crds::chain;
+
 /// The exit codes, in the order of `docs/guides/kubectl-plugin.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -119,20 +121,6 @@ fn no_such_api(message: &str) -> bool {
     ["could not find the requested resource", "page not found"]
         .into_iter()
         .any(|words| message.contains(words))
-}
-
-/// An error with what caused it, which mostly says more.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 impl fmt::Display for Failure {

@@ -5,13 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use phpprof_crds::TargetReason;
-use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, View, diff};
+use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, View, diff, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{ListForm, TopForm, TopSort};
+use crate::cli::{FindingsForm, ListForm, TopForm, TopSort};
 use crate::describe;
 use crate::doctor::judge::OperatorFacts;
 use crate::failure::Failure;
+use crate::findings;
 use crate::list::Listing;
 use crate::progress::{Progress, ending};
 use crate::request::Request;
@@ -238,9 +239,18 @@ fn descriptions_are_what_they_were() {
         let object = complete();
         insta::assert_snapshot!(
             format!("describe_{width}"),
-            describe::text(&Request::of(&object), Some(width), now())
+            describe::text(&Request::of(&object), &[], Some(width), now())
         );
     }
+    let object = complete();
+    let found = phpprof_profile::findings(&slow_profile(), &View::default());
+    let text = describe::text(&Request::of(&object), &found, Some(80), now());
+    let silent = describe::text(&Request::of(&object), &[], Some(80), now());
+    let said = text.strip_prefix(&silent).unwrap();
+    assert_eq!(
+        said,
+        findings::brief(&found, &Request::of(&object).name(), Some(80))
+    );
 }
 
 #[test]
@@ -265,6 +275,58 @@ fn tops_are_what_they_were() {
         "top_by_pod_80",
         table(Some("pod")).text(TopForm::Table, 10, Some(80))
     );
+}
+
+/// A program that waits for its database by name, and hostile by another one.
+fn slow_profile() -> Profile {
+    let mut builder = Builder::new(Settings::default());
+    let frame = |name, file| FrameRef {
+        name,
+        file,
+        start_line: 3,
+        line: 7,
+    };
+    let main = frame("{main}", "/srv/app/index.php");
+    let calculator = r"Shop\Checkout\Price\Calculator::priceWithEveryDiscountThatApplies";
+    let price = frame(calculator, "/srv/app/src/Checkout/Price/Calculator.php");
+    let evil = frame("a\u{1b}[2Jb\nc", "/srv/app/\u{202e}evil.php");
+    let execute = frame("PDOStatement::execute", "<internal:PDO>");
+    let ms = 10_000_000;
+    builder.add(&[execute, price, main], &[600, 0, 600 * ms], &[]);
+    builder.add(&[execute, evil, main], &[200, 0, 200 * ms], &[]);
+    builder.add(&[frame("[gc]", ""), main], &[100, 100 * ms, 100 * ms], &[]);
+    builder.add(&[price, main], &[100, 100 * ms, 100 * ms], &[]);
+    builder.comment(include_str!("../../contract/comment.json").trim());
+    builder.finish()
+}
+
+#[test]
+fn findings_are_what_they_were() {
+    let found = phpprof_profile::findings(&slow_profile(), &View::default());
+    for (name, form) in [
+        ("table", FindingsForm::Table),
+        ("json", FindingsForm::Json),
+        ("yaml", FindingsForm::Yaml),
+        ("name", FindingsForm::Name),
+    ] {
+        for width in WIDTHS {
+            let text = findings::text(&found, form, Some(width));
+            insta::assert_snapshot!(format!("findings_{name}_{width}"), text);
+        }
+    }
+    for width in WIDTHS {
+        let text = findings::brief(&found, "web-x2x4z", Some(width));
+        assert!(text.lines().all(|line| line.chars().count() <= width));
+        insta::assert_snapshot!(format!("findings_of_run_{width}"), text);
+    }
+}
+
+#[test]
+fn what_is_waited_for_is_a_label() {
+    let labelled = waiting::labelled(&slow_profile());
+    let by = TopTable::of(&labelled, &View::default(), TopSort::Own, Some("waiting"));
+    let text = by.unwrap().text(TopForm::Table, 10, Some(80));
+    insta::assert_snapshot!("top_by_waiting_80", text);
 }
 
 #[test]

@@ -1,40 +1,78 @@
-//! The verbs that show a profile: `top`, `flame`, `diff`, `download`.
+//! The verbs that show a profile: `top`, `findings`, `flame`, `diff`, `download`.
 //!
 //! Invariant: with files as their sources they ask no cluster for anything.
 
 use std::io::IsTerminal;
 
-use phpprof_profile::{Format, Stacks, View, diff, page, svg};
+use phpprof_profile::timeline::Timeline;
+use phpprof_profile::{Format, Profile, Stacks, View, diff, page, svg, waiting};
 
-use crate::cli::{Diff, Download, Flame, Global, Top, TopForm};
+use crate::cli::{Diff, Download, Findings, Flame, Global, Top, TopForm};
 use crate::failure::{Exit, Failure};
+use crate::findings;
 use crate::screen::Screen;
 use crate::show::{TopTable, diff_text, view, wrong_view};
-use crate::source::{Source, load};
+use crate::source::{Source, load, timeline_of};
 
 pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {
     let source = load(global, &arguments.source, None).await?;
     let view = view(&arguments.choice);
-    let table = TopTable::of(
-        &source.profile,
-        &view,
-        arguments.sort,
-        arguments.by.as_deref(),
-    )
-    .map_err(wrong_view)?;
+    let profile = seen(source.profile, &view, arguments.by.as_deref());
+    let table = TopTable::of(&profile, &view, arguments.sort, arguments.by.as_deref())
+        .map_err(wrong_view)?;
     Ok(table.text(arguments.output, arguments.count, screen.width))
+}
+
+/// The profile with the label that says what it waits for, if somebody asks for that.
+fn seen(profile: Profile, view: &View, by: Option<&str>) -> Profile {
+    let mut asked = view.labels.iter().map(|(key, _)| key.as_str()).chain(by);
+    if asked.any(|key| key == waiting::LABEL) {
+        waiting::labelled(&profile)
+    } else {
+        profile
+    }
+}
+
+impl Source {
+    fn seen(self, view: &View) -> Self {
+        Source {
+            profile: seen(self.profile, view, None),
+            ..self
+        }
+    }
+}
+
+pub async fn findings(
+    global: &Global,
+    arguments: &Findings,
+    screen: Screen,
+) -> Result<String, Failure> {
+    let source = load(global, &arguments.source, None).await?;
+    let view = View {
+        sample_type: None,
+        labels: arguments.labels.clone(),
+    };
+    let found = phpprof_profile::findings(&source.profile, &view);
+    if found.is_empty() {
+        eprintln!("No findings in {}.", source.title);
+    }
+    Ok(findings::text(&found, arguments.output, screen.width))
 }
 
 pub async fn flame(global: &Global, arguments: &Flame) -> Result<String, Failure> {
     let source = load(global, &arguments.source, None).await?;
     let view = view(&arguments.choice);
-    let path = match &arguments.output {
-        None => return open(&source, &view),
-        Some(path) => path,
+    let source = source.seen(&view);
+    let format = arguments.output.as_deref().map(drawn).transpose()?;
+    let timeline = match format {
+        None | Some(Format::Html) => timeline_of(global, &arguments.source).await,
+        Some(_) => None,
     };
-    let format = drawn(path)?;
+    let (Some(path), Some(format)) = (&arguments.output, format) else {
+        return open(&source, &view, timeline.as_ref());
+    };
     let bytes = format
-        .write(&source.profile, &view, &source.title)
+        .write(&source.profile, &view, &source.title, timeline.as_ref())
         .map_err(wrong_view)?;
     write(path, &bytes)
 }
@@ -43,6 +81,7 @@ pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Resul
     let before = load(global, &arguments.before, None).await?;
     let after = load(global, &arguments.after, None).await?;
     let view = view(&arguments.choice);
+    let (before, after) = (before.seen(&view), after.seen(&view));
     let form = match arguments.output.as_deref() {
         None | Some("table") => TopForm::Table,
         Some("wide") => TopForm::Wide,
@@ -93,8 +132,10 @@ pub async fn download(global: &Global, arguments: &Download) -> Result<String, F
         .clone()
         .unwrap_or_else(|| format!("{}.pb.gz", source.stem));
     let format = asked.unwrap_or(Format::Pprof);
+    let view = view(&arguments.choice);
+    let source = source.seen(&view);
     let bytes = format
-        .write(&source.profile, &view(&arguments.choice), &source.title)
+        .write(&source.profile, &view, &source.title, None)
         .map_err(wrong_view)?;
     write(&path, &bytes)
 }
@@ -144,8 +185,8 @@ fn size(bytes: usize) -> String {
 }
 
 /// Writes the page where only this user can read it, and has the desktop open it.
-fn open(source: &Source, view: &View) -> Result<String, Failure> {
-    let html = page::page(&source.profile, view, &source.title).map_err(wrong_view)?;
+fn open(source: &Source, view: &View, timeline: Option<&Timeline>) -> Result<String, Failure> {
+    let html = page::page(&source.profile, view, &source.title, timeline).map_err(wrong_view)?;
     let folder = private_folder()?;
     let name: String = source
         .stem

@@ -10,16 +10,20 @@ mod completion;
 mod connect;
 mod describe;
 mod doctor;
+mod dump;
 mod duration;
 mod explain;
 mod failure;
+mod findings;
 #[cfg(test)]
 mod golden;
 mod list;
+mod live;
 mod local;
 mod logs;
 mod progress;
 mod request;
+mod requests;
 mod results;
 mod run;
 mod screen;
@@ -49,18 +53,14 @@ use stored::{Asked, Named};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let program = arguments.first().map_or("", String::as_str);
-    let called = program.rsplit('/').next().unwrap_or_default();
-    // kubectl looks for a program of this name; a link to this one will do.
-    let verb = if called == "kubectl_complete-phpprof" {
-        Cli {
+    let verb = match to_complete(&arguments) {
+        Some(words) => Cli {
             global: Global::default(),
             verb: Verb::Complete(cli::Complete {
-                words: arguments.into_iter().skip(1).collect(),
+                words: words.to_vec(),
             }),
-        }
-    } else {
-        Cli::parse()
+        },
+        None => Cli::parse(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -80,6 +80,17 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+/// The words of a line that is not whole. They are taken as they are: clap would take flags in front for its own.
+fn to_complete(arguments: &[String]) -> Option<&[String]> {
+    let (program, words) = arguments.split_first()?;
+    // kubectl looks for a program of this name; a link to this one will do.
+    if program.rsplit('/').next() == Some("kubectl_complete-phpprof") {
+        return Some(words);
+    }
+    let (verb, words) = words.split_first()?;
+    (verb == "__complete").then_some(words)
 }
 
 /// A reader that has seen enough, as `head` has, is no failure.
@@ -108,9 +119,14 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::List(arguments) => list(global, arguments, screen).await,
         Verb::Get(arguments) => get(global, arguments, screen).await,
         Verb::Describe(arguments) => {
-            let object = one(global, &arguments.name).await?;
+            let cluster = Cluster::of(global).await?;
+            let name = source::request_name(&arguments.name);
+            let object = cluster.request(name).await?;
+            let request = Request::of(&object);
+            let found = findings::of_request(&cluster, &request).await;
             Ok(describe::text(
-                &Request::of(&object),
+                &request,
+                &found,
                 screen.width,
                 Timestamp::now(),
             ))
@@ -118,13 +134,17 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Cancel(arguments) => cancel::run(global, arguments).await,
         Verb::Logs(arguments) => logs::run(global, arguments).await,
         Verb::Explain(arguments) => explain::text(arguments.reason.as_deref()),
+        Verb::Top(arguments) if arguments.live => live::run(global, arguments).await,
         Verb::Top(arguments) => local::top(global, arguments, screen).await,
+        Verb::Findings(arguments) => local::findings(global, arguments, screen).await,
+        Verb::Requests(arguments) => requests::run(global, arguments, screen).await,
         Verb::Flame(arguments) => local::flame(global, arguments).await,
         Verb::Diff(arguments) => local::compare(global, arguments, screen).await,
         Verb::Download(arguments) => local::download(global, arguments).await,
         Verb::Doctor(arguments) => doctor::run(global, arguments, screen)
             .await
             .map(|()| String::new()),
+        Verb::Dump(arguments) => dump::run(global, arguments).await,
         Verb::Version(arguments) => version::run(global, arguments).await,
         Verb::Completion(arguments) => Ok(completion::script(arguments.shell).to_owned()),
         Verb::Complete(arguments) => Ok(completion::complete(&arguments.words).await),
@@ -174,11 +194,6 @@ fn listing_stored(form: ListForm, screen: Screen) -> stored::Listing {
         width: screen.width,
         now: Timestamp::now(),
     }
-}
-
-async fn one(global: &Global, name: &str) -> Result<kube::api::DynamicObject, Failure> {
-    let cluster = Cluster::of(global).await?;
-    cluster.request(source::request_name(name)).await
 }
 
 fn unwritable(error: serde_json::Error) -> Failure {

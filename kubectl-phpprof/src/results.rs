@@ -4,15 +4,18 @@
 //!
 //! Invariant: an answer over its bound is refused while it is read, and a path that the operator names stays below its service.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
+use phpprof_crds::chain;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::connect::Cluster;
-use crate::failure::{Exit, Failure, chain};
+use crate::failure::{Exit, Failure};
 use crate::request::Request as View;
 
 /// The name of the port in the operator's Service.
@@ -20,6 +23,65 @@ const PORT: &str = "results";
 const MAX_LINKS: usize = 1 << 20;
 const MAX_LIST: usize = 8 << 20;
 const MAX_RESULT: usize = 64 << 20;
+
+/// Seconds of a live request, with what JSON adds.
+const MAX_LIVE: usize = 4 << 20;
+/// Where several replicas of the operator run, one of them holds what is live, and the API server asks any.
+const REPLICAS: u32 = 12;
+/// What the others answer, and one that has enough to do.
+const ELSEWHERE: u16 = 421;
+const BUSY: u16 = 429;
+
+/// What one pod has sampled in a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSecond {
+    /// Larger than those of all before it.
+    pub number: i64,
+    pub pod: String,
+    pub container: String,
+    pub profile: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct LiveAnswer {
+    seconds: Vec<Value>,
+}
+
+impl LiveSecond {
+    fn of(value: &Value) -> Option<Self> {
+        let word = |key: &str| value[key].as_str();
+        Some(LiveSecond {
+            number: value["number"].as_i64()?,
+            pod: word("pod")?.to_owned(),
+            container: word("container")?.to_owned(),
+            profile: STANDARD.decode(word("profile")?).ok()?,
+        })
+    }
+}
+
+/// What the operator holds of a live request and came after this number.
+pub async fn live(
+    cluster: &Cluster,
+    opener: &Opener,
+    after: i64,
+) -> Result<Vec<LiveSecond>, Failure> {
+    let question = serde_json::json!({"accessKey": opener.key, "after": after}).to_string();
+    let path = safe(&opener.path)?;
+    let mut tries = 0;
+    let answer = loop {
+        let body = question.clone().into_bytes();
+        let answer = send(cluster, Method::POST, &path, body, MAX_LIVE).await?;
+        tries += 1;
+        match answer.code {
+            ELSEWHERE if tries < REPLICAS => {}
+            BUSY => return Ok(Vec::new()),
+            _ => break answer.wanted()?,
+        }
+    };
+    let answer: LiveAnswer =
+        serde_json::from_slice(&answer).map_err(|error| not_understood(&error))?;
+    Ok(answer.seconds.iter().filter_map(LiveSecond::of).collect())
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,18 +100,53 @@ pub struct Links {
 #[derive(Deserialize, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
-    /// `profile`, `manifest`, `flame`, or `pod/<pod>/<container>`.
+    /// `profile`, `manifest`, `flame`, `requests`, or `pod/<pod>/<container>`.
     pub name: String,
     /// Below the operator's service, with a token that ends after five minutes.
     pub path: String,
 }
 
+/// Which of a request's files is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// The merged profile.
+    Profile,
+    /// The profile of one pod.
+    Pod(&'a str),
+    /// The list of HTTP requests.
+    Requests,
+}
+
+impl<'a> Part<'a> {
+    /// The profile of a pod, or of all.
+    pub fn of_pod(pod: Option<&'a str>) -> Self {
+        pod.map_or(Self::Profile, Self::Pod)
+    }
+
+    fn missing(self, name: &str) -> (String, String) {
+        let pods = || {
+            format!(
+                "see which pods have one: kubectl phpprof describe {name}, or the manifest in the store"
+            )
+        };
+        match self {
+            Self::Profile => (format!("{name} has no merged profile"), pods()),
+            Self::Pod(pod) => (format!("{name} has no profile of pod {pod}"), pods()),
+            Self::Requests => (
+                format!("{name} has no list of requests"),
+                "take one with the label Route: kubectl phpprof run TYPE/NAME --labels Method,Route".to_owned(),
+            ),
+        }
+    }
+}
+
 impl Links {
-    /// The merged profile, or that of one pod.
-    pub fn find(&self, pod: Option<&str>) -> Option<&Link> {
-        let wanted = |link: &&Link| match pod {
-            None => link.name == "profile",
-            Some(pod) => link
+    /// The link to a file.
+    pub fn find(&self, part: Part<'_>) -> Option<&Link> {
+        let wanted = |link: &&Link| match part {
+            Part::Profile => link.name == "profile",
+            Part::Requests => link.name == "requests",
+            Part::Pod(pod) => link
                 .name
                 .strip_prefix("pod/")
                 .is_some_and(|rest| rest == pod || rest.starts_with(&format!("{pod}/"))),
@@ -65,11 +162,11 @@ pub struct Opener {
     pub key: String,
 }
 
-/// The profile of a request as it lies in the store.
+/// A file of a request as it lies in the store.
 pub async fn fetch(
     cluster: &Cluster,
     request: &View<'_>,
-    pod: Option<&str>,
+    part: Part<'_>,
 ) -> Result<Vec<u8>, Failure> {
     let name = request.name();
     let opener = match request.words("/status/profile/accessKey") {
@@ -79,7 +176,7 @@ pub async fn fetch(
             key: key.to_owned(),
         },
     };
-    download(cluster, &opener, &name, pod).await
+    download(cluster, &opener, &name, part).await
 }
 
 /// What a key opens of a request, called by this name.
@@ -87,18 +184,12 @@ pub async fn download(
     cluster: &Cluster,
     opener: &Opener,
     name: &str,
-    pod: Option<&str>,
+    part: Part<'_>,
 ) -> Result<Vec<u8>, Failure> {
     let links: Links = post(cluster, opener, MAX_LINKS).await?;
-    let link = links.find(pod).ok_or_else(|| {
-        Failure::new(
-            Exit::NotFound,
-            match pod {
-                Some(pod) => format!("{name} has no profile of pod {pod}"),
-                None => format!("{name} has no merged profile"),
-            },
-            format!("see which pods have one: kubectl phpprof describe {name}, or the manifest in the store"),
-        )
+    let link = links.find(part).ok_or_else(|| {
+        let (message, hint) = part.missing(name);
+        Failure::new(Exit::NotFound, message, hint)
     })?;
     ask(
         cluster,
@@ -127,13 +218,15 @@ async fn post<T: DeserializeOwned>(
     let body = serde_json::to_vec(&key).unwrap_or_default();
     let path = safe(&opener.path)?;
     let answer = ask(cluster, Method::POST, &path, body, limit).await?;
-    serde_json::from_slice(&answer).map_err(|error| {
-        Failure::new(
-            Exit::Failed,
-            format!("the operator's answer is not understood: {error}"),
-            "use a plugin of the operator's version: kubectl phpprof version",
-        )
-    })
+    serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
+}
+
+fn not_understood(error: &serde_json::Error) -> Failure {
+    Failure::new(
+        Exit::Failed,
+        format!("the operator's answer is not understood: {error}"),
+        "use a plugin of the operator's version: kubectl phpprof version",
+    )
 }
 
 /// Why there is nothing to ask with.
@@ -181,6 +274,23 @@ fn proxy(cluster: &Cluster) -> String {
     )
 }
 
+/// What was answered, and to which question.
+struct Answer {
+    action: String,
+    code: u16,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// Its body, where nothing was refused.
+    fn wanted(self) -> Result<Vec<u8>, Failure> {
+        match self.code {
+            200..=299 => Ok(self.body),
+            code => Err(refused(&self.action, code, &self.body)),
+        }
+    }
+}
+
 async fn ask(
     cluster: &Cluster,
     method: Method,
@@ -188,6 +298,16 @@ async fn ask(
     body: Vec<u8>,
     limit: usize,
 ) -> Result<Vec<u8>, Failure> {
+    send(cluster, method, path, body, limit).await?.wanted()
+}
+
+async fn send(
+    cluster: &Cluster,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+    limit: usize,
+) -> Result<Answer, Failure> {
     let action = format!(
         "{} services/proxy of {}:{PORT} in namespace {}",
         if method == Method::POST {
@@ -215,12 +335,9 @@ async fn ask(
         .send(request)
         .await
         .map_err(|error| Failure::of_api(&action, &error))?;
-    let status = response.status();
-    let bytes = read(response, limit).await?;
-    if status.is_success() {
-        return Ok(bytes);
-    }
-    Err(refused(&action, status.as_u16(), &bytes))
+    let code = response.status().as_u16();
+    let body = read(response, limit).await?;
+    Ok(Answer { action, code, body })
 }
 
 async fn read(response: Response<Body>, limit: usize) -> Result<Vec<u8>, Failure> {
@@ -295,18 +412,39 @@ mod tests {
         .unwrap();
         assert_eq!(golden["request"], key);
         let links: Links = serde_json::from_value(golden["answer"].clone()).unwrap();
-        assert!(links.find(None).unwrap().path.ends_with("merged.pb.gz"));
         assert!(
             links
-                .find(Some("web-1"))
+                .find(Part::Profile)
+                .unwrap()
+                .path
+                .ends_with("merged.pb.gz")
+        );
+        assert!(
+            links
+                .find(Part::Pod("web-1"))
                 .unwrap()
                 .path
                 .contains("web-1.fpm")
         );
-        assert!(links.find(Some("web")).is_none());
+        assert!(links.find(Part::Pod("web")).is_none());
         for link in &links.links {
             assert_eq!(safe(&link.path).unwrap(), link.path);
         }
+    }
+
+    #[test]
+    fn live_seconds_are_those_of_the_contract() {
+        let golden = include_str!("../../contract/live.json");
+        let golden: Value = serde_json::from_str(golden).unwrap();
+        let answer: LiveAnswer = serde_json::from_value(golden["answer"].clone()).unwrap();
+        let second = LiveSecond::of(&answer.seconds[0]).unwrap();
+        assert_eq!(
+            (second.pod.as_str(), second.container.as_str()),
+            ("web-7d9f5c6b8-x2x4z", "fpm")
+        );
+        assert!(second.number > golden["request"]["after"].as_i64().unwrap());
+        assert_eq!(second.profile[..2], [0x1f, 0x8b]);
+        assert_eq!(LiveSecond::of(&serde_json::json!({"number": 1})), None);
     }
 
     #[test]

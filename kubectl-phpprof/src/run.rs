@@ -1,4 +1,4 @@
-//! `run`: creates a request, waits for it, shows what takes most.
+//! `run`: creates a request, waits for it, shows what takes most and what there is to say of it.
 //!
 //! Invariant: a request that was created is named on the screen before anything is waited for.
 
@@ -17,9 +17,25 @@ use crate::progress::ending;
 use crate::request::{Outcome, Request};
 use crate::screen::Screen;
 use crate::show::TopTable;
-use crate::{source, target, wait};
+use crate::{findings, source, target, wait};
 
 pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
+    match perform(global, arguments, screen).await {
+        Err(failure) if arguments.allow_failure && may_be_ignored(failure.exit) => {
+            eprintln!("{failure}");
+            eprintln!("There is no profile; --allow-failure was given, so the exit code is 0.");
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+/// What comes and goes with a cluster's state. A wrong command line would fail each time, and Ctrl-C is no failure.
+fn may_be_ignored(exit: Exit) -> bool {
+    !matches!(exit, Exit::Usage | Exit::Interrupted)
+}
+
+async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
     let mut object = wanted(arguments)?;
     if arguments.dry_run == Some(DryRun::Client) {
         print!(
@@ -38,35 +54,38 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
         },
         _ => cluster,
     };
-    let parameters = PostParams {
-        dry_run: arguments.dry_run == Some(DryRun::Server),
-        field_manager: Some("kubectl-phpprof".to_owned()),
-    };
-    let action = format!("create profilerequests in namespace {}", cluster.namespace);
-    sign(&cluster, &mut object).await;
-    let created = cluster
-        .requests()
-        .create(&parameters, &object)
-        .await
-        .map_err(|error| Failure::of_api(&action, &error))?;
+    let is_dry = arguments.dry_run == Some(DryRun::Server);
+    let created = create(&cluster, object, is_dry).await?;
     match arguments.output {
         Some(form) => print!("{}", printed(&created, form)?),
         None => println!(
             "profilerequest.phpprof.dev/{} created{}",
             Request::of(&created).name(),
-            if parameters.dry_run {
-                " (server dry run)"
-            } else {
-                ""
-            }
+            if is_dry { " (server dry run)" } else { "" }
         ),
     }
-    if parameters.dry_run || !arguments.wait {
+    if is_dry || !arguments.wait {
         return Ok(());
     }
     let _ = std::io::stdout().flush();
     let ended = wait::wait(&cluster, &created, arguments.timeout, &mut interrupts).await?;
     finish(&cluster, &ended, arguments, screen).await
+}
+
+/// Creates a request, in the name of who asks.
+pub async fn create(
+    cluster: &Cluster,
+    mut object: DynamicObject,
+    is_dry: bool,
+) -> Result<DynamicObject, Failure> {
+    let parameters = PostParams {
+        dry_run: is_dry,
+        field_manager: Some("kubectl-phpprof".to_owned()),
+    };
+    let action = format!("create profilerequests in namespace {}", cluster.namespace);
+    sign(cluster, &mut object).await;
+    let created = cluster.requests().create(&parameters, &object).await;
+    created.map_err(|error| Failure::of_api(&action, &error))
 }
 
 /// Says who asks, as the API server knows them. Nobody is kept from asking by an API server that does not say it.
@@ -110,7 +129,7 @@ fn wanted(arguments: &Run) -> Result<DynamicObject, Failure> {
     as_object(Ok(value), path)
 }
 
-fn as_object(
+pub fn as_object(
     value: Result<Value, serde_json::Error>,
     place: &str,
 ) -> Result<DynamicObject, Failure> {
@@ -141,25 +160,24 @@ fn printed(object: &DynamicObject, form: ObjectForm) -> Result<String, Failure> 
     })
 }
 
-async fn finish(
-    cluster: &Cluster,
-    object: &DynamicObject,
-    arguments: &Run,
-    screen: Screen,
-) -> Result<(), Failure> {
-    let request = Request::of(object);
-    let name = request.name();
-    if request.outcome() == Outcome::Failed {
-        return Err(Failure::new(
-            Exit::NoProfile,
-            ending(&request),
-            format!(
-                "see each pod: kubectl phpprof describe {name}; what it means: kubectl phpprof explain {}",
-                request.reason()
-            ),
-        ));
+/// Fails where a request that is over has none.
+pub fn has_profile(request: &Request<'_>) -> Result<(), Failure> {
+    if request.outcome() != Outcome::Failed {
+        return Ok(());
     }
-    eprintln!("{}", ending(&request));
+    Err(Failure::new(
+        Exit::NoProfile,
+        ending(request),
+        format!(
+            "see each pod: kubectl phpprof describe {}; what it means: kubectl phpprof explain {}",
+            request.name(),
+            request.reason()
+        ),
+    ))
+}
+
+/// Names the pods of which there is nothing.
+pub fn tell_failed(request: &Request<'_>) {
     for target in request
         .targets()
         .filter(|target| target.state() == "Failed")
@@ -170,20 +188,31 @@ async fn finish(
             target.reason()
         );
     }
+}
+
+async fn finish(
+    cluster: &Cluster,
+    object: &DynamicObject,
+    arguments: &Run,
+    screen: Screen,
+) -> Result<(), Failure> {
+    let request = Request::of(object);
+    let name = request.name();
+    has_profile(&request)?;
+    eprintln!("{}", ending(&request));
+    tell_failed(&request);
     let loaded = source::of_request(cluster, &name, None).await;
     if arguments.output.is_none() {
         match &loaded {
             Ok(source) => {
-                let top = TopTable::of(
-                    &source.profile,
-                    &phpprof_profile::View::default(),
-                    TopSort::Own,
-                    None,
-                );
+                let view = phpprof_profile::View::default();
+                let top = TopTable::of(&source.profile, &view, TopSort::Own, None);
+                let found = phpprof_profile::findings(&source.profile, &view);
                 print!(
-                    "{}",
+                    "{}{}",
                     top.map_err(crate::show::wrong_view)?
-                        .text(TopForm::Table, 10, screen.width)
+                        .text(TopForm::Table, 10, screen.width),
+                    findings::brief(&found, &name, screen.width)
                 );
             }
             Err(failure) => eprintln!(
@@ -203,4 +232,24 @@ async fn finish(
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_ignores_what_a_cluster_does_and_not_its_own_command_line() {
+        for exit in [
+            Exit::NoProfile,
+            Exit::Timeout,
+            Exit::Unreachable,
+            Exit::Forbidden,
+        ] {
+            assert!(may_be_ignored(exit), "{exit:?}");
+        }
+        for exit in [Exit::Usage, Exit::Interrupted] {
+            assert!(!may_be_ignored(exit), "{exit:?}");
+        }
+    }
 }

@@ -4,13 +4,14 @@
 
 use std::io::Read;
 
+use phpprof_profile::timeline::{self, Timeline};
 use phpprof_profile::{Limits, Profile, decode};
 
 use crate::cli::Global;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::request::Request;
-use crate::results;
+use crate::results::{self, Part};
 use crate::stored::{self, Asked, Named};
 
 /// Bounds for a machine of a person, wider than the operator's.
@@ -74,14 +75,7 @@ pub async fn of_request(
     pod: Option<&str>,
 ) -> Result<Source, Failure> {
     let name = request_name(name);
-    let bytes = match stored::named(cluster, name).await? {
-        Named::Request(object) => results::fetch(cluster, &Request::of(&object), pod).await?,
-        Named::Stored(stored) => {
-            let (entry, note) = stored.find(Asked::of(name))?;
-            eprintln!("{note}");
-            stored.fetch(cluster, entry, pod).await?
-        }
-    };
+    let bytes = fetch(cluster, name, Part::of_pod(pod)).await?;
     let title = match pod {
         Some(pod) => format!("{}/{name}, pod {pod}", cluster.namespace),
         None => format!("{}/{name}", cluster.namespace),
@@ -89,6 +83,45 @@ pub async fn of_request(
     let mut source = of_bytes(&bytes, &title)?;
     source.stem = pod.map_or_else(|| name.to_owned(), |pod| format!("{name}.{pod}"));
     Ok(source)
+}
+
+/// The merged profile of a request that is there.
+pub async fn merged(cluster: &Cluster, request: &Request<'_>) -> Result<Source, Failure> {
+    let bytes = results::fetch(cluster, request, Part::Profile).await?;
+    of_bytes(&bytes, &request.name())
+}
+
+/// What ran when of a request, for its page: nothing of a file, nor where there is none.
+pub async fn timeline_of(global: &Global, name: &str) -> Option<Timeline> {
+    let list = match is_file(name) {
+        true => None,
+        false => list_of(global, name).await.ok(),
+    };
+    timeline::decode(&list?).ok()
+}
+
+/// A file of a request that is there, or that is stored.
+async fn fetch(cluster: &Cluster, name: &str, part: Part<'_>) -> Result<Vec<u8>, Failure> {
+    match stored::named(cluster, name).await? {
+        Named::Request(object) => results::fetch(cluster, &Request::of(&object), part).await,
+        Named::Stored(stored) => {
+            let (entry, note) = stored.find(Asked::of(name))?;
+            // Of a page's second file it was said with the first.
+            if part != Part::Requests {
+                eprintln!("{note}");
+            }
+            stored.fetch(cluster, entry, part).await
+        }
+    }
+}
+
+/// The list of requests of a name or a file, not decoded.
+pub async fn list_of(global: &Global, name: &str) -> Result<Vec<u8>, Failure> {
+    if is_file(name) {
+        return read(name);
+    }
+    let cluster = Cluster::of(global).await?;
+    fetch(&cluster, request_name(name), Part::Requests).await
 }
 
 fn of_bytes(bytes: &[u8], title: &str) -> Result<Source, Failure> {

@@ -14,7 +14,7 @@ use crate::connect::Cluster;
 use crate::duration::age;
 use crate::failure::{Exit, Failure};
 use crate::list::yaml;
-use crate::results::{self, Opener};
+use crate::results::{self, Opener, Part};
 use crate::table::Table;
 
 /// Enough of a uid to tell requests of one name apart.
@@ -91,12 +91,34 @@ impl Stored {
         pick(&self.entries(), asked)
     }
 
-    /// The profile of one request as it lies in the store.
+    /// What a person may go on with who has typed this, newest first: names, or with an `@` names and uids. Each has until when it is kept.
+    pub fn proposals(&self, typed: &str, most: usize, now: Timestamp) -> Vec<(String, String)> {
+        let mut proposals: Vec<(String, String)> = Vec::new();
+        for entry in self.entries() {
+            let name = match typed.contains('@') {
+                true => entry.full_name(),
+                false => entry.words("name").to_owned(),
+            };
+            let is_there = proposals.iter().any(|(there, _)| *there == name);
+            if is_there || !name.starts_with(typed) || !name.chars().all(is_of_a_name) {
+                continue;
+            }
+            let left = entry.until("expiresAt", now);
+            let kept = left.map(|left| format!(", for {} more", age(left)));
+            proposals.push((name, format!("stored{}", kept.unwrap_or_default())));
+            if proposals.len() == most {
+                break;
+            }
+        }
+        proposals
+    }
+
+    /// A file of one request as it lies in the store.
     pub async fn fetch(
         &self,
         cluster: &Cluster,
         entry: Entry<'_>,
-        pod: Option<&str>,
+        part: Part<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let (name, uid) = (entry.words("name"), entry.words("uid"));
         let path = format!("{}/{name}/{uid}", self.opener.path);
@@ -104,8 +126,13 @@ impl Stored {
             path,
             key: self.opener.key.clone(),
         };
-        results::download(cluster, &opener, &entry.full_name(), pod).await
+        results::download(cluster, &opener, &entry.full_name(), part).await
     }
+}
+
+/// What a shell may be given: the letters of requests' names, and what stands before a uid.
+fn is_of_a_name(letter: char) -> bool {
+    letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.@".contains(letter)
 }
 
 /// The namespace's own key.
@@ -367,6 +394,38 @@ mod tests {
         check("web", Ok(("aaaa", "older ones of that name: web@aaab2222")));
         check("web@aaab", Ok(("aaab", "web@aaab2222")));
         check("web@aaab2222", Ok(("aaab", "web@aaab2222")));
+    }
+
+    #[track_caller]
+    fn check_proposals(typed: &str, most: usize, expected: &[&str]) {
+        let now = "2026-09-21T14:00:00Z".parse().unwrap();
+        let proposals = stored().proposals(typed, most, now);
+        let names: Vec<&str> = proposals.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, expected, "{typed:?}");
+    }
+
+    #[test]
+    fn a_name_that_is_stored_is_proposed_once_and_with_uids_where_one_is_asked_for() {
+        check_proposals("", 9, &["web", "api"]);
+        check_proposals("w", 9, &["web"]);
+        check_proposals("web@", 9, &["web@aaaa1111", "web@aaab2222"]);
+        check_proposals("web@aaab", 9, &["web@aaab2222"]);
+        check_proposals("", 1, &["web"]);
+        check_proposals("blog", 9, &[]);
+    }
+
+    #[test]
+    fn what_a_shell_could_take_for_something_else_is_not_proposed() {
+        let hostile = ["$(reboot)", "a\nb", "a b", "Ä", "good.name-1"];
+        let hostile = hostile.map(
+            |name| json!({"name": name, "uid": "aaaa1111-2", "expiresAt": "2026-09-24T14:00:00Z"}),
+        );
+        let now = "2026-09-21T14:00:00Z".parse().unwrap();
+        let proposals = of_answer(json!(hostile)).proposals("", 9, now);
+        assert_eq!(
+            proposals,
+            [("good.name-1".to_owned(), "stored, for 3d more".to_owned())]
+        );
     }
 
     #[test]

@@ -231,7 +231,7 @@ pub fn cut(text: &str, width: usize) -> String {
 }
 
 /// The text in `width` columns; its beginning is what gives way.
-fn cut_beginning(text: &str, width: usize) -> String {
+pub fn cut_beginning(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();
     }

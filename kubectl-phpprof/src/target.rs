@@ -4,9 +4,12 @@
 //!
 //! Invariant: a request that the CRD's rules would refuse is refused here, with the same words.
 
-use phpprof_crds::{ProfileRequest, ProfileRequestSpec, Target, UploadMode, WorkloadRef};
+use phpprof_crds::{
+    Filter, Mode, ProfileRequest, ProfileRequestSpec, RequestLabel, SamplerMode, Target,
+    UploadMode, WorkloadRef,
+};
 
-use crate::cli::Run;
+use crate::cli::{Dump, Run, Top};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
@@ -119,38 +122,131 @@ pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The request of a command line without a file.
 pub fn request(run: &Run) -> Result<ProfileRequest, Failure> {
-    let target = match (&run.target, &run.selector) {
-        (Some(target), _) => parse(target)?,
-        (None, Some(labels)) => Target {
-            selector: Some(selector::parse(labels)?),
-            ..Target::default()
-        },
-        (None, None) => Target::default(),
+    let target = Target {
+        container_name: run.container.clone(),
+        max_pods: run.max_pods,
+        run_as_user: run.run_as_user,
+        run_as_group: run.run_as_group,
+        ..named(run.target.as_deref(), run.selector.as_deref())?
     };
     let spec = ProfileRequestSpec {
-        target: Target {
-            container_name: run.container.clone(),
-            max_pods: run.max_pods,
-            run_as_user: run.run_as_user,
-            run_as_group: run.run_as_group,
-            ..target
-        },
         duration_seconds: i32::try_from(run.duration).unwrap_or(i32::MAX),
         samples_per_second: run.samples_per_second,
         include_idle: run.include_idle,
+        heap: run.heap,
+        labels: run.labels.iter().filter_map(|it| it.label()).collect(),
+        filter: filter(run),
+        sampler_mode: run.sampler_mode.into(),
+        ..of(target)
+    };
+    let prefix = prefix(run.target.as_deref());
+    whole(spec, run.name.clone(), prefix)
+}
+
+/// The request of a dump. It and what it stores are of use for a moment.
+pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
+    let target = Target {
+        container_name: dump.container.clone(),
+        max_pods: dump.max_pods,
+        run_as_user: dump.run_as_user,
+        run_as_group: dump.run_as_group,
+        ..named(dump.target.as_deref(), dump.selector.as_deref())?
+    };
+    let spec = ProfileRequestSpec {
+        mode: Mode::Snapshot,
+        duration_seconds: 1,
+        include_idle: true,
+        labels: vec![
+            RequestLabel::Method,
+            RequestLabel::Route,
+            RequestLabel::Script,
+        ],
+        profile_retention_seconds: 3600,
+        ttl_seconds_after_finished: 600,
+        ..of(target)
+    };
+    let prefix = prefix(dump.target.as_deref()) + "dump-";
+    whole(spec, None, prefix)
+}
+
+/// The request of a live table. It and what it stores are of use for a while.
+pub fn live(top: &Top) -> Result<ProfileRequest, Failure> {
+    let target = Target {
+        container_name: top.container.clone(),
+        max_pods: top.max_pods,
+        ..named(Some(&top.source), None)?
+    };
+    let spec = ProfileRequestSpec {
+        mode: Mode::Live,
+        duration_seconds: i32::try_from(top.duration).unwrap_or(i32::MAX),
+        labels: vec![
+            RequestLabel::Method,
+            RequestLabel::Route,
+            RequestLabel::Script,
+        ],
+        profile_retention_seconds: 3600,
+        ttl_seconds_after_finished: 3600,
+        ..of(target)
+    };
+    let prefix = prefix(Some(&top.source)) + "live-";
+    whole(spec, None, prefix)
+}
+
+fn named(target: Option<&str>, labels: Option<&str>) -> Result<Target, Failure> {
+    match (target, labels) {
+        (Some(target), _) => parse(target),
+        (None, Some(labels)) => Ok(Target {
+            selector: Some(selector::parse(labels)?),
+            ..Target::default()
+        }),
+        (None, None) => Ok(Target::default()),
+    }
+}
+
+/// What the API server makes of a request that names its target only.
+fn of(target: Target) -> ProfileRequestSpec {
+    ProfileRequestSpec {
+        target,
+        mode: Mode::Profile,
+        duration_seconds: 30,
+        samples_per_second: 99,
+        include_idle: false,
+        heap: false,
+        labels: Vec::new(),
+        filter: None,
         upload_mode: UploadMode::Auto,
+        sampler_mode: SamplerMode::Auto,
         cancel: false,
         suspend: false,
         profile_retention_seconds: 604_800,
         ttl_seconds_after_finished: 604_800,
-    };
-    let mut request = ProfileRequest::new("", spec);
-    request.metadata.name = run.name.clone();
-    if run.name.is_none() {
-        request.metadata.generate_name = Some(prefix(run));
     }
+}
+
+fn whole(
+    spec: ProfileRequestSpec,
+    name: Option<String>,
+    prefix: String,
+) -> Result<ProfileRequest, Failure> {
+    let mut request = ProfileRequest::new("", spec);
+    request.metadata.generate_name = name.is_none().then_some(prefix);
+    request.metadata.name = name;
     check(&request)?;
     Ok(request)
+}
+
+/// None where no flag of it is given.
+fn filter(run: &Run) -> Option<Filter> {
+    let filter = Filter {
+        path_prefix: run.path_prefix.clone(),
+        methods: run.method.clone(),
+        scripts: run.script.clone(),
+        min_request_age_milliseconds: run
+            .min_request_age
+            .map(|age| i32::try_from(age).unwrap_or(i32::MAX)),
+        include_young: run.include_young,
+    };
+    (filter != Filter::default()).then_some(filter)
 }
 
 /// The rules that the API server would refuse it by.
@@ -167,11 +263,9 @@ pub fn check(request: &ProfileRequest) -> Result<(), Failure> {
 }
 
 /// What generated names begin with: that of the target, as far as names may be long.
-fn prefix(run: &Run) -> String {
-    let name = match (&run.target, &run.selector) {
-        (Some(target), _) => target.rsplit('/').next().unwrap_or("profile"),
-        _ => "profile",
-    };
+fn prefix(target: Option<&str>) -> String {
+    let name = target.and_then(|target| target.rsplit('/').next());
+    let name = name.unwrap_or("profile");
     let cut: String = name.chars().take(50).collect();
     format!("{}-", cut.trim_end_matches(['-', '.']))
 }

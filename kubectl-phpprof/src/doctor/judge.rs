@@ -1,6 +1,18 @@
-//! From what was observed to a verdict for each thing that a profile needs: pure.
+//! From what was observed to a verdict for each thing that a profile needs: pure. Where the operator decides, `phpprof_decide` is asked, as it asks it.
 //!
 //! Invariant: one check for each need, always in the same order; a check that failed says what to change.
+
+mod chosen;
+
+use std::collections::BTreeMap;
+
+use phpprof_crds::{Target, TargetReason};
+use phpprof_decide::limits::Limits;
+use phpprof_decide::namespace::{self, by_label, is_disabled, is_enabled};
+use phpprof_decide::pod::PodView;
+
+use chosen::{admission, budget, container, mode_of, pods};
+pub use chosen::{first, nothing, sampler_mode};
 
 /// Rights that are judged by what others there are.
 pub const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
@@ -13,23 +25,10 @@ pub type Allowed = Option<bool>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DryRun {
     Accepted,
-    Refused(String),
+    /// As the operator would say it of the pod.
+    Refused(TargetReason, String),
     /// It was not tried, or the answer says nothing of the container; why.
     NotTried(String),
-}
-
-/// A pod that would be chosen from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodFacts {
-    pub name: String,
-    pub ready: bool,
-    /// Names of its containers, the one that is profiled by default first.
-    pub containers: Vec<String>,
-    /// Of the container that would be profiled.
-    pub uid: Option<i64>,
-    /// Samplers that it has had.
-    pub samplers: usize,
-    pub runtime_class: Option<String>,
 }
 
 /// Why no pods are known.
@@ -49,7 +48,7 @@ pub struct OperatorFacts {
     pub arguments: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pub namespace: String,
     pub target: String,
@@ -61,11 +60,11 @@ pub struct Observed {
     pub namespace_labels: Option<(Option<String>, Option<String>)>,
     /// Ok(None): it is there but where it could not be said. Err: why not.
     pub operator: Result<OperatorFacts, String>,
-    pub pods: Result<Vec<PodFacts>, Unseen>,
-    /// What `--container` named.
-    pub container: Option<String>,
-    /// What `--run-as-user` named.
-    pub run_as_user: Option<i64>,
+    pub pods: Result<Vec<PodView>, Unseen>,
+    /// Of those pods that name one, by their uid.
+    pub runtime_classes: BTreeMap<String, String>,
+    /// What would be asked for.
+    pub spec: Target,
     pub dry_run: DryRun,
 }
 
@@ -85,7 +84,7 @@ pub struct Check {
 }
 
 pub fn judge(observed: &Observed) -> Vec<Check> {
-    let mut checks = vec![api(observed), operator(observed), namespace(observed)];
+    let mut checks = vec![api(observed), operator(observed), namespace_check(observed)];
     checks.extend(
         observed
             .rights
@@ -95,7 +94,7 @@ pub fn judge(observed: &Observed) -> Vec<Check> {
     checks.extend([
         pods(observed),
         container(observed),
-        mode(observed),
+        mode_of(observed),
         admission(observed),
         budget(observed),
         image(observed),
@@ -171,40 +170,61 @@ fn operator(observed: &Observed) -> Check {
     }
 }
 
-fn namespace(observed: &Observed) -> Check {
-    let command = format!(
-        "kubectl label namespace {} phpprof.dev/profiling=enabled",
-        observed.namespace
-    );
-    let open = has_argument(observed, "--all-namespaces");
-    match &observed.namespace_labels {
-        _ if open => check(
-            "namespace",
-            Verdict::Good,
-            "the operator profiles every namespace",
-            "",
-        ),
-        Some((Some(value), _)) if value == "enabled" => check(
-            "namespace",
-            Verdict::Good,
-            format!(
-                "{} is labelled phpprof.dev/profiling=enabled",
-                observed.namespace
-            ),
-            "",
-        ),
-        Some(_) => check(
-            "namespace",
-            Verdict::Bad,
-            format!("{} is not labelled for profiling", observed.namespace),
-            command,
-        ),
-        None => check(
+/// The administrator's limits as far as the operator's Deployment may be read, else those of the chart.
+fn limits(observed: &Observed) -> Limits {
+    let default = Limits::default();
+    let budget = argument(observed, "--max-ephemeral-containers=");
+    Limits {
+        namespace_opt_in: !has_argument(observed, "--all-namespaces"),
+        ephemeral_containers: budget
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(default.ephemeral_containers),
+        ..default
+    }
+}
+
+/// Of an operator that looks after some namespaces only.
+fn is_looked_after(observed: &Observed) -> bool {
+    let mut named = arguments(observed, "--namespace=").peekable();
+    named.peek().is_none() || named.any(|namespace| namespace == observed.namespace)
+}
+
+fn namespace_check(observed: &Observed) -> Check {
+    let name = &observed.namespace;
+    let bad = |found: String, remedy: String| check("namespace", Verdict::Bad, found, remedy);
+    let good = |found: String| check("namespace", Verdict::Good, found, "");
+    let command = format!("kubectl label namespace {name} phpprof.dev/profiling=enabled");
+    if !is_looked_after(observed) {
+        let named: Vec<_> = arguments(observed, "--namespace=").collect();
+        return bad(
+            format!("the operator looks after {} only", named.join(", ")),
+            "ask its administrator to add the namespace to the chart's rbac.namespaces".to_owned(),
+        );
+    }
+    let limits = limits(observed);
+    let Some((label, _)) = &observed.namespace_labels else {
+        return check(
             "namespace",
             Verdict::Unknown,
-            format!("the labels of {} may not be read", observed.namespace),
-            command,
-        ),
+            format!("the labels of {name} may not be read"),
+            match limits.namespace_opt_in {
+                true => command,
+                false => {
+                    "the operator profiles every namespace whose label does not stop it".to_owned()
+                }
+            },
+        );
+    };
+    let label = label.as_deref();
+    if is_disabled(label) {
+        return bad(by_label(), format!("{command} --overwrite"));
+    }
+    match namespace::check(name, is_enabled(label), &limits) {
+        Err(_) => bad(format!("{name} is not labelled for profiling"), command),
+        Ok(()) if limits.namespace_opt_in => {
+            good(format!("{name} is labelled phpprof.dev/profiling=enabled"))
+        }
+        Ok(()) => good("the operator profiles every namespace".to_owned()),
     }
 }
 
@@ -255,198 +275,6 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
     }
 }
 
-fn pods(observed: &Observed) -> Check {
-    match &observed.pods {
-        Err(Unseen::Missing(why)) => check(
-            "pods",
-            Verdict::Bad,
-            why.clone(),
-            "compare with kubectl get pods --show-labels",
-        ),
-        Err(Unseen::Hidden(why)) => check(
-            "pods",
-            Verdict::Unknown,
-            why.clone(),
-            "the operator sees them; to look here, ask for the rights of the cluster role view",
-        ),
-        Ok(pods) if pods.is_empty() => check(
-            "pods",
-            Verdict::Bad,
-            format!("{} has no pods", observed.target),
-            "scale it up, or name another",
-        ),
-        Ok(pods) => match pods.iter().filter(|pod| pod.ready).count() {
-            0 => check(
-                "pods",
-                Verdict::Bad,
-                format!("none of {} pods is ready", pods.len()),
-                "kubectl describe pod says why",
-            ),
-            ready => check(
-                "pods",
-                Verdict::Good,
-                format!("{ready} of {} pods are ready", pods.len()),
-                "",
-            ),
-        },
-    }
-}
-
-fn ready(observed: &Observed) -> Vec<&PodFacts> {
-    let pods = observed.pods.as_deref().unwrap_or_default();
-    pods.iter().filter(|pod| pod.ready).collect()
-}
-
-fn container(observed: &Observed) -> Check {
-    let pods = ready(observed);
-    let Some(first) = pods.first() else {
-        return check("container", Verdict::Unknown, "no ready pod to look at", "");
-    };
-    let all = first.containers.join(", ");
-    if let Some(runtime) = first
-        .runtime_class
-        .as_deref()
-        .filter(|class| class.contains("gvisor") || class.contains("runsc"))
-    {
-        return check(
-            "container",
-            Verdict::Bad,
-            format!(
-                "the pod's runtime class is {runtime}, whose kernel does not let PHP's memory be read"
-            ),
-            "profile the workload where runtimeClassName is another one",
-        );
-    }
-    match &observed.container {
-        Some(name) if !first.containers.contains(name) => check(
-            "container",
-            Verdict::Bad,
-            format!("no container {name}; there are {all}"),
-            "name one of them with --container",
-        ),
-        Some(name) => check(
-            "container",
-            Verdict::Good,
-            format!("{name}; whether it runs PHP shows when it is sampled"),
-            "",
-        ),
-        None => check(
-            "container",
-            Verdict::Good,
-            format!(
-                "{}, the pod's default{}; whether it runs PHP shows when it is sampled",
-                first.containers.first().map_or("", String::as_str),
-                if first.containers.len() > 1 {
-                    format!(" of {all}")
-                } else {
-                    String::new()
-                }
-            ),
-            "",
-        ),
-    }
-}
-
-/// The user that the sampler would run as, as the operator decides it.
-pub fn sampler_user(observed: &Observed) -> Option<i64> {
-    let uid = ready(observed).first().and_then(|pod| pod.uid);
-    uid.or(observed.run_as_user).filter(|uid| *uid != 0)
-}
-
-fn mode(observed: &Observed) -> Check {
-    if ready(observed).is_empty() {
-        return check("mode", Verdict::Unknown, "no ready pod to look at", "");
-    }
-    match (
-        sampler_user(observed),
-        ready(observed).first().and_then(|pod| pod.uid),
-    ) {
-        (Some(uid), _) => check(
-            "mode",
-            Verdict::Good,
-            format!("SameUser: as user {uid}, without a capability"),
-            "",
-        ),
-        (None, Some(_)) => check(
-            "mode",
-            Verdict::Good,
-            "Ptrace: PHP's pod runs as root, so the sampler needs SYS_PTRACE",
-            "",
-        ),
-        (None, None) => check(
-            "mode",
-            Verdict::Good,
-            "Ptrace: the pod does not say which user PHP runs as, so the sampler needs SYS_PTRACE",
-            "",
-        ),
-    }
-}
-
-fn admission(observed: &Observed) -> Check {
-    let known = ready(observed).first().and_then(|pod| pod.uid).is_some();
-    let remedy = if known {
-        "run PHP as an ordinary user, or profile it in a namespace without that level"
-    } else {
-        "say which user PHP runs as: --run-as-user UID (kubectl exec POD -- id), or runAsUser in the pod's security context"
-    };
-    let level = observed
-        .namespace_labels
-        .as_ref()
-        .and_then(|(_, level)| level.as_deref())
-        .unwrap_or("");
-    let strict = ["baseline", "restricted"].contains(&level);
-    match &observed.dry_run {
-        DryRun::Accepted => check(
-            "admission",
-            Verdict::Good,
-            "a dry run of the sampler's container is accepted",
-            "",
-        ),
-        DryRun::Refused(message) => check(
-            "admission",
-            Verdict::Bad,
-            format!("a dry run of the sampler's container is refused: {message}"),
-            remedy,
-        ),
-        DryRun::NotTried(_) if strict && sampler_user(observed).is_none() => check(
-            "admission",
-            Verdict::Bad,
-            format!("Pod Security {level} refuses SYS_PTRACE"),
-            remedy,
-        ),
-        DryRun::NotTried(why) => check(
-            "admission",
-            Verdict::Unknown,
-            format!("not tried: {why}"),
-            "the operator tries it by a dry run of its own",
-        ),
-    }
-}
-
-fn budget(observed: &Observed) -> Check {
-    let limit: usize = argument(observed, "--max-ephemeral-containers=")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(64);
-    let fewest = ready(observed).iter().map(|pod| pod.samplers).min();
-    match fewest {
-        None => check("budget", Verdict::Unknown, "no ready pod to look at", ""),
-        Some(used) if used >= limit => check(
-            "budget",
-            Verdict::Bad,
-            format!(
-                "every ready pod has had {limit} samplers, and ephemeral containers are never removed"
-            ),
-            "replace the pods: kubectl rollout restart",
-        ),
-        Some(used) => check(
-            "budget",
-            Verdict::Good,
-            format!("{used} of {limit} samplers used by the pod with the fewest"),
-            "",
-        ),
-    }
-}
-
 fn image(observed: &Observed) -> Check {
     match argument(observed, "--sampler-image=") {
         Some(image) => check(
@@ -481,12 +309,14 @@ fn store(observed: &Observed) -> Check {
     }
 }
 
-fn argument<'o>(observed: &'o Observed, prefix: &str) -> Option<&'o str> {
-    let facts = observed.operator.as_ref().ok()?;
-    facts
-        .arguments
-        .iter()
-        .find_map(|argument| argument.strip_prefix(prefix))
+fn arguments<'o>(observed: &'o Observed, prefix: &'static str) -> impl Iterator<Item = &'o str> {
+    let facts = observed.operator.as_ref().ok().into_iter();
+    let arguments = facts.flat_map(|facts| &facts.arguments);
+    arguments.filter_map(move |argument| argument.strip_prefix(prefix))
+}
+
+pub fn argument<'o>(observed: &'o Observed, prefix: &'static str) -> Option<&'o str> {
+    arguments(observed, prefix).next()
 }
 
 fn has_argument(observed: &Observed, wanted: &str) -> bool {

@@ -1,9 +1,33 @@
 //! What `doctor` finds in each situation, and how its report reads.
 
+use phpprof_decide::pod::{ContainerView, SamplerKind, SamplerState, SamplerView};
+
 use super::*;
 use crate::cli::ListForm;
 use crate::doctor::text;
 use crate::screen::Screen;
+
+fn running(name: &str, uid: Option<i64>) -> ContainerView {
+    ContainerView {
+        name: name.into(),
+        running: true,
+        uid,
+        gid: uid,
+        ..ContainerView::default()
+    }
+}
+
+/// So many samplers that a pod has had.
+fn had(count: usize) -> BTreeMap<String, SamplerView> {
+    let sampler = |number| {
+        let view = SamplerView {
+            kind: SamplerKind::Foreign,
+            state: SamplerState::Running,
+        };
+        (format!("phpprof-{number}"), view)
+    };
+    (0..count).map(sampler).collect()
+}
 
 fn fit() -> Observed {
     Observed {
@@ -27,16 +51,16 @@ fn fit() -> Observed {
                 "--max-ephemeral-containers=64".into(),
             ],
         }),
-        pods: Ok(vec![PodFacts {
+        pods: Ok(vec![PodView {
             name: "web-1".into(),
+            uid: "u1".into(),
             ready: true,
-            containers: vec!["fpm".into(), "nginx".into()],
-            uid: Some(1000),
-            samplers: 2,
-            runtime_class: None,
+            containers: vec![running("fpm", Some(1000)), running("nginx", Some(101))],
+            samplers: had(2),
+            ..PodView::default()
         }]),
-        container: None,
-        run_as_user: None,
+        runtime_classes: BTreeMap::new(),
+        spec: Target::default(),
         dry_run: DryRun::Accepted,
     }
 }
@@ -79,12 +103,75 @@ fn each_missing_need_is_found() {
         &["pods"],
     );
     check_failed(|o| o.pods = Ok(Vec::new()), &["pods"]);
-    check_failed(|o| o.container = Some("php".into()), &["container"]);
     check_failed(
-        |o| o.dry_run = DryRun::Refused("violates PodSecurity".into()),
+        |o| o.spec.container_name = Some("php".into()),
+        &["container"],
+    );
+    check_failed(
+        |o| {
+            o.dry_run = DryRun::Refused(
+                TargetReason::PodSecurityDenied,
+                "violates PodSecurity".into(),
+            )
+        },
         &["admission"],
     );
     check_failed(|o| o.operator.as_mut().unwrap().ready = 0, &["operator"]);
+}
+
+/// Changes the only pod.
+fn pod(o: &mut Observed, change: impl FnOnce(&mut PodView)) {
+    if let Ok(pods) = &mut o.pods {
+        change(&mut pods[0]);
+    }
+}
+
+#[test]
+fn what_the_operator_would_refuse_is_found() {
+    check_failed(|o| pod(o, |pod| pod.deleting = true), &["pods"]);
+    check_failed(
+        |o| pod(o, |pod| pod.containers[0].running = false),
+        &["container"],
+    );
+    check_failed(
+        |o| pod(o, |pod| pod.default_container = Some("php".into())),
+        &["container"],
+    );
+    let argument = |argument: &str| {
+        let argument = argument.to_owned();
+        move |o: &mut Observed| o.operator.as_mut().unwrap().arguments.push(argument)
+    };
+    check_failed(argument("--namespace=blog"), &["namespace"]);
+    check_failed(argument("--namespace=shop"), &[]);
+    check_failed(
+        |o| {
+            argument("--all-namespaces")(o);
+            o.namespace_labels = Some((Some("disabled".into()), None));
+        },
+        &["namespace"],
+    );
+    check_failed(
+        |o| {
+            argument("--all-namespaces")(o);
+            o.namespace_labels = Some((None, None));
+        },
+        &[],
+    );
+}
+
+#[test]
+fn a_pod_that_cannot_be_chosen_does_not_stand_for_those_that_can() {
+    check_failed(
+        |o| {
+            let pods = o.pods.as_mut().unwrap();
+            let mut spent = pods[0].clone();
+            spent.name = "web-0".into();
+            spent.samplers = had(64);
+            spent.containers[0].running = false;
+            pods.insert(0, spent);
+        },
+        &[],
+    );
 }
 
 #[test]
@@ -93,7 +180,7 @@ fn without_a_dry_run_the_namespace_s_level_tells() {
         move |o: &mut Observed| {
             o.dry_run = DryRun::NotTried("you may not patch pods/ephemeralcontainers".into());
             if let Ok(pods) = &mut o.pods {
-                pods[0].uid = uid;
+                pods[0].containers[0].uid = uid;
             }
         }
     };
@@ -103,7 +190,7 @@ fn without_a_dry_run_the_namespace_s_level_tells() {
     check_failed(
         |o| {
             unsaid(None)(o);
-            o.run_as_user = Some(33);
+            o.spec.run_as_user = Some(33);
         },
         &[],
     );
@@ -114,7 +201,7 @@ fn a_spent_budget_is_found_with_the_chart_s_limit() {
     check_failed(
         |o| {
             if let Ok(pods) = &mut o.pods {
-                pods[0].samplers = 64;
+                pods[0].samplers = had(64);
             }
         },
         &["budget"],
@@ -155,9 +242,9 @@ fn what_may_not_be_asked_is_unknown() {
 #[test]
 fn the_report_reads_well_at_every_width() {
     let mut observed = fit();
-    observed.dry_run = DryRun::Refused("violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
+    observed.dry_run = DryRun::Refused(TargetReason::UserUnknown, "SYS_PTRACE is refused and the pod does not say its user: violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
     if let Ok(pods) = &mut observed.pods {
-        pods[0].uid = None;
+        pods[0].containers[0].uid = None;
     }
     observed.operator = Err("you may not read deployments in phpprof-system".into());
     let checks = judge(&observed);

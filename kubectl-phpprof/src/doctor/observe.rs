@@ -4,6 +4,8 @@
 //!
 //! Invariant: what may not be asked is told from what is not there.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -14,21 +16,28 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, Selector};
 use kube::discovery::ApiResource;
 use phpprof_crds::{NAMESPACE_LABEL, Target, WorkloadRef};
+use phpprof_decide::admission::{NotAdded, not_added};
+use phpprof_decide::pod::view;
 use serde_json::json;
 
 use super::judge::{
-    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, PodFacts, Unseen, sampler_user,
+    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, Unseen, argument, first,
+    nothing, sampler_mode,
 };
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::target::plural;
 
-const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+/// Names that begin with phpprof- are the operator's.
+const NAME: &str = "doctor-of-phpprof";
 
 /// Fails only where the API server does not answer at all.
 pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Failure> {
     let api = api(cluster).await?;
+    let pods = pods(cluster, target).await;
+    let runtime_classes = pods.as_deref().map(runtime_classes).unwrap_or_default();
+    let pods = pods.map(|pods| pods.iter().map(view).collect());
     let mut observed = Observed {
         namespace: cluster.namespace.clone(),
         target: words(target),
@@ -36,9 +45,9 @@ pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Fai
         rights: rights(cluster).await,
         namespace_labels: namespace(cluster).await,
         operator: operator(cluster).await,
-        pods: pods(cluster, target).await,
-        container: target.container_name.clone(),
-        run_as_user: target.run_as_user,
+        pods,
+        runtime_classes,
+        spec: target.clone(),
         dry_run: DryRun::NotTried("no ready pod to try it on".to_owned()),
     };
     observed.dry_run = dry_run(cluster, &observed).await;
@@ -183,7 +192,7 @@ pub async fn operator(cluster: &Cluster) -> Result<OperatorFacts, String> {
     })
 }
 
-async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<PodFacts>, Unseen> {
+async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<Pod>, Unseen> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let refused = |error: kube::Error| match error {
         kube::Error::Api(status) if status.code == 404 => Unseen::Missing(format!(
@@ -194,7 +203,7 @@ async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<PodFacts>, Unsee
         kube::Error::Api(status) => Unseen::Hidden(status.message.clone()),
         error => Unseen::Hidden(error.to_string()),
     };
-    let pods = match (&target.pod_name, &target.workload_ref) {
+    Ok(match (&target.pod_name, &target.workload_ref) {
         (Some(name), _) => vec![api.get(name).await.map_err(refused)?],
         (None, Some(workload)) => {
             let labels = selector(cluster, workload).await.map_err(refused)?;
@@ -210,8 +219,16 @@ async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<PodFacts>, Unsee
                 .items
         }
         (None, None) => Vec::new(),
+    })
+}
+
+/// Of those that name one, by their uid.
+fn runtime_classes(pods: &[Pod]) -> BTreeMap<String, String> {
+    let class = |pod: &Pod| {
+        let class = pod.spec.as_ref()?.runtime_class_name.clone()?;
+        Some((pod.uid()?, class))
     };
-    Ok(pods.iter().map(|pod| facts(pod, target)).collect())
+    pods.iter().filter_map(class).collect()
 }
 
 /// The labels of a workload's pods.
@@ -243,57 +260,10 @@ async fn selector(cluster: &Cluster, workload: &WorkloadRef) -> kube::Result<Opt
         .filter(|labels| !labels.is_empty()))
 }
 
-fn facts(pod: &Pod, target: &Target) -> PodFacts {
-    let spec = pod.spec.clone().unwrap_or_default();
-    let status = pod.status.clone().unwrap_or_default();
-    let default = pod.annotations().get(DEFAULT_CONTAINER);
-    let mut containers: Vec<_> = spec
-        .containers
-        .iter()
-        .map(|container| container.name.clone())
-        .collect();
-    containers.sort_by_key(|name| Some(name) != default);
-    let profiled = target.container_name.as_ref().or(containers.first());
-    let container = spec
-        .containers
-        .iter()
-        .find(|container| Some(&container.name) == profiled);
-    let said = status
-        .container_statuses
-        .iter()
-        .flatten()
-        .find(|status| Some(&status.name) == profiled);
-    let of_status = said.and_then(|status| Some(status.user.as_ref()?.linux.as_ref()?.uid));
-    let of_container =
-        container.and_then(|container| container.security_context.as_ref()?.run_as_user);
-    let of_pod = spec
-        .security_context
-        .as_ref()
-        .and_then(|context| context.run_as_user);
-    let ours = spec
-        .ephemeral_containers
-        .iter()
-        .flatten()
-        .filter(|container| container.name.starts_with("phpprof-"));
-    PodFacts {
-        name: pod.name_any(),
-        ready: status
-            .conditions
-            .iter()
-            .flatten()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-        uid: of_status.or(of_container).or(of_pod),
-        samplers: ours.count(),
-        runtime_class: spec.runtime_class_name.clone(),
-        containers,
-    }
-}
-
 /// What admission says to a container as the operator adds it; nothing is added.
 async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
-    let pods = observed.pods.as_deref().unwrap_or_default();
-    let Some(pod) = pods.iter().find(|pod| pod.ready) else {
-        return DryRun::NotTried("no ready pod to try it on".to_owned());
+    let (Some((pod, container)), Some(mode)) = (first(observed), sampler_mode(observed)) else {
+        return DryRun::NotTried(nothing(observed).to_owned());
     };
     if observed
         .rights
@@ -302,27 +272,12 @@ async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
     {
         return DryRun::NotTried(format!("you may not {PATCH_PODS}"));
     }
-    let user = sampler_user(observed);
-    let capabilities = match user {
-        Some(_) => json!({"drop": ["ALL"]}),
-        None => json!({"drop": ["ALL"], "add": ["SYS_PTRACE"]}),
-    };
-    let image = observed.operator.as_ref().ok().and_then(|facts| {
-        facts
-            .arguments
-            .iter()
-            .find_map(|argument| argument.strip_prefix("--sampler-image="))
-    });
+    let image = argument(observed, "--sampler-image=");
     let patch = json!({"spec": {"ephemeralContainers": [{
-        // Names that begin with phpprof- are the operator's.
-        "name": "doctor-of-phpprof",
-        "image": image.unwrap_or("phpprof.dev/phpprof:dev"),
-        "targetContainerName": observed.container.as_ref().or(pod.containers.first()),
-        "securityContext": {
-            "runAsUser": user.unwrap_or(0), "runAsGroup": user.unwrap_or(0), "runAsNonRoot": user.is_some(),
-            "privileged": false, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-            "capabilities": capabilities, "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "name": NAME,
+        "image": image.unwrap_or(concat!("phpprof.dev/phpprof:", env!("CARGO_PKG_VERSION"))),
+        "targetContainerName": container.name,
+        "securityContext": mode.security_context(),
     }]}});
     let parameters = PatchParams {
         dry_run: true,
@@ -334,8 +289,18 @@ async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
         .await
     {
         Ok(_) => DryRun::Accepted,
-        Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
-            DryRun::Refused(status.message.clone())
+        Err(kube::Error::Api(status)) => {
+            let said = status.message.clone();
+            match not_added(&status, said, NAME, mode) {
+                NotAdded::Final(reason, message) => DryRun::Refused(reason, message),
+                NotAdded::Unknown => DryRun::NotTried(
+                    "a webhook of the cluster does not support dry runs".to_owned(),
+                ),
+                NotAdded::AlreadyThere => {
+                    DryRun::NotTried(format!("the pod has a container {NAME}"))
+                }
+                NotAdded::TryAgain(message) => DryRun::NotTried(message),
+            }
         }
         Err(error) => DryRun::NotTried(error.to_string()),
     }

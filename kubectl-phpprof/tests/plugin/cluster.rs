@@ -75,6 +75,10 @@ fn failed() -> Value {
 
 /// The operator's side of the contract: a key for links, a link for a profile.
 pub fn results(asked: &Asked) -> Option<Answer> {
+    results_with(asked, &encode_gzip(&profile(900)))
+}
+
+fn results_with(asked: &Asked, merged: &[u8]) -> Option<Answer> {
     match (asked.method.as_str(), asked.path.strip_prefix(PROXY)?) {
         ("POST", "/r/shop/web-abcde")
             if asked.body == json!({"accessKey": "q1w2e3r4t5y6u7i8o9p0aA"}) =>
@@ -84,15 +88,17 @@ pub fn results(asked: &Asked) -> Option<Answer> {
                 &json!({"expiresAt": "2026-09-21T14:08:00Z", "links": [{"name": "profile", "path": "/l/t/merged.pb.gz"}, {"name": "pod/web-1/fpm", "path": "/l/t/web-1.pb.gz"}]}),
             )
         }
-        ("GET", "/l/t/merged.pb.gz" | "/l/t/web-1.pb.gz") => {
-            Some((200, encode_gzip(&profile(900))))
-        }
+        ("GET", "/l/t/merged.pb.gz" | "/l/t/web-1.pb.gz") => Some((200, merged.to_vec())),
         _ => json_answer(403, &json!({"message": "the key is another request's"})),
     }
 }
 
 /// A cluster in which a created request goes through these states, one for each time it is asked for.
 fn cluster(states: Vec<Value>) -> Server {
+    cluster_with(states, encode_gzip(&profile(900)))
+}
+
+fn cluster_with(states: Vec<Value>, merged: Vec<u8>) -> Server {
     let step = AtomicUsize::new(0);
     Server::start(move |asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
@@ -114,7 +120,7 @@ fn cluster(states: Vec<Value>) -> Server {
                 patched["spec"]["cancel"] = asked.body["spec"]["cancel"].clone();
                 json_answer(200, &patched)
             }
-            _ => results(asked),
+            _ => results_with(asked, &merged),
         }
     })
 }
@@ -162,6 +168,37 @@ fn a_run_creates_waits_and_shows_the_top() {
         said.err.lines().all(|line| !line.contains('\u{1b}')),
         "off a terminal there is no spinner"
     );
+}
+
+#[test]
+fn a_run_ends_with_what_there_is_to_say() {
+    let recorded = "/../profile/tests/findings/waiting-database-has.pb.gz";
+    let bytes = std::fs::read(format!("{}{recorded}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let server = cluster_with(vec![complete()], bytes);
+    let said = run_on(&server, "run deploy/web -d 1s");
+    let found =
+        "Findings (their stacks: kubectl phpprof findings web-abcde):\n  waiting-database, ";
+    assert!(said.out.contains(found), "{}", said.out);
+    let said = run_on(&server, "findings web-abcde -o name");
+    assert_eq!(said.out, "waiting-database\n", "{}", said.err);
+    let silent = run_on(&cluster(vec![complete()]), "run deploy/web -d 1s");
+    assert!(!silent.out.contains("Findings"), "{}", silent.out);
+}
+
+#[test]
+fn a_description_ends_with_what_there_is_to_say_of_the_profile() {
+    let recorded = "/../profile/tests/findings/waiting-database-has.pb.gz";
+    let bytes = std::fs::read(format!("{}{recorded}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let found = "Findings (their stacks: kubectl phpprof findings web-abcde):";
+    let described = |objects: Vec<Value>, bytes: &[u8]| {
+        let said = run_on(&cluster_with(objects, bytes.to_vec()), "describe web-abcde");
+        assert_eq!((said.code, said.err.as_str()), (0, ""));
+        assert!(said.out.contains("web-abcde"), "{}", said.out);
+        said.out.contains(found)
+    };
+    assert!(described(vec![complete()], &bytes));
+    assert!(!described(vec![complete()], b"no profile"));
+    assert!(!described(vec![in_progress()], &bytes));
 }
 
 #[test]

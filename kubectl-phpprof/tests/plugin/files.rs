@@ -38,6 +38,43 @@ fn top_shows_functions_by_their_time() {
 }
 
 #[test]
+fn findings_say_what_there_is_to_say() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../profile/tests/findings");
+    let recorded = |name: &str| format!("{folder}/{name}.pb.gz");
+    let has = recorded("waiting-database-has");
+    check(
+        &format!("findings {has}"),
+        0,
+        "PHP waits for the database",
+        "",
+    );
+    check(
+        &format!("findings {has} -o name"),
+        0,
+        "waiting-database\n",
+        "",
+    );
+    check(
+        &format!("findings {has} -o json"),
+        0,
+        "\"id\": \"waiting-database\"",
+        "",
+    );
+    let near = recorded("gc-near");
+    check(&format!("findings {near}"), 0, "", "No findings in gc-near");
+    check(&format!("findings {near} -o yaml"), 0, "findings: []", "");
+    check(&format!("top {has} --by waiting"), 0, "   database\n", "");
+    check(
+        &format!("top {has} -l waiting=database -o name"),
+        0,
+        "PDO::exec\n",
+        "",
+    );
+    check("findings nothing.pb.gz", 3, "", "No such file");
+    check("findings", 2, "", "Usage: kubectl phpprof findings");
+}
+
+#[test]
 fn diff_tells_what_grew_and_draws_it() {
     check("diff before.pb.gz after.pb.gz", 0, "+12.50", "");
     check(

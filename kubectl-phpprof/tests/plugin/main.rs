@@ -5,6 +5,8 @@ mod cluster;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod live;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod shell;

@@ -1,9 +1,12 @@
 //! What outlives its request, by the plugin: a server plays the API server and the operator's archive.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::cluster::{PROXY, REQUESTS, fails_with_a_hint, results, run_on};
 use crate::server::{Server, json_answer, refusal};
+use crate::shell::{Said, program, said};
 
 const ARCHIVES: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilearchives";
 const UID: &str = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
@@ -147,4 +150,61 @@ fn what_is_neither_there_nor_stored_says_so() {
         4,
         "ask for the right to get profilearchives/profiles in namespace shop",
     );
+}
+
+/// What a shell gets for the last of these words.
+fn completed(server: &Server, words: &[&str]) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    server.kubeconfig(folder.path());
+    let mut command = program();
+    command
+        .arg("__complete")
+        .args(words)
+        .env("KUBECONFIG", folder.path().join("kubeconfig"));
+    said(&command.output().unwrap())
+}
+
+#[test]
+fn completion_proposes_names_that_are_stored_where_a_verb_takes_them() {
+    let server = without_requests("a1");
+    for verb in ["top", "flame", "diff", "download", "get"] {
+        let out = completed(&server, &[verb, ""]).out;
+        assert!(out.starts_with("first\tstored, for "), "{verb}: {out}");
+        assert_eq!(out.lines().count(), 2, "{verb}: {out}");
+    }
+    let full = completed(&server, &["top", "first@"]).out;
+    let names = full.lines().filter_map(|line| line.split_once('\t'));
+    let names: Vec<&str> = names.map(|(name, _)| name).collect();
+    assert_eq!(names, ["first@0b1c2d3e", "first@aaaabbbb"]);
+    assert_eq!(completed(&server, &["describe", ""]).out, ":4\n");
+    // Flags in front of the verb say where to look, as behind it.
+    for flag in ["-n blog", "--namespace=blog"] {
+        let before: Vec<&str> = flag.split(' ').chain(["top", ""]).collect();
+        assert_eq!(completed(&server, &before).out, ":0\n", "{flag}");
+        assert_ne!(server.count("GET", "/namespaces/blog/"), 0, "{flag}");
+    }
+}
+
+#[test]
+fn completion_is_silent_about_a_store_that_says_no_and_does_not_wait_for_a_slow_one() {
+    let refused = completed(&without_requests("a2"), &["top", ""]);
+    assert_eq!((refused.out.as_str(), refused.err.as_str()), (":0\n", ""));
+    let slow = Server::start(|asked| {
+        let path = asked.path.split('?').next().unwrap_or_default();
+        match path {
+            REQUESTS => json_answer(
+                200,
+                &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [{"metadata": {"name": "live"}}]}),
+            ),
+            _ => {
+                std::thread::sleep(Duration::from_secs(5));
+                None
+            }
+        }
+    });
+    let begin = Instant::now();
+    let said = completed(&slow, &["top", ""]);
+    let took = begin.elapsed();
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("live\n:0\n", ""));
+    assert!(took < Duration::from_secs(4), "{took:?}");
 }

@@ -1,0 +1,182 @@
+//! The command lines of the verbs that ask for something of pods: `run` and `dump`.
+
+use clap::{Args, ValueEnum};
+use phpprof_crds::{RequestLabel, SamplerMode};
+
+#[derive(Args, Debug, Clone)]
+pub struct Run {
+    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
+    #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
+    pub target: Option<String>,
+    /// Pods by their labels, for instance app=web,tier!=cache.
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "SELECTOR",
+        conflicts_with = "filename"
+    )]
+    pub selector: Option<String>,
+    /// A file with a ProfileRequest; - is standard input.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "heap", "labels", "path_prefix", "method", "script", "min_request_age", "include_young", "sampler_mode", "name"])]
+    pub filename: Option<String>,
+    /// Container that runs PHP.
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// How long to sample, for instance 30s or 2m.
+    #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "30s")]
+    pub duration: u64,
+    /// Samples per second of each worker.
+    #[arg(short = 'F', long, value_name = "RATE", default_value_t = 99)]
+    pub samples_per_second: i32,
+    /// Pods to profile at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub max_pods: i32,
+    /// User id that PHP runs as, where the pod does not say it.
+    #[arg(long, value_name = "UID")]
+    pub run_as_user: Option<i64>,
+    /// Group id that PHP runs as.
+    #[arg(long, value_name = "GID", requires = "run_as_user")]
+    pub run_as_group: Option<i64>,
+    /// Keep the time between requests too.
+    #[arg(long)]
+    pub include_idle: bool,
+    /// Tell also which stacks made the heap grow (heap_growth), and what of it they still hold (heap_change).
+    #[arg(long)]
+    pub heap: bool,
+    /// What samples tell of their HTTP request, as labels of the profile.
+    #[arg(
+        long,
+        value_name = "LABEL,...",
+        value_delimiter = ',',
+        default_value = "script"
+    )]
+    pub labels: Vec<RunLabel>,
+    /// Requests whose path begins so only.
+    #[arg(long, value_name = "PATH")]
+    pub path_prefix: Option<String>,
+    /// Requests of this method only; may be given several times.
+    #[arg(long, value_name = "METHOD")]
+    pub method: Vec<String>,
+    /// Requests of this script only, as the label script has it; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub script: Vec<String>,
+    /// Requests that have run so long only, for instance 500ms or 2s.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::milliseconds)]
+    pub min_request_age: Option<u64>,
+    /// Keep what such requests did before they were that old, too.
+    #[arg(long, requires = "min_request_age")]
+    pub include_young: bool,
+    /// Which sampler does it: one of its own, or one that stays in the pod, which the administrator allows some accounts.
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub sampler_mode: RunMode,
+    /// Name of the request; one is made from the target where there is none.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Create nothing: client prints the request, server has the API server check it.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: Option<DryRun>,
+    /// Print the created request in this form.
+    #[arg(short, long, value_name = "FORM")]
+    pub output: Option<ObjectForm>,
+    /// Wait until the request is over.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub wait: bool,
+    /// How long to wait; the duration and 20 minutes where there is none.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub timeout: Option<u64>,
+    /// End with exit code 0 if there is no profile, for hooks that must not stop a rollout. A wrong command line still ends with 2.
+    #[arg(long)]
+    pub allow_failure: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Dump {
+    /// Whose workers: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
+    #[arg(
+        value_name = "TYPE/NAME",
+        required_unless_present = "selector",
+        conflicts_with = "selector"
+    )]
+    pub target: Option<String>,
+    /// Pods by their labels, for instance app=web,tier!=cache.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Container that runs PHP.
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Pods to look at, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub max_pods: i32,
+    /// User id that PHP runs as, where the pod does not say it.
+    #[arg(long, value_name = "UID")]
+    pub run_as_user: Option<i64>,
+    /// Group id that PHP runs as.
+    #[arg(long, value_name = "GID", requires = "run_as_user")]
+    pub run_as_group: Option<i64>,
+    /// Text for people, or JSON.
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: DumpForm,
+    /// How long to wait.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "2m")]
+    pub timeout: u64,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpForm {
+    Text,
+    Json,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunLabel {
+    None,
+    Method,
+    Route,
+    Script,
+    RequestAge,
+    #[value(name = "trace-id")]
+    TraceID,
+}
+
+impl RunLabel {
+    pub fn label(self) -> Option<RequestLabel> {
+        Some(match self {
+            RunLabel::None => return None,
+            RunLabel::Method => RequestLabel::Method,
+            RunLabel::Route => RequestLabel::Route,
+            RunLabel::Script => RequestLabel::Script,
+            RunLabel::RequestAge => RequestLabel::RequestAge,
+            RunLabel::TraceID => RequestLabel::TraceID,
+        })
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunMode {
+    Auto,
+    Once,
+    Resident,
+}
+
+impl From<RunMode> for SamplerMode {
+    fn from(mode: RunMode) -> Self {
+        match mode {
+            RunMode::Auto => SamplerMode::Auto,
+            RunMode::Once => SamplerMode::Once,
+            RunMode::Resident => SamplerMode::Resident,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    Client,
+    Server,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectForm {
+    Json,
+    Yaml,
+    Name,
+}

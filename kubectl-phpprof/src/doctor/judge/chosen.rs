@@ -1,0 +1,205 @@
+//! What is found of the pods that the operator would choose from, by the functions that it chooses by.
+
+use phpprof_crds::{Reason, TargetReason};
+use phpprof_decide::mode::{Mode, mode};
+use phpprof_decide::pod::{ContainerView, PodView};
+use phpprof_decide::select::{affordable, candidates};
+
+use super::{Check, DryRun, Observed, Unseen, Verdict, check, limits};
+
+pub(super) fn pods(observed: &Observed) -> Check {
+    match &observed.pods {
+        Err(Unseen::Missing(why)) => check(
+            "pods",
+            Verdict::Bad,
+            why.clone(),
+            "compare with kubectl get pods --show-labels",
+        ),
+        Err(Unseen::Hidden(why)) => check(
+            "pods",
+            Verdict::Unknown,
+            why.clone(),
+            "the operator sees them; to look here, ask for the rights of the cluster role view",
+        ),
+        Ok(pods) if pods.is_empty() => check(
+            "pods",
+            Verdict::Bad,
+            format!("{} has no pods", observed.target),
+            "scale it up, or name another",
+        ),
+        Ok(pods) => match candidates(&observed.spec, pods) {
+            Err(refusal) if refusal.reason == Reason::NoPodsReady => check(
+                "pods",
+                Verdict::Bad,
+                refusal.message,
+                "kubectl describe pod says why",
+            ),
+            _ => {
+                let ready = pods.iter().filter(|pod| pod.ready && !pod.deleting);
+                check(
+                    "pods",
+                    Verdict::Good,
+                    format!("{} of {} pods are ready", ready.count(), pods.len()),
+                    "",
+                )
+            }
+        },
+    }
+}
+
+/// The pod that the operator would choose first, if it could choose, and the container in it.
+pub fn first(observed: &Observed) -> Option<(&PodView, &ContainerView)> {
+    let pods = observed.pods.as_deref().ok()?;
+    let candidates = candidates(&observed.spec, pods).ok()?;
+    let order = |(pod, _): &(&PodView, &ContainerView)| (pod.samplers.len(), pod.name.clone());
+    candidates.into_iter().min_by_key(order)
+}
+
+/// Why no pod can be looked at, where none can.
+pub fn nothing(observed: &Observed) -> &'static str {
+    let pods = observed.pods.as_deref().unwrap_or_default();
+    match candidates(&observed.spec, pods) {
+        Err(refusal) if refusal.reason == Reason::ContainerNotFound => {
+            "no running container to look at"
+        }
+        _ => "no ready pod to look at",
+    }
+}
+
+pub(super) fn container(observed: &Observed) -> Check {
+    let pods = observed.pods.as_deref().unwrap_or_default();
+    let unknown = || check("container", Verdict::Unknown, nothing(observed), "");
+    let Some((pod, container)) = first(observed) else {
+        return match candidates(&observed.spec, pods) {
+            Err(refusal) if refusal.reason == Reason::ContainerNotFound => check(
+                "container",
+                Verdict::Bad,
+                refusal.message,
+                "name one of them with --container; where it is one, kubectl describe pod says why it does not run",
+            ),
+            _ => unknown(),
+        };
+    };
+    let runtime = observed.runtime_classes.get(&pod.uid);
+    if let Some(runtime) =
+        runtime.filter(|class| class.contains("gvisor") || class.contains("runsc"))
+    {
+        return check(
+            "container",
+            Verdict::Bad,
+            format!(
+                "the pod's runtime class is {runtime}, whose kernel does not let PHP's memory be read"
+            ),
+            "profile the workload where runtimeClassName is another one",
+        );
+    }
+    let name = &container.name;
+    let others = pod.containers.iter().map(|it| &it.name);
+    let others: Vec<_> = others.filter(|other| *other != name).cloned().collect();
+    let of_all = match (&observed.spec.container_name, others.is_empty()) {
+        (Some(_), _) => String::new(),
+        (None, true) => ", the pod's default".to_owned(),
+        (None, false) => format!(", the pod's default of {name}, {}", others.join(", ")),
+    };
+    check(
+        "container",
+        Verdict::Good,
+        format!("{name}{of_all}; whether it runs PHP shows when it is sampled"),
+        "",
+    )
+}
+
+/// How the operator would let the sampler in.
+pub fn sampler_mode(observed: &Observed) -> Option<Mode> {
+    let (_, container) = first(observed)?;
+    Some(mode(Some(container), &observed.spec))
+}
+
+pub(super) fn mode_of(observed: &Observed) -> Check {
+    let (verdict, found) = match sampler_mode(observed) {
+        None => (Verdict::Unknown, nothing(observed).to_owned()),
+        Some(Mode::SameUser { uid, .. }) => (
+            Verdict::Good,
+            format!("SameUser: as user {uid}, without a capability"),
+        ),
+        Some(Mode::Ptrace { user_known: true }) => (
+            Verdict::Good,
+            "Ptrace: PHP's pod runs as root, so the sampler needs SYS_PTRACE".to_owned(),
+        ),
+        Some(Mode::Ptrace { user_known: false }) => (
+            Verdict::Good,
+            "Ptrace: the pod does not say which user PHP runs as, so the sampler needs SYS_PTRACE"
+                .to_owned(),
+        ),
+    };
+    check("mode", verdict, found, "")
+}
+
+pub(super) fn admission(observed: &Observed) -> Check {
+    // Where only the level is known.
+    let reason = match sampler_mode(observed) {
+        Some(Mode::Ptrace { user_known: true }) => Some(TargetReason::PodSecurityDenied),
+        Some(Mode::Ptrace { user_known: false }) => Some(TargetReason::UserUnknown),
+        Some(Mode::SameUser { .. }) | None => None,
+    };
+    let level = observed
+        .namespace_labels
+        .as_ref()
+        .and_then(|(_, level)| level.as_deref())
+        .unwrap_or("");
+    let strict = ["baseline", "restricted"].contains(&level);
+    match &observed.dry_run {
+        DryRun::Accepted => check(
+            "admission",
+            Verdict::Good,
+            "a dry run of the sampler's container is accepted",
+            "",
+        ),
+        DryRun::Refused(reason, message) => check(
+            "admission",
+            Verdict::Bad,
+            format!("a dry run of the sampler's container is refused: {message}"),
+            reason.remedy(),
+        ),
+        DryRun::NotTried(_) if strict && let Some(reason) = reason => check(
+            "admission",
+            Verdict::Bad,
+            format!("Pod Security {level} refuses SYS_PTRACE"),
+            reason.remedy(),
+        ),
+        DryRun::NotTried(why) => check(
+            "admission",
+            Verdict::Unknown,
+            format!("not tried: {why}"),
+            "the operator tries it by a dry run of its own",
+        ),
+    }
+}
+
+pub(super) fn budget(observed: &Observed) -> Check {
+    let (limits, pods) = (limits(observed), observed.pods.as_deref());
+    let limit = limits.ephemeral_containers;
+    let Ok(candidates) = candidates(&observed.spec, pods.unwrap_or_default()) else {
+        return check("budget", Verdict::Unknown, nothing(observed), "");
+    };
+    let fewest = candidates.iter().map(|(pod, _)| pod.samplers.len()).min();
+    match affordable(candidates, &limits) {
+        Err(_) => check(
+            "budget",
+            Verdict::Bad,
+            format!(
+                "every ready pod has had {limit} samplers, and ephemeral containers are never removed"
+            ),
+            "replace the pods: kubectl rollout restart",
+        ),
+        Ok(_) => check(
+            "budget",
+            Verdict::Good,
+            format!(
+                "{} of {limit} samplers used by the pod with the fewest",
+                fewest.unwrap_or_default()
+            ),
+            "",
+        ),
+    }
+}

@@ -1,0 +1,42 @@
+//! `dump`: where every worker of the pods is now, by a request for a snapshot.
+//!
+//! Invariant: what is shown is of the request that this command made, and of no earlier one.
+
+use std::io::Write as _;
+
+use phpprof_profile::dump::{json, text, workers};
+
+use crate::cli::{Dump, DumpForm, Global};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::request::Request;
+use crate::run::{as_object, create, has_profile, tell_failed};
+use crate::{source, target, wait};
+
+pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
+    let request = target::snapshot(arguments)?;
+    let object = as_object(serde_json::to_value(request), "the command line")?;
+    // From here on Ctrl-C asks; it must not end the program between the creation and the waiting.
+    let mut interrupts = wait::interrupts()?;
+    let cluster = Cluster::of(global).await?;
+    let created = create(&cluster, object, false).await?;
+    let name = Request::of(&created).name();
+    eprintln!("profilerequest.phpprof.dev/{name} created");
+    let _ = std::io::stderr().flush();
+    let timeout = Some(arguments.timeout);
+    let ended = wait::wait(&cluster, &created, timeout, &mut interrupts).await?;
+    let request = Request::of(&ended);
+    has_profile(&request)?;
+    tell_failed(&request);
+    let source = source::of_request(&cluster, &name, None).await?;
+    let workers = workers(&source.profile);
+    match arguments.output {
+        DumpForm::Json => Ok(json(&workers)),
+        DumpForm::Text if workers.is_empty() => Err(Failure::new(
+            Exit::NoProfile,
+            format!("no PHP worker was seen by {name}"),
+            format!("kubectl phpprof describe {name} says what the samplers saw"),
+        )),
+        DumpForm::Text => Ok(text(&workers)),
+    }
+}

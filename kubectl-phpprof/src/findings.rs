@@ -1,0 +1,150 @@
+//! What is said of a profile: by `findings`, at the end of `run`, and by `describe`.
+//!
+//! It finds nothing itself: `phpprof_profile::findings` does.
+//!
+//! Invariant: no word of a sentence is cut, and names from a profile reach the terminal without what would move its cursor.
+
+use std::time::Duration;
+
+use phpprof_profile::{Finding, View};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::cli::FindingsForm;
+use crate::connect::Cluster;
+use crate::list::yaml;
+use crate::request::{Outcome, Request};
+use crate::source;
+use crate::table::{Table, cut_beginning, printable};
+
+/// Sentences are not wrapped into less.
+const SMALLEST: usize = 20;
+
+/// Who asks for a request's state does not wait for its profile any longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What there is to say of a request that is over; nothing where its profile cannot be had, which is not what was asked for.
+pub async fn of_request(cluster: &Cluster, request: &Request<'_>) -> Vec<Finding> {
+    let is_stored = !request.words("/status/profile/url").is_empty();
+    if request.outcome() != Outcome::Complete || !is_stored {
+        return Vec::new();
+    }
+    let fetched = timeout(PATIENCE, source::merged(cluster, request)).await;
+    let Ok(Ok(source)) = fetched else {
+        return Vec::new();
+    };
+    phpprof_profile::findings(&source.profile, &View::default())
+}
+
+pub fn text(found: &[Finding], form: FindingsForm, width: Option<usize>) -> String {
+    let data = || json!({ "findings": found });
+    match form {
+        FindingsForm::Json => serde_json::to_string_pretty(&data()).unwrap_or_default() + "\n",
+        FindingsForm::Yaml => yaml(&data()),
+        FindingsForm::Name => found.iter().map(|one| format!("{}\n", one.id)).collect(),
+        FindingsForm::Table if found.is_empty() => String::new(),
+        FindingsForm::Table => {
+            let told = found.iter().map(|one| told(one, width));
+            table(found).text(width) + &told.collect::<String>()
+        }
+    }
+}
+
+fn table(found: &[Finding]) -> Table {
+    let mut table = Table::new(&["FINDING", ">SHARE%", "OF", "<FUNCTION"]);
+    for one in found {
+        let function = one.function.as_ref();
+        table.row(vec![
+            one.id.to_owned(),
+            format!("{:.2}", one.share),
+            one.of.words().trim_start_matches("of the ").to_owned(),
+            function.map_or_else(|| "-".to_owned(), |function| function.name.clone()),
+        ]);
+    }
+    table
+}
+
+/// The sentence of a finding, its stacks, and where to read more.
+fn told(one: &Finding, width: Option<usize>) -> String {
+    let mut text = format!("\n{}:\n", one.id);
+    text.push_str(&wrapped(&one.sentence, 2, width));
+    for stack in &one.stacks {
+        let cut = if stack.cut { "… > " } else { "" };
+        let path = printable(&format!("{cut}{}", stack.functions.join(" > ")));
+        let share = format!("  {:>6.2} %  ", stack.share);
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(share.len()));
+        text.push_str(&format!("{share}{}\n", cut_beginning(&path, room)));
+    }
+    text.push_str(&format!("  {}\n", one.link));
+    text
+}
+
+/// The sentences alone; nothing where there are none.
+pub fn brief(found: &[Finding], name: &str, width: Option<usize>) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
+    let said = found.iter().map(|one| {
+        let (id, share, of) = (one.id, one.share, one.of.words());
+        wrapped(
+            &format!("{id}, {share:.2} % {of}: {}", one.sentence),
+            2,
+            width,
+        )
+    });
+    let said: String = said.collect();
+    format!("\nFindings (their stacks: kubectl phpprof findings {name}):\n{said}")
+}
+
+/// Lines of whole words, with so many blanks before each.
+fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
+    let room = width.map_or(usize::MAX, |width| {
+        width.saturating_sub(indent).max(SMALLEST)
+    });
+    let mut lines = vec![String::new()];
+    for word in printable(text).split(' ') {
+        let length = |text: &str| console::measure_text_width(text);
+        let line = lines
+            .last_mut()
+            .filter(|line| line.is_empty() || length(line) + 1 + length(word) <= room);
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    let blanks = " ".repeat(indent);
+    lines
+        .iter()
+        .map(|line| format!("{blanks}{line}\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_wrapped_between_words() {
+        assert_eq!(wrapped("one two three", 2, None), "  one two three\n");
+        assert_eq!(
+            wrapped("one two three four five six", 2, Some(12)),
+            "  one two three four\n  five six\n",
+            "never into less than can be read"
+        );
+        assert_eq!(
+            wrapped(r"A\Very\Long\Name::thatHasNoRoom x", 0, Some(24)),
+            "A\\Very\\Long\\Name::thatHasNoRoom\nx\n"
+        );
+    }
+
+    #[test]
+    fn there_is_nothing_to_say_of_nothing() {
+        assert_eq!(brief(&[], "first", None), "");
+        assert_eq!(text(&[], FindingsForm::Table, None), "");
+        assert_eq!(text(&[], FindingsForm::Yaml, None), "findings: []\n");
+    }
+}

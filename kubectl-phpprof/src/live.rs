@@ -1,0 +1,309 @@
+//! `top --live`: what PHP in the pods does now, by a live request whose seconds the operator holds.
+//!
+//! The terminal has a thread of its own; here the request is made, its seconds are fetched, and it is ended with the terminal. Invariant: however
+//! it ends, the request is cancelled, and if that fails, its samplers end by themselves, because nobody reads.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use phpprof_profile::live::Top as Table;
+use phpprof_profile::live::screen::{self, News};
+use phpprof_profile::{Known, Limits, Merger, Profile, Room, Settings, decode};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::{Global, Top};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::request::{Outcome, Request};
+use crate::results::{self, LiveSecond, Opener};
+use crate::run::{as_object, create, has_profile, tell_failed};
+use crate::{cancel, target, wait};
+
+const EVERY: Duration = Duration::from_secs(1);
+/// Answers in a row that may be missing.
+const LOST: u32 = 15;
+/// What a second of one pod may be.
+const LARGEST: Room = Room {
+    rows: 20_000,
+    bytes: 16 << 20,
+};
+/// What a sampler says of its second's length is believed up to this.
+const LONGEST: i64 = 60_000_000_000;
+
+pub async fn run(global: &Global, arguments: &Top) -> Result<String, Failure> {
+    if !screen::is_there() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "top --live draws on a terminal, and this is none",
+            "for a script: kubectl phpprof run TARGET, then kubectl phpprof top NAME -o json",
+        ));
+    }
+    let request = target::live(arguments)?;
+    let object = as_object(serde_json::to_value(request), "the command line")?;
+    // From here on a signal must not end the program before the request has ended.
+    let mut signals = Signals::new()?;
+    let cluster = Cluster::of(global).await?;
+    let created = create(&cluster, object, false).await?;
+    let name = Request::of(&created).name();
+    let title = format!("{} by {name}", arguments.source);
+    let watched = watch(&cluster, &name, title, &mut signals).await;
+    end(&cluster, &name, watched).await
+}
+
+/// Shows it until the user, the request or a signal ends it.
+async fn watch(
+    cluster: &Cluster,
+    name: &str,
+    title: String,
+    signals: &mut Signals,
+) -> Result<Option<DynamicObject>, Failure> {
+    let (give, news) = channel();
+    let mut shown = tokio::task::spawn_blocking(move || {
+        let mut table = Table::new(title);
+        screen::run(&mut table, &news)
+    });
+    let mut over = None;
+    let fed = tokio::select! {
+        ended = &mut shown => {
+            over = Some(ended);
+            Ok(None)
+        }
+        fed = feed(cluster, name, &give) => fed.map(Some),
+        () = signals.come() => Ok(None),
+    };
+    // The terminal is given back before anything is said.
+    drop(give);
+    let ended = match over {
+        Some(ended) => ended,
+        None => shown.await,
+    };
+    let saved = match ended {
+        Ok(Ok(saved)) => saved,
+        // Who closes it wants no more, and does not read this.
+        Ok(Err(error)) => {
+            tell(&format!("the terminal: {error}"));
+            Vec::new()
+        }
+        Err(error) => {
+            tell(&format!("the terminal: {error}"));
+            Vec::new()
+        }
+    };
+    for path in saved {
+        tell(&format!("saved {}", path.display()));
+    }
+    fed
+}
+
+/// Says something to whoever is still there: a terminal that is gone is no reason to leave a request behind.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Ends the request, and says what came of it.
+async fn end(
+    cluster: &Cluster,
+    name: &str,
+    watched: Result<Option<DynamicObject>, Failure>,
+) -> Result<String, Failure> {
+    if let Ok(Some(object)) = &watched {
+        let request = Request::of(object);
+        has_profile(&request)?;
+        tell_failed(&request);
+        return Ok(format!(
+            "{name} is over; all of it: kubectl phpprof flame {name} -n {}\n",
+            cluster.namespace
+        ));
+    }
+    match cancel::one(cluster, name, None).await {
+        Ok(_) => tell(&format!(
+            "{name} ends; all of it in a moment: kubectl phpprof flame {name} -n {}",
+            cluster.namespace
+        )),
+        Err(failure) => tell(&format!(
+            "{name} could not be cancelled: {}; its samplers end by themselves, since nobody looks",
+            failure.message
+        )),
+    }
+    watched.map(|_| String::new())
+}
+
+/// Fetches what there is each second, and gives it to the table; comes back with the request when that is over.
+async fn feed(
+    cluster: &Cluster,
+    name: &str,
+    give: &Sender<News>,
+) -> Result<DynamicObject, Failure> {
+    let (mut after, mut lost, mut has_begun) = (0, 0, false);
+    let mut turns = tokio::time::interval(EVERY);
+    loop {
+        turns.tick().await;
+        let object = match cluster.request(name).await {
+            Ok(object) => object,
+            Err(_) if lost < LOST => {
+                lost += 1;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        let request = Request::of(&object);
+        if request.outcome() != Outcome::InProgress {
+            return Ok(object);
+        }
+        let key = request.words("/status/accessKey").to_owned();
+        if !has_begun {
+            let _ = give.send(News::Said(match request.message() {
+                "" => request.reason().to_owned(),
+                message => format!("{}: {message}", request.reason()),
+            }));
+        }
+        if key.is_empty() {
+            continue;
+        }
+        let path = format!("/r/{}/{name}/live", request.namespace());
+        let seconds = match results::live(cluster, &Opener { path, key }, after).await {
+            Ok(seconds) => seconds,
+            Err(failure) if lost < LOST => {
+                lost += 1;
+                let _ = give.send(News::Said(failure.message));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        lost = 0;
+        after = seconds.iter().map(|it| it.number).fold(after, i64::max);
+        if seconds.is_empty() {
+            continue;
+        }
+        if !std::mem::replace(&mut has_begun, true) {
+            let _ = give.send(News::Said(String::new()));
+        }
+        let _ = give.send(tick(&request.namespace(), &seconds));
+    }
+}
+
+/// The seconds of several pods, which are of the same time.
+fn tick(namespace: &str, seconds: &[LiveSecond]) -> News {
+    let mut spans: HashMap<(&str, &str), i64> = HashMap::new();
+    let mut profiles = Vec::new();
+    for second in seconds {
+        let profile = match labelled(namespace, second) {
+            Ok(profile) => profile,
+            Err(why) => {
+                return News::Said(format!("a second of {} is left out: {why}", second.pod));
+            }
+        };
+        let span = spans.entry((&second.pod, &second.container)).or_default();
+        *span += profile.duration_nanos.clamp(0, LONGEST);
+        profiles.push(profile);
+    }
+    let longest = spans.into_values().max().unwrap_or(0);
+    let span = Duration::from_nanos(u64::try_from(longest).unwrap_or(0));
+    News::Tick(profiles, span)
+}
+
+/// The second with the labels that the operator says: a sampler's own words of its pod count for nothing.
+fn labelled(namespace: &str, second: &LiveSecond) -> Result<Profile, String> {
+    let words = |error: &dyn std::error::Error| error.to_string();
+    let limits = Limits::default();
+    let profile = decode(&second.profile, &limits).map_err(|error| words(&error))?;
+    let mut merger = Merger::new(&Settings::default(), 1, LARGEST, &[]);
+    let known = Known {
+        labels: vec![
+            ("namespace", namespace),
+            ("pod", &second.pod),
+            ("container", &second.container),
+        ],
+        time_nanos: profile.time_nanos,
+        duration_nanos: profile.duration_nanos,
+    };
+    let added = merger.add(&profile, &known);
+    added.map_err(|error| words(&error))?;
+    let merged = merger.finish().map_err(|error| words(&error))?;
+    decode(&merged.file, &limits).map_err(|error| words(&error))
+}
+
+/// What ends a program from outside.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let of = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(Exit::Failed, error.to_string(), "free some descriptors")
+            })
+        };
+        Ok(Signals([
+            wait::interrupts()?,
+            of(SignalKind::terminate())?,
+            of(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn come(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use phpprof_profile::{Builder, FrameRef, Label, encode_gzip};
+
+    use super::*;
+
+    fn second(pod: &str, milliseconds: i64) -> LiveSecond {
+        let mut builder = Builder::new(Settings {
+            duration_nanos: milliseconds * 1_000_000,
+            ..Settings::default()
+        });
+        let labels = [Label::Str("pod", "another"), Label::Num("pid", 7, "")];
+        builder.add(&[FrameRef::default()], &[1, 2, 3], &labels);
+        LiveSecond {
+            number: 1,
+            pod: pod.to_owned(),
+            container: "fpm".to_owned(),
+            profile: encode_gzip(&builder.finish()),
+        }
+    }
+
+    #[test]
+    fn seconds_of_several_pods_are_of_one_time_and_have_the_operators_labels() {
+        let seconds = [
+            second("web-1", 1000),
+            second("web-2", 900),
+            second("web-2", 1050),
+        ];
+        let News::Tick(profiles, span) = tick("shop", &seconds) else {
+            panic!("no tick");
+        };
+        assert_eq!(span, Duration::from_millis(1950));
+        let mut pods = Vec::new();
+        for profile in &profiles {
+            let labels = profile.sample.iter().flat_map(|sample| &sample.label);
+            let labels = labels.filter(|label| profile.string(label.key) == "pod");
+            pods.extend(labels.map(|label| profile.string(label.str).to_owned()));
+        }
+        assert_eq!(pods, ["web-1", "web-2", "web-2"]);
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_is_not_believed() {
+        let News::Tick(_, span) = tick("shop", &[second("web-1", 1 << 40)]) else {
+            panic!("no tick");
+        };
+        assert_eq!(span, Duration::from_secs(60));
+        let broken = LiveSecond {
+            profile: vec![1, 2, 3],
+            ..second("web-1", 1)
+        };
+        assert!(matches!(tick("shop", &[broken]), News::Said(_)));
+    }
+}

@@ -1,0 +1,191 @@
+//! `requests`: the slowest HTTP requests that a run has seen, out of its list or a file of it.
+//!
+//! Invariant: what a list says reaches the terminal without what would move its cursor, and no rate is made of it: short requests are seen in
+//! proportion to their duration.
+
+use phpprof_profile::Amount;
+use phpprof_profile::timeline::{Request, Timeline, decode};
+use serde_json::json;
+
+use crate::cli::{Global, Requests, RequestsForm};
+use crate::failure::{Exit, Failure};
+use crate::screen::Screen;
+use crate::source::list_of;
+use crate::table::Table;
+
+pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Result<String, Failure> {
+    let bytes = list_of(global, &arguments.source).await?;
+    let list = decode(&bytes).map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            format!("{} has no list of requests: {error}", arguments.source),
+            "give a request that has Route among its labels, or a file that ends with requests.json.gz",
+        )
+    })?;
+    let chosen = chosen(&list, arguments);
+    if chosen.is_empty() {
+        eprintln!("No requests in {}.", arguments.source);
+    }
+    let more = list.requests.len().saturating_sub(chosen.len()) as u64 + list.unlisted_requests;
+    if more > 0 && arguments.output == RequestsForm::Table {
+        eprintln!(
+            "{more} more requests were seen. Short ones are seen in proportion to their duration."
+        );
+    }
+    Ok(text(&list, &chosen, arguments.output, screen.width))
+}
+
+/// The slowest of a route, or of all.
+fn chosen<'a>(list: &'a Timeline, arguments: &Requests) -> Vec<&'a Request> {
+    let route = arguments.route.as_deref();
+    let requests = list.requests.iter();
+    let of_route = requests.filter(|request| route.is_none_or(|route| request.route == route));
+    of_route.take(arguments.limit).collect()
+}
+
+pub fn text(
+    list: &Timeline,
+    chosen: &[&Request],
+    form: RequestsForm,
+    width: Option<usize>,
+) -> String {
+    match form {
+        RequestsForm::Table if chosen.is_empty() => String::new(),
+        RequestsForm::Table => table(chosen).text(width),
+        RequestsForm::Json => {
+            // What a request did is for the page: it would be numbers here.
+            let requests: Vec<Request> = chosen
+                .iter()
+                .map(|request| Request {
+                    moments: Vec::new(),
+                    ..(*request).clone()
+                })
+                .collect();
+            let data = json!({
+                "beganUnixNanoseconds": list.began_unix_nanoseconds,
+                "durationNanoseconds": list.duration_nanoseconds,
+                "unlistedRequests": list.unlisted_requests,
+                "requests": requests,
+            });
+            serde_json::to_string_pretty(&data).unwrap_or_default() + "\n"
+        }
+    }
+}
+
+fn table(chosen: &[&Request]) -> Table {
+    let mut table = Table::new(&[
+        ">DURATION",
+        "?METHOD",
+        "<ROUTE",
+        "?WORKER",
+        ">BEGIN",
+        ">CPU",
+        ">WAITING",
+        "?>HEAP",
+        "?>SAMPLES",
+        "?TRACE",
+    ]);
+    let or_none = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    for request in chosen {
+        let mark = if request.is_unfinished { ">" } else { "" };
+        let waiting = request
+            .wall_nanoseconds
+            .saturating_sub(request.cpu_nanoseconds);
+        let heap = match request.peak_heap_bytes {
+            0 => "-".to_owned(),
+            bytes => amount("bytes", i64::try_from(bytes).unwrap_or(i64::MAX)),
+        };
+        table.row(vec![
+            format!("{mark}{}", time(request.duration())),
+            or_none(&request.method),
+            or_none(&request.route),
+            worker(request),
+            time(request.begin),
+            time(request.cpu_nanoseconds),
+            time(waiting.max(0)),
+            heap,
+            request.samples.to_string(),
+            or_none(&request.trace_id),
+        ]);
+    }
+    table
+}
+
+/// Its pod, where one is known, with the process and, where that has several workers, the thread.
+fn worker(request: &Request) -> String {
+    let Request {
+        pod, pid, thread, ..
+    } = request;
+    let pod = if pod.is_empty() {
+        String::new()
+    } else {
+        format!("{pod}/")
+    };
+    match thread {
+        0 => format!("{pod}{pid}"),
+        thread => format!("{pod}{pid}/{thread}"),
+    }
+}
+
+fn time(nanoseconds: i64) -> String {
+    amount("nanoseconds", nanoseconds)
+}
+
+fn amount(unit: &str, value: i64) -> String {
+    Amount::of(unit, value).text(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use phpprof_profile::timeline::Moment;
+
+    use super::*;
+
+    #[test]
+    fn lists_of_requests_are_what_they_were() {
+        let ms = 1_000_000;
+        let slow = Request {
+            begin: 12_040 * ms,
+            end: 14_350 * ms,
+            pod: "web-7d9f5c6b8-x2x4z".to_owned(),
+            pid: 17,
+            method: "GET".to_owned(),
+            route: "/shop/{id}/cart".to_owned(),
+            trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            samples: 229,
+            wall_nanoseconds: 2_310 * ms,
+            cpu_nanoseconds: 310 * ms,
+            peak_heap_bytes: 40_000_000,
+            moments: vec![Moment::default()],
+            ..Request::default()
+        };
+        let unfinished = Request {
+            begin: -1_400 * ms,
+            end: 600 * ms,
+            is_unfinished: true,
+            pid: 19,
+            thread: 21,
+            // Whatever a target says stays in its line.
+            route: "/\u{1b}[2J".to_owned(),
+            ..Request::default()
+        };
+        let list = Timeline {
+            requests: vec![slow, unfinished],
+            ..Timeline::default()
+        };
+        let all: Vec<&Request> = list.requests.iter().collect();
+        for (name, form) in [("table", RequestsForm::Table), ("json", RequestsForm::Json)] {
+            for width in [80, 200] {
+                let text = text(&list, &all, form, Some(width));
+                insta::assert_snapshot!(format!("requests_{name}_{width}"), text);
+            }
+        }
+        assert_eq!(text(&list, &[], RequestsForm::Table, None), "");
+    }
+}

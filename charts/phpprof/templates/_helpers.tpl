@@ -19,6 +19,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if kindIs "bool" .Values.store.pathStyle }}{{ .Values.store.pathStyle }}{{ else }}{{ ne .Values.store.endpoint "" }}{{ end }}
 {{- end }}
 
+{{- /* The name of an image: of the chart, and which one. A digest alone tells what runs; a tag beside it is for people. */ -}}
+{{- define "phpprof.image" -}}
+{{- $root := index . 0 }}
+{{- $image := index $root.Values.images (index . 1) }}
+{{- if kindIs "string" $image }}{{ $image }}
+{{- else if and $image.digest $image.tag }}{{ $image.repository }}:{{ $image.tag }}@{{ $image.digest }}
+{{- else if $image.digest }}{{ $image.repository }}@{{ $image.digest }}
+{{- else }}{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
 {{- /* The folder of a file:// store, which is a volume; empty for others. */ -}}
 {{- define "phpprof.folder" -}}
 {{- if hasPrefix "file://" .Values.store.url }}{{ trimPrefix "file://" .Values.store.url }}{{ end }}
@@ -28,6 +39,24 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "phpprof.resultsURL" -}}
 {{- if .Values.results.url }}{{ .Values.results.url }}
 {{- else if .Values.results.ingress.host }}{{ ternary "https" "http" (ne .Values.results.ingress.tlsSecret "") }}://{{ .Values.results.ingress.host }}
+{{- end }}
+{{- end }}
+
+{{- /* Refuses settings that would do nothing, or the opposite of what was meant. */ -}}
+{{- define "phpprof.checkStore" -}}
+{{- with .Values.store }}
+{{- if and (hasPrefix "http://" .endpoint) (not .allowInsecure) }}
+{{- fail (printf "store: endpoint %s is not encrypted; write https://, or set store.allowInsecure=true where nobody else is on the way" .endpoint) }}
+{{- end }}
+{{- if and .allowInsecure (not (hasPrefix "http://" .endpoint)) }}
+{{- fail "store: allowInsecure needs an endpoint that begins with http://" }}
+{{- end }}
+{{- if and .azureAccount (not (hasPrefix "az://" .url)) }}
+{{- fail "store: azureAccount needs a store.url that begins with az://" }}
+{{- end }}
+{{- if and .azureAccount .credentialsSecret }}
+{{- fail "store: azureAccount and credentialsSecret both say which account it is; leave one out" }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -58,7 +87,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- /* Images that the operator may run, as JSON: this release's, the one that an operator of before still runs while it is replaced, and the administrator's. */ -}}
 {{- define "phpprof.samplerImages" -}}
-{{- $images := list .Values.images.sampler }}
+{{- $images := list (include "phpprof.image" (list . "sampler")) }}
 {{- $running := lookup "apps/v1" "Deployment" .Release.Namespace (include "phpprof.name" .) }}
 {{- range $container := dig "spec" "template" "spec" "containers" list ($running | default dict) }}
 {{- range $arg := $container.args | default list }}
@@ -93,4 +122,22 @@ matchResources:
 {{- end }}
 {{- $variable := dict "name" "datasource" "type" "datasource" "query" "prometheus" "label" "Data source" }}
 {{- dict "title" .title "uid" .uid "tags" (list "phpprof") "schemaVersion" 39 "refresh" "1m" "time" (dict "from" "now-6h" "to" "now") "templating" (dict "list" (list $variable)) "panels" $panels | toJson }}
+{{- end }}
+
+{{- /* Whose requests may have resident samplers: a policy vouches for who has created a request, so without it there are none. */ -}}
+{{- define "phpprof.residentUsers" -}}
+{{- $users := .Values.resident.users }}
+{{- if and $users (not .Values.policies.enabled) }}
+{{- fail "resident.users needs policies.enabled: without it anybody could say to be one of them" }}
+{{- end }}
+{{- if ge (int .Values.resident.askSeconds) (int .Values.resident.leaseSeconds) }}
+{{- fail "resident.askSeconds must be less than resident.leaseSeconds: a sampler ends where it is not answered within its lease" }}
+{{- end }}
+{{- if gt (int .Values.resident.askSeconds) (int .Values.startSlackSeconds) }}
+{{- fail "resident.askSeconds must not be more than startSlackSeconds: a run that begins later fails" }}
+{{- end }}
+{{- if and .Values.schedules .Values.resident.schedules .Values.policies.enabled }}
+{{- $users = append $users (printf "system:serviceaccount:%s:%s" .Release.Namespace (include "phpprof.scheduleAccount" .)) }}
+{{- end }}
+{{- $users | toJson }}
 {{- end }}

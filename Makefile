@@ -111,10 +111,11 @@ cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 
 # All its tests are started at once, and take turns (e2e/src/turn.rs).
 .PHONY: e2e
-e2e: IMAGES := application kubectl-phpprof runtimes
+e2e: IMAGES := application kubectl-phpprof runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on a real cluster
 	@$(TOOLS) prometheus
-	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e -- --format=pretty --test-threads=64
+	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster -- --format=pretty --test-threads=64
+	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" e2e/tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
 
 .PHONY: plugin
 plugin: setup ## kubectl phpprof, beside the test cluster's programs
@@ -151,9 +152,9 @@ test: setup ## all tests
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
-	@nice -n 19 $(MAKE) fuzz
-	@nice -n 19 cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
-	@nice -n 19 cargo build --quiet --release --locked -p phpprof-bench
+	@e2e/tools/beside $(MAKE) fuzz
+	@e2e/tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
+	@e2e/tools/beside cargo build --quiet --release --locked -p phpprof-bench
 
 .PHONY: test-full
 test-full: ## all tests, in their long form

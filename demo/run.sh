@@ -67,7 +67,7 @@ check_givens() {
 # The chart needs no value; those here say where the images are, and which bucket is used instead of a volume.
 install_phpprof() {
   local values=()
-  [ "$registry" = phpprof.dev ] || values+=(--set "images.operator=$registry/operator:dev" --set "images.sampler=$registry/phpprof:dev")
+  [ "$registry" = phpprof.dev ] || values+=(--set "images.operator.repository=$registry/operator" --set "images.sampler.repository=$registry/phpprof")
   kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
   [ "$store" = volume ] || use_s3
   # The images keep their tag: an operator that an earlier run installed is the one just built only after a restart.

@@ -6,10 +6,14 @@
 //!
 //! Invariant: what a test leaves behind, however it ends, the next run removes or puts right.
 
+pub mod api_server;
 pub mod application;
+pub mod audit;
 mod command;
+pub mod cut;
 pub mod line;
 pub mod masquerade;
+pub mod older;
 pub mod outage;
 pub mod people;
 pub mod pods;
@@ -21,11 +25,15 @@ pub mod samples;
 mod scene;
 mod sign;
 pub mod store;
+mod terminal;
 mod turn;
 pub mod volume;
+pub mod webhook;
 
 pub use command::{kubectl, run};
-pub use scene::{ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, calm_on, poll};
+pub use scene::{
+    ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, calm_and_early, calm_on, poll,
+};
 
 use std::io::Write as _;
 use std::time::Duration;

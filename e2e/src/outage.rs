@@ -1,5 +1,6 @@
 //! The S3 server in the cluster (e2e/cluster/manifests/store.yaml), stopped, started, or with a bad line in front of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,14 +12,18 @@ use crate::{Scene, poll};
 
 const NAMESPACE: &str = "phpprof-store";
 const PROXY: Proxy = Proxy {
-    name: "lossy",
+    name: "unreliable",
     namespace: NAMESPACE,
     port: ("https", 7071),
     certificate: Some("s3-tls"),
 };
 
+/// Whether something may have been changed: before the first look, by a run that was killed.
+static CHANGED: AtomicBool = AtomicBool::new(true);
+
 /// Stops the server; its objects stay.
 pub async fn stop() -> Result<()> {
+    CHANGED.store(true, Ordering::Relaxed);
     scale(0)
         .await
         .context("these tests stop the store, so it has to be the one of e2e/cluster")?;
@@ -40,12 +45,14 @@ pub async fn address() -> Result<String> {
     there(&["get", "service", "s3", address]).await
 }
 
-/// Puts a proxy in front of it that loses the answer to the first PUT of an object whose key has this in it.
-pub async fn lose_first_answer(scene: &Scene, of: &str) -> Result<()> {
+/// Puts a proxy in front of it that has a trouble (see `unreliable.php`) with objects whose key has something in it: `KEY=TROUBLE`.
+pub async fn trouble(scene: &Scene, rules: &[&str]) -> Result<()> {
+    CHANGED.store(true, Ordering::Relaxed);
     let address = "--output=jsonpath={.items[0].status.podIP}";
     let address = there(&["get", "pods", "--selector=app=s3", address]).await?;
+    let arguments = [&[address.as_str()], rules].concat();
     PROXY
-        .start(include_str!("lossy.php"), &[&address, of])
+        .start(include_str!("unreliable.php"), &arguments)
         .await?;
     direct(PROXY.name, PROXY.port.1).await?;
     // What the service sends on to is changed a moment later.
@@ -67,14 +74,18 @@ pub async fn seen() -> Result<String> {
 
 /// The store as it was made, whatever a test did to it.
 pub async fn put_right() -> Result<()> {
-    let name = ["--ignore-not-found", "--output=name"];
-    let deployment = there(&[&["get", "deployment", "s3"], &name[..]].concat()).await?;
-    if deployment.is_empty() {
+    if !CHANGED.load(Ordering::Relaxed) {
         return Ok(());
     }
-    start().await?;
-    direct("s3", "https").await?;
-    PROXY.remove().await
+    let name = ["--ignore-not-found", "--output=name"];
+    let deployment = there(&[&["get", "deployment", "s3"], &name[..]].concat()).await?;
+    if !deployment.is_empty() {
+        start().await?;
+        direct("s3", "https").await?;
+        PROXY.remove().await?;
+    }
+    CHANGED.store(false, Ordering::Relaxed);
+    Ok(())
 }
 
 async fn scale(replicas: u8) -> Result<()> {

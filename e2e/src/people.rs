@@ -22,6 +22,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::scene::poll;
+use crate::terminal::Terminal;
 use crate::{Scene, command, kubectl, release};
 
 /// Longer than any verb of the tests takes.
@@ -96,17 +97,42 @@ impl Said {
 impl Person {
     /// Runs `kubectl phpprof` in a folder of its own with these words.
     pub async fn says(&self, line: &str) -> Result<Said> {
+        let words = line.split_whitespace().map(str::to_owned);
+        self.run(words.chain(self.flags.iter().cloned())).await
+    }
+
+    /// Runs `kubectl phpprof` with these words on a terminal of its own.
+    pub async fn on_a_terminal(&self, line: &str) -> Result<Terminal> {
+        let flags = self.flags.join(" ");
+        Terminal::start(&format!("kubectl phpprof {line} {flags}"), &self.folder)
+    }
+
+    /// What a shell proposes for the last of these words.
+    pub async fn is_proposed(&self, line: &str) -> Result<String> {
+        let words = line.split_whitespace().map(str::to_owned);
+        let before = ["__complete".to_owned()]
+            .into_iter()
+            .chain(self.flags.iter().cloned());
+        self.run(before.chain(words)).await?.well()
+    }
+
+    async fn run(&self, words: impl Iterator<Item = String>) -> Result<Said> {
+        let words: Vec<String> = words.collect();
         let mut command = tokio::process::Command::new("kubectl");
         command
             .arg("phpprof")
-            .args(line.split_whitespace())
-            .args(&self.flags)
+            .args(&words)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .kill_on_drop(true);
         let output = tokio::time::timeout(LONGEST, command.output())
             .await
-            .with_context(|| format!("kubectl phpprof {line} took more than {LONGEST:?}"))??;
+            .with_context(|| {
+                format!(
+                    "kubectl phpprof {} took more than {LONGEST:?}",
+                    words.join(" ")
+                )
+            })??;
         Ok(Said {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout)?,
@@ -136,11 +162,29 @@ impl Scene {
     /// Somebody with these rights only, impersonated.
     pub async fn with_rights(&self, name: &str, rights: &[Right]) -> Result<Person> {
         let user = format!("{}-{name}", self.namespace);
+        self.impersonated(name, &user, rights).await
+    }
+
+    /// The one whose requests a resident sampler serves, as whoever may dump. There is one in the cluster: for one test at a time.
+    pub async fn resident_user(&self) -> Result<Person> {
+        let rights = [
+            ("create", "profilerequests"),
+            ("profile", "profilerequests"),
+            ("get", "profilerequests"),
+            ("get", "services/proxy"),
+            ("create", "services/proxy"),
+        ]
+        .map(|(verb, resource)| Right { verb, resource });
+        self.impersonated("resident", release::RESIDENT_USER, &rights)
+            .await
+    }
+
+    async fn impersonated(&self, name: &str, user: &str, rights: &[Right]) -> Result<Person> {
         let (of_operator, here): (Vec<Right>, Vec<Right>) =
             rights.iter().partition(|right| right.is_of_operator());
-        self.grant(&self.namespace, &user, &here).await?;
-        self.grant(release::NAMESPACE, &user, &of_operator).await?;
-        self.has(&user, rights).await?;
+        self.grant(&self.namespace, user, &here).await?;
+        self.grant(release::NAMESPACE, user, &of_operator).await?;
+        self.has(user, rights).await?;
         self.person(name, vec![format!("--as={user}")])
     }
 

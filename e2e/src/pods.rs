@@ -22,7 +22,12 @@ pub fn image(name: &str) -> String {
         "" => "phpprof.dev",
         registry => registry,
     };
-    format!("{registry}/{name}:dev")
+    // As e2e/images/build tags them.
+    let tag = match name {
+        "phpprof" | "operator" | "kubectl-phpprof" => env!("CARGO_PKG_VERSION"),
+        _ => "dev",
+    };
+    format!("{registry}/{name}:{tag}")
 }
 
 fn pod(name: &str, containers: Value) -> Value {
@@ -45,6 +50,15 @@ pub fn php(name: &str) -> Value {
     fpm["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
     let load = json!(["php", "/srv/load.php", "127.0.0.1:9000", "300", "1", "40"]);
     pod(name, json!([fpm, container("load", "demo", load)]))
+}
+
+/// The same without that client: it waits, and costs nothing.
+pub fn idle_php(name: &str) -> Value {
+    let mut pod = php(name);
+    if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
+        containers.truncate(1);
+    }
+    pod
 }
 
 /// The demo in another runtime, by the name of its image and as that starts it. Beside it, a client with those arguments.

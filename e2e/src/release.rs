@@ -34,6 +34,12 @@ const SECRET: &str = "phpprof-store";
 /// Where the profiles of the tests lie in the bucket.
 pub const PREFIX: &str = "e2e";
 pub const DURATION_LIMIT: i32 = 60;
+/// A release whose operator nothing fences in.
+pub const WITHOUT_POLICIES: &str = "policies.enabled=false";
+/// Whose requests are served by resident samplers.
+pub const RESIDENT_USER: &str = "e2e-schedules";
+pub const RESIDENT_ASKS: Duration = Duration::from_secs(2);
+pub const RESIDENT_LEASE: Duration = Duration::from_secs(20);
 pub const START_SLACK: Duration = Duration::from_secs(15);
 pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -46,9 +52,31 @@ pub async fn install(values: &[&str]) -> Result<()> {
     let wanted: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
     if installed.as_ref() != Some(&wanted) {
         *installed = None;
-        upgrade(&wanted).await?;
+        upgrade(&chart(), &image("operator"), &wanted).await?;
         *installed = Some(wanted);
     }
+    Ok(())
+}
+
+/// Installs a chart of an older release, and its operator, with the values for most tests. What is installed now has to be removed before.
+pub async fn install_older(chart: &str, operator: &str) -> Result<()> {
+    *INSTALLED.lock().await = None;
+    upgrade(chart, operator, &[]).await
+}
+
+/// Replaces an older release by what is tested, as docs/guides/upgrading.md says.
+pub async fn replace_older() -> Result<()> {
+    let (chart, operator) = (chart(), format!("images.operator={}", image("operator")));
+    let guide = [
+        "upgrade",
+        NAME,
+        &chart,
+        "--namespace",
+        NAMESPACE,
+        "--reset-then-reuse-values",
+        "--wait",
+    ];
+    run("helm", &[&guide[..], &["--set", &operator]].concat(), &[]).await?;
     Ok(())
 }
 
@@ -76,7 +104,8 @@ pub async fn install_without_values() -> Result<()> {
     Ok(())
 }
 
-fn chart() -> String {
+/// The folder of the chart that is tested.
+pub fn chart() -> String {
     let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
     chart.display().to_string()
 }
@@ -175,7 +204,7 @@ fn memory_limit_mib(operator: &Pod) -> Result<u64> {
     Ok(mib.parse()?)
 }
 
-async fn upgrade(values: &[String]) -> Result<()> {
+async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
     let store = StoreFiles::read()?;
     for object in [namespace(), secret(&store)] {
         run(
@@ -189,7 +218,7 @@ async fn upgrade(values: &[String]) -> Result<()> {
         format!("store.url=s3://{}/{PREFIX}", store.bucket),
         format!("store.endpoint={}", store.endpoint),
         format!("store.credentialsSecret={SECRET}"),
-        format!("images.operator={}", image("operator")),
+        format!("images.operator={operator}"),
         format!("images.sampler={}", image("phpprof")),
         format!("limits.durationSeconds={DURATION_LIMIT}"),
         // All tests share a node.
@@ -199,18 +228,23 @@ async fn upgrade(values: &[String]) -> Result<()> {
         format!("startSlackSeconds={}", START_SLACK.as_secs()),
         format!("uploadDeadlineSeconds={}", UPLOAD_DEADLINE.as_secs()),
         "storeGraceSeconds=20".to_owned(),
+        format!("resident.askSeconds={}", RESIDENT_ASKS.as_secs()),
+        format!("resident.leaseSeconds={}", RESIDENT_LEASE.as_secs()),
         // As often as the chart allows.
         "checkpointSeconds=10".to_owned(),
     ];
+    // Without policies nobody may have one.
+    if !values.iter().any(|value| value == WITHOUT_POLICIES) {
+        sets.push(format!("resident.users={{{RESIDENT_USER}}}"));
+    }
     sets.extend(values.iter().cloned());
-    let chart = chart();
     // The authority is a whole file: it comes as values on standard input.
     let authority = serde_json::json!({"store": {"caBundle": store.authority}}).to_string();
     let mut arguments = vec![
         "upgrade",
         "--install",
         NAME,
-        &chart,
+        chart,
         "--namespace",
         NAMESPACE,
         "--wait",

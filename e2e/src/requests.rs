@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::{
     ContainerStateTerminated, ContainerStatus, EphemeralContainer, Pod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
+use kube::{Client, Config, ResourceExt as _};
 use phpprof_crds::{
-    ProfileRequest, ProfileRequestStatus, TargetReason, TargetState, TargetStatus, UploadRoute,
-    condition,
+    ProfileRequest, ProfileRequestStatus, REQUESTED_BY, TargetReason, TargetState, TargetStatus,
+    UploadRoute, condition,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +22,16 @@ use crate::{Scene, kubectl, poll};
 
 /// Longer than any request of the tests takes.
 const END: Duration = Duration::from_secs(90);
+
+/// Kinds of Kubernetes itself that a `workloadRef` may name.
+pub const WORKLOADS: [(&str, &str); 6] = [
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+    ("batch/v1", "Job"),
+    ("v1", "ReplicationController"),
+];
 
 impl Scene {
     /// Applies a request.
@@ -32,6 +42,19 @@ impl Scene {
         });
         let request = serde_json::from_value(object)?;
         Ok(self.api().create(&PostParams::default(), &request).await?)
+    }
+
+    /// Applies a request as a user, who says so.
+    pub async fn apply_as(&self, user: &str, spec: Value) -> Result<ProfileRequest> {
+        let object = json!({
+            "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
+            "metadata": {"generateName": "r-", "annotations": {REQUESTED_BY: user}}, "spec": spec,
+        });
+        let mut config = Config::infer().await?;
+        config.auth_info.impersonate = Some(user.to_owned());
+        let requests = Api::namespaced(Client::try_from(config)?, &self.namespace);
+        let request = serde_json::from_value(object)?;
+        Ok(requests.create(&PostParams::default(), &request).await?)
     }
 
     /// Waits until the request is as wanted, and gives it as it is then.

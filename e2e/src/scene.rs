@@ -1,6 +1,6 @@
 //! One test's part of the cluster: its namespace, its turn, and what is shown when it fails.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Namespace;
@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use crate::command::kubectl;
 use crate::store::Store;
 use crate::turn::{self, Values, Wish};
-use crate::{line, outage, release};
+use crate::{line, outage, release, say};
 
 /// Labels of a namespace.
 pub type Labels = &'static [(&'static str, &'static str)];
@@ -48,6 +48,17 @@ pub fn calm(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Res
     let wish = Wish {
         values: &[],
         alone: false,
+        early: false,
+    };
+    take_turn(wish, labels, test)
+}
+
+/// The same for one that waits longer than others take, and so begins before them.
+pub fn calm_and_early(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    let wish = Wish {
+        values: &[],
+        alone: false,
+        early: true,
     };
     take_turn(wish, labels, test)
 }
@@ -57,6 +68,7 @@ pub fn calm_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> 
     let wish = Wish {
         values,
         alone: false,
+        early: false,
     };
     take_turn(wish, ENABLED, test)
 }
@@ -71,6 +83,7 @@ pub fn alone_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) ->
     let wish = Wish {
         values,
         alone: true,
+        early: false,
     };
     take_turn(wish, ENABLED, test)
 }
@@ -85,11 +98,17 @@ fn take_turn(
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build()?.block_on(async {
         let _turn = turn::take(wish).await;
-        let result = play(labels, wish.values, test).await;
-        match wish.alone {
-            true => result.and(put_right().await),
-            false => result,
+        let begin = Instant::now();
+        let mut result = play(labels, wish.values, test).await;
+        if wish.alone {
+            result = result.and(put_right().await);
         }
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        say(&format!(
+            "{name} took {:.1} s",
+            begin.elapsed().as_secs_f64()
+        ));
+        result
     })
 }
 

@@ -1,5 +1,5 @@
 // A hostile pod in front of the relay: silent connections that are opened again when they are ended, uploads of 32 MiB that trickle, and a
-// flood of grants that are none. Standard input is a JSON list of good grants. Run by php -r, until /tmp/over is there or a minute is over;
+// flood of grants that are none. Standard input is a JSON list of good grants. Run by php -r, until /tmp/over is there or two minutes are over;
 // it prints how many connections were opened and how many of the silent ones ended, how many good uploads trickled at the same time, and answers.
 $grants = json_decode(stream_get_contents(STDIN), true);
 $relay = parse_url($grants[0]['url']);
@@ -44,7 +44,7 @@ foreach ($grants as ['url' => $url, 'authorization' => $authorization]) {
     }
 }
 $silents = array_fill(0, 1000, null);
-$until = time() + 60;
+$until = time() + 120;
 while (time() < $until && !file_exists('/tmp/over')) {
     // All at first, then a thousand a second.
     $more = $seen['opened'] ? 200 : 1000;

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use tokio::sync::watch;
 
 /// How many share the cluster: they wait most of the time, but their pods are busy.
-const WIDTH: usize = 4;
+const WIDTH: usize = 6;
 
 static QUEUE: LazyLock<watch::Sender<Queue>> =
     LazyLock::new(|| watch::Sender::new(Queue::default()));
@@ -20,10 +20,18 @@ static QUEUE: LazyLock<watch::Sender<Queue>> =
 pub type Values = &'static [&'static str];
 
 /// What a test asks for.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub struct Wish {
     pub values: Values,
     pub alone: bool,
+    /// Of those that could begin it is the first: it waits longer than others take.
+    pub early: bool,
+}
+
+impl Wish {
+    fn shares_with(&self, other: &Wish) -> bool {
+        self.values == other.values && !self.alone && !other.alone
+    }
 }
 
 /// A test's turn, until it is dropped.
@@ -63,14 +71,15 @@ impl Queue {
         self.added
     }
 
-    /// Whose turn is next, if anyone's: first those who need no other release, and of these first who shares.
+    /// Whose turn is next, if anyone's: first those who need no other release, of these who shares, and of these who waits long.
     fn next(&self) -> Option<usize> {
         let may_begin = |wish: &Wish| match self.running.first() {
             None => true,
-            Some((_, other)) => other == wish && !wish.alone && self.running.len() < WIDTH,
+            Some((_, other)) => wish.shares_with(other) && self.running.len() < WIDTH,
         };
         let waiting = self.waiting.iter().filter(|(_, wish)| may_begin(wish));
-        let next = waiting.min_by_key(|(_, wish)| (wish.values != self.values, wish.alone));
+        let rank = |wish: &Wish| (wish.values != self.values, wish.alone, !wish.early);
+        let next = waiting.min_by_key(|(_, wish)| rank(wish));
         next.map(|(id, _)| *id)
     }
 
@@ -94,7 +103,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Which of the wishes run at the same time, one set after the other. A wish is `s` for shared or `a` for alone, and its release.
+    /// Which of the wishes run at the same time, one set after the other. A wish is `s` for shared, `e` for early or `a` for alone, and its release.
     fn check(wishes: &[&str], expected: &[&[usize]]) {
         let mut queue = Queue::default();
         for wish in wishes {
@@ -103,8 +112,12 @@ mod tests {
                 " volume" => &["volume"],
                 _ => &["other"],
             };
-            let alone = wish.starts_with('a');
-            queue.add(Wish { values, alone });
+            let (alone, early) = (wish.starts_with('a'), wish.starts_with('e'));
+            queue.add(Wish {
+                values,
+                alone,
+                early,
+            });
         }
         let mut sets = Vec::new();
         while !queue.waiting.is_empty() {
@@ -119,11 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_share_come_first_and_four_at_a_time() {
+    fn tests_that_share_come_first_and_six_at_a_time() {
         check(
-            &["s", "a", "s", "s", "s", "s"],
-            &[&[1, 3, 4, 5], &[6], &[2]],
+            &["s", "a", "s", "s", "s", "s", "s", "s", "s"],
+            &[&[1, 3, 4, 5, 6, 7], &[8, 9], &[2]],
         );
+    }
+
+    #[test]
+    fn of_those_that_share_the_early_ones_come_first() {
+        let wishes = ["a", "s", "s", "s", "s", "s", "s", "e", "e other", "s other"];
+        check(&wishes, &[&[8, 2, 3, 4, 5, 6], &[7], &[1], &[9, 10]]);
     }
 
     #[test]
@@ -138,11 +157,13 @@ mod tests {
         let alone = queue.add(Wish {
             values: &[],
             alone: true,
+            early: false,
         });
         assert!(queue.begin(alone));
         let other = queue.add(Wish {
             values: &[],
             alone: false,
+            early: false,
         });
         assert!(!queue.begin(other));
         queue.end(alone);

@@ -15,7 +15,7 @@ final class RoadRunnerWorker
     {
         while (([$flags, $payload] = self::receive()) && $payload !== null) {
             if (($flags & self::CONTROL) === 0) {
-                self::answer(self::handle($script));
+                self::answer(self::handle($script, $payload));
             } elseif (isset(json_decode($payload, true)['stop'])) {
                 return;
             } else {
@@ -24,8 +24,12 @@ final class RoadRunnerWorker
         }
     }
 
-    private static function handle(string $script): string
+    private static function handle(string $script, string $payload): string
     {
+        // As spiral/roadrunner-http does, so that the script finds its request.
+        preg_match('~https?://[\w./:-]+~', $payload, $found);
+        $time = microtime(true);
+        $_SERVER = ['REQUEST_METHOD' => 'GET', 'REQUEST_URI' => $found[0] ?? '', 'REQUEST_TIME_FLOAT' => $time] + $_SERVER;
         ob_start();
         include $script;
 

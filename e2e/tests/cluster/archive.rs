@@ -93,6 +93,12 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
             let said = viewer.says(line).await?.well()?;
             ensure!(said.contains(expected), "{line}: {said}");
         }
+        // Nothing is proposed where the store does not answer within a second.
+        poll("a name that is stored is proposed", SOON, async || {
+            let proposed = viewer.is_proposed("top fi").await?;
+            Ok(proposed.starts_with("first\tstored, for ").then_some(()))
+        })
+        .await?;
         let without = scene.with_rights("without", &rights[..1]).await?;
         let said = without.says("list --stored").await?;
         ensure!(

@@ -6,15 +6,19 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
 use e2e::{ENABLED, NOT_ENABLED, Scene, alone, is_long_form, pods, poll, release};
-use kube::ResourceExt as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::{Resource as _, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 /// Requests of 1.1 MiB each: as many had killed an operator for good.
 const REQUESTS: usize = 70;
+/// More than a page of the operator's watch, to be held within as much less memory.
+const REQUESTS_IN_SHORT: usize = 24;
 const LABELS: usize = 15_000;
+const AT_ONCE: usize = 4;
 /// Requests that have completed and are kept, as a week of schedules leaves them.
 const RETAINED: usize = 2000;
 const WORKERS: usize = 20;
@@ -25,23 +29,35 @@ fn labels() -> BTreeMap<String, String> {
     (0..LABELS).map(label).collect()
 }
 
-/// Creates requests whose metadata no schema bounds.
-async fn create_requests(scene: &Scene) -> Result<()> {
+/// Creates requests whose metadata no schema bounds, some at a time: the API server takes a second for each.
+async fn create_requests(scene: &Scene, count: usize) -> Result<()> {
     let object = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
         "metadata": {"generateName": "large-", "labels": labels()}, "spec": {"target": {"podName": "web"}},
     });
-    let request: ProfileRequest = serde_json::from_value(object)?;
-    let requests = scene.api::<ProfileRequest>();
-    for _ in 0..REQUESTS {
-        requests.create(&PostParams::default(), &request).await?;
-    }
-    Ok(())
+    let path = ProfileRequest::url_path(&(), Some(&scene.namespace));
+    let body = object.to_string();
+    let create = async || {
+        let request = http::Request::post(&path).header("content-type", "application/json");
+        // Nobody looks at the answer, which has all labels, and their names twice.
+        scene
+            .client
+            .request_text(request.body(body.clone().into_bytes())?)
+            .await?;
+        anyhow::Ok(())
+    };
+    let all = stream::iter(0..count).map(|_| create());
+    all.buffer_unordered(AT_ONCE).try_collect().await
 }
 
 #[test]
 fn requests_of_a_megabyte_from_a_namespace_that_has_not_opted_in_do_no_harm() -> Result<()> {
     alone(async |scene| {
+        let (requests, part_of_memory) =
+            match is_long_form("70 requests of a megabyte in the place of 24") {
+                true => (REQUESTS, 1),
+                false => (REQUESTS_IN_SHORT, 2),
+            };
         scene.start(&[pods::php("web")]).await?;
         let unbounded = json!({"target": {"selector": {"matchLabels": labels()}}});
         let refused = scene.apply(unbounded).await.err().context("not refused")?;
@@ -51,7 +67,7 @@ fn requests_of_a_megabyte_from_a_namespace_that_has_not_opted_in_do_no_harm() ->
         );
         scene
             .beside(NOT_ENABLED, async |crowd| {
-                create_requests(crowd).await?;
+                create_requests(crowd, requests).await?;
                 // The next operator meets all of them at once.
                 release::renew().await?;
                 let operator = release::operator(&scene.client).await?;
@@ -60,7 +76,7 @@ fn requests_of_a_megabyte_from_a_namespace_that_has_not_opted_in_do_no_harm() ->
                     .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
                     .await?;
                 ensure!(status(&request).succeeded == 1, "{}", request.name_any());
-                release::keeps_within_its_memory(scene, &operator).await
+                release::keeps_within_a_part_of_its_memory(scene, &operator, part_of_memory).await
             })
             .await
     })

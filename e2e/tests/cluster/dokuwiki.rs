@@ -9,8 +9,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::samples::samples_of;
 use e2e::{ENABLED, Scene, application, calm, kubectl, pods, say};
-use phpprof_profile::{Lookup, Profile, total};
-use serde_json::json;
+use kube::ResourceExt as _;
+use phpprof_crds::ProfileRequest;
+use phpprof_profile::proto::Sample;
+use phpprof_profile::{Lookup, Profile, timeline, total};
+use serde_json::{Value, json};
 
 /// Of the whole, in points.
 const TOLERANCE: f64 = 3.0;
@@ -18,10 +21,31 @@ const SECONDS: u64 = 10;
 /// The most of the samples that may be unstable, in percent: three times what is promised of a minute at the default rate
 /// (docs/promises.md).
 const UNSTABLE_LIMIT: i64 = 3;
+/// The most that may be of no known request, in percent: what runs before a request's variables are there, and after they are gone.
+const UNLABELLED_LIMIT: i64 = 10;
 
 #[test]
 fn a_wiki_that_others_wrote_is_profiled_with_opcache() -> Result<()> {
     check_wiki("1")
+}
+
+#[test]
+fn a_filter_keeps_the_requests_of_one_script_and_no_other() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::dokuwiki("web", "1")]).await?;
+        let filter = json!({"pathPrefix": "/doku", "methods": ["GET"], "scripts": ["doku.php"]});
+        let profile = profiled(scene, 3, filter).await?;
+        let lookup = Lookup::new(&profile);
+        for sample in &profile.sample {
+            let script = script(&lookup, sample)?;
+            let is_kept = script.as_deref().is_none_or(|script| script == "/doku.php");
+            ensure!(is_kept, "{script:?} is in the profile");
+        }
+        ensure!(total(&profile, "samples") > 100, "next to nothing is kept");
+        let comment = profile.comment.first().context("no receipt")?;
+        say(profile.string(*comment));
+        Ok(())
+    })
 }
 
 #[test]
@@ -32,13 +56,14 @@ fn a_wiki_that_others_wrote_is_profiled_without_opcache() -> Result<()> {
 fn check_wiki(opcache: &str) -> Result<()> {
     calm(ENABLED, async |scene| {
         scene.start(&[pods::dokuwiki("web", opcache)]).await?;
-        let profile = profiled(scene).await?;
+        let profile = profiled(scene, SECONDS, Value::Null).await?;
         let samples = total(&profile, "samples");
         let unstable = samples_of(&profile, application::UNSTABLE);
         say(&format!(
             "DokuWiki with opcache.enable={opcache}: {unstable} of {samples} samples are unstable"
         ));
         check_names(scene, &profile).await?;
+        check_labels(&profile)?;
         ensure!(
             unstable * 100 < samples * UNSTABLE_LIMIT,
             "{unstable} of {samples} samples are unstable"
@@ -48,7 +73,7 @@ fn check_wiki(opcache: &str) -> Result<()> {
         }
         // What nginx logs has the time that a request waited for a CPU before PHP had it: other work on the machine counts.
         say("shares are measured once more");
-        let apart = scripts_apart(scene, &profiled(scene).await?).await?;
+        let apart = scripts_apart(scene, &profiled(scene, SECONDS, Value::Null).await?).await?;
         ensure!(
             apart.is_empty(),
             "more than {TOLERANCE} points apart, twice: {apart:?}"
@@ -58,13 +83,50 @@ fn check_wiki(opcache: &str) -> Result<()> {
 }
 
 /// A profile of the pod, as it comes from the store.
-async fn profiled(scene: &Scene) -> Result<Profile> {
+async fn profiled(scene: &Scene, seconds: u64, filter: Value) -> Result<Profile> {
     let target = json!({"podName": "web", "containerName": "fpm"});
-    let spec = json!({"target": target, "durationSeconds": SECONDS, "samplesPerSecond": 499});
+    let labels = ["Method", "Route", "Script"];
+    let spec = json!({
+        "target": target, "durationSeconds": seconds, "samplesPerSecond": 499, "labels": labels,
+        "filter": filter,
+    });
     let request = scene.completed(spec).await?;
-    let claimed = request.status.and_then(|status| status.profile);
+    let claimed = request.status.clone().and_then(|status| status.profile);
     let claimed = claimed.context("no merged profile")?;
-    scene.profile(scene.store.key_of(&claimed.url)?).await
+    let profile = scene.profile(scene.store.key_of(&claimed.url)?).await?;
+    check_list(scene, &request, &profile).await?;
+    Ok(profile)
+}
+
+/// The list of requests is beside the profile, with the same time, and whoever may read the one reads the other.
+async fn check_list(scene: &Scene, request: &ProfileRequest, profile: &Profile) -> Result<()> {
+    let links = scene.links(request).await?;
+    let link = links.get("requests").context("no list of requests")?;
+    let reply = scene.get(link).await?;
+    ensure!(reply.status == 200, "{}", reply.text());
+    let list = timeline::decode(&reply.body)?;
+    ensure!(list.requests.iter().all(|request| request.pod == "web"));
+    let slowest = list.requests.first().context("no request is listed")?;
+    ensure!(!slowest.moments.is_empty(), "{slowest:?}");
+    let cells = list.routes.iter().flat_map(|row| &row.cells);
+    let listed: i64 = cells.map(|cell| cell.busy + cell.waiting).sum();
+    let wall = total(profile, "wall");
+    ensure!(
+        (listed - wall).abs() * 100 < wall,
+        "{listed} in place of {wall}"
+    );
+    let manifest = scene.get(&links["manifest"]).await?;
+    let manifest: Value = serde_json::from_slice(&manifest.body)?;
+    ensure!(manifest["requests"]["pods"] == 1, "{manifest}");
+    let administrator = scene.administrator()?;
+    let verb = format!("requests {} -o json", request.name_any());
+    let said = administrator.says(&verb).await?.well()?;
+    let said: Value = serde_json::from_str(&said)?;
+    ensure!(
+        said["requests"][0]["route"] == slowest.route.as_str(),
+        "{said}"
+    );
+    Ok(())
 }
 
 /// Every function of the profile is one of PHP's, or declared in the file and at the line that the profile says.
@@ -98,6 +160,48 @@ async fn check_names(scene: &Scene, profile: &Profile) -> Result<()> {
     ));
     ensure!(missing.is_empty(), "these do not exist: {missing:#?}");
     Ok(())
+}
+
+/// Each sample's labels are those of the script that its stack begins in; nothing of a query is in the profile.
+fn check_labels(profile: &Profile) -> Result<()> {
+    let lookup = Lookup::new(profile);
+    let (mut all, mut without) = (0, 0);
+    for sample in &profile.sample {
+        let Some(script) = script(&lookup, sample)? else {
+            continue;
+        };
+        let label = |key: &str| {
+            let found = sample.label.iter().find(|it| profile.string(it.key) == key);
+            found.map(|it| profile.string(it.str))
+        };
+        all += sample.value[0];
+        let labels = ["method", "route", "script"].map(label);
+        if labels.contains(&None) {
+            without += sample.value[0];
+            continue;
+        }
+        let expected = ["GET", &script, script.trim_start_matches('/')].map(Some);
+        ensure!(labels == expected, "{labels:?} in {script}");
+    }
+    say(&format!("{without} of {all} samples have no request"));
+    ensure!(without * 100 < all * UNLABELLED_LIMIT, "{without} of {all}");
+    let leaked = profile.string_table.iter();
+    let leaked: Vec<_> = leaked.filter(|text| text.contains("id=wiki")).collect();
+    ensure!(leaked.is_empty(), "{leaked:?}");
+    Ok(())
+}
+
+/// The script that a stack begins in, below the wiki's folder.
+fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
+    let main = lookup
+        .frames(sample)
+        .find(|frame| frame.name == application::ROOT);
+    let Some(main) = main else {
+        return Ok(None);
+    };
+    let script = main.file.strip_prefix("/usr/share/dokuwiki");
+    let script = script.with_context(|| format!("{} is no script of it", main.file))?;
+    Ok(Some(script.to_owned()))
 }
 
 /// The scripts that have another share of the profile than they have of the time by nginx's log.
@@ -161,15 +265,9 @@ fn profiled_seconds(profile: &Profile) -> Result<BTreeMap<String, f64>> {
     let lookup = Lookup::new(profile);
     let mut seconds = BTreeMap::new();
     for sample in &profile.sample {
-        let Some(main) = lookup
-            .frames(sample)
-            .find(|frame| frame.name == application::ROOT)
-        else {
-            continue;
-        };
-        let script = main.file.strip_prefix("/usr/share/dokuwiki");
-        let script = script.with_context(|| format!("{} is no script of it", main.file))?;
-        *seconds.entry(script.to_owned()).or_default() += sample.value[index] as f64 / 1e9;
+        if let Some(script) = script(&lookup, sample)? {
+            *seconds.entry(script).or_default() += sample.value[index] as f64 / 1e9;
+        }
     }
     Ok(seconds)
 }

@@ -90,9 +90,51 @@ fn a_deleted_request_is_gone_at_once_and_its_samplers_drop_what_they_have_within
             Ok((manifests.count() == WAYS.len()).then_some(()))
         })
         .await?;
-        let keys = scene.keys().await?;
-        ensure!(keys.iter().all(|key| !key.ends_with(".pb.gz")), "{keys:?}");
-        Ok(())
+        no_profile_is_left(scene).await
+    })
+}
+
+/// What a sampler had stored is gone. A checkpoint that it stores just before it hears is named by the manifest, and goes with that.
+async fn no_profile_is_left(scene: &Scene) -> Result<()> {
+    let keys = scene.keys().await?;
+    let is_left = |key: &String| key.ends_with(".pb.gz") && !key.contains(".checkpoint-");
+    ensure!(!keys.iter().any(is_left), "{keys:?}");
+    Ok(())
+}
+
+#[test]
+fn a_request_that_is_deleted_while_no_operator_runs_is_seen_to_by_the_next_one() -> Result<()> {
+    alone(async |scene| {
+        let requests = sampled_on_each_way(scene).await?;
+        release::scale(0).await?;
+        let limit = Duration::from_secs(30);
+        poll("the operator has stopped", limit, async || {
+            let operator = release::operator(&scene.client).await?;
+            Ok(operator.is_none().then_some(()))
+        })
+        .await?;
+        for request in &requests {
+            let api = scene.api::<ProfileRequest>();
+            api.delete(&request.name_any(), &DeleteParams::default())
+                .await?;
+        }
+        release::scale(1).await?;
+        for request in &requests {
+            let receipt = receipt(scene, &only_target(request)?).await?;
+            ensure!(receipt.contains("Cancelled"), "{receipt}");
+        }
+        poll(
+            "both requests are listed, and have no record",
+            limit,
+            async || {
+                let keys = scene.keys().await?;
+                let manifests = keys.iter().filter(|key| key.ends_with("/manifest.json"));
+                let records = keys.iter().filter(|key| key.ends_with("/accepted.json"));
+                Ok((manifests.count() == WAYS.len() && records.count() == 0).then_some(()))
+            },
+        )
+        .await?;
+        no_profile_is_left(scene).await
     })
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{Sampler, status};
 use e2e::store::{Call, sha256};
-use e2e::{ENABLED, Scene, alone, calm, outage, pods};
+use e2e::{ENABLED, Scene, calm, pods};
 use jiff::Timestamp;
-use phpprof_crds::{Reason, TargetState, TargetStatus, UploadRoute, condition};
+use phpprof_crds::{Reason, TargetStatus, UploadRoute, condition};
 use serde_json::json;
 
 /// A grant, bent.
@@ -200,31 +200,4 @@ async fn check_expired(
     let keys = scene.keys().await?;
     ensure!(!keys.contains(&idle.object_key), "{keys:?}");
     Ok(())
-}
-
-#[test]
-fn a_put_whose_answer_is_lost_and_its_retry_end_in_one_object_and_complete() -> Result<()> {
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        outage::lose_first_answer(scene, "/web.fpm.").await?;
-        let request = scene
-            .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
-            .await?;
-        let target = e2e::requests::only_target(&request)?;
-        ensure!(target.state == TargetState::Uploaded, "{target:?}");
-        let seen = outage::seen().await?;
-        let puts: Vec<&str> = seen
-            .lines()
-            .filter(|line| line.starts_with("PUT") && line.contains(&target.object_key))
-            .filter_map(|line| Some(line.rsplit_once(": ")?.1))
-            .collect();
-        ensure!(puts == ["200 lost", "412"], "{seen}");
-        ensure!(
-            sha256(&scene.read(&target.object_key).await?) == target.sha256,
-            "another object"
-        );
-        let keys = scene.keys().await?;
-        ensure!(keys.len() == 3, "{keys:?}");
-        Ok(())
-    })
 }

@@ -123,7 +123,7 @@ fn uploads() -> Result<Vec<Upload>> {
 #[test]
 fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memory() -> Result<()> {
     // The policies keep the test itself from adding what a hostile pod would be.
-    alone_on(&["policies.enabled=false"], async |scene| {
+    alone_on(&[release::WITHOUT_POLICIES], async |scene| {
         scene.start(&[without_php("web")]).await?;
         release::scale(0).await?;
         let gone = async || {

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::requests::status;
-use e2e::{ENABLED, alone, kubectl, pods, release};
+use e2e::requests::{WORKLOADS, status};
+use e2e::{ENABLED, Scene, alone, kubectl, poll, release, webhook};
+use kube::api::ListParams;
+use phpprof_crds::ProfileRequest;
 use serde_json::json;
 
 /// Long enough for an operator that looks to have answered.
 const LOOKS: Duration = Duration::from_secs(4);
+const GONE: Duration = Duration::from_secs(20);
 
 /// What the operator may not do, as kubectl asks for it.
 async fn is_forbidden(question: &[&str]) -> Result<bool> {
@@ -24,18 +27,43 @@ async fn is_forbidden(question: &[&str]) -> Result<bool> {
     }
 }
 
+/// Has the operator use what rights it has for one request and for workloads of each kind; `rights.rs` holds afterwards that it has used all of them.
+async fn uses_its_rights(scene: &Scene) -> Result<()> {
+    let request = webhook::profiled_past_it(scene).await?;
+    scene.links(&request).await?;
+    for (group, kind) in WORKLOADS {
+        let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
+        scene
+            .apply(json!({"target": {"workloadRef": workload}, "ttlSecondsAfterFinished": 0}))
+            .await?;
+    }
+    poll(
+        "requests for what is not there are over and deleted",
+        GONE,
+        async || {
+            let left = scene
+                .api::<ProfileRequest>()
+                .list(&ListParams::default())
+                .await?;
+            Ok((left.items.len() == 1).then_some(()))
+        },
+    )
+    .await
+}
+
 #[test]
 fn an_operator_with_rights_in_one_namespace_profiles_there_and_nowhere_else() -> Result<()> {
     alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
+        // No operator is there while its rights change, so that what is refused later is missing.
+        release::scale(0).await?;
         release::install(&[&format!("rbac.namespaces={{{}}}", scene.namespace)]).await?;
-        let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
-        scene.completed(spec.clone()).await?;
+        uses_its_rights(scene).await?;
         let patch = ["patch", "pods", "--subresource=ephemeralcontainers"];
         let there = format!("--namespace={}", scene.namespace);
         ensure!(!is_forbidden(&[&patch[..], &[&there]].concat()).await?);
         scene
             .beside(ENABLED, async |other| {
+                let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
                 let request = other.apply(spec).await?;
                 tokio::time::sleep(LOOKS).await;
                 let now = other.until(&request, "is there", |_| true).await?;
@@ -46,6 +74,8 @@ fn an_operator_with_rights_in_one_namespace_profiles_there_and_nowhere_else() ->
                 ensure!(is_forbidden(&["list", "profilerequests", "--all-namespaces"]).await?);
                 Ok(())
             })
-            .await
+            .await?;
+        release::scale(0).await?;
+        release::install(&[]).await
     })
 }

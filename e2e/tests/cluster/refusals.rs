@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::requests::{failed_with, holds, status};
-use e2e::{ENABLED, NOT_ENABLED, Scene, calm, pods, promised, release};
+use e2e::requests::{WORKLOADS, failed_with, holds, status};
+use e2e::{ENABLED, NOT_ENABLED, Scene, calm, pods, poll, promised, release};
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use phpprof_crds::{Reason, TargetReason, condition};
 use serde_json::{Value, json};
@@ -56,7 +57,12 @@ fn what_cannot_be_done_is_refused_with_a_clear_message_and_starts_nothing() -> R
         let two = json!({"podName": "web", "selector": {"matchLabels": {"app": "web"}}});
         let selector = json!({"selector": {"matchLabels": {"app": "nobody"}}});
         let container = json!({"podName": "web", "containerName": "nginx"});
-        let workload = json!({"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nobody"}});
+        let no_such_workload = WORKLOADS.map(async |(group, kind)| {
+            let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
+            let spec = json!({"target": {"workloadRef": workload}});
+            let message = format!("{kind} nobody does not exist");
+            refused_by_operator(scene, spec, Reason::WorkloadNotFound, &message).await
+        });
         let range = "durationSeconds must be from 1 to 3600";
         let limit = format!(
             "the administrator allows {} at most",
@@ -86,12 +92,7 @@ fn what_cannot_be_done_is_refused_with_a_clear_message_and_starts_nothing() -> R
                 Reason::NoPodsMatched,
                 "nobody"
             ),
-            refused_by_operator(
-                scene,
-                json!({"target": workload}),
-                Reason::WorkloadNotFound,
-                "Deployment nobody does not exist"
-            ),
+            try_join_all(no_such_workload),
             refused_by_operator(
                 scene,
                 json!({"target": container}),
@@ -154,12 +155,12 @@ fn a_pod_without_php_and_an_unknown_version_fail_within_3_seconds_and_leave_no_p
             check("none", TargetReason::NoPhpFound, "target.containerName"),
             check("unknown", TargetReason::UnsupportedVersion, "9.2."),
         )?;
-        // The lists of their targets, which the operator writes, and no profile.
-        let keys = scene.keys().await?;
-        ensure!(
-            keys.len() == 2 && keys.iter().all(|key| key.ends_with("/manifest.json")),
-            "{keys:?}"
-        );
-        Ok(())
+        // The lists of their targets, which the operator writes once they are over, and no profile.
+        poll("two manifests alone", Duration::from_secs(10), async || {
+            let keys = scene.keys().await?;
+            let is_so = keys.len() == 2 && keys.iter().all(|key| key.ends_with("/manifest.json"));
+            Ok(is_so.then_some(()))
+        })
+        .await
     })
 }

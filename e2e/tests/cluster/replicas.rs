@@ -1,16 +1,19 @@
-//! Two replicas of the operator: one looks after requests, and the other goes on when it ends, is killed or hangs.
+//! Two replicas of the operator: one looks after requests, and the other goes on when it ends, is killed, hangs or is cut off.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::requests::status;
-use e2e::{Scene, alone, is_long_form, kubectl, pods, poll, release, say};
+use e2e::audit::{Call, LOG, calls};
+use e2e::requests::{holds, status};
+use e2e::{Scene, alone, cut, is_long_form, kubectl, pods, poll, release, say};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::{ProfileRequest, TargetState};
-use serde_json::json;
+use phpprof_crds::{ProfileRequest, TargetState, condition};
+use serde_json::{Value, json};
 
 /// Three times what is promised: 2 seconds after a holder that is asked to end, 15 after one that is gone.
 const HANDED_OVER: Duration = Duration::from_secs(6);
@@ -80,8 +83,16 @@ async fn profiled_while(
     let request = scene.until(&request, "samples", samples).await?;
     act(&leader).await?;
     let request = scene.ended(&request).await?;
-    let status = status(&request);
-    ensure!(status.succeeded == 2, "{what}: {status:?}");
+    has_each_pod_once(scene, &request, 2)
+        .await
+        .context(what.to_owned())
+}
+
+/// The request has the profile of so many pods, of one sampler each, and no sample more than these.
+async fn has_each_pod_once(scene: &Scene, request: &ProfileRequest, pods: i32) -> Result<()> {
+    holds(request, condition::COMPLETE)?;
+    let status = status(request);
+    ensure!(status.succeeded == pods, "{status:?}");
     let name = format!("phpprof-{}-", &request.uid().unwrap_or_default()[..8]);
     for target in &status.targets {
         let pod: Pod = scene.api().get(&target.pod_name).await?;
@@ -90,8 +101,15 @@ async fn profiled_while(
         let ours = containers
             .iter()
             .filter(|container| container.name.starts_with(&name));
-        ensure!(ours.count() == 1, "{what}: pod {}", target.pod_name);
+        ensure!(ours.count() == 1, "pod {}", target.pod_name);
     }
+    let samples: i64 = status
+        .targets
+        .iter()
+        .filter_map(|target| target.samples)
+        .sum();
+    let merged = status.profile.context("no merged profile")?.samples;
+    ensure!(merged == samples, "{merged} samples of {samples}");
     Ok(())
 }
 
@@ -144,6 +162,96 @@ fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -
         // Of each request two pods' profiles, the merged one and the manifest.
         let keys = scene.keys().await?;
         ensure!(keys.len() == (2 + kills) * 4, "{keys:?}");
+        Ok(())
+    })
+}
+
+/// Pods of the request that is cut off.
+const PODS: usize = 8;
+/// What the leader may send: a sampler is added by some 15 kB.
+const BYTES_A_SECOND: u32 = 20_000;
+/// Longer than a packet waits to be sent again, and twice as long as a replica that does not lead takes to look at the lease.
+const BACK: Duration = Duration::from_secs(12);
+
+/// Pods of the scene that have a sampler.
+async fn injected(scene: &Scene) -> Result<usize> {
+    let all = scene
+        .api::<Pod>()
+        .list(&ListParams::default().labels("app=web"))
+        .await?;
+    Ok(all
+        .iter()
+        .filter(|pod| pods::ephemeral_containers(pod) > 0)
+        .count())
+}
+
+/// Asks for a profile of all pods, and cuts the leader off when it has added samplers to some.
+async fn cut_off_while_it_injects(scene: &Scene, leader: &Pod) -> Result<ProfileRequest> {
+    cut::slow_down(leader, BYTES_A_SECOND).await?;
+    let target = json!({
+        "selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm", "maxPods": PODS,
+    });
+    let request = scene
+        .apply(json!({"target": target, "durationSeconds": 3, "includeIdle": true}))
+        .await?;
+    let first = async || Ok(Some(injected(scene).await?).filter(|pods| *pods > 0));
+    poll("a first sampler", TAKEN_OVER, first).await?;
+    cut::cut(leader).await?;
+    let some = injected(scene).await?;
+    say(&format!("cut off after {some} of {PODS} samplers"));
+    ensure!(some < PODS, "the leader was done before it was cut off");
+    ensure!(
+        holder(scene).await? == leader.metadata.name,
+        "it did not lead any more"
+    );
+    Ok(request)
+}
+
+/// What a pod has written, or tried to, since then.
+fn writes(pod: &Pod, since: Timestamp) -> Result<Vec<Call>> {
+    let writes =
+        |call: &Call| ["create", "update", "patch", "delete"].contains(&call.verb.as_str());
+    let mut calls = calls(Path::new(LOG))?;
+    calls.retain(|call| call.pod == pod.name_any() && call.received > since && writes(call));
+    Ok(calls)
+}
+
+#[test]
+fn a_leader_that_is_cut_off_while_it_adds_samplers_is_succeeded_and_writes_nothing_when_it_is_back()
+-> Result<()> {
+    if !is_long_form("a leader that is cut off from the API server") {
+        return Ok(());
+    }
+    alone(async |scene| {
+        release::install(&["replicas=2", "startSlackSeconds=60"]).await?;
+        let pods: Vec<Value> = (0..PODS)
+            .map(|pod| pods::idle_php(&format!("web-{pod}")))
+            .collect();
+        scene.start(&pods).await?;
+        let leader = leader(scene).await?;
+        let played = async {
+            let request = cut_off_while_it_injects(scene, &leader).await?;
+            let took = succeeded_by_another(scene, &leader, TAKEN_OVER).await?;
+            say(&format!("taken over within {:.1} s", took.as_secs_f64()));
+            scene.ended(&request).await
+        };
+        let (played, since) = (played.await, Timestamp::now());
+        cut::end().await?;
+        let request = played?;
+        tokio::time::sleep(BACK).await;
+        let back = calls(Path::new(LOG))?;
+        let back = back
+            .iter()
+            .filter(|call| call.pod == leader.name_any() && call.received > since);
+        ensure!(back.count() > 0, "it is not back");
+        // What the kernel had taken before may still arrive, and is refused: the samplers are there.
+        let writes = writes(&leader, since)?;
+        let taken: Vec<&Call> = writes.iter().filter(|call| call.code < 400).collect();
+        ensure!(taken.is_empty(), "{taken:#?}");
+        let request = scene.until(&request, "is there", |_| true).await?;
+        has_each_pod_once(scene, &request, PODS as i32).await?;
+        let keys = scene.keys().await?;
+        ensure!(keys.len() == PODS + 2, "{keys:?}");
         Ok(())
     })
 }

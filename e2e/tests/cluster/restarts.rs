@@ -1,8 +1,8 @@
-//! The operator is killed, at any moment of a request's life.
+//! The operator is killed, at any moment of a request's life; and the API server.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, status};
-use e2e::{Scene, alone, pods, release};
+use e2e::{Scene, alone, api_server, is_long_form, pods, release};
 use k8s_openapi::api::core::v1::Pod;
 use phpprof_crds::{ProfileRequest, TargetState, condition};
 use serde_json::json;
@@ -26,9 +26,13 @@ async fn killed_when(
         .await?;
     let request = scene.until(&request, moment, holds_then).await?;
     release::kill(scene, &operator).await?;
-    let request = scene.ended(&request).await?;
-    let complete = holds(&request, condition::COMPLETE)?;
-    let status = status(&request);
+    has_each_pod_once(scene, &scene.ended(&request).await?, moment).await
+}
+
+/// The request is complete with both pods, and each has had one sampler of it.
+async fn has_each_pod_once(scene: &Scene, request: &ProfileRequest, moment: &str) -> Result<()> {
+    let complete = holds(request, condition::COMPLETE)?;
+    let status = status(request);
     ensure!(
         status.succeeded == 2,
         "killed when it {moment}: {complete:?}"
@@ -76,6 +80,37 @@ fn an_operator_that_is_killed_at_any_moment_goes_on_without_a_second_sampler() -
         // Of each request two pods' profiles, the merged one and the manifest.
         let keys = scene.keys().await?;
         ensure!(keys.len() == 4 * 4, "{keys:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_api_server_that_is_killed_while_samplers_run_costs_no_request_and_no_second_sampler()
+-> Result<()> {
+    if !is_long_form("an API server that is killed") {
+        return Ok(());
+    }
+    alone(async |scene| {
+        scene
+            .start(&[pods::php("web-a"), pods::php("web-b")])
+            .await?;
+        let operator = scene.operator().await?;
+        let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
+        let spec = json!({"target": target, "durationSeconds": 4});
+        // Its samplers end while nobody can be told so.
+        let sampled = scene.sampled(spec.clone()).await?;
+        api_server::restart().await?;
+        let after = scene.apply(spec).await?;
+        for request in [sampled, after] {
+            let request = scene.ended(&request).await?;
+            has_each_pod_once(scene, &request, "samples, the API server,").await?;
+        }
+        ensure!(
+            pods::restarts(&scene.operator().await?) == pods::restarts(&operator),
+            "the operator has ended"
+        );
+        let keys = scene.keys().await?;
+        ensure!(keys.len() == 2 * 4, "{keys:?}");
         Ok(())
     })
 }

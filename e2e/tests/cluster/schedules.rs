@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image, restricted};
-use e2e::{RESTRICTED, Scene, calm, kubectl, poll, run};
+use e2e::{RESTRICTED, Scene, calm_and_early, kubectl, poll, run};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
@@ -89,7 +89,7 @@ async fn requests(scene: &Scene) -> Result<Vec<ProfileRequest>> {
 
 #[test]
 fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> Result<()> {
-    calm(RESTRICTED, async |scene| {
+    calm_and_early(RESTRICTED, async |scene| {
         scene.start(&[restricted(pods::without_php("web"))]).await?;
         schedule(scene).await?;
         check_rights(scene).await?;

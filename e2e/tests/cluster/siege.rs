@@ -69,7 +69,7 @@ async fn honest(scene: &Scene) -> Result<()> {
             .contains("besieging")
             .then_some(()))
     };
-    poll("the relay is besieged", Duration::from_secs(30), besieging).await?;
+    poll("the relay is besieged", Duration::from_secs(60), besieging).await?;
     let request = scene
         .completed(json!({"target": {"podName": "web"}, "durationSeconds": SECONDS, "uploadMode": "Relay"}))
         .await;

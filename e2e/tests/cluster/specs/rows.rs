@@ -86,9 +86,26 @@ fn fields() -> Vec<Row> {
         ("uploadMode", json!("S3")),
         ("uploadMode", json!("relay")),
         ("uploadMode", json!("")),
+        ("samplerMode", json!("Daemon")),
         ("cancel", json!("true")),
         ("suspend", json!(1)),
         ("includeIdle", json!("yes")),
+        ("heap", json!("yes")),
+        ("mode", json!("Dump")),
+        ("mode", json!("Snapshot")),
+        ("labels", json!(["Cookie"])),
+        ("labels", json!("Route")),
+        ("labels", json!(["Route", "Route"])),
+        ("filter", json!({})),
+        ("filter", json!({"pathPrefix": "shop"})),
+        ("filter", json!({"pathPrefix": "/shop?id=7"})),
+        ("filter", json!({"methods": ["post"]})),
+        ("filter", json!({"scripts": ["a b.php"]})),
+        ("filter", json!({"minRequestAgeMilliseconds": 0})),
+        (
+            "filter",
+            json!({"pathPrefix": "/shop", "includeYoung": true}),
+        ),
         ("duration", json!(30)),
         ("durationseconds", json!(30)),
     ];
@@ -165,6 +182,10 @@ fn targets() -> Vec<Row> {
             "a group without a user",
             target(json!({"podName": "web", "runAsGroup": 33})),
         ),
+        (
+            "a resident sampler without the relay",
+            json!({"target": {"podName": "web"}, "samplerMode": "Resident", "uploadMode": "Direct"}),
+        ),
     ])
 }
 
@@ -186,7 +207,11 @@ pub fn changes() -> Vec<Change> {
         ("first", "durationSeconds", json!(31)),
         ("first", "samplesPerSecond", json!(100)),
         ("first", "includeIdle", json!(true)),
+        ("first", "heap", json!(true)),
+        ("first", "labels", json!(["Route"])),
+        ("first", "filter", json!({"pathPrefix": "/shop"})),
         ("first", "uploadMode", json!("Relay")),
+        ("first", "samplerMode", json!("Once")),
         ("first", "profileRetentionSeconds", json!(60)),
         ("cancelled", "cancel", json!(false)),
     ]

@@ -1,9 +1,12 @@
 //! What the chart refuses before anything is installed, in helm's words. No cluster is needed, only helm.
 
-use std::path::PathBuf;
+mod alerts;
+mod upgrade;
+
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::release;
 
 /// One schedule that is accepted; each case changes one value of it.
 const SCHEDULE: [&str; 4] = [
@@ -14,10 +17,14 @@ const SCHEDULE: [&str; 4] = [
 ];
 
 fn template(values: &[&str]) -> Result<(bool, String)> {
-    let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
+    template_of(&release::chart(), values)
+}
+
+/// Whether helm accepts these values for a chart, and what it says.
+fn template_of(chart: &str, values: &[&str]) -> Result<(bool, String)> {
     let mut helm = Command::new("helm");
-    helm.args(["template", "phpprof"])
-        .arg(chart)
+    helm.args(["template", "phpprof", chart])
+        .args(["--namespace", release::NAMESPACE])
         .arg("--kube-version=1.34.0");
     for value in values {
         helm.arg("--set").arg(value);
@@ -150,6 +157,28 @@ fn settings_of_pyroscope_and_grafana_that_would_do_nothing_are_refused() -> Resu
 }
 
 #[test]
+fn names_of_routes_are_globs_of_paths() -> Result<()> {
+    for (value, place) in [
+        ("routes[0].path=shop,routes[0].name=shop", "/routes/0/path"),
+        (
+            "routes[0].path=/shop?x,routes[0].name=shop",
+            "/routes/0/path",
+        ),
+        ("routes[0].path=/shop,routes[0].name=", "/routes/0/name"),
+        ("routes[0].path=/shop", "/routes/0"),
+    ] {
+        check(&[value], place)?;
+    }
+    let value = "routes[0].path=/shop/*/cart,routes[0].name=/shop/{id}/cart";
+    let (accepted, text) = template(&[&value.replace("{id}", "id")])?;
+    ensure!(
+        accepted && text.contains("\"--route=/shop/*/cart=/shop/id/cart\""),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
 fn the_samplers_budget_is_a_share_of_up_to_four_cores() -> Result<()> {
     for percent in ["0", "401", "half"] {
         let value = format!("limits.samplerCPUPercent={percent}");
@@ -224,6 +253,131 @@ fn a_secret_reaches_the_operator_by_reference_only() -> Result<()> {
     }
     let (_, without) = template(&[])?;
     ensure!(!without.contains("pyroscope") && !without.contains("grafana"));
+    Ok(())
+}
+
+#[test]
+fn an_image_is_a_repository_with_the_charts_version_a_tag_or_a_digest() -> Result<()> {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let by_digest = format!("images.operator.digest={digest}");
+    let version = env!("CARGO_PKG_VERSION");
+    for (values, name) in [
+        (vec![], format!("phpprof.dev/operator:{version}")),
+        (
+            vec!["images.operator.repository=r.example.org:5000/operator"],
+            format!("r.example.org:5000/operator:{version}"),
+        ),
+        (
+            vec!["images.operator.tag=nightly"],
+            "phpprof.dev/operator:nightly".to_owned(),
+        ),
+        (vec![&by_digest], format!("phpprof.dev/operator@{digest}")),
+        (
+            vec![&by_digest, "images.operator.tag=nightly"],
+            format!("phpprof.dev/operator:nightly@{digest}"),
+        ),
+        // As values of older releases have it.
+        (
+            vec!["images.operator=r.example.org/operator:dev"],
+            "r.example.org/operator:dev".to_owned(),
+        ),
+    ] {
+        let (accepted, text) = template(&values)?;
+        let line = format!("image: \"{name}\"\n");
+        ensure!(accepted && text.contains(&line), "{values:?}: {text}");
+    }
+    let value = format!("images.sampler.digest={digest}");
+    let (_, text) = template(&[&value])?;
+    for line in [
+        format!("--sampler-image=phpprof.dev/phpprof@{digest}\n"),
+        format!("the operator may run only phpprof.dev/phpprof@{digest}"),
+    ] {
+        ensure!(text.contains(&line), "{line} is not in {text}");
+    }
+    check(&["images.sampler.digest=0123"], "/images/sampler/digest")?;
+    check(&["images.sampler.name=x"], "'name' not allowed")
+}
+
+#[test]
+fn what_a_cluster_asks_of_all_pods_reaches_the_operators() -> Result<()> {
+    let (accepted, text) = template(&[
+        "podLabels.azure\\.workload\\.identity/use=yes-please",
+        "podAnnotations.example\\.org/scrape=x",
+        "extraEnv[0].name=HTTPS_PROXY",
+        "extraEnv[0].value=http://proxy:3128",
+        "extraVolumes[0].name=scratch",
+        "extraVolumes[0].emptyDir.medium=Memory",
+        "extraVolumeMounts[0].name=scratch",
+        "extraVolumeMounts[0].mountPath=/scratch",
+        "store.url=az://profiles",
+        "store.azureAccount=shopprofiles",
+    ])?;
+    ensure!(accepted, "{text}");
+    for line in [
+        "azure.workload.identity/use: yes-please",
+        "example.org/scrape: x",
+        "name: HTTPS_PROXY",
+        "mountPath: /scratch",
+        "medium: Memory",
+        "value: \"shopprofiles\"",
+    ] {
+        ensure!(text.contains(line), "{line} is not in {text}");
+    }
+    check(
+        &["store.azureAccount=shopprofiles"],
+        "store: azureAccount needs a store.url that begins with az://",
+    )
+}
+
+#[test]
+fn an_endpoint_that_is_not_encrypted_needs_consent() -> Result<()> {
+    let url = ["store.url=s3://bucket", "store.endpoint=http://minio:9000"];
+    check(
+        &url,
+        "store: endpoint http://minio:9000 is not encrypted; write https://, or set store.allowInsecure=true",
+    )?;
+    check(
+        &["store.allowInsecure=true"],
+        "store: allowInsecure needs an endpoint that begins with http://",
+    )?;
+    let (accepted, text) = template(&[&url[..], &["store.allowInsecure=true"]].concat())?;
+    ensure!(
+        accepted && text.contains("--store-allow-insecure"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_values_of_every_example_are_accepted() -> Result<()> {
+    let root = format!("{}/../examples", env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for entry in std::fs::read_dir(format!("{root}/values"))? {
+        let path = entry?.path().display().to_string();
+        check_values(&path)?;
+        count += 1;
+    }
+    ensure!(count >= 5, "{count} files");
+    check_values(&format!("{root}/schedules/values.yaml"))
+}
+
+fn check_values(file: &str) -> Result<()> {
+    let output = Command::new("helm")
+        .args(["template", "phpprof", &release::chart()])
+        .args(["--kube-version=1.34.0", "--values", file])
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{file}: {said}");
+    Ok(())
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_programs() -> Result<()> {
+    let chart = std::fs::read_to_string(format!("{}/Chart.yaml", release::chart()))?;
+    for field in ["version", "appVersion"] {
+        let line = format!("\n{field}: {}\n", env!("CARGO_PKG_VERSION"));
+        ensure!(chart.contains(&line), "{field} in {chart}");
+    }
     Ok(())
 }
 

@@ -1,0 +1,32 @@
+//! The API server of e2e/cluster, ended and started again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::command::{kubectl, run};
+use crate::scene::poll;
+
+/// RUN in e2e/cluster/names.sh.
+const RUN: &str = "/run/phpprof-e2e";
+
+/// Kills it, and waits until the next one is ready; all watches and connections end.
+pub async fn restart() -> Result<()> {
+    let announced = Path::new(RUN).join("restart-kube-apiserver");
+    std::fs::write(&announced, "")
+        .context("this ends the API server, so it has to be the one of e2e/cluster")?;
+    let enter = concat!(env!("CARGO_MANIFEST_DIR"), "/cluster/enter");
+    let kill = format!("kill -KILL $(cat {RUN}/kube-apiserver.pid)");
+    run(enter, &["sh", "-c", &kill], &[]).await?;
+    poll(
+        "the API server is back",
+        Duration::from_secs(60),
+        async || {
+            let ready = ["get", "--raw=/readyz", "--request-timeout=2s"];
+            // The node takes the announcement away when it starts the next one.
+            Ok((!announced.exists() && kubectl(&ready).await.is_ok()).then_some(()))
+        },
+    )
+    .await
+}

@@ -1,0 +1,85 @@
+//! An admission webhook that is away: the API server cannot ask it, and refuses what it was to judge.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use phpprof_crds::{ProfileRequest, TargetState};
+use serde_json::json;
+
+use crate::requests::status;
+use crate::{Scene, pods, poll};
+
+const LABEL: &str = "judged";
+
+/// Profiles two pods, of which one is judged by a webhook that is away at first; its sampler is added when the webhook is gone.
+pub async fn profiled_past_it(scene: &Scene) -> Result<ProfileRequest> {
+    let mut judged = pods::php("judged");
+    judged["metadata"]["labels"][LABEL] = json!("yes");
+    scene.start(&[pods::php("web"), judged]).await?;
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(scene.client.clone());
+    let webhook = serde_json::from_value(configuration(scene))?;
+    webhooks.create(&PostParams::default(), &webhook).await?;
+    let request = until_it_is_gone(scene).await;
+    webhooks
+        .delete(&scene.namespace, &DeleteParams::default())
+        .await?;
+    let request = scene.ended(&request?).await?;
+    ensure!(status(&request).succeeded == 2, "{:?}", status(&request));
+    Ok(request)
+}
+
+async fn until_it_is_gone(scene: &Scene) -> Result<ProfileRequest> {
+    let (all, params) = (scene.api::<Pod>(), PatchParams::default());
+    // It would change nothing.
+    let nothing = Patch::Merge(json!({}));
+    let refused = async || {
+        let asked = all
+            .patch_ephemeral_containers("judged", &params, &nothing)
+            .await;
+        Ok(asked.is_err().then_some(()))
+    };
+    poll(
+        "the API server asks the webhook",
+        Duration::from_secs(20),
+        refused,
+    )
+    .await?;
+    let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
+    let request = scene
+        .apply(json!({"target": target, "durationSeconds": 2}))
+        .await?;
+    let request = scene
+        .until(&request, "samples where it can", |now| {
+            let targets = status(now).targets;
+            let sampling = |pod: &str| {
+                let target = targets.iter().find(|target| target.pod_name == pod);
+                target.is_some_and(|target| target.state == TargetState::Sampling)
+            };
+            sampling("web")
+        })
+        .await?;
+    let pod: Pod = scene.api().get("judged").await?;
+    ensure!(
+        pods::ephemeral_containers(&pod) == 0,
+        "a sampler was added past the webhook"
+    );
+    Ok(request)
+}
+
+fn configuration(scene: &Scene) -> serde_json::Value {
+    json!({
+        "metadata": {"name": scene.namespace},
+        "webhooks": [{
+            "name": "away.e2e.phpprof.dev",
+            // Nobody listens there.
+            "clientConfig": {"url": "https://127.0.0.1:9/"},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/ephemeralcontainers"], "operations": ["UPDATE"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}},
+            "objectSelector": {"matchLabels": {LABEL: "yes"}},
+            "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+        }],
+    })
+}

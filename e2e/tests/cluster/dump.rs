@@ -1,0 +1,160 @@
+//! `kubectl phpprof dump`: a worker that hangs in the lock of a session's kind, on a wiki that others load; and three of 64 that hang in a socket,
+//! told by a sampler of the dump's own and by a resident one.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::people::Person;
+use e2e::requests::status;
+use e2e::{ENABLED, Scene, calm, pods, promised, release, say};
+use kube::api::ListParams;
+use phpprof_crds::ProfileRequest;
+use serde_json::{Value, json};
+
+/// One process holds a lock, and a request waits for it.
+const HANG: &str = r#"
+echo '<?php function stuck() { $lock = fopen("/tmp/lock", "c"); touch("/tmp/hangs"); flock($lock, LOCK_EX); } stuck();' > /usr/share/dokuwiki/hang.php
+php -r '$lock = fopen("/tmp/lock", "c"); chmod("/tmp/lock", 0666); flock($lock, LOCK_EX); touch("/tmp/held"); sleep(120);' >/dev/null 2>&1 </dev/null &
+until [ -e /tmp/held ]; do sleep 0.1; done
+php -r 'file_get_contents("http://127.0.0.1:8080/hang.php");' >/dev/null 2>&1 </dev/null &
+until [ -e /tmp/hangs ]; do sleep 0.1; done
+"#;
+
+fn functions(worker: &Value) -> Vec<&str> {
+    let frames = worker["stack"].as_array().into_iter().flatten();
+    frames
+        .filter_map(|frame| frame["function"].as_str())
+        .collect()
+}
+
+#[test]
+fn a_worker_that_hangs_is_told_with_its_request_and_what_it_waits_for() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        scene.start(&[pods::dokuwiki("web", "1")]).await?;
+        scene.exec("web", &["sh", "-c", HANG], &[]).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let person = scene.administrator()?;
+        let began = Instant::now();
+        let said = person.says("dump pod/web -c fpm -o json").await?.well()?;
+        promised("a dump", Duration::from_secs(6), began.elapsed())?;
+        let said: Value = serde_json::from_str(&said)?;
+        let workers = said["workers"].as_array().context("no workers")?;
+        say(&format!("{} workers", workers.len()));
+        let stuck = workers
+            .iter()
+            .find(|it| functions(it) == ["flock", "stuck", "{main}"]);
+        let stuck = stuck.with_context(|| format!("nobody is in flock: {workers:#?}"))?;
+        ensure!(
+            stuck["state"] == "Waiting"
+                && stuck["pod"] == "web"
+                && stuck["systemCall"]["name"] == "flock"
+                && stuck["method"] == "GET"
+                && stuck["route"] == "/hang.php"
+                && stuck["requestSeconds"].as_f64() > Some(1.0),
+            "{stuck:#}"
+        );
+        let text = person.says("dump pod/web -c fpm").await?.well()?;
+        ensure!(
+            text.contains("waits in flock") && text.contains("GET /hang.php for"),
+            "{text}"
+        );
+        Ok(())
+    })
+}
+
+const WORKERS: usize = 64;
+/// A server that never answers, and three requests that wait for it.
+const HANG_IN_A_SOCKET: &str = r#"
+echo '<?php function answer($socket) { touch("/tmp/hangs-" . $_GET["n"]); return fread($socket, 1); } function asked() { return answer(stream_socket_client("tcp://127.0.0.1:9999")); } asked();' > /usr/share/dokuwiki/hang.php
+php -r '$server = stream_socket_server("tcp://127.0.0.1:9999"); touch("/tmp/listens"); $open = []; while (true) { $open[] = @stream_socket_accept($server, 300); }' >/dev/null 2>&1 </dev/null &
+until [ -e /tmp/listens ]; do sleep 0.1; done
+for n in 1 2 3; do
+  php -r "file_get_contents('http://127.0.0.1:8080/hang.php?n=$n');" >/dev/null 2>&1 </dev/null &
+  until [ -e /tmp/hangs-$n ]; do sleep 0.1; done
+done
+"#;
+
+/// The wiki with so many workers, and nobody who loads it.
+fn wiki_of_many() -> Value {
+    let mut pod = pods::dokuwiki("web", "1");
+    let start = format!(
+        "sed 's/^pm.max_children = .*/pm.max_children = {WORKERS}/' /etc/php/8.2/fpm/php-fpm.conf > /tmp/fpm.conf && exec php-fpm8.2 --nodaemonize --fpm-config /tmp/fpm.conf"
+    );
+    if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
+        containers.retain(|container| container["name"] != "load");
+        for container in containers.iter_mut() {
+            if container["name"] == "fpm" {
+                container["command"] = json!(["sh", "-c", start]);
+            }
+        }
+    }
+    pod
+}
+
+/// From the command to the screen; the workers that hang come first, and nothing is missing of them.
+async fn dumped(person: &Person, what: &str, promise: Duration) -> Result<()> {
+    let began = Instant::now();
+    let said = person.says("dump pod/web -c fpm -o json").await?.well()?;
+    promised(what, promise, began.elapsed())?;
+    let said: Value = serde_json::from_str(&said)?;
+    let workers = said["workers"].as_array().context("no workers")?;
+    // The programs that ask and answer are PHP, too.
+    ensure!(workers.len() >= WORKERS, "{} workers", workers.len());
+    let is_of_pool = |worker: &&Value| worker["sapi"] == "fpm-fcgi";
+    for stuck in workers.iter().filter(is_of_pool).take(3) {
+        let call = json!({"name": "poll", "on": "socket", "peerPort": 9999});
+        ensure!(
+            functions(stuck) == ["fread", "answer", "asked", "{main}"]
+                && stuck["stack"][1]["line"] == 1
+                && stuck["state"] == "Waiting"
+                && stuck["systemCall"] == call
+                && stuck["route"] == "/hang.php"
+                && stuck["requestSeconds"].as_f64() > Some(1.0),
+            "{stuck:#}"
+        );
+    }
+    let others = workers.iter().filter(is_of_pool).skip(3);
+    let hang = others.filter(|it| functions(it).contains(&"asked"));
+    ensure!(hang.count() == 0, "{workers:#?}");
+    Ok(())
+}
+
+async fn hanging(scene: &Scene) -> Result<()> {
+    scene.start(&[wiki_of_many()]).await?;
+    let hang = ["sh", "-c", HANG_IN_A_SOCKET];
+    scene.exec("web", &hang, &[]).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+#[test]
+fn three_of_64_workers_that_hang_in_a_socket_are_told_in_time() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        hanging(scene).await?;
+        let person = scene.administrator()?;
+        let promise = Duration::from_secs(6);
+        dumped(&person, "a dump of 64 workers", promise).await
+    })
+}
+
+#[test]
+fn a_resident_sampler_tells_three_of_64_workers_that_hang_sooner() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        hanging(scene).await?;
+        let person = scene.resident_user().await?;
+        // The first one brings the sampler.
+        person.says("dump pod/web -c fpm -o json").await?.well()?;
+        // It asks so often; until then it does not know.
+        let promise = Duration::from_secs(2) + release::RESIDENT_ASKS;
+        dumped(&person, "a dump by a resident sampler", promise).await?;
+        let requests = scene.api::<ProfileRequest>();
+        let requests = requests.list(&ListParams::default()).await?;
+        let mut targets = requests.items.iter().flat_map(|it| status(it).targets);
+        ensure!(
+            requests.items.len() == 2 && targets.all(|target| target.resident),
+            "another sampler did it: {:?}",
+            requests.items
+        );
+        Ok(())
+    })
+}

@@ -1,0 +1,83 @@
+//! `examples/`: the API server takes each file, and its pods are such as a restricted namespace admits.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{RESTRICTED, Scene, calm, run};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+/// The files of a folder of examples.
+fn files(folder: &str) -> Result<Vec<PathBuf>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let entries = std::fs::read_dir(root.join(folder))?;
+    let mut files: Vec<_> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    files.sort();
+    Ok(files)
+}
+
+/// The objects of a file, in another namespace.
+fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
+    let text = std::fs::read_to_string(file)?;
+    let text = text.replace("namespace: shop", &format!("namespace: {namespace}"));
+    let documents = serde_yaml::Deserializer::from_str(&text).map(Value::deserialize);
+    Ok(documents.collect::<Result<_, _>>()?)
+}
+
+/// What an object makes of a Job's spec. Argo's own kinds are not known to this cluster, so their Jobs are looked at.
+fn job(object: &Value) -> Option<&Value> {
+    match object["kind"].as_str()? {
+        "Job" => object.pointer("/spec"),
+        "CronJob" => object.pointer("/spec/jobTemplate/spec"),
+        "AnalysisTemplate" => object.pointer("/spec/metrics/0/provider/job/spec"),
+        _ => None,
+    }
+}
+
+async fn dry_run(object: &Value) -> Result<()> {
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    let said = run("kubectl", &create, object.to_string().as_bytes()).await;
+    said.with_context(|| object.to_string())?;
+    Ok(())
+}
+
+async fn try_object(scene: &Scene, object: &Value) -> Result<()> {
+    if object["kind"] != "AnalysisTemplate" {
+        dry_run(object).await?;
+    }
+    let Some(job) = job(object) else {
+        return Ok(());
+    };
+    let metadata = json!({"name": "example", "namespace": scene.namespace});
+    let whole = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job});
+    dry_run(&whole).await?;
+    // Pod Security is enforced where the pod itself is made; nothing of this file is there, neither is its account.
+    let mut pod = job["template"]["spec"].clone();
+    pod["serviceAccountName"] = json!("default");
+    dry_run(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})).await
+}
+
+#[test]
+fn the_api_server_takes_every_example() -> Result<()> {
+    calm(RESTRICTED, async |scene| {
+        let mut count = 0;
+        for folder in ["requests", "schedules", "argo"] {
+            for file in files(folder)? {
+                // Values are the chart's: tests/chart looks at them.
+                if file.ends_with("schedules/values.yaml") {
+                    continue;
+                }
+                for object in objects(&file, &scene.namespace)? {
+                    try_object(scene, &object)
+                        .await
+                        .with_context(|| file.display().to_string())?;
+                    count += 1;
+                }
+            }
+        }
+        ensure!(count >= 15, "{count} objects");
+        Ok(())
+    })
+}

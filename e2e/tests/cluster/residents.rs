@@ -1,0 +1,260 @@
+//! Requests of a schedule's account, served by a sampler that stays in the pod.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::people::Right;
+use e2e::pods::ephemeral_containers;
+use e2e::release::{RESIDENT_ASKS, RESIDENT_LEASE, RESIDENT_USER};
+use e2e::requests::{failed_with, holds, only_target, status};
+use e2e::{ENABLED, Scene, alone, calm, is_long_form, pods, poll, promised, release, say};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use phpprof_crds::{
+    NAMESPACE_DISABLED, NAMESPACE_LABEL, ProfileRequest, Reason, TargetReason, condition,
+};
+use serde_json::{Value, json};
+
+const FIRST: &str = "phpprof-resident-0";
+/// What a busy cluster takes to notice.
+const NOTICED: Duration = Duration::from_secs(30);
+/// Of the issue: what a sampler may take that has nothing to do.
+const IDLE_KIB: u64 = 2048;
+const IDLE_CORE_PERCENT: f64 = 0.1;
+/// How often it asks where nothing is set.
+const ASKS: f64 = 30.0;
+
+fn spec(seconds: i32) -> Value {
+    json!({"target": {"podName": "web"}, "durationSeconds": seconds})
+}
+
+/// A pod that runs PHP, in a namespace where the schedule's account may profile.
+async fn start(scene: &Scene) -> Result<()> {
+    let rights = ["create", "profile"].map(|verb| Right {
+        verb,
+        resource: "profilerequests",
+    });
+    scene.grant_to(RESIDENT_USER, &rights).await?;
+    scene.start(&[pods::php("web")]).await
+}
+
+async fn scheduled(scene: &Scene, seconds: i32) -> Result<ProfileRequest> {
+    scene.apply_as(RESIDENT_USER, spec(seconds)).await
+}
+
+async fn web(scene: &Scene) -> Result<Pod> {
+    Ok(scene.api::<Pod>().get("web").await?)
+}
+
+/// Kills PHP, and waits until its container runs again.
+async fn restart(scene: &Scene) -> Result<()> {
+    let before = pods::restarts(&web(scene).await?);
+    // The workers end with the first process, maybe before it is their turn.
+    scene
+        .on_node("kill -KILL $pids || true", &web(scene).await?)
+        .await?;
+    poll("PHP runs again", NOTICED, async || {
+        let pod = web(scene).await?;
+        let status = pod.status.clone().unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let is_ready = |it: &k8s_openapi::api::core::v1::PodCondition| {
+            it.type_ == "Ready" && it.status == "True"
+        };
+        let is_ready = conditions.iter().any(is_ready);
+        Ok((is_ready && pods::restarts(&pod) > before).then_some(()))
+    })
+    .await
+}
+
+#[test]
+fn scheduled_requests_share_one_container_and_each_has_its_own_profile() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        start(scene).await?;
+        let count = if is_long_form("60 scheduled requests") {
+            60
+        } else {
+            8
+        };
+        let begin = Instant::now();
+        let requests = try_join_all((0..count).map(|_| scheduled(scene, 1))).await?;
+        let ended = try_join_all(requests.iter().map(|request| scene.ended(request))).await?;
+        say(&format!("{count} requests took {:?}", begin.elapsed()));
+        let mut keys = Vec::new();
+        for request in &ended {
+            holds(request, condition::COMPLETE)?;
+            let target = only_target(request)?;
+            ensure!(target.ephemeral_container_name == FIRST, "{target:?}");
+            ensure!(target.resident && target.samples > Some(0), "{target:?}");
+            keys.push(target.object_key);
+        }
+        keys.sort();
+        keys.dedup();
+        ensure!(keys.len() == count, "{keys:?}");
+        let containers = ephemeral_containers(&web(scene).await?);
+        ensure!(containers == 1, "{containers} ephemeral containers");
+        says_who_asked(scene).await?;
+        takes_next_to_nothing(scene).await?;
+        // Another user's request has a sampler of its own.
+        let other = only_target(&scene.completed(spec(1)).await?)?;
+        ensure!(!other.resident, "{other:?}");
+        let refused = json!({"target": {"podName": "web"}, "samplerMode": "Resident"});
+        let refused = scene.ended(&scene.apply(refused).await?).await?;
+        let reason = &holds(&refused, condition::FAILED)?.reason;
+        ensure!(
+            *reason == Reason::ResidentNotAllowed.to_string(),
+            "{reason}"
+        );
+        ends_with_the_namespaces_label(scene).await
+    })
+}
+
+async fn says_who_asked(scene: &Scene) -> Result<()> {
+    let events = scene.api::<Event>().list(&ListParams::default()).await?;
+    let notes = events
+        .items
+        .iter()
+        .filter_map(|event| event.message.clone());
+    let notes: Vec<String> = notes.collect();
+    let says = |note: &String| note.contains(RESIDENT_USER);
+    ensure!(notes.iter().any(says), "{notes:?}");
+    Ok(())
+}
+
+/// On the node, as the kernel counts it. The first of its processes is the one that stays; that of a question, some milliseconds every two
+/// seconds here, is counted by the sampler's own tests.
+async fn takes_next_to_nothing(scene: &Scene) -> Result<()> {
+    let pod = web(scene).await?;
+    let id = sampler_id(&pod)?;
+    const SECONDS: f64 = 8.0;
+    let line = format!(
+        "set -- $(grep -ls {id} /proc/[0-9]*/cgroup | cut -d/ -f3 | sort -n); [ $# -ge 1 ] || exit 9; \
+         cut -d' ' -f1 /proc/$1/schedstat; sleep {SECONDS}; cut -d' ' -f1 /proc/$1/schedstat; \
+         grep -E 'VmRSS|RssAnon' /proc/$1/status"
+    );
+    let said = scene.on_node(&line, &pod).await?;
+    let numbers: Vec<u64> = said
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [before, after, resident, anonymous] = numbers[..] else {
+        anyhow::bail!("the node said {said}");
+    };
+    // It wakes up for its questions, which it asks more often here.
+    let as_set = RESIDENT_ASKS.as_secs_f64() / ASKS;
+    let percent = (after - before) as f64 / (SECONDS * 1e9) * 100.0 * as_set;
+    say(&format!(
+        "a resident sampler that waits: {resident} KiB, {anonymous} of them its own; {percent:.4} % of a core"
+    ));
+    ensure!(resident <= IDLE_KIB, "{resident} KiB");
+    // A time: three times what is promised.
+    ensure!(percent <= 3.0 * IDLE_CORE_PERCENT, "{percent} %");
+    Ok(())
+}
+
+/// Of the container of the first resident sampler.
+fn sampler_id(pod: &Pod) -> Result<String> {
+    let statuses = pod.status.clone().unwrap_or_default();
+    let statuses = statuses.ephemeral_container_statuses.unwrap_or_default();
+    let first = statuses.into_iter().find(|status| status.name == FIRST);
+    let id = first.and_then(|status| status.container_id);
+    let id = id.context("the sampler has no id")?;
+    Ok(id.rsplit('/').next().unwrap_or_default().to_owned())
+}
+
+async fn has_ended(scene: &Scene, receipt: &str) -> Result<()> {
+    poll("the resident sampler ends", NOTICED, async || {
+        let statuses = web(scene).await?.status.unwrap_or_default();
+        let statuses = statuses.ephemeral_container_statuses.unwrap_or_default();
+        let first = statuses.into_iter().find(|status| status.name == FIRST);
+        let ended = first.and_then(|status| status.state?.terminated);
+        let Some(ended) = ended else { return Ok(None) };
+        let message = ended.message.unwrap_or_default();
+        ensure!(message.contains(receipt), "{message}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+async fn ends_with_the_namespaces_label(scene: &Scene) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+    let label = json!({"metadata": {"labels": {NAMESPACE_LABEL: NAMESPACE_DISABLED}}});
+    let (params, begin) = (PatchParams::default(), Instant::now());
+    namespaces
+        .patch(&scene.namespace, &params, &Patch::Merge(label))
+        .await?;
+    has_ended(scene, "LeaseEnded").await?;
+    promised(
+        "the end of a resident sampler where the namespace's label stops profiling",
+        RESIDENT_ASKS + Duration::from_secs(3),
+        begin.elapsed(),
+    )
+}
+
+#[test]
+fn a_resident_sampler_that_goes_with_its_container_has_a_successor_and_the_next_one_waits()
+-> Result<()> {
+    calm(ENABLED, async |scene| {
+        start(scene).await?;
+        let first = scene.ended(&scheduled(scene, 1).await?).await?;
+        holds(&first, condition::COMPLETE)?;
+        restart(scene).await?;
+        let second = scene.ended(&scheduled(scene, 1).await?).await?;
+        holds(&second, condition::COMPLETE)?;
+        let target = only_target(&second)?;
+        ensure!(
+            target.ephemeral_container_name == "phpprof-resident-1",
+            "{target:?}"
+        );
+        restart(scene).await?;
+        let third = scene.ended(&scheduled(scene, 1).await?).await?;
+        let failed = holds(&third, condition::FAILED)?;
+        let expected = Reason::ResidentSamplerBackOff.to_string();
+        ensure!(failed.reason == expected, "{failed:?}");
+        ensure!(status(&third).targets.is_empty(), "{third:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_pod_that_is_deleted_while_its_resident_sampler_has_a_run_fails_that_run() -> Result<()> {
+    calm(ENABLED, async |scene| {
+        start(scene).await?;
+        let running = scheduled(scene, 30).await?;
+        let sampling = |it: &ProfileRequest| {
+            let condition = status(it).conditions.into_iter().next();
+            condition.is_some_and(|it| it.reason == Reason::Sampling.to_string())
+        };
+        scene.until(&running, "samples", sampling).await?;
+        tokio::time::sleep(RESIDENT_ASKS).await;
+        let now = DeleteParams::default().grace_period(0);
+        scene.api::<Pod>().delete("web", &now).await?;
+        failed_with(&scene.ended(&running).await?, TargetReason::PodDeleted).map(drop)
+    })
+}
+
+#[test]
+fn a_resident_sampler_ends_with_its_lease_where_there_is_no_operator() -> Result<()> {
+    if !is_long_form("the lease of a resident sampler") {
+        return Ok(());
+    }
+    alone(async |scene| {
+        start(scene).await?;
+        let first = scene.ended(&scheduled(scene, 1).await?).await?;
+        holds(&first, condition::COMPLETE)?;
+        let begin = Instant::now();
+        release::scale(0).await?;
+        has_ended(scene, "LeaseEnded").await?;
+        promised(
+            "the end of a resident sampler without an operator",
+            RESIDENT_LEASE + Duration::from_secs(5),
+            begin.elapsed(),
+        )?;
+        release::scale(1).await?;
+        let again = scene.ended(&scheduled(scene, 1).await?).await?;
+        holds(&again, condition::COMPLETE)?;
+        let container = only_target(&again)?.ephemeral_container_name;
+        ensure!(container == "phpprof-resident-1", "{container}");
+        Ok(())
+    })
+}

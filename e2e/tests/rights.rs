@@ -1,0 +1,91 @@
+//! After all tests on the cluster: the operator has used each right that the chart gives it, and was refused nothing, in the cluster-wide form and in
+//! that of `rbac.namespaces`.
+//!
+//! The API server of e2e/cluster has noted each call with the role that allowed it, so that the two forms are told apart.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::audit::{Call, LOG, Rights, calls, granted, used};
+use e2e::release;
+
+/// What the chart gives the operator in one form.
+fn chart(form: &[&str]) -> Result<Rights> {
+    let mut helm = Command::new("helm");
+    helm.args([
+        "template",
+        "phpprof",
+        &release::chart(),
+        "--namespace",
+        release::NAMESPACE,
+        "--kube-version=1.34.0",
+    ]);
+    let output = helm
+        .args(form)
+        .output()
+        .context("starting helm; make e2e installs it")?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    granted(&String::from_utf8(output.stdout)?)
+}
+
+/// What an operator was refused that it has no right to. While a release is removed its roles go before its pod does; in the form of namespaces, that
+/// does not happen here.
+fn refused(calls: &[Call], [everywhere, some]: &[Rights; 2]) -> Vec<String> {
+    let is_of_some = |call: &&Call| {
+        call.role
+            .as_ref()
+            .is_some_and(|role| some.contains_key(role) && !everywhere.contains_key(role))
+    };
+    let of_some: BTreeSet<&str> = calls
+        .iter()
+        .filter(is_of_some)
+        .map(|call| call.pod.as_str())
+        .collect();
+    let is_given = |call: &Call| {
+        everywhere
+            .values()
+            .any(|rights| rights.contains(&call.words()))
+    };
+    let refused = calls.iter().filter(|call| call.role.is_none());
+    let missing = refused.filter(|call| of_some.contains(call.pod.as_str()) || !is_given(call));
+    let said: BTreeSet<String> = missing
+        .map(|call| format!("{} was refused to pod {}", call.words(), call.pod))
+        .collect();
+    said.into_iter().collect()
+}
+
+#[test]
+fn each_right_of_the_operator_was_used_and_nothing_was_refused_in_both_forms() -> Result<()> {
+    let calls = calls(Path::new(LOG))?;
+    let used = used(&calls);
+    let forms = [chart(&[])?, chart(&["--set=rbac.namespaces={shop}"])?];
+    let mut wrong = refused(&calls, &forms);
+    for (role, rights) in forms.iter().flatten() {
+        let done = used.get(role).cloned().unwrap_or_default();
+        wrong.extend(
+            rights
+                .difference(&done)
+                .map(|right| format!("{role}: {right} was granted and never used")),
+        );
+    }
+    for (role, done) in &used {
+        let rights: Vec<_> = forms.iter().filter_map(|form| form.get(role)).collect();
+        let beyond = done
+            .iter()
+            .filter(|right| !rights.iter().any(|all| all.contains(*right)));
+        wrong.extend(beyond.map(|right| format!("{role}: {right} is not of the chart")));
+    }
+    ensure!(
+        wrong.is_empty(),
+        "of {} calls:\n{}",
+        calls.len(),
+        wrong.join("\n")
+    );
+    Ok(())
+}

@@ -187,9 +187,11 @@ fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
     let rest = all - samples;
     ensure!((1..=99 * 2).contains(&rest), "{samples} samples of {all}");
     ensure!(cpu > 0 && cpu < total(&whole, "cpu"), "{cpu} ns of CPU");
-    // No second loses CPU time that its samples are given later.
+    // No second loses CPU time that its samples are given later. Before and after the run the target was on a CPU, too: longer on a busy machine.
     let share = total(&whole, "cpu") as f64 / on_cpu as f64;
-    ensure!(share > 0.8 && share <= 1.0, "{share} of its CPU time");
+    ensure!(share > 0.5 && share <= 1.0, "{share} of its CPU time");
+    let unattributed = recording.cpu_unattributed.as_nanos() as f64 / on_cpu as f64;
+    ensure!(unattributed < 0.05, "{unattributed} of it is in no sample");
     Ok(())
 }
 

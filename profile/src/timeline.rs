@@ -6,6 +6,7 @@
 
 mod codec;
 mod merge;
+mod parts;
 mod rows;
 mod tree;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use codec::{MAX_BYTES, TimelineError, decode, encode, encode_within};
 pub use merge::Merger;
+pub use parts::{MAX_PARTS, MAX_STACKS, Part, PartStack, Parts};
 pub use rows::{Rows, Slot};
 pub use tree::Tree;
 
@@ -57,6 +59,13 @@ pub struct Timeline {
     /// What the requests of each route did, on all workers together.
     #[serde(deserialize_with = "bounded::<_, _, MAX_ROWS>")]
     pub routes: Vec<RouteRow>,
+    /// What ran in each minute of a run of more than one, the first one first.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::<_, _, MAX_PARTS>"
+    )]
+    pub parts: Vec<Part>,
     /// The slowest requests first.
     #[serde(deserialize_with = "bounded::<_, _, MAX_REQUESTS>")]
     pub requests: Vec<Request>,
@@ -68,7 +77,7 @@ pub struct Timeline {
     /// Functions of the call tree.
     #[serde(deserialize_with = "bounded::<_, _, MAX_FUNCTIONS>")]
     pub functions: Vec<Function>,
-    /// The call tree of the recorded requests: a node's parent comes before it.
+    /// The call tree of the recorded requests and of the parts: a node's parent comes before it.
     #[serde(deserialize_with = "bounded::<_, _, MAX_NODES>")]
     pub nodes: Vec<Node>,
 }

@@ -15,8 +15,8 @@ use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Cell, FIRST_STEP, MAX_NAME, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Request, Timeline,
-    Tree, VERSION,
+    Cell, FIRST_STEP, MAX_NAME, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Part, Request,
+    Timeline, Tree, VERSION,
 };
 
 /// Of the file as it lies in a store: a larger one is refused unread.
@@ -74,8 +74,8 @@ pub fn encode(timeline: &Timeline) -> io::Result<Vec<u8>> {
     gzip.finish()
 }
 
-/// Writes a file of at most so many bytes: of the recorded requests the faster half loses what it did, and once none has anything,
-/// the faster half of the requests is not listed, until it fits.
+/// Writes a file of at most so many bytes: of the recorded requests the faster half loses what it did; once none has anything, parts name
+/// half as many stacks; and once they name none, the faster half of the requests is not listed, until it fits.
 ///
 /// # Errors
 /// As [`encode`].
@@ -93,6 +93,11 @@ impl Timeline {
     /// Takes the larger part away of what can be missed most easily.
     fn shrink(&mut self) {
         let recorded = self.recorded().count();
+        let stacks = self.parts.iter().map(|part| part.stacks.len()).max();
+        if let (0, Some(stacks @ 1..)) = (recorded, stacks) {
+            self.parts.iter_mut().for_each(|part| part.keep(stacks / 2));
+            return Tree::default().replace(self);
+        }
         if recorded == 0 {
             let kept = self.requests.len() / 2;
             self.unlisted_requests += (self.requests.len() - kept) as u64;
@@ -152,6 +157,7 @@ fn fault(timeline: &Timeline) -> Option<&'static str> {
     let mut cells = cells.chain(timeline.routes.iter().map(|row| &row.cells));
     let count = timeline.nodes.len();
     let mut nodes = timeline.nodes.iter().enumerate();
+    let mut parts = timeline.parts.iter();
     let longest_first = timeline.requests.iter().map(Request::duration);
     let checks = [
         (has_step, "its step"),
@@ -177,6 +183,7 @@ fn fault(timeline: &Timeline) -> Option<&'static str> {
                 .all(|it| are_moments(&it.moments, count)),
             "the moments of a request",
         ),
+        (parts.all(|part| is_part(part, count)), "a part of the run"),
         (
             functions.all(|it| it.name.len() <= MAX_NAME && it.file.len() <= MAX_NAME),
             "the name of a function",
@@ -211,6 +218,19 @@ fn has_sense(request: &Request) -> bool {
         && (request.begin..=MAX_TIME).contains(&request.end)
         && (0..=MAX_TIME).contains(&request.wall_nanoseconds)
         && (0..=MAX_TIME).contains(&request.cpu_nanoseconds)
+}
+
+fn is_part(part: &Part, nodes: usize) -> bool {
+    let times = 0..=MAX_TIME;
+    let is_right = |stack: &super::PartStack| {
+        times.contains(&stack.busy)
+            && times.contains(&stack.waiting)
+            && (stack.node as usize) < nodes
+    };
+    (0..=part.end).contains(&part.begin)
+        && times.contains(&part.end)
+        && times.contains(&part.other)
+        && part.stacks.iter().all(is_right)
 }
 
 fn are_moments(moments: &[Moment], nodes: usize) -> bool {

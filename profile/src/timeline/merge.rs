@@ -6,10 +6,10 @@
 //! routes are met; memory is bounded by the bounds of one timeline, whatever their number is.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use super::codec::{MAX_TIME, step_of};
-use super::tree::cut;
+use super::parts::Parts;
+use super::tree::{Known, cut};
 use super::{
     Cell, FIRST_STEP, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, MAX_STRING, OTHER, Request, RouteRow,
     Rows, Slot, Timeline, Tree, VERSION, WorkerRow,
@@ -26,6 +26,8 @@ pub struct Merger {
     last: Option<i64>,
     workers: Rows<WorkerKey>,
     routes: Rows<String>,
+    /// On the axis of the first.
+    parts: Option<Parts<u32>>,
 }
 
 impl Merger {
@@ -98,10 +100,10 @@ impl Merger {
         self.last.unwrap_or_default().div_euclid(step) - first + 1
     }
 
-    /// Takes over the slowest requests, with what they did.
-    fn take(&mut self, other: Timeline) {
+    /// Takes over the slowest requests, with what they did, and the parts.
+    fn take(&mut self, mut other: Timeline) {
         let old = std::mem::take(&mut self.sum.requests).into_iter();
-        let new = other.requests.into_iter();
+        let new = std::mem::take(&mut other.requests).into_iter();
         let mut all: Vec<(bool, Request)> = old
             .map(|request| (false, request))
             .chain(new.map(|request| (true, request)))
@@ -111,7 +113,7 @@ impl Merger {
         all.truncate(MAX_REQUESTS);
         let (functions, nodes) = (&self.sum.functions, &self.sum.nodes);
         let (mut tree, mut recorded) = (Tree::default(), 0);
-        let (mut of_old, mut of_new) = (HashMap::new(), HashMap::new());
+        let (mut of_old, mut of_new) = (Known::new(), Known::new());
         for (is_new, request) in &mut all {
             if recorded == MAX_RECORDED {
                 request.moments = Vec::new();
@@ -125,6 +127,17 @@ impl Merger {
             self.sum.cut += u64::from(had_any && !has_any);
             recorded += usize::from(has_any);
         }
+        let parts = self
+            .parts
+            .take()
+            .map(|parts| parts.renamed(|node| tree.path((functions, nodes), &mut of_old, node)));
+        let mut parts = parts.unwrap_or_else(|| Parts::new(other.began_unix_nanoseconds));
+        for part in &other.parts {
+            parts.add_part(part, other.began_unix_nanoseconds, |node| {
+                tree.path((&other.functions, &other.nodes), &mut of_new, node)
+            });
+        }
+        self.parts = Some(parts);
         self.sum.requests = all.into_iter().map(|(_, request)| request).collect();
         (self.sum.functions, self.sum.nodes) = (tree.functions, tree.nodes);
     }
@@ -155,6 +168,7 @@ impl Merger {
             let since = |time: i64| time.saturating_sub(began).clamp(-MAX_TIME, MAX_TIME);
             (request.begin, request.end) = (since(request.begin), since(request.end));
         }
+        let parts = self.parts;
         let (workers, other_workers) = self.workers.finish();
         let (routes, other_routes) = self.routes.finish();
         let worker = |((pod, pid, thread), slots)| WorkerRow {
@@ -181,6 +195,7 @@ impl Merger {
                 .map(worker)
                 .collect(),
             routes: routes.into_iter().chain(other_routes).map(route).collect(),
+            parts: parts.map_or_else(Vec::new, |parts| parts.finish(began, ended - began)),
             ..all
         }
     }

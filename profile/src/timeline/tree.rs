@@ -1,10 +1,12 @@
-//! The call tree of recorded requests: each path once, in the order in which requests show them.
+//! The call tree of recorded requests and of the parts of a run: each path once, in the order in which they show them.
 //!
 //! Invariant: a node's parent comes before it, and neither list is longer than its bound: a path that finds no room has no number.
 
 use std::collections::HashMap;
 
-use super::{Function, MAX_FUNCTIONS, MAX_NAME, MAX_NODES, Node, Request, Timeline};
+use super::{
+    Function, MAX_FUNCTIONS, MAX_NAME, MAX_NODES, Node, Part, PartStack, Request, Timeline,
+};
 
 /// Paths and functions by their numbers.
 #[derive(Debug, Default)]
@@ -16,7 +18,7 @@ pub struct Tree {
 }
 
 /// What a node of another tree is in this one.
-type Known = HashMap<u32, u32>;
+pub(super) type Known = HashMap<u32, u32>;
 
 impl Tree {
     /// The number of a function; a name that is too long ends early.
@@ -50,7 +52,12 @@ impl Tree {
     }
 
     /// Takes over a path of another tree.
-    fn path(&mut self, of: (&[Function], &[Node]), known: &mut Known, leaf: u32) -> Option<u32> {
+    pub(super) fn path(
+        &mut self,
+        of: (&[Function], &[Node]),
+        known: &mut Known,
+        leaf: u32,
+    ) -> Option<u32> {
         let (functions, nodes) = of;
         let (mut above, mut at) = (Vec::new(), Some(leaf));
         while let Some(number) = at.filter(|number| !known.contains_key(number)) {
@@ -89,12 +96,29 @@ impl Tree {
         }
     }
 
+    /// Numbers the stacks of a part of another tree anew; those that find no room are among the others.
+    fn take_part(&mut self, of: (&[Function], &[Node]), known: &mut Known, part: &mut Part) {
+        for stack in std::mem::take(&mut part.stacks) {
+            match self.path(of, known, stack.node) {
+                Some(node) => part.stacks.push(PartStack { node, ..stack }),
+                None => {
+                    let time = stack.busy.saturating_add(stack.waiting);
+                    part.other = part.other.saturating_add(time);
+                }
+            }
+        }
+        part.stacks.sort_by_key(|stack| stack.node);
+    }
+
     /// Takes the place of a timeline's tree, with what its requests still need.
     pub(super) fn replace(mut self, timeline: &mut Timeline) {
         let (functions, nodes) = (&timeline.functions, &timeline.nodes);
         let mut known = Known::new();
         for request in &mut timeline.requests {
             self.take((functions, nodes), &mut known, request);
+        }
+        for part in &mut timeline.parts {
+            self.take_part((functions, nodes), &mut known, part);
         }
         (timeline.functions, timeline.nodes) = (self.functions, self.nodes);
     }

@@ -27,6 +27,8 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
     let requests = slowest
         .map(|seen| request(seen, began, snapshot, table, &mut paths))
         .collect();
+    let took = signed(snapshot.took.as_nanos());
+    let parts = recorder.parts.renamed(|stack| paths.leaf(stack));
     let unlisted_requests = recorder.slowest.unlisted;
     let (workers, other_workers) = recorder.workers.finish();
     let (routes, other_routes) = recorder.routes.finish();
@@ -54,10 +56,11 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
     Timeline {
         version: VERSION,
         began_unix_nanoseconds: snapshot.began_unix_nanoseconds,
-        duration_nanoseconds: signed(snapshot.took.as_nanos()),
+        duration_nanoseconds: took,
         step_nanoseconds: signed(recorder.step.into()),
         workers: workers.chain(other_workers).collect(),
         routes: routes.chain(other_routes).collect(),
+        parts: parts.finish(0, took),
         requests,
         unlisted_requests,
         cut: 0,

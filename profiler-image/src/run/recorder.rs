@@ -1,14 +1,16 @@
 //! What ran when, and what the slowest requests did: what a profile cannot say, kept beside its sums from the same samples. Pure.
 //!
-//! Invariant: the cells of the workers, and those of the routes, are the wall time of all samples that are summed; and memory is bounded,
-//! at about 15 MB when everything is full: cells 2 × 1.6 MB (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the
+//! Invariant: the cells of the workers, those of the routes, and the parts of the run are the wall time of all samples that are summed; and memory
+//! is bounded, at about 16 MB when everything is full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the
 //! 200 slowest requests, half as many of those that are served now, and 2,000 requests of 200 bytes. A run of some functions and routes
 //! takes a few hundred kilobytes.
 
 use std::collections::BTreeSet;
 
 use phpprof_profile::timeline::FIRST_STEP;
-use phpprof_profile::timeline::{MAX_MOMENTS, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, Rows, Slot};
+use phpprof_profile::timeline::{
+    MAX_MOMENTS, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, Parts, Rows, Slot,
+};
 use rustc_hash::FxHashMap;
 
 use super::aggregate::ANY_WORKER;
@@ -93,6 +95,8 @@ pub struct Recorder {
     pub workers: Rows<i32>,
     /// By the number of the label's value.
     pub routes: Rows<u16>,
+    /// Times in it are since the first step.
+    pub parts: Parts<Stack>,
     live: FxHashMap<i32, Live>,
     pub slowest: Slowest,
 }
@@ -116,6 +120,7 @@ impl Recorder {
             step: FIRST_STEP.unsigned_abs(),
             workers: Rows::default(),
             routes: Rows::default(),
+            parts: Parts::new(0),
             live: FxHashMap::default(),
             slowest: Slowest::default(),
         }
@@ -207,7 +212,7 @@ impl Recorder {
         self.slowest.add(live.number, seen);
     }
 
-    /// Adds a moment to the steps in which it was, to each as much as lies in it.
+    /// Adds a moment to the steps in which it was, to each as much as lies in it, and to the part in which it began.
     fn spread(&mut self, worker: i32, route: u16, moment: &Moment, heap: u64) {
         // A worker may have been there before the first step.
         let from = moment.from.saturating_sub(self.began);
@@ -217,6 +222,9 @@ impl Recorder {
             self.workers.double();
             self.routes.double();
         }
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let times = [moment.busy, moment.waiting].map(signed);
+        self.parts.add(signed(from), moment.stack, times);
         let part = |all: u64, until: u64| {
             let part = u128::from(all) * u128::from(until - from) / u128::from(to - from);
             i64::try_from(part).unwrap_or(i64::MAX)

@@ -63,6 +63,36 @@ fn a_sample_counts_in_the_steps_in_which_its_time_lies() {
 }
 
 #[test]
+fn each_minute_of_a_run_has_the_time_of_its_samples_by_stack() {
+    let mut recorder = Recorder::new(1000 * MS);
+    for second in 0..150 {
+        let from = (1000 + second * 1000) * MS;
+        let stack = match second {
+            0..60 => Stack::of_phase(Names::COMPILING),
+            _ => Stack::of_phase(Names::LOADING),
+        };
+        let taken = Taken {
+            stack,
+            ran: second % 2 == 0,
+            ..taken(7, from, from + 10 * MS)
+        };
+        recorder.add(&taken, of(1, 1000 * MS));
+    }
+    let number = |stack| u32::from(stack == Stack::of_phase(Names::LOADING));
+    let parts = recorder.parts.renamed(|stack| Some(number(stack)));
+    let parts = parts.finish(0, 150_000 * MS as i64);
+    let stacks: Vec<_> = parts.iter().map(|part| part.stacks.clone()).collect();
+    let ms = MS as i64;
+    let expected = [
+        (0, 300 * ms, 300 * ms),
+        (1, 300 * ms, 300 * ms),
+        (1, 150 * ms, 150 * ms),
+    ];
+    assert_eq!(stacks, expected.map(|stack| vec![stack.into()]));
+    assert_eq!((parts[2].begin, parts[2].end), (120_000 * ms, 150_000 * ms));
+}
+
+#[test]
 fn routes_that_found_no_room_are_one_row() {
     let mut recorder = Recorder::new(0);
     let mut of = of(1, 0).unwrap();

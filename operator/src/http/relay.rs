@@ -323,7 +323,8 @@ async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
         Ok(asking) => asking,
         Err(refused) => return refused.into_response(),
     };
-    match (relay.runs)(asker).await {
+    let shown = (request.uri(), request.headers());
+    match relay.runs.answer(asker, shown).await {
         Ok(Some(answer)) => {
             // Strings, numbers and lists always serialise.
             let answer = serde_json::to_string(&answer).unwrap_or_default();

@@ -2,13 +2,17 @@
 //!
 //! Who asks is judged here; which runs there are, and what a run may write, `reconcile::residents` says.
 //!
-//! Invariant: nobody learns of a run, nor gets a grant of it, but who has shown what the sampler of that pod was given, in time.
+//! Invariant: questions that are kept open are bounded in number and time, and nobody learns of a run, nor gets a grant of it, but who has shown what the sampler of that pod was given, in time.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, Uri};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
 use crate::http::grants::{Bearer, Refused, refuse, verify_source};
@@ -20,8 +24,87 @@ use crate::sampler::offer::{Answer, Ask, Asker};
 pub const RUNS: &str = "/v1/runs";
 
 /// Answers who has shown that it may ask; nothing where the sampler shall end. The error says why it cannot be answered now.
-pub type Runs =
+pub type Answers =
     Box<dyn Fn(Asker) -> BoxFuture<'static, Result<Option<Answer>, String>> + Send + Sync>;
+
+/// Waits until a sampler that was told of runs with this digest is to be told something else.
+pub type News = Box<dyn Fn(Asker, String) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Questions that are kept open at the same time, of the relay's connections; who finds no place is answered at once.
+const HELD: usize = 128;
+/// Shorter than what proxies cut, and than what the contract allows.
+pub const HOLD: SignedDuration = SignedDuration::from_secs(25);
+
+/// What samplers are told, and the questions that wait for it.
+pub struct Runs {
+    answers: Answers,
+    news: News,
+    places: Semaphore,
+}
+
+impl Runs {
+    pub fn new(answers: Answers, news: News) -> Self {
+        Runs {
+            answers,
+            news,
+            places: Semaphore::new(HELD),
+        }
+    }
+
+    /// The answer, later where the sampler would wait for it and there is nothing new.
+    pub async fn answer(
+        &self,
+        asker: Asker,
+        (uri, headers): (&Uri, &HeaderMap),
+    ) -> Result<Option<Answer>, String> {
+        if let (Some(wait), Ok(_place)) = (preferred(headers), self.places.try_acquire()) {
+            let shown = Bearer::of(uri, headers);
+            let news = (self.news)(asker.clone(), shown.value(SEEN).to_owned());
+            // Whether there are news says the answer.
+            let _ = tokio::time::timeout(wait, news).await;
+        }
+        let mut answer = (self.answers)(asker).await?;
+        if let Some(answer) = &mut answer
+            && self.places.available_permits() == 0
+        {
+            answer.hold_seconds = None;
+        }
+        Ok(answer)
+    }
+}
+
+/// How long a sampler would wait for an answer: RFC 7240 section 4.3.
+fn preferred(headers: &HeaderMap) -> Option<Duration> {
+    let wait = headers
+        .get("prefer")?
+        .to_str()
+        .ok()?
+        .strip_prefix("wait=")?;
+    let most = HOLD.unsigned_abs();
+    Some(Duration::from_secs(wait.parse().ok()?).min(most))
+}
+
+/// The parameter of the next question that says what the sampler was told; only the operator reads it.
+const SEEN: &str = "seen";
+
+/// A short name of these runs.
+pub fn digest<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for key in keys {
+        context.update(key.as_bytes());
+        context.update(b"\n");
+    }
+    URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..9])
+}
+
+impl Ask {
+    /// To ask with by who was told of runs with this digest.
+    #[must_use]
+    pub fn having_seen(mut self, digest: &str) -> Self {
+        self.url.push_str(&format!("&{SEEN}={digest}"));
+        self
+    }
+}
 
 /// What lets this sampler ask until then, at the relay at this address.
 pub fn ask(
@@ -73,4 +156,77 @@ pub fn asked(
     let name = &asker.ephemeral_container_name;
     verify_source(verify, peer, &asker.pod_addresses, name)?;
     Ok(asker)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use futures::FutureExt as _;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn asker() -> Asker {
+        Asker {
+            namespace: "shop".into(),
+            pod_uid: "4f9c7a1d".into(),
+            pod_addresses: String::new(),
+            ephemeral_container_name: "phpprof-resident-0".into(),
+        }
+    }
+
+    fn answer() -> Answer {
+        Answer {
+            ask_again_seconds: 30,
+            hold_seconds: Some(25),
+            lease_seconds: 900,
+            ask: Ask {
+                url: String::new(),
+                headers: BTreeMap::new(),
+                pins: Vec::new(),
+            },
+            runs: Vec::new(),
+        }
+    }
+
+    async fn hold_seconds(runs: &Runs, prefer: Option<&str>) -> Option<i64> {
+        let headers = prefer.map(|value| ("prefer".parse().unwrap(), value.parse().unwrap()));
+        let headers: HeaderMap = headers.into_iter().collect();
+        let uri = Uri::from_static("/v1/runs?seen=all");
+        let answer = runs.answer(asker(), (&uri, &headers)).await;
+        answer.unwrap().unwrap().hold_seconds
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_finds_no_place_is_answered_at_once_and_says_so() {
+        let news = Arc::new(Notify::new());
+        let heard = news.clone();
+        let runs = Arc::new(Runs::new(
+            Box::new(|_| std::future::ready(Ok(Some(answer()))).boxed()),
+            Box::new(move |_, _| heard.clone().notified_owned().boxed()),
+        ));
+        let began = tokio::time::Instant::now();
+        let waiting: Vec<_> = (0..HELD)
+            .map(|_| {
+                let runs = runs.clone();
+                tokio::spawn(async move { hold_seconds(&runs, Some("wait=60")).await })
+            })
+            .collect();
+        while runs.places.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(hold_seconds(&runs, Some("wait=60")).await, None);
+        assert_eq!(hold_seconds(&runs, None).await, None);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        news.notify_waiters();
+        for waiting in waiting {
+            waiting.await.unwrap();
+        }
+        assert_eq!(hold_seconds(&runs, None).await, Some(25));
+        // Nobody waits for longer than the contract says.
+        hold_seconds(&runs, Some("wait=60")).await;
+        assert_eq!(began.elapsed().as_secs(), HOLD.unsigned_abs().as_secs());
+    }
 }

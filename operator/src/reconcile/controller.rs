@@ -110,13 +110,14 @@ async fn look_after_all(
     ),
     changes: UnboundedReceiver<RequestRef>,
 ) {
-    let relisted = context.clone();
+    let seen = context.clone();
     let arriving = watcher(requests, paged()).default_backoff().modify(strip);
     // Controller::new leaves deletions out; those that a broken watch has missed are found after the next list.
     let touched = reflector(writer, arriving)
         .inspect_ok(move |event| {
+            seen.requests.touch();
             if matches!(event, watcher::Event::InitDone) {
-                relisted.look_again();
+                seen.look_again();
             }
         })
         .touched_objects();

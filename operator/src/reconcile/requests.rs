@@ -12,6 +12,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource as _};
 use phpprof_crds::{ProfileRequest, REQUESTED_BY, Target};
+use tokio::sync::watch;
 
 use crate::reconcile::calls::call;
 use crate::sampler::object_keys::UID_LENGTH;
@@ -25,6 +26,7 @@ pub struct Requests {
     /// What comes before `<namespace>/…` in every key.
     key_prefix: String,
     known: OnceLock<Vec<Known>>,
+    changed: watch::Sender<()>,
 }
 
 impl Requests {
@@ -33,12 +35,23 @@ impl Requests {
             client,
             key_prefix: key_prefix.to_owned(),
             known: OnceLock::new(),
+            changed: watch::Sender::new(()),
         }
     }
 
     pub(crate) fn know(&self, known: Vec<Known>) {
         // There is one controller in a process.
         let _ = self.known.set(known);
+    }
+
+    /// A watch has shown something.
+    pub(crate) fn touch(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// What tells that a watch has shown something.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Every one as it arrived.

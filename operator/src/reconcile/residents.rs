@@ -3,42 +3,70 @@
 //! Invariant: any replica gives the same runs, so that it does not matter which one is asked; a sampler is kept only where profiling is allowed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::decide::limits::later;
 use crate::decide::runs::{self, runs};
-use crate::http::runs::ask;
+use crate::http::runs::{HOLD, ask, digest};
 use crate::reconcile::context::Context;
 use crate::reconcile::granting::{grants, receipt};
 use crate::sampler::container;
 use crate::sampler::injection::{Run, Subject};
 use crate::sampler::offer::{Answer, Asker, OfferedRun};
 
+/// How often it is looked whether profiling was stopped, for a question that is kept open.
+const LOOK: Duration = Duration::from_secs(3);
+const TOGETHER: Duration = Duration::from_millis(50);
+
 /// The answer, or nothing where the sampler shall end.
 ///
 /// # Errors
 /// Why a grant could not be made, in words.
 pub async fn answer(context: Arc<Context>, asker: Asker) -> Result<Option<Answer>, String> {
-    let (halts, limits) = (&context.halts, &context.limits);
-    let namespace = &asker.namespace;
-    let is_closed = limits.namespace_opt_in && halts.is_closed(namespace);
-    if halts.why(namespace).is_some() || is_closed {
+    if is_stopped(&context, &asker) {
         return Ok(None);
     }
+    let limits = &context.limits;
     let lease_ends = later(context.now(), limits.resident_lease);
     let ask = ask(&context.keyring, &context.relay_url, &asker, lease_ends);
     let context = &context;
-    let offered = stream::iter(found(context, &asker))
+    let found = found(context, &asker);
+    let seen = digest_of(&found);
+    let offered = stream::iter(found)
         .map(|(subject, run)| offer(context, subject, run))
         .buffered(1)
         .try_collect();
     Ok(Some(Answer {
         ask_again_seconds: limits.resident_asks.as_secs(),
+        // An answer comes well within the lease.
+        hold_seconds: Some(HOLD.min(limits.resident_lease / 2).as_secs().max(1)),
         lease_seconds: limits.resident_lease.as_secs(),
-        ask: ask.map_err(|error| error.to_string())?,
+        ask: ask.map_err(|error| error.to_string())?.having_seen(&seen),
         runs: offered.await?,
     }))
+}
+
+/// Waits until a sampler that was told of runs with this digest is to be told something else.
+pub async fn news(context: Arc<Context>, asker: Asker, seen: String) {
+    let mut changes = context.requests.changes();
+    while !is_stopped(&context, &asker) && digest_of(&found(&context, &asker)) == seen {
+        // Whoever stops profiling changes no request.
+        let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+        // Changes that come together are looked at together.
+        tokio::time::sleep(TOGETHER).await;
+    }
+}
+
+fn is_stopped(context: &Context, asker: &Asker) -> bool {
+    let (halts, namespace) = (&context.halts, &asker.namespace);
+    let is_closed = context.limits.namespace_opt_in && halts.is_closed(namespace);
+    halts.why(namespace).is_some() || is_closed
+}
+
+fn digest_of(found: &[(Subject, Run)]) -> String {
+    digest(found.iter().map(|(_, run)| run.object_key.as_str()))
 }
 
 /// The runs of the sampler that asks.

@@ -30,6 +30,9 @@ pub struct Ask {
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     pub ask_again_seconds: i64,
+    /// The next question is kept open for so long, until there is something to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_seconds: Option<i64>,
     pub lease_seconds: i64,
     pub ask: Ask,
     pub runs: Vec<OfferedRun>,

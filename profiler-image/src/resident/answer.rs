@@ -23,6 +23,7 @@ const VARIABLES_AT_MOST: usize = 8;
 const LONGEST_KEY: usize = 1024;
 const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
 const ASK_AGAIN_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
+const HOLD_SECONDS: std::ops::RangeInclusive<u64> = 1..=60;
 
 /// Whom to ask, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -37,6 +38,8 @@ pub struct Ask {
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub ask_again: Duration,
+    /// The relay keeps the next question open for so long, until there is something to say.
+    pub hold: Option<Duration>,
     /// From the answer on.
     pub lease: Duration,
     pub ask: Ask,
@@ -151,6 +154,7 @@ fn refusal(called: Result<relay_client::Answer, CallError>) -> Failure {
 #[serde(rename_all = "camelCase")]
 struct AnswerText {
     ask_again_seconds: u64,
+    hold_seconds: Option<u64>,
     lease_seconds: u64,
     ask: Ask,
     runs: Vec<RunText>,
@@ -181,12 +185,19 @@ pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
     if !ASK_AGAIN_SECONDS.contains(&answer.ask_again_seconds) {
         return Err("askAgainSeconds is 1 to 3600");
     }
+    if answer
+        .hold_seconds
+        .is_some_and(|seconds| !HOLD_SECONDS.contains(&seconds))
+    {
+        return Err("holdSeconds is 1 to 60");
+    }
     if answer.runs.len() > RUNS_AT_MOST {
         return Err("there are at most 64 runs");
     }
     let run = |run| checked(run, container_id);
     Ok(Answer {
         ask_again: Duration::from_secs(answer.ask_again_seconds),
+        hold: answer.hold_seconds.map(Duration::from_secs),
         lease: Duration::from_secs(answer.lease_seconds),
         ask: answer.ask,
         runs: answer.runs.into_iter().map(run).collect::<Result<_, _>>()?,

@@ -40,16 +40,21 @@ enum Outcome {
 }
 
 impl Order {
-    /// Asks what to do.
+    /// Asks what to do. The relay may keep the question open for `hold`; beside that it takes `takes`.
     #[must_use]
-    pub fn to_ask(ask: Ask, takes: Duration) -> Self {
+    pub fn to_ask(ask: Ask, hold: Option<Duration>, takes: Duration) -> Self {
+        let mut headers = ask.headers;
+        if let Some(hold) = hold {
+            // RFC 7240 section 4.3.
+            headers.insert("prefer".to_owned(), format!("wait={}", hold.as_secs()));
+        }
         Self {
             method: "GET".to_owned(),
             url: ask.url,
-            headers: ask.headers,
+            headers,
             pins: ask.pins,
             body: String::new(),
-            milliseconds: milliseconds(takes),
+            milliseconds: milliseconds(takes + hold.unwrap_or_default()),
             longest_answer: LONGEST + SHORT_ANSWER,
         }
     }
@@ -148,8 +153,13 @@ mod tests {
             headers: [("authorization".to_owned(), "Bearer t".to_owned())].into(),
             pins: vec!["pin".to_owned()],
         };
-        let order = Order::to_ask(ask, Duration::from_secs(10));
+        let order = Order::to_ask(ask.clone(), None, Duration::from_secs(10));
         assert_eq!(Order::read(order.text().as_bytes()).unwrap(), order);
+        assert_eq!((order.headers.len(), order.milliseconds), (1, 10_000));
+        let hold = Some(Duration::from_secs(25));
+        let order = Order::to_ask(ask, hold, Duration::from_secs(10));
+        assert_eq!(order.headers["prefer"], "wait=25");
+        assert_eq!(order.milliseconds, 35_000);
         assert!(Order::read(&b"{}"[..]).is_err());
     }
 

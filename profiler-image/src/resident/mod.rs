@@ -28,7 +28,7 @@ use call::Order;
 use child::{Child, words};
 use state::{Event, State, Step};
 
-/// For all of it: the name, the connection, the answer.
+/// For all of it, beside the time that the relay keeps a question open: the name, the connection, the answer.
 const ASK_TAKES: Duration = Duration::from_secs(10);
 const RECEIPT_TAKES: Duration = Duration::from_secs(4);
 /// After that a call that does not end by itself is killed: to ask for an address has no limit of its own.
@@ -108,9 +108,10 @@ impl Resident {
         loop {
             match self.state.next(self.began.elapsed()) {
                 Step::Say(text) => say(&text),
-                Step::Ask(ask) => {
-                    let order = Order::to_ask(ask, ASK_TAKES);
-                    self.call(Purpose::Ask, &order, ASK_TAKES, LONGEST + LONGEST_LINE);
+                Step::Ask { ask, hold } => {
+                    let order = Order::to_ask(ask, hold, ASK_TAKES);
+                    let takes = ASK_TAKES + hold.unwrap_or_default();
+                    self.call(Purpose::Ask, &order, takes, LONGEST + LONGEST_LINE);
                 }
                 Step::Begin { key, work } => {
                     say(&format!("the run {key} begins"));

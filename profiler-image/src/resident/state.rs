@@ -21,6 +21,8 @@ const RUNS_AT_ONCE: usize = 4;
 const OPEN_AT_MOST: usize = 8;
 /// The relay names a run until it knows its end, which is a matter of seconds.
 const KEYS_REMEMBERED: usize = 256;
+/// Between the beginnings of two questions that the relay keeps open.
+const HELD_AGAIN: Duration = Duration::from_secs(1);
 /// After a call that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -41,8 +43,11 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Step {
     Say(String),
-    /// One event `Heard` comes of it.
-    Ask(Ask),
+    /// One event `Heard` comes of it. The relay may keep the question open for so long.
+    Ask {
+        ask: Ask,
+        hold: Option<Duration>,
+    },
     /// One event `Ended` comes of it.
     Begin {
         key: String,
@@ -65,6 +70,9 @@ pub struct State {
     ask: Ask,
     /// `None` while it is asked.
     ask_at: Option<Duration>,
+    /// How long the relay keeps the next question open, and when it was asked last.
+    hold: Option<Duration>,
+    asked_at: Duration,
     /// Before the first answer: when there must have been one.
     lease_until: Duration,
     /// How long it stays without a run, and since when it had none.
@@ -105,6 +113,8 @@ impl State {
         Self {
             ask,
             ask_at: Some(Duration::ZERO),
+            hold: None,
+            asked_at: Duration::ZERO,
             lease_until: first_answer,
             idle,
             idle_since: Duration::ZERO,
@@ -146,8 +156,12 @@ impl State {
             return step;
         }
         if self.ask_at.is_some_and(|at| now >= at) {
-            self.ask_at = None;
-            return Step::Ask(self.ask.clone());
+            (self.ask_at, self.asked_at) = (None, now);
+            // Where questions that are kept open fail, every other one is answered at once.
+            return Step::Ask {
+                ask: self.ask.clone(),
+                hold: self.hold.take(),
+            };
         }
         Step::Wait(self.wake_at())
     }
@@ -214,7 +228,11 @@ impl State {
         self.is_answered = true;
         self.lease_until = now + answer.lease;
         self.ask = answer.ask;
-        self.ask_at = Some(now + spread(answer.ask_again, chance));
+        self.hold = answer.hold;
+        self.ask_at = Some(match answer.hold {
+            Some(_) => now.max(self.asked_at + spread(HELD_AGAIN, chance)),
+            None => now + spread(answer.ask_again, chance),
+        });
         for run in &answer.runs {
             self.renew(run);
         }

@@ -144,8 +144,11 @@ pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
         let known = known.clone();
         async move { known.is_gone(&key).await }.boxed()
     });
-    let asked = context.clone();
-    let runs: Runs = Box::new(move |asker| residents::answer(asked.clone(), asker).boxed());
+    let (asked, waiting) = (context.clone(), context.clone());
+    let runs = Runs::new(
+        Box::new(move |asker| residents::answer(asked.clone(), asker).boxed()),
+        Box::new(move |asker, seen| residents::news(waiting.clone(), asker, seen).boxed()),
+    );
     let mut relay = Relay::new(
         context.keyring.clone(),
         context.store.clone(),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use futures::FutureExt as _;
 use object_store::memory::InMemory;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::http::grants::grant;
@@ -20,6 +21,8 @@ use crate::testing::at;
 mod asks;
 mod live;
 
+/// What a sampler shows that was told all there is.
+const SEEN: &str = "all";
 const KEY: &str = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
 const POD: GrantPod<'_> = GrantPod {
     uid: "4f9c7a1d-0000-4000-8000-000000000000",
@@ -35,6 +38,8 @@ struct Scene {
     certificate: Arc<Certificate>,
     live: Arc<Live>,
     role: Arc<Role>,
+    /// For who was told all there is.
+    news: Arc<Notify>,
 }
 
 async fn scene(store: Store) -> Scene {
@@ -49,7 +54,20 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
     let cancellations = Arc::new(Cancellations::default());
     let gone = Box::new(move |_| std::future::ready(deleted).boxed());
-    let runs: Runs = Box::new(|asker| std::future::ready(offered(&asker)).boxed());
+    let news = Arc::new(Notify::new());
+    let heard = news.clone();
+    let runs = Runs::new(
+        Box::new(|asker| std::future::ready(offered(&asker)).boxed()),
+        Box::new(move |_, seen| {
+            let heard = heard.clone();
+            async move {
+                if seen == SEEN {
+                    heard.notified().await;
+                }
+            }
+            .boxed()
+        }),
+    );
     let mut relay = Relay::new(
         keyring.clone(),
         store.clone(),
@@ -71,6 +89,7 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
         certificate,
         live,
         role,
+        news,
     }
 }
 
@@ -81,6 +100,7 @@ fn offered(asker: &Asker) -> Result<Option<Answer>, String> {
         "broken" => Err("no signature".to_owned()),
         namespace => Ok(Some(Answer {
             ask_again_seconds: 30,
+            hold_seconds: Some(25),
             lease_seconds: 900,
             ask: Ask {
                 url: format!("https://{namespace}/{}", asker.ephemeral_container_name),

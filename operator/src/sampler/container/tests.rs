@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use phpprof_crds::{Filter, RequestLabel, UploadMode, UploadRoute};
 
 use super::*;
+use crate::http::runs::digest;
 use crate::sampler::injection::{Mode, Task};
 use crate::sampler::offer::{Answer, OfferedRun};
 
@@ -192,8 +193,9 @@ fn a_run_is_offered_as_the_contract_says() {
     };
     let answer = Answer {
         ask_again_seconds: 30,
+        hold_seconds: Some(25),
         lease_seconds: 900,
-        ask: asks(),
+        ask: asks().having_seen(&digest([&*offered.key].into_iter())),
         runs: vec![offered],
     };
     assert_eq!(serde_json::to_value(answer).unwrap(), expected["answer"]);

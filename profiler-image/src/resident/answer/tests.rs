@@ -16,6 +16,7 @@ fn changed(change: impl FnOnce(&mut Value)) -> String {
 fn the_answer_of_the_contract_is_understood() {
     let answer = parse(&changed(|_| {}), ID).unwrap();
     assert_eq!(answer.ask_again, Duration::from_secs(30));
+    assert_eq!(answer.hold, Some(Duration::from_secs(25)));
     assert_eq!(answer.lease, Duration::from_secs(900));
     assert_eq!(answer.ask.pins.len(), 2);
     let [run] = &answer.runs[..] else { panic!() };
@@ -24,6 +25,14 @@ fn the_answer_of_the_contract_is_understood() {
     let work = run.work.as_ref().unwrap();
     assert_eq!(work.arguments[0], "record");
     assert_eq!(work.environment.len(), 3);
+}
+
+#[test]
+fn an_older_operator_keeps_no_question_open() {
+    let older = |answer: &mut Value| {
+        answer.as_object_mut().unwrap().remove("holdSeconds");
+    };
+    assert_eq!(parse(&changed(older), ID).unwrap().hold, None);
 }
 
 #[test]
@@ -67,6 +76,9 @@ fn an_answer_out_of_its_bounds_is_refused() {
     check_refused(|answer| answer["leaseSeconds"] = json!(86_401), lease);
     check_refused(|answer| answer["askAgainSeconds"] = json!(0), again);
     check_refused(|answer| answer["askAgainSeconds"] = json!(3601), again);
+    let hold = "holdSeconds is 1 to 60";
+    check_refused(|answer| answer["holdSeconds"] = json!(0), hold);
+    check_refused(|answer| answer["holdSeconds"] = json!(61), hold);
     check_refused(
         |answer| answer["ask"]["pins"] = json!([]),
         "there are 1 to 4 pins",

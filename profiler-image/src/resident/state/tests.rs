@@ -40,10 +40,20 @@ fn run(key: &str) -> Run {
 fn answer(runs: Vec<Run>) -> Event {
     Event::Heard(Heard::Answer(Box::new(Answer {
         ask_again: SECOND * 10,
+        hold: None,
         lease: SECOND * 100,
         ask: ask("https://next/"),
         runs,
     })))
+}
+
+/// The same, where the next question is kept open for 25 s.
+fn held(runs: Vec<Run>) -> Event {
+    let Event::Heard(Heard::Answer(mut answer)) = answer(runs) else {
+        unreachable!()
+    };
+    answer.hold = Some(SECOND * 25);
+    Event::Heard(Heard::Answer(answer))
 }
 
 fn trouble(why: &str) -> Event {
@@ -106,7 +116,13 @@ impl Scene {
         for _ in 0..100 {
             let (step, is_last) = match self.state.next(self.now) {
                 Step::Say(_) => continue,
-                Step::Ask(ask) => (format!("ask {}", ask.url), false),
+                Step::Ask { ask, hold } => {
+                    let held = hold.map(|hold| format!(" and wait {}", hold.as_secs()));
+                    (
+                        format!("ask {}{}", ask.url, held.unwrap_or_default()),
+                        false,
+                    )
+                }
                 Step::Begin { key, work } => {
                     assert_eq!(work.arguments, [&*key]);
                     (format!("begin {key}"), false)
@@ -144,6 +160,29 @@ fn it_asks_again_when_the_answer_says_so_where_the_answer_says_so() {
     scene.check("wait 10");
     scene.check_at(9, "wait 10");
     scene.check_at(11, "ask https://next/, wait 100");
+}
+
+#[test]
+fn a_question_that_is_kept_open_is_asked_at_once_but_a_second_after_the_last_one() {
+    let mut scene = Scene::new();
+    scene.take(held(vec![]));
+    scene.check_at(1, "wait 1");
+    scene.check_at(2, "ask https://next/ and wait 25, wait 100");
+    scene.now = SECOND * 20;
+    scene.take(held(vec![run("a")]));
+    scene.check("begin a, ask https://next/ and wait 25, wait 120");
+}
+
+#[test]
+fn where_a_question_cannot_be_kept_open_the_next_one_is_not() {
+    let mut scene = Scene::new();
+    scene.take(held(vec![]));
+    scene.check_at(2, "ask https://next/ and wait 25, wait 100");
+    scene.now = SECOND * 37;
+    scene.take(trouble("timeout"));
+    scene.check_at(43, "ask https://next/, wait 100");
+    scene.take(answer(vec![]));
+    scene.check("wait 53");
 }
 
 #[test]

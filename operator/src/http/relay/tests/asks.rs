@@ -2,20 +2,27 @@
 
 use super::*;
 
+fn asker(namespace: &str) -> Asker {
+    Asker {
+        namespace: namespace.into(),
+        pod_uid: POD.uid.into(),
+        pod_addresses: POD.addresses.into(),
+        ephemeral_container_name: "phpprof-resident-0".into(),
+    }
+}
+
 impl Scene {
     fn ask(&self, namespace: &str, until: Timestamp) -> Ask {
-        let asker = Asker {
-            namespace: namespace.into(),
-            pod_uid: POD.uid.into(),
-            pod_addresses: POD.addresses.into(),
-            ephemeral_container_name: "phpprof-resident-0".into(),
-        };
         let address = format!("https://{}", self.address);
-        ask(&self.keyring, &address, &asker, until).unwrap()
+        ask(&self.keyring, &address, &asker(namespace), until).unwrap()
     }
 
     async fn asked(&self, ask: &Ask) -> (u16, String) {
-        let asked = self.client().get(&ask.url);
+        self.asked_and_waits(ask, "").await
+    }
+
+    async fn asked_and_waits(&self, ask: &Ask, prefer: &str) -> (u16, String) {
+        let asked = self.client().get(&ask.url).header("prefer", prefer);
         let asked = asked.header("authorization", &ask.headers["authorization"]);
         let answer = asked.send().await.unwrap();
         let status = answer.status().as_u16();
@@ -76,10 +83,8 @@ async fn a_grant_to_write_lets_nobody_ask_and_none_to_ask_write() {
 #[tokio::test]
 async fn a_sampler_that_asks_from_elsewhere_is_refused_where_the_administrator_says_so() {
     let elsewhere = Asker {
-        namespace: "shop".into(),
-        pod_uid: POD.uid.into(),
         pod_addresses: "192.0.2.7".into(),
-        ephemeral_container_name: "phpprof-resident-0".into(),
+        ..asker("shop")
     };
     for (verify, expected) in [(VerifySource::Enforce, 403), (VerifySource::Off, 200)] {
         let scene = scene_with(in_memory(), false, verify).await;
@@ -89,4 +94,26 @@ async fn a_sampler_that_asks_from_elsewhere_is_refused_where_the_administrator_s
         assert_eq!(status, expected, "{answer}");
         assert_eq!(answer.starts_with("SourceNotPod: "), expected == 403);
     }
+}
+
+#[tokio::test]
+async fn a_question_is_kept_open_for_who_would_wait_until_there_is_something_new() {
+    let scene = scene(in_memory()).await;
+    let ask = scene.ask("shop", at(60)).having_seen(SEEN);
+    let waiting = scene.asked_and_waits(&ask, "wait=25");
+    let news = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        scene.news.notify_waiters();
+        tokio::time::Instant::now()
+    };
+    let ((status, answer), told) = tokio::join!(waiting, news);
+    assert_eq!((status, told.elapsed() < POLL / 2), (200, true));
+    assert!(answer.contains("holdSeconds"), "{answer}");
+    // Who would not wait, or was not told of all, is answered at once.
+    assert_eq!(scene.asked(&ask).await.0, 200);
+    let other = scene.ask("shop", at(60)).having_seen("less");
+    assert_eq!(scene.asked_and_waits(&other, "wait=25").await.0, 200);
+    let bent = scene.ask("blog", at(60)).having_seen(SEEN).url;
+    let bent = Ask { url: bent, ..ask };
+    assert_eq!(scene.asked_and_waits(&bent, "wait=25").await.0, 403);
 }

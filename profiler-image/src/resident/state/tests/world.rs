@@ -85,6 +85,7 @@ impl World {
                 self.lease_until = self.lease_until.max(self.now + lease);
                 self.take(Event::Heard(Heard::Answer(Box::new(Answer {
                     ask_again: SECOND * u32::try_from(again).unwrap(),
+                    hold: (again % 2 == 0).then_some(SECOND),
                     lease,
                     ask: ask("https://next/"),
                     runs,
@@ -118,7 +119,7 @@ impl World {
         for _ in 0..200 {
             match self.state.next(self.now) {
                 Step::Say(_) => {}
-                Step::Ask(_) => {
+                Step::Ask { .. } => {
                     self.asked += 1;
                     assert_eq!(self.asked, 1, "two questions at the same time");
                 }
@@ -196,6 +197,7 @@ proptest! {
         for number in 0..count {
             world.take(Event::Heard(Heard::Answer(Box::new(Answer {
                 ask_again: SECOND,
+                hold: None,
                 lease: SECOND * 100,
                 ask: ask("https://next/"),
                 runs: vec![run(&number.to_string()), run(&number.saturating_sub(KEYS_REMEMBERED - 1).to_string())],

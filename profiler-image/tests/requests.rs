@@ -36,7 +36,7 @@ fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()
     })?;
     drop(clients);
     recorded.check_secrets()?;
-    check_cells(&recorded)?;
+    check_cells(&recorded, 2)?;
     // Each route's code runs under its own label.
     let mixed: Vec<_> = recorded
         .by("route")
@@ -310,6 +310,16 @@ fn check_other(kind: Kind) -> Result<()> {
     let with = by_route.iter().filter(|((route, _), _)| !route.is_empty());
     let (told, all): (i64, i64) = (with.map(|(_, sum)| sum).sum(), recorded.samples());
     ensure!(told * 10 > all * 9, "{told} of {all} have a route");
+    let (Kind::Apache(workers) | Kind::FrankenPhp(workers) | Kind::RoadRunner(workers)) = kind;
+    check_cells(&recorded, workers)?;
+    let list = recorded.timeline.as_ref().context("no list")?;
+    let mut requests = list.requests.iter();
+    ensure!(
+        list.requests.len() > 20 && requests.all(|it| !it.route.is_empty()),
+        "{} requests: {:?}",
+        list.requests.len(),
+        list.requests.first()
+    );
     if !matches!(kind, Kind::RoadRunner(_)) {
         let traces = recorded.shares("trace_id");
         ensure!(traces.keys().eq([requests_server::TRACE]), "{traces:?}");

@@ -9,8 +9,8 @@ fn total(cells: &[Cell]) -> i64 {
     cells.iter().map(|cell| cell.busy + cell.waiting).sum()
 }
 
-/// The cells of the routes, and those of the workers, are the wall time of the profile.
-pub fn check_cells(recorded: &Recorded) -> Result<()> {
+/// The cells of the routes, and those of so many workers, are the wall time of the profile.
+pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
     let timeline = recorded.timeline.as_ref().context("no list")?;
     let wall = recorded.profile.value_index("wall").unwrap_or(0);
     let all: i64 = recorded
@@ -19,12 +19,16 @@ pub fn check_cells(recorded: &Recorded) -> Result<()> {
         .iter()
         .map(|it| it.value[wall])
         .sum();
-    let workers: i64 = timeline.workers.iter().map(|row| total(&row.cells)).sum();
+    let by_worker: i64 = timeline.workers.iter().map(|row| total(&row.cells)).sum();
     let routes: i64 = timeline.routes.iter().map(|row| total(&row.cells)).sum();
-    for sum in [workers, routes] {
+    for sum in [by_worker, routes] {
         ensure!((sum - all).abs() * 100 < all, "{sum} in place of {all}");
     }
-    ensure!(timeline.workers.len() == 2, "{:?}", timeline.workers);
+    ensure!(
+        timeline.workers.len() == workers,
+        "{} workers",
+        timeline.workers.len()
+    );
     let by_route = timeline.routes.iter().filter(|row| !row.route.is_empty());
     let by_route = by_route.map(|row| {
         (

@@ -1,6 +1,7 @@
 //! The built sampler as a resident one: with a relay of the test, and this machine's PHP 8.2 in a container, which is a cgroup here.
 
 mod relay;
+mod secrets;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -56,16 +57,19 @@ struct Container {
 impl Container {
     /// Each test has a number of its own.
     fn start(number: u32) -> Result<Self> {
+        let mut php = Command::new(PHP);
+        php.args(["-r", SPIN]);
+        Self::start_with(number, php)
+    }
+
+    fn start_with(number: u32, mut php: Command) -> Result<Self> {
         let id = format!("{:032x}{number:032x}", std::process::id());
         let cgroup = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"]
             .iter()
             .map(|root| Path::new(root).join(&id))
             .find(|path| fs::create_dir(path).is_ok())
             .context("no cgroup can be made")?;
-        let php = Command::new(PHP)
-            .args(["-r", SPIN])
-            .stdout(Stdio::null())
-            .spawn();
+        let php = php.stdout(Stdio::null()).spawn();
         let php = Running(php.context("starting PHP")?);
         fs::write(cgroup.join("cgroup.procs"), php.0.id().to_string())?;
         let php = Some(php);

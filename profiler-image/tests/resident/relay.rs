@@ -226,13 +226,21 @@ impl Relay {
 
     /// The same with a list of requests, which the relay takes or refuses.
     pub fn listing_run(&self, name: &str, container_id: &str, is_taken: bool) -> Value {
-        let mut run = self.run(name, container_id, 2);
+        self.listing(self.run(name, container_id, 2), name, is_taken)
+    }
+
+    /// A live run with a list of requests.
+    pub fn live_list_run(&self, name: &str, container_id: &str, seconds: u32) -> Value {
+        self.listing(self.live_run(name, container_id, seconds), name, true)
+    }
+
+    fn listing(&self, mut run: Value, name: &str, is_taken: bool) -> Value {
         let mut grant = self.grant(&format!("{name}.requests.json.gz"), &[]);
         if !is_taken {
             grant["url"] = json!(format!("https://{}/v1/refused", self.host));
         }
         if let Some(arguments) = run["arguments"].as_array_mut() {
-            arguments.push(json!("--labels=Script,Route"));
+            arguments.push(json!("--labels=Method,Route,Script,TraceID"));
         }
         run["environment"]["PHPPROF_REQUESTS"] = json!(json!({"requests": [grant]}).to_string());
         run

@@ -39,7 +39,7 @@ pub const WITHOUT_POLICIES: &str = "policies.enabled=false";
 /// Whose requests are served by resident samplers.
 pub const RESIDENT_USER: &str = "e2e-schedules";
 /// Too late for each of the promises below: what holds them is that the relay keeps questions open.
-pub const RESIDENT_ASKS: Duration = Duration::from_secs(12);
+pub const RESIDENT_ASKS: Duration = Duration::from_secs(8);
 pub const RESIDENT_LEASE: Duration = Duration::from_secs(20);
 pub const START_SLACK: Duration = Duration::from_secs(15);
 pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(15);

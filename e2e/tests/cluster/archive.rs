@@ -84,8 +84,8 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
         for (line, expected) in [
             ("list --stored", "pod/web"),
             ("get first -o json", "\"samples\""),
-            ("top first", "similar_text"),
-            (&*format!("top {}", listed.trim()), "similar_text"),
+            ("top first", "Demo\\"),
+            (&*format!("top {}", listed.trim()), "Demo\\"),
             ("diff first first", "ms before"),
             ("flame first -o first.html", "wrote first.html"),
             ("download first", "wrote first.pb.gz"),

@@ -49,7 +49,7 @@ async fn every_verb(scene: &Scene, person: &Person) -> Result<()> {
         "{table}"
     );
     ensure!(
-        table.contains("similar_text"),
+        table.contains("Demo\\"),
         "no function of the application: {table}"
     );
     check_views(person).await?;

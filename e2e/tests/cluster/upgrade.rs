@@ -124,6 +124,6 @@ async fn found_in_the_archive(
     );
     let top = format!("top {}", older.name_any());
     let top = administrator.says(&top).await?.well()?;
-    ensure!(top.contains("similar_text"), "{top}");
+    ensure!(top.contains("Demo\\"), "{top}");
     Ok(())
 }

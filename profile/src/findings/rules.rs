@@ -166,7 +166,7 @@ pub static RULES: [Rule; 22] = [
         },
         only: Only::Serving,
         unless: &[],
-        sentence: "The autoloader looks for the files of classes on the disk. A class map knows them: composer dump-autoload --classmap-authoritative.",
+        sentence: "The autoloader looks for the files of classes on the disk. A class map knows them; with Composer: composer dump-autoload --classmap-authoritative.",
     },
     Rule {
         id: "preloading",

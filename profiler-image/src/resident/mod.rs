@@ -1,6 +1,6 @@
 //! The resident sampler: stays beside one container, asks the relay for runs, and has each done by a process of its own.
 //!
-//! `answer` is what the relay says, `state` decides, `call` and `child` are how it is done; this is the loop. One thread, no connection: calls of the
+//! `answer` is what the relay says, `state` decides, `call` and `child` are how it is done, `shed` keeps it small; this is the loop. One thread, no connection: calls of the
 //! relay are processes as well, so that what stays is small, and hears a signal at any time.
 //!
 //! Invariant: nothing here waits for anything but an event or a time.
@@ -21,6 +21,7 @@ use crate::failure::{Failure, Reason};
 pub mod answer;
 pub mod call;
 mod child;
+mod shed;
 pub mod state;
 
 use answer::{Ask, LONGEST, heard};
@@ -129,7 +130,10 @@ impl Resident {
                         LONGEST_LINE * 4,
                     );
                 }
-                Step::Wait(until) => self.wait(until),
+                Step::Wait(until) => {
+                    shed::shed();
+                    self.wait(until);
+                }
                 Step::End(failure) => return failure,
             }
         }

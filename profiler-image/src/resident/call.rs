@@ -11,12 +11,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{Ask, LONGEST};
+use super::shed::shed;
 use crate::deliver::grants::Grant;
 use crate::deliver::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
 use crate::failure::{Failure, Reason};
 
 /// Of an order, in bytes: grants, and a receipt.
 const LONGEST_ORDER: u64 = LONGEST as u64 * 2;
+
+/// With it a question says that it would wait: RFC 7240.
+const PREFER: &str = "prefer";
+/// A question that waits was asked by then.
+const ASKED: Duration = Duration::from_millis(500);
 
 /// A call to be made.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +51,7 @@ impl Order {
     pub fn to_ask(ask: Ask, hold: Option<Duration>, takes: Duration) -> Self {
         let mut headers = ask.headers;
         if let Some(hold) = hold {
-            // RFC 7240 section 4.3.
-            headers.insert("prefer".to_owned(), format!("wait={}", hold.as_secs()));
+            headers.insert(PREFER.to_owned(), format!("wait={}", hold.as_secs()));
         }
         Self {
             method: "GET".to_owned(),
@@ -93,6 +98,14 @@ impl Order {
     /// Makes the call, and says what came of it.
     #[must_use]
     pub fn make(&self) -> String {
+        if self.headers.contains_key(PREFER) {
+            // It waits from then on; where there is no thread, it is larger meanwhile.
+            let wait = || {
+                std::thread::sleep(ASKED);
+                shed();
+            };
+            let _ = std::thread::Builder::new().spawn(wait);
+        }
         let call = Call {
             method: &self.method,
             url: &self.url,

@@ -21,7 +21,7 @@ use crate::failure::{Failure, Reason};
 pub mod answer;
 pub mod call;
 mod child;
-mod shed;
+pub mod shed;
 pub mod state;
 
 use answer::{Ask, LONGEST, heard};

@@ -1,6 +1,6 @@
-// The OCI archive: an image layout (index, blobs) in one tar file.
+// OCI layouts (index, blobs), as a folder or in one tar file.
 //
-// Does not: leave half a file; the archive is renamed into place when it is whole.
+// Does not: leave half of one; it is renamed into place when it is whole.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -23,12 +24,7 @@ func writeArchive(file, reference string, image v1.Image) error {
 	if err != nil {
 		return err
 	}
-	// Both annotations: containerd reads the first, other tools the second.
-	annotations := map[string]string{
-		"io.containerd.image.name":          reference,
-		"org.opencontainers.image.ref.name": reference,
-	}
-	if err := folder.AppendImage(image, layout.WithAnnotations(annotations)); err != nil {
+	if err := folder.AppendImage(image, named(reference, reference)); err != nil {
 		return err
 	}
 	whole := filepath.Join(work, "archive.tar")
@@ -36,6 +32,35 @@ func writeArchive(file, reference string, image v1.Image) error {
 		return err
 	}
 	return os.Rename(whole, file)
+}
+
+// writeLayout writes a folder whose index.json names one index. A tag names it there, as the OCI's layout wants, and tools that copy layouts.
+func writeLayout(folder, reference string, index v1.ImageIndex) error {
+	tagged, err := name.NewTag(reference)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(folder), ".layout-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	whole, err := layout.Write(filepath.Join(work, "layout"), empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := whole.AppendIndex(index, named(reference, tagged.TagStr())); err != nil {
+		return err
+	}
+	return os.Rename(string(whole), folder)
+}
+
+// named has both annotations: containerd reads the first, other tools the second.
+func named(full, short string) layout.Option {
+	return layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          full,
+		"org.opencontainers.image.ref.name": short,
+	})
 }
 
 func packFolder(file, folder string) error {

@@ -1,7 +1,7 @@
-// Writes a container image as an OCI archive, and pushes it to a registry when asked to.
+// Writes a container image as an OCI archive or, for several platforms, as an OCI layout, and pushes it to a registry when asked to.
 //
 // Does: make an image of root file system archives and of files and folders of this machine, one
-// layer each, in the order of the flags.
+// layer each, in the order of the flags. Layers after -platform are that platform's.
 // Does not: run anything inside an image, and needs no container engine.
 // Invariant: the same inputs give the same bytes (names in order, no times, owned by root).
 package main
@@ -31,31 +31,63 @@ func main() {
 func run() error {
 	reference := flag.String("name", "", "name of the image, with its tag")
 	archive := flag.String("out", "", "write an OCI archive to this file")
+	folder := flag.String("layout", "", "write an OCI layout of one index, with the images of all platforms, to this folder")
 	push := flag.Bool("push", false, "push the image to the registry in its name")
 	var config v1.Config
+	labels := map[string]string{}
+	flag.Func("label", "NAME=VALUE, a label of the image; repeated", func(label string) error {
+		name, value, found := strings.Cut(label, "=")
+		if !found {
+			return fmt.Errorf("%q is not NAME=VALUE", label)
+		}
+		labels[name] = value
+		return nil
+	})
 	flag.StringVar(&config.User, "user", "", "user that the image runs as")
 	flag.StringVar(&config.WorkingDir, "workdir", "", "directory that the image runs in")
 	flag.Func("entrypoint", "one word of the entry point; repeated", appendTo(&config.Entrypoint))
 	flag.Func("cmd", "one word of the default arguments; repeated", appendTo(&config.Cmd))
 	flag.Func("env", "NAME=VALUE; repeated", appendTo(&config.Env))
-	var layers []v1.Layer
+	var parts []part
+	flag.Func("platform", "platform of the layers that follow, for instance linux/arm64; repeated (default linux/amd64)", func(text string) error {
+		platform, err := v1.ParsePlatform(text)
+		if err == nil {
+			parts = append(parts, part{platform: *platform})
+		}
+		return err
+	})
 	addLayer := func(open func(string) (v1.Layer, error)) func(string) error {
 		return func(source string) error {
 			layer, err := open(source)
-			if err == nil {
-				layers = append(layers, layer)
+			if len(parts) == 0 {
+				parts = []part{{platform: v1.Platform{OS: "linux", Architecture: "amd64"}}}
 			}
+			last := &parts[len(parts)-1]
+			last.layers = append(last.layers, layer)
 			return err
 		}
 	}
 	flag.Func("rootfs", "a tar archive as a layer; repeated", addLayer(archiveLayer))
 	flag.Func("add", "SOURCE=/DESTINATION, a file or a folder, as a layer; repeated", addLayer(copyLayer))
 	flag.Parse()
-	if *reference == "" || (*archive == "" && !*push) || flag.NArg() > 0 {
-		return errors.New("-name, and -out or -push, are needed, and nothing but flags")
+	config.Labels = labels
+	switch {
+	case *reference == "" || flag.NArg() > 0 || (*archive == "" && *folder == "" && !*push):
+		return errors.New("-name, and -out, -layout or -push, are needed, and nothing but flags")
+	case len(parts) == 0:
+		return errors.New("-rootfs or -add is needed: the image would be empty")
+	case len(parts) > 1 && *folder == "":
+		return errors.New("an image for several platforms goes to -layout")
 	}
 
-	image, err := assemble(config, layers)
+	if *folder != "" {
+		index, err := assembleIndex(config, parts)
+		if err != nil {
+			return err
+		}
+		return writeLayout(*folder, *reference, index)
+	}
+	image, err := assemble(config, parts[0])
 	if err != nil {
 		return err
 	}
@@ -74,10 +106,16 @@ func run() error {
 	return remote.Write(target, image)
 }
 
-func assemble(config v1.Config, layers []v1.Layer) (v1.Image, error) {
+// part is what the image is on one platform.
+type part struct {
+	platform v1.Platform
+	layers   []v1.Layer
+}
+
+func assemble(config v1.Config, part part) (v1.Image, error) {
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	image, err := mutate.AppendLayers(image, layers...)
+	image, err := mutate.AppendLayers(image, part.layers...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +124,23 @@ func assemble(config v1.Config, layers []v1.Layer) (v1.Image, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.Architecture, file.OS = "amd64", "linux"
+	file.Architecture, file.OS = part.platform.Architecture, part.platform.OS
 	file.Config = config
 	return mutate.ConfigFile(image, file)
+}
+
+// assembleIndex makes one index of the images of all platforms, in the order of the flags.
+func assembleIndex(config v1.Config, parts []part) (v1.ImageIndex, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, part := range parts {
+		image, err := assemble(config, part)
+		if err != nil {
+			return nil, err
+		}
+		platform := part.platform
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &platform}})
+	}
+	return index, nil
 }
 
 func appendTo(list *[]string) func(string) error {

@@ -1,0 +1,3 @@
+module phpprof.dev/release/tool
+
+go 1.26

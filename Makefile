@@ -51,6 +51,8 @@ lint: setup ## formats, lints, licences, chart, scripts
 .PHONY: unit
 unit: setup ## unit tests, and the sampler against real PHP on this machine
 	@$(STAGE) "unit tests" cargo test --quiet --workspace --locked --exclude e2e
+	@$(STAGE) "image writer" go -C e2e/images/writer test ./...
+	@$(STAGE) "release tool" go -C release/tool test ./...
 
 .PHONY: real
 real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl) against programs whose shares are known; FULL=1 for all
@@ -90,6 +92,17 @@ browser: setup ## the plugin as krew installs it; formats and flame graph page i
 aarch64: FULL := 1
 aarch64: setup ## the sampler for aarch64: built, and its tests on memory images run under qemu
 	@$(STAGE) "aarch64" profiler-image/aarch64
+
+# Both install what an arm64 program is built and tried with.
+release release-check: FULL := 1
+
+.PHONY: release
+release: setup ## everything that a tag publishes, for amd64 and arm64, in target/release-VERSION
+	@$(STAGE) "release" release/build
+
+.PHONY: release-check
+release-check: setup ## a release made twice, published to a registry here, pulled by digest and started
+	@$(STAGE) "check the release" release/check
 
 .PHONY: images
 images: setup ## build the application's images, and load them into the test cluster if it is up
@@ -160,3 +173,4 @@ beside-e2e:
 test-full: ## all tests, in their long form
 	@$(MAKE) test FULL=1
 	@$(MAKE) aarch64
+	@$(MAKE) release-check

@@ -13,11 +13,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -33,6 +31,7 @@ func run() error {
 	archive := flag.String("out", "", "write an OCI archive to this file")
 	folder := flag.String("layout", "", "write an OCI layout of one index, with the images of all platforms, to this folder")
 	push := flag.Bool("push", false, "push the image to the registry in its name")
+	publish := flag.String("publish", "", "push the index of the OCI layout in this folder, unless the registry has another one by its name")
 	var config v1.Config
 	labels := map[string]string{}
 	flag.Func("label", "NAME=VALUE, a label of the image; repeated", func(label string) error {
@@ -71,9 +70,16 @@ func run() error {
 	flag.Func("add", "SOURCE=/DESTINATION, a file or a folder, as a layer; repeated", addLayer(copyLayer))
 	flag.Parse()
 	config.Labels = labels
+	if *publish != "" {
+		said, err := publishLayout(*publish, *reference)
+		if err == nil {
+			fmt.Println(said)
+		}
+		return err
+	}
 	switch {
 	case *reference == "" || flag.NArg() > 0 || (*archive == "" && *folder == "" && !*push):
-		return errors.New("-name, and -out, -layout or -push, are needed, and nothing but flags")
+		return errors.New("-name, and -out, -layout, -push or -publish, are needed, and nothing but flags")
 	case len(parts) == 0:
 		return errors.New("-rootfs or -add is needed: the image would be empty")
 	case len(parts) > 1 && *folder == "":
@@ -99,11 +105,7 @@ func run() error {
 	if !*push {
 		return nil
 	}
-	target, err := name.ParseReference(*reference)
-	if err != nil {
-		return err
-	}
-	return remote.Write(target, image)
+	return pushImage(*reference, image)
 }
 
 // part is what the image is on one platform.

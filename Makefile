@@ -1,6 +1,6 @@
 # The one list of commands. `make help` shows them.
 #
-# Each command installs and builds what it needs (e2e/tools), into $PHPPROF_CACHE (/var/cache/phpprof).
+# Each command installs and builds what it needs (e2e/tools), into $PHPPROF_CACHE (/var/cache/phpprof, ~/.cache/phpprof if you are not root).
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # STORE=s3                  demo stores in an S3 server instead of on a volume
@@ -18,10 +18,10 @@ MAKEFLAGS += --no-print-directory
 
 STAGE := e2e/tools/stage
 TOOLS := e2e/tools/build
-CACHE := $(or $(PHPPROF_CACHE),/var/cache/phpprof)
+CACHE := $(shell . e2e/tools/cache.sh && echo "$$CACHE")
 BIN := $(CACHE)/bin
 BESIDE_LOG := $(CACHE)/state/beside-e2e.log
-IMAGES := application kubectl-phpprof
+IMAGES := phpprof operator kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
@@ -105,9 +105,11 @@ release-check: setup ## a release made twice, published to a registry here, pull
 	@$(STAGE) "check the release" release/check
 
 .PHONY: images
-images: setup ## build the application's images, and load them into the test cluster if it is up
+images: ## build phpprof's images for this machine, as any user on x86_64 or arm64; load them into the test cluster if it is up
+	@e2e/tools/givens programs
+	@e2e/tools/own-target
 	@$(STAGE) "images" e2e/images/build $(IMAGES)
-	@if [ -S /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load $(IMAGES); fi
+	@if [ -w /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load $(IMAGES); fi
 
 .PHONY: cluster-up
 cluster-up: setup ## a real one-node Kubernetes with DNS, storage and an S3 server, in a network of its own
@@ -119,7 +121,7 @@ cluster-down: ## take it away, and check that nothing is left
 
 # The cluster that demo and e2e run on: a test cluster, unless a context was named.
 .PHONY: cluster
-cluster: $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
+cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 	@$(TOOLS) kubernetes helm
 
 # All its tests are started at once, and take turns (e2e/src/turn.rs).

@@ -7,7 +7,8 @@
 # shellcheck shell=bash
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-CACHE=${PHPPROF_CACHE:-/var/cache/phpprof}
+if [ "$(id -u)" = 0 ]; then CACHE=/var/cache/phpprof; else CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/phpprof; fi
+CACHE=${PHPPROF_CACHE:-$CACHE}
 BIN=$CACHE/bin IMAGES=$CACHE/images RUNTIMES=$CACHE/runtimes STATE=$CACHE/state
 export ROOT CACHE BIN IMAGES RUNTIMES STATE
 PATH=$BIN:$PATH

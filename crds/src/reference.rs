@@ -51,7 +51,7 @@ const ARCHIVE: &str = "# ProfileArchive (phpprof.dev/v1alpha1)
 Opens what is stored of the profiles of a namespace, also when the requests are gone. Category `phpprof`. A namespace has one, with the name
 `profiles`, which the operator makes with the first request that it accepts there. Whoever may `get` it may read every profile of the namespace.
 
-```
+```sh example
 kubectl patch profilearchive profiles --type=merge -p '{\"spec\": {\"accessKeyGeneration\": 1}}'   # another key; the one before opens nothing any more
 ```
 ";

@@ -8,12 +8,15 @@ namespace Shop;
 
 final class Listing
 {
+    /** @var list<string> */
+    private array $articles;
+
     public function page(): string
     {
-        $articles = Prices::articles();
-        usort($articles, $this->byPrice(...));
+        $this->articles = Prices::articles();
+        usort($this->articles, $this->byPrice(...));
 
-        return '<ol>' . implode('', array_map($this->row(...), $articles)) . '</ol>';
+        return '<ol>' . implode('', array_map($this->row(...), $this->articles)) . '</ol>';
     }
 
     private function byPrice(string $one, string $other): int
@@ -23,7 +26,24 @@ final class Listing
 
     private function row(string $article): string
     {
-        return sprintf("<li>%s: %s\n", $this->title($article), $this->amount(Prices::of($article)));
+        $price = $this->amount(Prices::of($article));
+
+        return sprintf("<li>%s: %s (see also: %s)\n", $this->title($article), $price, $this->title($this->similar($article)));
+    }
+
+    /** The other article whose name is most like this one's. */
+    private function similar(string $article): string
+    {
+        $best = '';
+        $least = PHP_INT_MAX;
+        foreach ($this->articles as $other) {
+            $distance = levenshtein($article, $other);
+            if ($other !== $article && $distance < $least) {
+                [$best, $least] = [$other, $distance];
+            }
+        }
+
+        return $best;
     }
 
     private function title(string $article): string

@@ -1,34 +1,9 @@
 //! The documents: every link leads to a file and to a heading that are there, and the index leads to every page within two clicks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The documents, by their paths from the root.
-fn documents() -> std::io::Result<BTreeMap<PathBuf, String>> {
-    let mut found = BTreeMap::new();
-    let mut folders: Vec<PathBuf> = ["docs", "contract", "examples"].map(PathBuf::from).into();
-    for file in ["README.md", "CHANGELOG.md", "e2e/cluster/README.md"] {
-        let text = std::fs::read_to_string(root().join(file))?;
-        found.insert(PathBuf::from(file), text);
-    }
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(root().join(&folder))? {
-            let entry = entry?;
-            let path = folder.join(entry.file_name());
-            if entry.file_type()?.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "md") {
-                let text = std::fs::read_to_string(entry.path())?;
-                found.insert(path, text);
-            }
-        }
-    }
-    Ok(found)
-}
+use phpprof_documents::{pages, root};
 
 /// The lines of a document outside of fenced blocks.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -98,7 +73,7 @@ fn target(of: &Path, link: &str) -> (PathBuf, Option<String>) {
 
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
-    let documents = documents().unwrap();
+    let documents = pages().unwrap();
     assert!(documents.len() > 20, "{}", documents.len());
     let mut broken = Vec::new();
     for (path, text) in &documents {
@@ -118,7 +93,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 
 #[test]
 fn the_index_leads_to_every_page_within_two_clicks() {
-    let documents = documents().unwrap();
+    let documents = pages().unwrap();
     let mut seen = BTreeSet::from([PathBuf::from("docs/README.md")]);
     for _ in 0..2 {
         let pages: Vec<_> = seen.iter().cloned().collect();

@@ -1,0 +1,167 @@
+//! The documents and the commands in them, for the tests that hold both to what there is.
+//!
+//! A fenced block says what it is after its fence: `text`, `yaml` and the like, or `sh` and the setup that its commands are for.
+//!
+//! Invariant: each line of a shell block is in a command, a comment or a here-document.
+
+mod command;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use command::{Command, commands};
+
+/// Documents outside of the folders.
+const PAGES: [&str; 3] = ["README.md", "CHANGELOG.md", "e2e/cluster/README.md"];
+const FOLDERS: [&str; 3] = ["docs", "contract", "examples"];
+
+/// Where a shell block's commands work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setup {
+    /// A host with PHP: a php-fpm pool `www` that is asked, and `script.php`.
+    Host,
+    /// A cluster with phpprof and the plugin, and a namespace `shop` with a Deployment `web`.
+    Cluster,
+    /// The same, on a terminal: a program that goes on until it is told to end.
+    Terminal,
+    /// What `make demo` does.
+    Demo,
+    /// A cloud, or a release that is installed, upgraded or removed: rendered and parsed, not run.
+    Cloud,
+    /// A clone with the toolchain: minutes of building, or programs that are installed. The targets are looked up, not made.
+    Build,
+    /// Names that a reader replaces: parsed, not run.
+    Example,
+}
+
+impl Setup {
+    fn named(name: &str) -> Option<Setup> {
+        Some(match name {
+            "host" => Setup::Host,
+            "cluster" => Setup::Cluster,
+            "terminal" => Setup::Terminal,
+            "demo" => Setup::Demo,
+            "cloud" => Setup::Cloud,
+            "build" => Setup::Build,
+            "example" => Setup::Example,
+            _ => return None,
+        })
+    }
+}
+
+/// A fenced block of a page.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Line of its fence, from 1.
+    pub line: usize,
+    /// What follows the fence.
+    pub info: String,
+    pub text: String,
+}
+
+impl Block {
+    /// The setup of a shell block that has one.
+    pub fn setup(&self) -> Option<Setup> {
+        Setup::named(self.info.strip_prefix("sh ")?)
+    }
+}
+
+/// The project's folder.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The documents, by their paths from the project's folder.
+pub fn pages() -> io::Result<BTreeMap<PathBuf, String>> {
+    let mut found = BTreeMap::new();
+    for page in PAGES {
+        found.insert(PathBuf::from(page), fs::read_to_string(root().join(page))?);
+    }
+    let mut folders: Vec<PathBuf> = FOLDERS.map(PathBuf::from).into();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                found.insert(path, fs::read_to_string(entry.path())?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The fenced blocks of a page, in their order. The text has no more indentation than its fence.
+pub fn blocks(text: &str) -> Vec<Block> {
+    let mut found = Vec::new();
+    let mut open: Option<(usize, Block)> = None;
+    for (index, line) in text.lines().enumerate() {
+        let fence = line.trim_start().strip_prefix("```");
+        match (fence, open.take()) {
+            (Some(_), Some((_, block))) => found.push(block),
+            (Some(info), None) => {
+                let indent = line.len() - line.trim_start().len();
+                let info = info.trim().to_owned();
+                open = Some((
+                    indent,
+                    Block {
+                        line: index + 1,
+                        info,
+                        text: String::new(),
+                    },
+                ));
+            }
+            (None, Some((indent, mut block))) => {
+                block.text.push_str(line.get(indent..).unwrap_or(""));
+                block.text.push('\n');
+                open = Some((indent, block));
+            }
+            (None, None) => {}
+        }
+    }
+    found.extend(open.map(|(_, block)| block));
+    found
+}
+
+/// All shell commands of the documents: page, line of the block, setup.
+pub fn all_commands() -> io::Result<Vec<(PathBuf, usize, Setup, Command)>> {
+    let mut found = Vec::new();
+    for (page, text) in pages()? {
+        for block in blocks(&text) {
+            let Some(setup) = block.setup() else { continue };
+            let said = commands(&block.text).map_err(|error| {
+                let place = format!("{}:{}: {error}", page.display(), block.line);
+                io::Error::new(io::ErrorKind::InvalidData, place)
+            })?;
+            found.extend(
+                said.into_iter()
+                    .map(|command| (page.clone(), block.line, setup, command)),
+            );
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_its_line_its_label_and_no_indentation() {
+        let page = "one\n  ```sh host\n  phpprof dump\n  ```\n```text\na\n\nb\n```\n";
+        let found = blocks(page);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].line, found[0].setup()), (2, Some(Setup::Host)));
+        assert_eq!(found[0].text, "phpprof dump\n");
+        assert_eq!((found[1].setup(), &*found[1].text), (None, "a\n\nb\n"));
+    }
+
+    #[test]
+    fn a_label_that_is_none_is_no_setup() {
+        let found = blocks("```sh somewhere\n```\n```sh\n```\n");
+        assert!(found.iter().all(|block| block.setup().is_none()));
+    }
+}

@@ -1,0 +1,64 @@
+//! Blocks of commands: each says in which setup it works, and names only files and targets of `make` that are there.
+
+use phpprof_documents::{all_commands, blocks, pages, root};
+
+/// What a block may be that has no commands.
+const OTHERS: [&str; 5] = ["text", "yaml", "json", "php", "c"];
+
+#[test]
+fn every_block_says_what_it_is_and_a_shell_block_its_setup() {
+    let mut wrong = Vec::new();
+    for (page, text) in pages().unwrap() {
+        for block in blocks(&text) {
+            if block.setup().is_none() && !OTHERS.contains(&block.info.as_str()) {
+                wrong.push(format!("{}:{}: {}", page.display(), block.line, block.info));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn every_target_of_make_is_there() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+    let mut count = 0;
+    for (page, line, _, command) in all_commands().unwrap() {
+        let Some(words) = command.arguments_of(&["make"]) else {
+            continue;
+        };
+        for target in words.iter().filter(|word| !word.contains('=')) {
+            let is_there = makefile.contains(&format!("\n{target}: "));
+            assert!(is_there, "{}:{line}: make {target}", page.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 5, "{count}");
+}
+
+#[test]
+fn every_file_of_the_repository_that_a_command_names_is_there() {
+    let folders = [
+        "examples/",
+        "charts/",
+        "demo/",
+        "crds/",
+        "e2e/",
+        "profiler-image/",
+    ];
+    let mut count = 0;
+    for (page, line, _, command) in all_commands().unwrap() {
+        for word in &command.words {
+            let file = word.rsplit('=').next().unwrap_or_default();
+            let is_ours = folders.iter().any(|folder| file.starts_with(folder));
+            if is_ours {
+                assert!(
+                    root().join(file).exists(),
+                    "{}:{line}: {file}",
+                    page.display()
+                );
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 15, "{count}");
+}

@@ -126,6 +126,21 @@ pub fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
+/// What a page has between backticks, outside of blocks, where it can be read as commands.
+pub fn spans(text: &str) -> Vec<Command> {
+    let mut is_fenced = false;
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    });
+    let spans = lines.flat_map(|line| line.split('`').skip(1).step_by(2));
+    spans
+        .filter_map(|span| commands(span).ok())
+        .flatten()
+        .collect()
+}
+
 /// All shell commands of the documents: page, line of the block, setup.
 pub fn all_commands() -> io::Result<Vec<(PathBuf, usize, Setup, Command)>> {
     let mut found = Vec::new();
@@ -157,6 +172,16 @@ mod tests {
         assert_eq!((found[0].line, found[0].setup()), (2, Some(Setup::Host)));
         assert_eq!(found[0].text, "phpprof dump\n");
         assert_eq!((found[1].setup(), &*found[1].text), (None, "a\n\nb\n"));
+    }
+
+    #[test]
+    fn code_within_a_sentence_is_a_span_and_a_block_is_none() {
+        let found = spans("run `kubectl phpprof top web` or `it's`\n```text\n`a`\n```\n");
+        let words: Vec<_> = found
+            .iter()
+            .map(|command| command.words.join(" "))
+            .collect();
+        assert_eq!(words, ["kubectl phpprof top web"]);
     }
 
     #[test]

@@ -1,0 +1,174 @@
+//! The documents' commands of `phpprof`: it knows each flag and value in them, and those for a host run here, against this machine's PHP 8.2.
+//! It takes root, php-fpm and cgi-fcgi.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use phpprof_documents::{Setup, all_commands, blocks, pages, spans};
+use tempfile::TempDir;
+
+const PHPPROF: &str = env!("CARGO_BIN_EXE_phpprof");
+/// What the examples name: a program of half a second, and what the pool answers with.
+const SCRIPT: &str = "<?php
+function price($n) { for ($sum = 0; $n > 0; $n--) $sum += sqrt($n); return $sum; }
+for ($end = hrtime(true) + 5e8; hrtime(true) < $end;) price(1000);
+";
+
+/// phpprof with these arguments, of which those from a program on are the program's own, and `--help` before these.
+fn parse(arguments: &[String]) -> Result<Output> {
+    let expand = |word: &String| {
+        if word.contains('$') {
+            "1".to_owned()
+        } else {
+            word.clone()
+        }
+    };
+    let own = arguments
+        .iter()
+        .take_while(|word| *word != "--")
+        .map(expand);
+    Ok(Command::new(PHPPROF).args(own).arg("--help").output()?)
+}
+
+#[test]
+fn phpprof_knows_what_its_commands_in_the_documents_say() -> Result<()> {
+    let in_blocks = all_commands()?.into_iter();
+    let mut commands: Vec<_> = in_blocks
+        .map(|(page, _, _, command)| (page, command))
+        .collect();
+    // The changelog also has what older releases knew.
+    for (page, text) in pages()?
+        .into_iter()
+        .filter(|(page, _)| page != Path::new("CHANGELOG.md"))
+    {
+        commands.extend(
+            spans(&text)
+                .into_iter()
+                .map(|command| (page.clone(), command)),
+        );
+    }
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (page, command) in commands {
+        let Some(arguments) = command.arguments_of(&["phpprof"]) else {
+            continue;
+        };
+        let output = parse(arguments)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            let said = said.lines().next().unwrap_or_default();
+            wrong.push(format!(
+                "{}: {}: {said}",
+                page.display(),
+                arguments.join(" ")
+            ));
+        }
+        count += 1;
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    ensure!(count >= 10, "{count} commands");
+    Ok(())
+}
+
+#[test]
+fn a_flag_that_is_none_is_refused_also_before_help() -> Result<()> {
+    for line in ["record --colour", "record -d soon", "look"] {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        ensure!(parse(&words)?.status.code() == Some(2), "{line}");
+    }
+    Ok(())
+}
+
+/// A process that is ended with its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn quiet(command: &mut Command) -> Result<Running> {
+    let command = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Ok(Running(
+        command.spawn().with_context(|| format!("{command:?}"))?,
+    ))
+}
+
+/// php-fpm with the pool `www`, and a client that asks it again and again.
+fn pool(folder: &Path) -> Result<[Running; 2]> {
+    let (socket, script) = (folder.join("socket"), folder.join("script.php"));
+    let text = format!(
+        "[global]\nerror_log = /dev/null\n[www]\nuser = root\ngroup = root\nlisten = {}\npm = static\npm.max_children = 2\n",
+        socket.display()
+    );
+    std::fs::write(folder.join("fpm.conf"), text)?;
+    let mut master = Command::new("/usr/sbin/php-fpm8.2");
+    master.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"]);
+    let master = quiet(master.arg(folder.join("fpm.conf")))?;
+    let began = Instant::now();
+    while !socket.exists() {
+        ensure!(
+            began.elapsed() < Duration::from_secs(20),
+            "php-fpm did not start"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut client = Command::new("sh");
+    client.args([
+        "-c",
+        "while cgi-fcgi -bind -connect \"$SOCKET\"; do :; done",
+    ]);
+    client
+        .env("SOCKET", &socket)
+        .env("SCRIPT_FILENAME", script)
+        .env("REQUEST_URI", "/shop/4711/cart?id=1")
+        .env("REQUEST_METHOD", "GET");
+    Ok([master, quiet(&mut client)?])
+}
+
+#[test]
+fn the_commands_for_a_host_run_in_their_order() -> Result<()> {
+    let folder = TempDir::new()?;
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin)?;
+    std::os::unix::fs::symlink(PHPPROF, bin.join("phpprof"))?;
+    std::fs::write(folder.path().join("script.php"), SCRIPT)?;
+    let [_master, _client] = pool(folder.path())?;
+    let path = format!(
+        "{}:{}",
+        bin.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let mut count = 0;
+    for (page, text) in pages()? {
+        let blocks = blocks(&text).into_iter();
+        let script: String = blocks
+            .filter(|block| block.setup() == Some(Setup::Host))
+            // A second shows as much here as the five of the page.
+            .map(|block| block.text.replace("-d 5s", "-d 1s"))
+            .collect();
+        if script.is_empty() {
+            continue;
+        }
+        let mut shell = Command::new("bash");
+        shell.args(["-euxo", "pipefail", "-c", &script]);
+        shell
+            .current_dir(folder.path())
+            .env("PATH", &path)
+            .stdin(Stdio::null());
+        let output = shell.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {said}", page.display());
+        count += 1;
+    }
+    ensure!(count >= 1, "no page has commands for a host");
+    Ok(())
+}

@@ -3,6 +3,7 @@
 mod archive;
 mod checkpoints;
 mod crowd;
+mod documents;
 mod dokuwiki;
 mod dump;
 mod ends;

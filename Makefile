@@ -39,11 +39,12 @@ setup: ## check for what a machine must bring, and install the rest
 	@e2e/tools/own-target
 
 .PHONY: lint
-lint: setup ## formats, lints, licences, chart, scripts
+lint: setup ## formats, lints, licences, chart, scripts, the documents' English
 	@$(STAGE) "format" cargo fmt --all --check
 	@$(STAGE) "clippy" cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
 	@$(STAGE) "scripts and Go" e2e/tools/lint
-	@$(TOOLS) helm cargo-deny
+	@$(TOOLS) helm cargo-deny vale
+	@$(STAGE) "English" vale --output=line README.md CHANGELOG.md docs contract examples e2e/cluster
 	@$(STAGE) "chart" helm lint --quiet --strict charts/phpprof
 	@cargo fetch --quiet --locked # for every platform, or cargo-deny would not know them offline
 	@$(STAGE) "licences" cargo-deny --offline --log-level error check bans licenses sources

@@ -46,8 +46,8 @@ pub struct ProfileRequestSpec {
     /// The pods to profile.
     pub target: Target,
 
-    /// Profile samples for durationSeconds. Snapshot says once where every worker is, and what it waits for. Live shows each second of a profile
-    /// while it is sampled, to whoever reads it with status.accessKey; it ends when nobody does.
+    /// Profile samples for durationSeconds. Snapshot says once where every worker is, and what it waits for. Live shows each second of a profile as
+    /// it is sampled to whoever reads it with status.accessKey, and ends when nobody reads.
     #[serde(default)]
     pub mode: Mode,
 
@@ -67,12 +67,12 @@ pub struct ProfileRequestSpec {
     #[serde(default)]
     pub include_idle: bool,
 
-    /// Tells also which stacks made the heaps of the workers larger than before (sample type heap_growth) and what of it they still hold
-    /// (heap_change). Sizes are read, nothing of what is stored.
+    /// Also tells which stacks made the workers' heaps grow (sample type heap_growth), and what they still hold of it (heap_change).
+    /// The sampler reads sizes, never contents.
     #[serde(default)]
     pub heap: bool,
 
-    /// What samples tell of the HTTP request that they were taken in, each as a label: Method, Route (the path, with ids replaced and without its
+    /// Labels that samples have of their HTTP request: Method, Route (the path, with ids replaced and without its
     /// query), Script, RequestAge (in bands), TraceID (of the header traceparent). Nothing else of a request is read.
     #[serde(default = "defaults::labels")]
     #[schemars(length(max = 5))]
@@ -84,13 +84,13 @@ pub struct ProfileRequestSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
 
-    /// How profiles get from the pods to the store: Direct (by the sampler, with a signed URL), Relay (over the operator, for pods that
-    /// do not reach the store), or Auto: Direct where the store can do it and the upload works, else Relay.
+    /// How profiles get from the pods to the store. Direct: the sampler uploads with a signed URL. Relay: through the operator, for pods
+    /// that do not reach the store. Auto: Direct where the store supports it and the upload works, else Relay.
     #[serde(default)]
     pub upload_mode: UploadMode,
 
-    /// Which sampler does it: Once (one of its own, which uses up one of the pod's ephemeral containers), Resident (one that stays in the pod and
-    /// serves many requests; the administrator says for whose), or Auto: Resident for whom it is allowed, which the chart's schedules are, else Once.
+    /// Which sampler serves the request. Once: a new one, which uses up one of the pod's ephemeral containers. Resident: one that stays in
+    /// the pod and serves many requests; the administrator says whose. Auto: Resident where it is allowed, as for the chart's schedules, else Once.
     #[serde(default)]
     pub sampler_mode: SamplerMode,
 
@@ -98,17 +98,17 @@ pub struct ProfileRequestSpec {
     #[serde(default)]
     pub cancel: bool,
 
-    /// Holds the request back before its first sampler; it goes on when this is false. Later it changes nothing.
+    /// Holds the request back before its first sampler. The request goes on when this is false. After the first sampler it has no effect.
     #[serde(default)]
     pub suspend: bool,
 
-    /// Profiles and manifest are deleted from the store this long after the request was accepted. What stands here when the request ends counts.
+    /// Seconds after its acceptance until a request's profiles are deleted from the store. The value at the end of the request applies.
     #[serde(default = "defaults::profile_retention_seconds")]
     #[x_kube(validation = Rule::new("self >= 3600 && self <= 2147483647")
         .message("profileRetentionSeconds must be from 3600 to 2147483647, for instance 604800 for a week"))]
     pub profile_retention_seconds: i32,
 
-    /// The request is deleted this long after it has completed or failed; what is stored stays until profileRetentionSeconds are over.
+    /// Seconds after its end until the request is deleted. Stored profiles stay until profileRetentionSeconds are over.
     #[serde(default = "defaults::ttl_seconds_after_finished")]
     #[x_kube(validation = Rule::new("self >= 0 && self <= 2147483647")
         .message("ttlSecondsAfterFinished must be from 0 to 2147483647, for instance 604800 for a week"))]
@@ -124,7 +124,7 @@ pub enum UploadMode {
     Relay,
 }
 
-/// Which sampler does it.
+/// Which sampler serves a request.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SamplerMode {
     #[default]
@@ -179,13 +179,13 @@ pub struct Filter {
     #[schemars(schema_with = "bounded::scripts")]
     pub scripts: Vec<String>,
 
-    /// How long the request has run at least; 1 to 3600000. A sample counts from the moment that its request is that old.
+    /// Least time that the request has run; 1 to 3600000. A sample counts once its request is that old.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 3600000")
         .message("minRequestAgeMilliseconds must be from 1 to 3600000, for instance 2000"))]
     pub min_request_age_milliseconds: Option<i32>,
 
-    /// Keeps what was sampled of such a request before it was that old, too.
+    /// Also keeps the samples of such a request from before it was that old.
     #[serde(default)]
     pub include_young: bool,
 }
@@ -222,7 +222,7 @@ pub struct Target {
     )]
     pub selector: Option<LabelSelector>,
 
-    /// The pods of a workload: anything with a /scale subresource, or a DaemonSet or Job.
+    /// The pods of a workload: a kind with a /scale subresource, a DaemonSet or a Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<WorkloadRef>,
 

@@ -27,6 +27,8 @@ const TOLD_APART: usize = 200_000;
 const SCRIPT: &str = concat!(
     "\n(() => {\n\"use strict\";\n",
     include_str!("../assets/page/profile.js"),
+    include_str!("../assets/page/colour.js"),
+    include_str!("../assets/page/tree.js"),
     include_str!("../assets/page/graph.js"),
     include_str!("../assets/page/table.js"),
     include_str!("../assets/page/findings.js"),
@@ -52,7 +54,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-ppPVfxjFwdI5A+yxjW8FBYGmGkQ7SDqeLmMkzVrFkR8='; \
+    'sha256-ADE80X28WSrh5SFPlGAb+qwJhdliQ9t9zZ/sy81xeKA='; \
     style-src 'sha256-4lPpIwabCK7EnsBKfFSZzXpvJbfvdlMMx9uHD7ZDgrE='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

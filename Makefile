@@ -87,7 +87,7 @@ browser: setup ## the plugin as krew installs it; formats and flame graph page i
 	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
 	@$(STAGE) "krew manifest" kubectl-phpprof/krew/check "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof"
 	@$(STAGE) "install browser" e2e/tools/browser
-	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope cargo test --quiet --locked -p phpprof-profile --test readers
+	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked -p phpprof-profile --test readers
 
 .PHONY: aarch64
 aarch64: FULL := 1

@@ -31,7 +31,7 @@ pub(crate) fn of_function(function: Option<&Function<'_>>) -> Colour {
     };
     let (hue, saturation, lightness) = match function {
         function if function.name.starts_with('[') => PHASE,
-        function if function.file.is_empty() => INTERNAL,
+        function if function.file.is_empty() || function.file.starts_with("<internal") => INTERNAL,
         _ => USER,
     };
     let spread = spread(function.name);
@@ -93,5 +93,24 @@ fn hsl(hue: f64, saturation: f64, lightness: f64) -> Colour {
         red: channel(0.0),
         green: channel(8.0),
         blue: channel(4.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_of_an_extension_has_the_colour_of_what_is_built_in() {
+        let of = |file| {
+            let name = "PDO::exec";
+            of_function(Some(&Function {
+                name,
+                file,
+                start_line: 0,
+            }))
+        };
+        assert_eq!(of("<internal:PDO>"), of(""));
+        assert_ne!(of("/srv/app/PDO.php"), of(""));
     }
 }

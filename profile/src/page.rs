@@ -27,9 +27,13 @@ const TOLD_APART: usize = 200_000;
 const SCRIPT: &str = concat!(
     "\n(() => {\n\"use strict\";\n",
     include_str!("../assets/page/profile.js"),
+    include_str!("../assets/page/pattern.js"),
     include_str!("../assets/page/colour.js"),
+    include_str!("../assets/page/noise.js"),
     include_str!("../assets/page/tree.js"),
+    include_str!("../assets/page/shapes.js"),
     include_str!("../assets/page/graph.js"),
+    include_str!("../assets/page/save.js"),
     include_str!("../assets/page/table.js"),
     include_str!("../assets/page/findings.js"),
     include_str!("../assets/page/time.js"),
@@ -41,7 +45,10 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/page/calls.js"),
     include_str!("../assets/page/course.js"),
     include_str!("../assets/page/request.js"),
+    include_str!("../assets/page/labels.js"),
+    include_str!("../assets/page/settings.js"),
     include_str!("../assets/page/address.js"),
+    include_str!("../assets/page/keys.js"),
     include_str!("../assets/page/controls.js"),
     "})();\n"
 );
@@ -54,8 +61,8 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-ADE80X28WSrh5SFPlGAb+qwJhdliQ9t9zZ/sy81xeKA='; \
-    style-src 'sha256-4lPpIwabCK7EnsBKfFSZzXpvJbfvdlMMx9uHD7ZDgrE='; \
+    'sha256-4BuDLkza4gQS9xjr0thZY2KmFU53/FpWmuZTFr9IpcM='; \
+    style-src 'sha256-jScoml5M308891KrQJ0hZ8Z68BgviJlJuqWgeSuMM+s='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
 #[derive(Serialize)]
@@ -125,7 +132,7 @@ pub fn page<S: Source + ?Sized>(
     Ok(html(&title, &json, &embed::element(timeline)))
 }
 
-/// The page of a profile beside an earlier one: red took more than before, blue less.
+/// The page of a profile beside an earlier one: red took more than before, blue less, grey no more or less than by chance.
 pub fn differential(
     before: &Profile,
     after: &Profile,

@@ -18,6 +18,9 @@ const drawControls = () => {
   segments(at("types"), data.types.map(([name], index) => [index, name]), state.type, (index) => { state.type = index; draw(); });
   drawViews();
   drawWaits();
+  drawShapes();
+  markFilters();
+  drawKept();
   at("widths").hidden = !compared;
   segments(at("widths"), [["before", "Before"], ["after", "After"]], state.width, (width) => { state.width = width; draw(); });
 };
@@ -32,9 +35,10 @@ const drawWaits = () => {
   at("waits").hidden = kinds.length === 0;
   if (kinds.length === 0) return;
   const options = [[-1, "All time"], ...kinds.map(([label, kind]) => [label, "Waits: " + kind])];
-  segments(at("waits"), options, state.labels.has(WAITING) ? state.labels.get(WAITING) : -1, (label) => {
-    if (label < 0) state.labels.delete(WAITING);
-    else state.labels.set(WAITING, label);
+  const [chosen = -1] = state.labels.get(WAITING) || [];
+  segments(at("waits"), options, chosen, (label) => {
+    state.labels.delete(WAITING);
+    if (label >= 0) choosesLabel(WAITING, label, true);
     const wall = data.types.findIndex(([name]) => name === "wall");
     if (label >= 0 && wall >= 0) state.type = wall;
     draw();
@@ -53,55 +57,9 @@ const drawView = () => {
   drawRequests();
   drawPart();
 };
-// One list for each label that tells samples apart, the values with most of the first sample type first.
-const drawFilters = () => {
-  const keys = new Map();
-  const weights = new Float64Array(data.labels.length);
-  for (let i = 0; i < data.samples.length; i += stride) {
-    for (const label of data.sets[data.samples[i + 1]]) weights[label] += Math.max(0, data.samples[i + 2]);
-  }
-  data.labels.forEach(([key], label) => {
-    if (!keys.has(key)) keys.set(key, []);
-    keys.get(key).push(label);
-  });
-  const order = ([one, its], [other, others]) => its.length - others.length || (one < other ? -1 : 1);
-  for (const [key, labels] of [...keys].sort(order)) {
-    if (labels.length < 2 || key === WAITING) continue;
-    labels.sort((a, b) => weights[b] - weights[a] || a - b);
-    const select = document.createElement("select");
-    select.setAttribute("aria-label", "Label " + key);
-    select.append(new Option(key + ": all", "-1"));
-    for (const label of labels.slice(0, 500)) select.append(new Option(key + ": " + data.labels[label][1], String(label)));
-    select.addEventListener("change", () => {
-      const label = Number(select.value);
-      if (label < 0) state.labels.delete(key);
-      else state.labels.set(key, label);
-      select.classList.toggle("set", label >= 0);
-      draw();
-    });
-    at("filters").append(select);
-  }
-};
-const themes = window.matchMedia("(prefers-color-scheme: dark)");
-let theme = null;
-const drawTheme = () => {
-  const dark = theme === null ? themes.matches : theme === "dark";
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-  at("theme").textContent = dark ? "Light" : "Dark";
-  paintStrip();
-  paintCourse();
-};
-const turnTheme = () => {
-  theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  drawTheme();
-};
 const turnType = () => {
   state.type = (state.type + 1) % data.types.length;
   draw();
-};
-const turnHelp = () => {
-  at("keys").hidden = !at("keys").hidden;
-  at("help").setAttribute("aria-expanded", String(!at("keys").hidden));
 };
 const drawFacts = () => {
   document.title = data.title;
@@ -131,7 +89,7 @@ const drawFacts = () => {
   }
   const less = state.moments ? 0 : freed();
   if (less < 0) facts.push(amount(less) + " of older memory, not drawn");
-  facts.push(compared ? "compared with an earlier profile: red takes more than before, blue less" : amount(drawn.after) + " " + (state.moments ? "of recorded requests" : data.types[state.type][0]));
+  facts.push(compared ? "compared with an earlier profile" : amount(drawn.after) + " " + (state.moments ? "of recorded requests" : data.types[state.type][0]));
   at("facts").textContent = facts.join(" · ");
 };
 
@@ -142,9 +100,12 @@ const draw = () => {
   drawFacts();
   drawTable();
   drawGraph();
+  drawSearchWords();
+  drawPicked();
   markFindings();
   markMoments();
   at("detail").textContent = "";
+  remember();
 };
 const search = (term) => {
   state.search = term.trim();
@@ -152,82 +113,70 @@ const search = (term) => {
   drawTable();
   drawSearch();
   markFindings();
+  remember();
+};
+let pause = 0;
+const searchSoon = () => {
+  clearTimeout(pause);
+  pause = setTimeout(() => search(at("search").value), 120);
+};
+const turnRegex = () => {
+  state.regex = !state.regex;
+  search(at("search").value);
+};
+// What was searched for becomes a condition, and the search is free again.
+const condition = (list) => {
+  const pattern = searched();
+  at("search").value = state.search = "";
+  keepOnly(list, pattern);
 };
 
-let waiting = 0;
-at("search").addEventListener("input", () => {
-  clearTimeout(waiting);
-  waiting = setTimeout(() => search(at("search").value), 120);
-});
-at("rows").addEventListener("click", (event) => choose(event.target.closest("tr")));
-at("rows").addEventListener("keydown", (event) => {
-  if (event.key === "Enter") choose(event.target.closest("tr"));
-});
-at("more").addEventListener("click", () => { state.rows += 4 * MORE; drawTable(); });
-at("out").addEventListener("click", () => zoomTo(root()));
-at("theme").addEventListener("click", turnTheme);
-at("help").addEventListener("click", turnHelp);
-at("chart").addEventListener("keydown", (event) => {
-  if (event.key.startsWith("Arrow")) {
-    walk(event.key);
-    event.preventDefault();
-  } else if (event.key === "Enter" && current) {
-    zoomTo(current);
-  }
-});
-at("chart").addEventListener("scroll", tip.hide);
-themes.addEventListener("change", drawTheme);
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") {
-    if (leaveRequest()) return;
-    if (state.search !== "" || state.exact >= 0 || at("search").value !== "") {
-      at("search").value = "";
-      clearTimeout(waiting);
-      search("");
-    } else if (chart) {
-      zoomTo(root());
+const listenToTable = () => {
+  at("rows").addEventListener("click", (event) => choose(event.target.closest("tr")));
+  at("more").addEventListener("click", () => { state.rows += 4 * MORE; drawTable(); });
+};
+const listenToGraph = () => {
+  at("out").addEventListener("click", zoomOutAll);
+  for (const id of Object.keys(DOES)) at(id).addEventListener("click", () => does(id));
+  for (const ending of Object.keys(SAVES)) at(ending).addEventListener("click", () => save(ending));
+  at("chart").addEventListener("keydown", (event) => {
+    if (event.key.startsWith("Arrow")) {
+      walk(event.key);
+      event.preventDefault();
+    } else if (event.key === "Enter" && current) {
+      zoomTo(current);
     }
-    at("search").blur();
-    return;
-  }
-  if (["INPUT", "SELECT"].includes(event.target.tagName)) return;
-  const next = (list, one) => list[(list.indexOf(one) + 1) % list.length];
-  const keys = {
-    "/": () => at(TIMED.includes(state.view) ? "sift" : "search").focus(),
-    "?": turnHelp,
-    0: () => chart && zoomTo(root()),
-    t: () => show(next(["both", "graph", "table"], state.view)),
-    r: () => requests.length > 0 && show("requests"),
-    s: () => !TIMED.includes(state.view) && !state.moments && turnType(),
-    d: turnTheme,
-  };
-  if (Object.hasOwn(keys, event.key)) {
-    keys[event.key]();
-    event.preventDefault();
-  }
-});
+  });
+  at("chart").addEventListener("scroll", tip.hide);
+};
+const listenToBar = () => {
+  at("search").addEventListener("input", searchSoon);
+  at("regex").addEventListener("click", turnRegex);
+  at("keep").addEventListener("click", () => condition(state.only));
+  at("drop").addEventListener("click", () => condition(state.without));
+  at("theme").addEventListener("click", turnTheme);
+  at("help").addEventListener("click", turnHelp);
+  at("shortcuts").addEventListener("change", turnShortcuts);
+  themes.addEventListener("change", drawTheme);
+  document.addEventListener("pointerdown", (event) => closeFilters(event.target));
+};
 let resizing = 0;
 window.addEventListener("resize", () => {
   clearTimeout(resizing);
   resizing = setTimeout(() => {
     paintStrip();
     paintCourse();
-    if (!chart) return;
-    chart.width(chartWidth()).update();
+    for (const { chart } of panes) chart.width(chartWidth()).update();
     settle();
     mark();
   }, 100);
 });
 
-document.body.dataset.view = state.view;
 drawTheme();
+drawShortcuts();
 drawFilters();
 drawFindings();
-draw();
 drawStrip();
-listenToStrip();
-listenToRequests();
-listenToRequest();
+for (const listen of [listenToTable, listenToGraph, listenToBar, listenToKeys, listenToStrip, listenToRequests, listenToRequest]) listen();
 window.addEventListener("hashchange", follow);
 follow();

@@ -23,6 +23,7 @@ const isFocused = (one) => one.function === state.exact && (one.type === null ||
 const focusOn = (one) => {
   const leaves = isFocused(one);
   at("search").value = state.search = "";
+  if (one.function !== null && !leaves) picked = one.function;
   state.exact = leaves ? -1 : one.function;
   if (!leaves && one.type !== null) state.type = one.type;
   state.labels.delete(WAITING);

@@ -18,31 +18,31 @@ const tookOfNodes = () => {
 // The tree without its lines: nodes of the same functions become one.
 const ofMoments = () => {
   const took = tookOfNodes();
+  const keep = keeps(took.length, (node) => timeline.nodes[node][0], functionOfNode);
+  took.forEach((_, node) => { if (!keep(node)) took[node] = 0; });
   const all = took.slice();
   for (let node = all.length - 1; node >= 0; node--) if (timeline.nodes[node][0] >= 0) all[timeline.nodes[node][0]] += all[node];
-  const branch = (f, node) => ({ name: nameOf(f), f, after: 0, before: 0, value: 0, children: [], node, known: new Map() });
-  const root = branch(-1, 0);
-  const own = [0];
+  const made = (f, above) => Object.assign(branch(f, nameOf(f), above), { known: new Map() });
+  const root = made(-1);
   const grow = (parent, f) => {
     if (!parent.known.has(f)) {
-      const child = branch(f, own.push(0) - 1);
+      const child = made(f, parent);
       parent.known.set(f, child);
       parent.children.push(child);
     }
     return parent.known.get(f);
   };
-  const add = (one, value) => { one.after = one.before = one.value = one.value + value; };
+  const take = (one, value) => { one.after = one.value = one.value + value; };
   const branches = [];
   timeline.nodes.forEach(([parent], node) => {
     if (all[node] <= 0) return;
     const above = parent < 0 ? root : branches[parent];
     const one = depthOfNode[node] > DEEPEST ? above : grow(above, functionOfNode(node));
     branches[node] = one;
-    own[one.node] += took[node];
-    if (one !== above) add(one, all[node]);
-    if (parent < 0) add(root, all[node]);
+    if (one !== above) take(one, all[node]);
+    if (parent < 0) take(root, all[node]);
   });
-  return { root, after: root.after, before: root.after, rows: rows(root, own, own) };
+  return planted(root);
 };
 const turnMoments = () => {
   state.moments = !state.moments;

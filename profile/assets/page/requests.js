@@ -43,8 +43,8 @@ const fillTrace = (request, cell) => {
   const button = document.createElement("button");
   button.type = "button";
   button.title = "Copy " + request.traceId;
-  button.setAttribute("aria-label", "Copy trace id " + request.traceId);
   button.textContent = request.traceId.length > 12 ? request.traceId.slice(0, 10) + "…" : request.traceId;
+  button.setAttribute("aria-label", "Copy trace id " + button.textContent);
   button.addEventListener("click", () => copy(request.traceId));
   cell.append(button);
 };
@@ -140,7 +140,7 @@ const requestRow = (request) => {
 const copy = async (text) => {
   try {
     await navigator.clipboard.writeText(text);
-    at("detail").textContent = "Copied " + text;
+    at("detail").textContent = "Copied " + text.split("\n", 1)[0] + (text.includes("\n") ? " …" : "");
   } catch {
     at("detail").textContent = text;
     getSelection().selectAllChildren(at("detail"));

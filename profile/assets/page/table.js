@@ -1,15 +1,13 @@
 // The table of functions.
 
-const change = (row) => share(row.self, drawn.after) - share(row.selfBefore, drawn.before);
-const changeTotal = (row) => share(row.total, drawn.after) - share(row.totalBefore, drawn.before);
 const COLUMNS = compared
   ? [
-      ["change", "Self, points", (row) => Math.abs(change(row)), (row, cell) => difference(cell, change(row), row.selfBefore, row.self)],
-      ["changeTotal", "Total, points", (row) => Math.abs(changeTotal(row)), (row, cell) => difference(cell, changeTotal(row), row.totalBefore, row.total)],
+      ["change", "Self, points", ({ self }) => Math.abs(changeOf(self)), ({ self }, cell) => difference(cell, self)],
+      ["changeTotal", "Total, points", ({ total }) => Math.abs(changeOf(total)), ({ total }, cell) => difference(cell, total)],
     ]
   : [
-      ["self", "Self", (row) => row.self, (row, cell) => quantity(cell, row.self)],
-      ["total", "Total", (row) => row.total, (row, cell) => quantity(cell, row.total)],
+      ["self", "Self", ({ self }) => self.after, ({ self }, cell) => quantity(cell, self.after)],
+      ["total", "Total", ({ total }) => total.after, ({ total }, cell) => quantity(cell, total.after)],
     ];
 const quantity = (cell, value) => {
   const part = share(value, drawn.after);
@@ -22,10 +20,12 @@ const bar = (cell, part) => {
   cell.style.backgroundSize = (100 * part).toFixed(1) + "% 3px";
   cell.style.backgroundPosition = "right bottom";
 };
-const difference = (cell, part, before, after) => {
+const difference = (cell, one) => {
+  const part = changeOf(one);
   cell.append(points(part));
-  cell.classList.add(part > 0 ? "grew" : part < 0 ? "shrank" : "same");
-  small(cell, percent(share(before, drawn.before)) + " → " + percent(share(after, drawn.after)));
+  cell.classList.add(isNoise(one) ? "same" : part > 0 ? "grew" : "shrank");
+  if (isNoise(one)) cell.title = "No more than chance: up to " + points(noiseOf(one)).slice(1) + " points";
+  small(cell, percent(share(one.before, drawn.before)) + " → " + percent(share(one.after, drawn.after)));
 };
 const small = (cell, text) => {
   const element = document.createElement("small");
@@ -33,8 +33,8 @@ const small = (cell, text) => {
   cell.append(element);
 };
 const sorted = () => {
-  const matches = matching();
-  const rows = matches && state.exact < 0 ? drawn.rows.filter((row) => matches(row.f)) : drawn.rows.slice();
+  const matches = state.search === "" ? null : testOf(searched());
+  const rows = matches ? drawn.rows.filter((row) => matches(row.f)) : drawn.rows.slice();
   const sign = state.descending ? -1 : 1;
   const column = COLUMNS.find(([id]) => id === state.sort);
   const byName = (a, b) => (nameOf(a.f) < nameOf(b.f) ? -1 : nameOf(a.f) > nameOf(b.f) ? 1 : a.f - b.f);
@@ -42,15 +42,18 @@ const sorted = () => {
 };
 const drawTable = () => {
   const heads = at("heads");
+  const focused = heads.contains(document.activeElement) ? document.activeElement.dataset.column : "";
   heads.textContent = "";
   for (const [id, title] of [...COLUMNS, ["name", "Function"]]) {
     const head = document.createElement("th");
     head.className = id === "name" ? "name" : "number";
+    head.scope = "col";
     if (compared && id !== "name") head.style.width = "124px";
     if (state.sort === id) head.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = title;
+    button.dataset.column = id;
     button.addEventListener("click", () => {
       state.descending = state.sort === id ? !state.descending : id !== "name";
       state.sort = id;
@@ -58,6 +61,7 @@ const drawTable = () => {
     });
     head.append(button);
     heads.append(head);
+    if (id === focused) button.focus();
   }
   const all = sorted();
   const body = at("rows");
@@ -70,7 +74,6 @@ const drawTable = () => {
 };
 const line = (row) => {
   const element = document.createElement("tr");
-  element.tabIndex = 0;
   element.classList.toggle("chosen", row.f === state.exact);
   element.dataset.function = String(row.f);
   for (const [, , , fill] of COLUMNS) {
@@ -81,19 +84,37 @@ const line = (row) => {
   }
   const cell = document.createElement("td");
   cell.className = "name";
-  cell.textContent = nameOf(row.f);
   cell.title = nameOf(row.f) + "\n" + placeOf(row.f);
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = nameOf(row.f);
+  button.setAttribute("aria-pressed", String(row.f === state.exact));
+  cell.append(button);
   small(cell, placeOf(row.f));
   element.append(cell);
   return element;
+};
+const markRows = () => {
+  for (const row of at("rows").children) {
+    const isChosen = Number(row.dataset.function) === state.exact;
+    row.classList.toggle("chosen", isChosen);
+    row.querySelector("button").setAttribute("aria-pressed", String(isChosen));
+  }
 };
 const choose = (row) => {
   if (!row) return;
   const f = Number(row.dataset.function);
   state.exact = state.exact === f ? -1 : f;
   at("search").value = state.search = "";
-  for (const other of at("rows").children) other.classList.toggle("chosen", Number(other.dataset.function) === state.exact);
-  if (chart && zoomed && zoomed.parent) zoomTo(root());
-  drawSearch();
+  pick(f);
+  markRows();
+  if (state.shape === "sandwich") {
+    state.zoom = [];
+    drawGraph();
+  } else {
+    if (zoomed && zoomed.parent) zoomOutAll();
+    drawSearch();
+  }
+  remember();
   markFindings();
 };

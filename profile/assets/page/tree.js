@@ -2,76 +2,97 @@
 //
 // Does not: touch the screen.
 
+// What a node or a row is a sum of. Of two profiles also: the squared error of each (noise.js).
+const FIELDS = compared ? ["after", "before", "errorAfter", "errorBefore"] : ["after"];
+const zero = compared ? () => ({ after: 0, before: 0, errorAfter: 0, errorBefore: 0 }) : () => ({ after: 0 });
+const add = (to, from) => {
+  for (const field of FIELDS) to[field] += from[field];
+  return to;
+};
+const valueOf = (one) => (state.width === "before" ? one.before : one.after);
+// What is in a node itself, and in nothing that it calls.
+const ownOf = (node) => {
+  const own = zero();
+  for (const field of FIELDS) own[field] = node.children.reduce((left, child) => left - child[field], node[field]);
+  return own;
+};
+const branch = (f, name, above) => Object.assign(zero(), { name, f, value: 0, children: [], above });
+
+// Whether the samples with a set of labels are drawn: of each key that is chosen they have one of the values.
 const wanted = () => {
-  if (state.labels.size === 0) return null;
-  const need = [...state.labels.values()];
-  return data.sets.map((set) => need.every((label) => set.includes(label)));
+  const chosen = [...state.labels.values()];
+  return data.sets.map((set) => chosen.every((labels) => set.some((label) => labels.has(label))));
 };
 const nodeCount = data.nodes.length / 2 + 1;
 const functionOf = (node) => (node === 0 ? -1 : data.nodes[2 * node - 1]);
-// Own and total values of each node; parents stand before their children.
-const sums = (samples, sets) => {
-  const own = new Float64Array(nodeCount);
+const parentOf = (node) => (node === 0 ? -1 : data.nodes[2 * node - 2]);
+const valueAt = (samples, i) => Math.max(0, samples[i + 2 + state.type]);
+const READERS = {
+  after: [data.samples, valueAt], before: [data.before, valueAt],
+  errorAfter: [data.samples, squaredErrorAt], errorBefore: [data.before, squaredErrorAt],
+};
+// Totals of each node; parents stand before their children.
+const totals = ([samples, read], sets, keep) => {
+  const all = new Float64Array(nodeCount);
   for (let i = 0; i < samples.length; i += stride) {
-    if (sets && !sets[samples[i + 1]]) continue;
-    const value = samples[i + 2 + state.type];
-    if (value > 0) own[samples[i]] += value;
+    const node = samples[i];
+    if (sets[samples[i + 1]] && keep(node)) all[node] += read(samples, i);
   }
-  const all = own.slice();
-  for (let node = nodeCount - 1; node > 0; node--) all[data.nodes[2 * node - 2]] += all[node];
-  return { own, all };
+  for (let node = nodeCount - 1; node > 0; node--) all[parentOf(node)] += all[node];
+  return all;
 };
 const build = () => {
   if (state.moments) return ofMoments();
   const sets = wanted();
-  const after = sums(data.samples, sets);
-  const before = compared ? sums(data.before, sets) : after;
+  const keep = keeps(nodeCount, parentOf, functionOf);
+  const columns = FIELDS.map((field) => totals(READERS[field], sets, keep));
   const nodes = new Array(nodeCount);
   for (let node = 0; node < nodeCount; node++) {
-    if (after.all[node] <= 0 && before.all[node] <= 0) continue;
+    if (columns[0][node] <= 0 && (!compared || columns[1][node] <= 0)) continue;
     const f = functionOf(node);
-    const one = { name: nameOf(f), f, after: after.all[node], before: before.all[node], value: 0, children: [], node };
-    one.value = state.width === "before" ? one.before : one.after;
+    const one = branch(f, nameOf(f), nodes[parentOf(node)]);
+    FIELDS.forEach((field, index) => { one[field] = columns[index][node]; });
+    one.value = valueOf(one);
     nodes[node] = one;
-    if (node > 0) nodes[data.nodes[2 * node - 2]].children.push(one);
+    if (node > 0) one.above.children.push(one);
   }
-  const root = nodes[0] || null;
-  return { root, after: after.all[0], before: before.all[0], rows: root ? rows(root, after.own, before.own) : [] };
+  return planted(nodes[0] || branch(-1, nameOf(-1)));
 };
+// The tree with its sums and its table.
+const planted = (root) => ({ ...add(zero(), root), root, rows: rows(root) });
 // What was freed of memory that is older than the profile has no place in a flame graph.
 const freed = () => {
   const sets = wanted();
+  const keep = keeps(nodeCount, parentOf, functionOf);
   let sum = 0;
   for (let i = 0; i < data.samples.length; i += stride) {
-    if (!sets || sets[data.samples[i + 1]]) sum += Math.min(0, data.samples[i + 2 + state.type]);
+    if (sets[data.samples[i + 1]] && keep(data.samples[i])) sum += Math.min(0, data.samples[i + 2 + state.type]);
   }
   return sum;
 };
-// A function that is on a stack several times counts once in its total.
-const rows = (root, own, ownBefore) => {
-  const table = new Map();
+// Calls `enter` for each node with how often its function is on the stack above it.
+const visit = (root, enter) => {
   const onPath = new Map();
   const open = [[root, false]];
   while (open.length > 0) {
     const [node, leaving] = open.pop();
     const depth = onPath.get(node.f) || 0;
-    if (leaving) {
-      onPath.set(node.f, depth - 1);
-      continue;
-    }
-    if (node.f >= 0) {
-      let row = table.get(node.f);
-      if (!row) table.set(node.f, (row = { f: node.f, self: 0, total: 0, selfBefore: 0, totalBefore: 0 }));
-      row.self += own[node.node];
-      row.selfBefore += ownBefore[node.node];
-      if (depth === 0) {
-        row.total += node.after;
-        row.totalBefore += node.before;
-      }
-    }
-    onPath.set(node.f, depth + 1);
+    onPath.set(node.f, leaving ? depth - 1 : depth + 1);
+    if (leaving) continue;
+    enter(node, depth);
     open.push([node, true]);
     for (const child of node.children) open.push([child, false]);
   }
+};
+// A function that is on a stack several times counts once in its total.
+const rows = (root) => {
+  const table = new Map();
+  visit(root, (node, depth) => {
+    if (node.f < 0) return;
+    if (!table.has(node.f)) table.set(node.f, { f: node.f, self: zero(), total: zero() });
+    const row = table.get(node.f);
+    add(row.self, ownOf(node));
+    if (depth === 0) add(row.total, node);
+  });
   return [...table.values()];
 };

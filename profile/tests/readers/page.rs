@@ -1,7 +1,11 @@
 //! The flame graph page in a real browser: drawn, searched, zoomed, filtered, by mouse and by keyboard.
 
+mod access;
 mod findings;
+mod noise;
+mod state;
 mod time;
+mod views;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +23,12 @@ use crate::timelines::shop_timeline;
 fn frame(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('#chart g.frame')].find((frame) => frame.__data__.data.name === {name:?})"
+    )
+}
+
+fn button(host: &str, text: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('{host} button')].find((one) => one.textContent.startsWith({text:?}))"
     )
 }
 
@@ -225,7 +235,7 @@ fn the_table_has_the_numbers_of_top() {
     let mut page = saved_shop();
     let rows = top(&profile, "wall");
     let shown = page.browser.eval(
-        "[...document.querySelectorAll('#rows tr')].map((row) => row.querySelector('td.name').firstChild.data)",
+        "[...document.querySelectorAll('#rows tr')].map((row) => row.querySelector('td.name button').textContent)",
     );
     let names: Vec<_> = rows
         .iter()
@@ -253,20 +263,25 @@ fn the_table_has_the_numbers_of_top() {
     page.check_quiet();
 }
 
+/// The box beside a value of a label.
+fn label(key: &str, value: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('[aria-label=\"Label {key}\"] label')].find((line) => line.textContent === {value:?}).firstChild"
+    )
+}
+
 #[test]
 fn labels_and_sample_types_choose_what_is_drawn() {
     let profile = shop(400);
     let mut page = saved_shop();
-    let filters = page.browser.eval("[...document.querySelectorAll('#filters select')].map((select) => select.getAttribute('aria-label'))");
+    let filters = page.browser.eval("[...document.querySelectorAll('#filters details > div')].map((list) => list.getAttribute('aria-label'))");
     assert_eq!(
         filters,
         serde_json::json!(["Label pod", "Label route", "Label pid"])
     );
-    page.browser.eval(
-        "(() => { const select = document.querySelector('[aria-label=\"Label route\"]'); \
-         select.value = [...select.options].find((option) => option.text === 'route: search').value; \
-         select.dispatchEvent(new Event('change')); })()",
-    );
+    page.browser
+        .click("document.querySelectorAll('#filters summary')[1]");
+    page.browser.click(&label("route", "search"));
     let view = View {
         sample_type: None,
         labels: vec![("route".into(), "search".into())],
@@ -434,6 +449,14 @@ fn two_profiles_are_compared_in_red_and_blue() {
     assert!(
         channel(&shrank, 5) > channel(&shrank, 1) + 40,
         "{shrank} is blue"
+    );
+    assert_eq!(colour(&mut page, "[gc]"), noise::GREY);
+    page.browser.hover(&frame("[gc]"));
+    let tip = page.browser.text("#tip");
+    assert!(tip.ends_with(" after, no more than chance"), "{tip}");
+    assert_eq!(
+        page.browser.text("#legend"),
+        "takes more than beforetakes lessno more than chance"
     );
     page.picture("diff.png");
     page.browser

@@ -46,7 +46,10 @@ fn one_click_shows_what_waits_for_the_database() {
     page.browser
         .wait_for(&format!("{button}.getAttribute('aria-pressed') === 'true'"));
     let rows = "[...document.querySelectorAll('#rows tr')].map((row) => nameOfRow(row)).join(' ')";
-    let rows = rows.replace("nameOfRow(row)", "row.lastChild.firstChild.textContent");
+    let rows = rows.replace(
+        "nameOfRow(row)",
+        "row.querySelector('td.name button').textContent",
+    );
     assert_eq!(page.browser.eval(&rows), "PDO::exec Orders::store {main}");
     page.picture("waiting.png");
     page.browser

@@ -9,7 +9,7 @@ use phpprof_profile::timeline::{Moment, Node, Request, Timeline};
 use phpprof_profile::{LARGEST_TIMELINE, View};
 use serde_json::json;
 
-use super::{FRAMES, Saved, saved, saved_shop};
+use super::{FRAMES, Saved, button, saved, saved_shop};
 use crate::profiles::{HOSTILE, shop};
 use crate::timelines::{RECORDED, largest_timeline, shop_timeline};
 
@@ -21,12 +21,6 @@ const VIEW: &str = "document.body.dataset.view";
 
 fn saved_with(timeline: &Timeline) -> Saved {
     saved(&page(&shop(400), &View::default(), "shop/first", Some(timeline)).unwrap())
-}
-
-fn button(host: &str, text: &str) -> String {
-    format!(
-        "[...document.querySelectorAll('{host} button')].find((one) => one.textContent.startsWith({text:?}))"
-    )
 }
 
 /// Whether a picture has a point of this colour, a variable of the page's style.

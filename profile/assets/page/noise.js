@@ -1,0 +1,23 @@
+// Which differences of two profiles are more than chance: what is not is grey.
+//
+// A share differs where it does by more than three standard errors. The error counts samples: a value stands for as many as the sample
+// type `samples` says, and a count varies by its square root (Poisson). Samples have no times, so that a profile cannot be halved to
+// see how its halves differ; that samples of one long call are alike is not in the bound.
+
+const COUNT = data.types.findIndex(([name]) => name === "samples");
+const ERRORS = 3;
+// Values that each stand for one sample have the sum of their squares as their squared error.
+const squaredErrorAt = (samples, i) => {
+  const value = valueAt(samples, i);
+  return COUNT < 0 ? 0 : (value * value) / Math.max(1, samples[i + 2 + COUNT]);
+};
+// Squared error of a share: what is in it and what is not vary by themselves.
+const varianceOf = (value, total, error, errorOfAll) => {
+  const part = share(value, total);
+  return total > 0 ? (error * (1 - part) ** 2 + Math.max(0, errorOfAll - error) * part ** 2) / total ** 2 : 0;
+};
+const noiseOf = (one) => ERRORS * Math.sqrt(
+  varianceOf(one.after, drawn.after, one.errorAfter, drawn.errorAfter) + varianceOf(one.before, drawn.before, one.errorBefore, drawn.errorBefore),
+);
+const changeOf = (one) => share(one.after, drawn.after) - share(one.before, drawn.before);
+const isNoise = (one) => Math.abs(changeOf(one)) <= noiseOf(one);

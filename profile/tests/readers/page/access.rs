@@ -1,0 +1,139 @@
+//! The page for those who have a keyboard, a screen reader or another theme: axe-core finds nothing, and keys can be turned off.
+
+use phpprof_profile::page::{differential, page};
+use phpprof_profile::{Limits, View, decode};
+
+use super::{Saved, saved, saved_shop};
+use crate::profiles::shop;
+use crate::timelines::shop_timeline;
+
+/// What axe-core finds in the page as it is now, by these rules: the rule, and the first elements.
+fn found(page: &mut Saved, rules: &str) -> String {
+    let found = page.browser.eval(&format!(
+        "axe.run(document, {{ resultTypes: ['violations'] {rules} }}).then(({{ violations }}) => violations.map(({{ id, nodes }}) => \
+         id + ': ' + nodes.slice(0, 3).map(({{ html, failureSummary }}) => html.slice(0, 160) + ' ' + failureSummary).join(' | ')).join('\\n'))"
+    ));
+    found.as_str().unwrap().to_owned()
+}
+
+/// The least contrast of a frame's name with its frame, which axe-core does not see: the frame may be pale on the ground.
+const CONTRAST: &str = "(() => { \
+    const numbers = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number); \
+    const light = (channels) => channels.map((value) => value / 255).map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4) \
+        .reduce((sum, value, at) => sum + value * [0.2126, 0.7152, 0.0722][at], 0); \
+    const ground = numbers(getComputedStyle(document.body).backgroundColor); \
+    return [...document.querySelectorAll('#chart g.frame')].reduce((least, frame) => { \
+        const { fill, opacity } = getComputedStyle(frame.querySelector('rect')); \
+        const pale = numbers(fill).map((value, at) => value * opacity + ground[at] * (1 - opacity)); \
+        const [one, other] = [light(pale), light(numbers(getComputedStyle(frame.querySelector('div')).color))]; \
+        return Math.min(least, (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05)); }, 21); })()";
+
+/// Of a page as it is zoomed in, and with these addresses, in both themes.
+fn check(html: &str, fragments: &[&str]) {
+    let mut page = saved(html);
+    let file = std::env::var("PHPPROF_AXE").expect("no axe-core: run e2e/tools/browser first");
+    let axe = std::fs::read_to_string(file).unwrap();
+    page.browser.eval(&format!("(() => {{ {axe} }})(); 0"));
+    // Where the graph is zoomed in to a frame, its callers are pale.
+    page.browser
+        .eval("document.querySelector('#chart').focus()");
+    for key in ["ArrowDown", "ArrowDown", "Enter"] {
+        page.browser.key(key);
+    }
+    let zoomed = page.browser.eval("location.hash.slice(1)");
+    let zoomed = zoomed.as_str().unwrap();
+    assert!(zoomed.starts_with("zoom=0."), "{zoomed}");
+    // The dark page is the same but for its colours.
+    for (theme, rules) in [("light", ""), ("dark", ", runOnly: ['color-contrast']")] {
+        page.browser.prefer(theme);
+        page.browser.wait_for(&format!(
+            "document.documentElement.dataset.theme === '{theme}'"
+        ));
+        for fragment in fragments.iter().chain([&zoomed]) {
+            page.browser.eval(&format!(
+                "new Promise((done) => {{ addEventListener('hashchange', () => setTimeout(done), {{ once: true }}); location.hash = {fragment:?}; }})"
+            ));
+            assert_eq!(found(&mut page, rules), "", "{theme} #{fragment}");
+            let contrast = page.browser.eval(CONTRAST).as_f64().unwrap();
+            assert!(contrast >= 4.5, "{theme} #{fragment}: {contrast}");
+        }
+    }
+    page.check_quiet();
+}
+
+#[test]
+fn axe_finds_nothing_in_light_and_dark() {
+    let timeline = shop_timeline();
+    let html = page(&shop(400), &View::default(), "shop/first", Some(&timeline)).unwrap();
+    let fragments = [
+        "graph=sandwich&function=Shop%5CCart%3A%3Atotal%40%2Fsrv%2Fapp%2Fsrc%2FCart.php&only=*cart",
+        "graph=folders&search=~%28&label=pod%3Dweb-1",
+        "view=requests",
+        "request=0",
+    ];
+    check(&html, &fragments);
+}
+
+#[test]
+fn axe_finds_nothing_in_a_comparison_and_in_findings() {
+    let html = differential(&shop(200), &shop(900), &View::default(), "shop").unwrap();
+    check(&html, &["graph=inverted"]);
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/findings/waiting-database-has.pb.gz"
+    );
+    let profile = decode(&std::fs::read(file).unwrap(), &Limits::default()).unwrap();
+    let html = page(&profile, &View::default(), "waiting", None).unwrap();
+    check(&html, &["graph=inverted"]);
+}
+
+#[test]
+fn letters_are_shortcuts_until_they_are_turned_off() {
+    let mut page = saved_shop();
+    let view = "document.body.dataset.view";
+    page.browser.key("?");
+    assert_eq!(
+        page.browser.eval("document.querySelector('#keys').hidden"),
+        false
+    );
+    page.picture("keys.png");
+    page.browser.key("t");
+    assert_eq!(page.browser.eval(view), "graph");
+    page.browser.click("document.querySelector('#shortcuts')");
+    page.browser.key("t");
+    assert_eq!(page.browser.eval(view), "graph", "t is no shortcut now");
+    page.browser.key("?");
+    assert_eq!(
+        page.browser.eval("document.querySelector('#keys').hidden"),
+        false
+    );
+    page.browser.open(&page.url.clone());
+    page.browser.key("t");
+    assert_eq!(page.browser.eval(view), "both", "that is remembered");
+    page.check_quiet();
+}
+
+#[test]
+fn a_chosen_theme_is_remembered_until_it_is_that_of_the_machine() {
+    let mut page = saved_shop();
+    let url = page.url.clone();
+    let theme = "document.documentElement.dataset.theme";
+    page.browser.key("d");
+    page.browser.open(&url);
+    assert_eq!(page.browser.eval(theme), "dark");
+    page.browser.key("d");
+    assert_eq!(page.browser.eval(theme), "light");
+    page.browser.prefer("dark");
+    page.browser.wait_for(&format!("{theme} === 'dark'"));
+    // Where the browser keeps nothing, the page is shown all the same.
+    page.browser.call(
+        "Page.addScriptToEvaluateOnNewDocument",
+        serde_json::json!({"source": "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"}),
+    );
+    page.browser.open(&url);
+    page.browser.key("d");
+    assert_eq!(page.browser.eval(theme), "light");
+    page.browser.open(&url);
+    assert_eq!(page.browser.eval(theme), "dark");
+    page.check_quiet();
+}

@@ -16,7 +16,7 @@ use crate::list::yaml;
 use crate::screen::Screen;
 use crate::table::printable;
 use crate::target;
-use judge::{Check, Verdict, judge, unfit};
+use judge::{Check, MAY_LOOK, MAY_PROFILE, Verdict, judge, may, unfit};
 
 pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<(), Failure> {
     let mut target = target::parse(&arguments.target)?;
@@ -26,18 +26,37 @@ pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<
     let observed = observe::observe(&cluster, &target).await?;
     let checks = judge(&observed);
     print!("{}", text(&checks, arguments.output, screen));
-    match unfit(&checks) {
-        0 => Ok(()),
-        count => Err(Failure::new(
-            Exit::Unfit,
+    verdict(&checks, &arguments.target)
+}
+
+/// Profiling and looking are apart: results may be for other people than those who take them.
+fn verdict(checks: &[Check], target: &str) -> Result<(), Failure> {
+    let (count, of) = (unfit(checks), checks.len());
+    let (profile, look) = (may(checks, MAY_PROFILE), may(checks, MAY_LOOK));
+    let rights = [MAY_PROFILE, MAY_LOOK];
+    let is_fit = !checks
+        .iter()
+        .any(|check| check.verdict == Verdict::Bad && !rights.contains(&check.name));
+    let message = match (is_fit, profile, look) {
+        _ if count == 0 => return Ok(()),
+        (false, ..) => format!("{target} cannot be profiled as it is"),
+        (true, Some(false), Some(false)) => {
+            format!("{target} can be profiled, but you may neither profile it nor look at results")
+        }
+        (true, Some(false), _) => {
             format!(
-                "{} cannot be profiled as it is: {count} of {} checks failed",
-                arguments.target,
-                checks.len()
-            ),
-            "change what stands beside each failed check",
-        )),
-    }
+                "{target} can be profiled, but not by you; you may look at what others have profiled"
+            )
+        }
+        (true, _, _) => {
+            format!("{target} can be profiled, but you may not look at the result")
+        }
+    };
+    Err(Failure::new(
+        Exit::Unfit,
+        format!("{message}: {count} of {of} checks failed"),
+        "change what stands beside each failed check",
+    ))
 }
 
 pub fn text(checks: &[Check], form: ListForm, screen: Screen) -> String {
@@ -45,7 +64,10 @@ pub fn text(checks: &[Check], form: ListForm, screen: Screen) -> String {
         let rows = checks.iter().map(|check| {
             json!({"check": check.name, "verdict": word(check.verdict), "found": check.found, "remedy": check.remedy})
         });
-        json!({"fit": unfit(checks) == 0, "checks": rows.collect::<Vec<_>>()})
+        json!({
+            "fit": unfit(checks) == 0, "mayProfile": may(checks, MAY_PROFILE), "mayLook": may(checks, MAY_LOOK),
+            "checks": rows.collect::<Vec<_>>(),
+        })
     };
     match form {
         ListForm::Json => serde_json::to_string_pretty(&data()).unwrap_or_default() + "\n",

@@ -18,6 +18,11 @@ pub use chosen::{first, nothing, sampler_mode};
 pub const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
 pub const PROFILE: &str = "profile profilerequests";
 
+/// Rights to have PHP sampled.
+pub const MAY_PROFILE: &str = "may profile";
+/// Rights to see what came of it.
+pub const MAY_LOOK: &str = "may look";
+
 /// What an authorization review said; None where it could not be asked.
 pub type Allowed = Option<bool>;
 
@@ -110,6 +115,17 @@ pub fn unfit(checks: &[Check]) -> usize {
         .count()
 }
 
+/// What all checks of this name say together; None where that is not known.
+pub fn may(checks: &[Check], name: &str) -> Allowed {
+    let mut of_name = checks.iter().filter(|check| check.name == name);
+    match of_name.clone().any(|check| check.verdict == Verdict::Bad) {
+        true => Some(false),
+        false => of_name
+            .all(|check| check.verdict == Verdict::Good)
+            .then_some(true),
+    }
+}
+
 fn check(
     name: &'static str,
     verdict: Verdict,
@@ -136,7 +152,7 @@ fn api(observed: &Observed) -> Check {
             "api",
             Verdict::Bad,
             "the cluster has no phpprof.dev/v1alpha1",
-            "install the chart: helm install phpprof charts/phpprof",
+            "ask the cluster's administrator to install the chart phpprof",
         ),
         None => check(
             "api",
@@ -159,7 +175,7 @@ fn operator(observed: &Observed) -> Check {
             "operator",
             Verdict::Bad,
             format!("{} is not ready", facts.image),
-            "kubectl describe pods of the operator's namespace says why",
+            "ask its administrator: kubectl describe pods in its namespace says why",
         ),
         Err(why) => check(
             "operator",
@@ -237,27 +253,40 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
     };
     let found = |may: &str| format!("you {may} {right}{place}");
     let optional = right == PATCH_PODS;
-    let remedy = "ask for it: the chart's roles for editing and profiling have it for requests, and its reader role for results";
+    let (name, remedy) = match right {
+        _ if optional || right == PROFILE || right.starts_with("create profilerequests") => (
+            MAY_PROFILE,
+            "ask for it: the chart's ClusterRole for profiling has it, and by default the cluster roles edit and admin",
+        ),
+        "get profilerequests" => (
+            MAY_LOOK,
+            "ask for it: the cluster roles view, edit and admin have it",
+        ),
+        _ => (
+            MAY_LOOK,
+            "ask the operator's administrator for it: the chart's role for readers of results has it (value results.readers)",
+        ),
+    };
     let instead = observed
         .rights
         .iter()
         .any(|(other, allowed)| *other == PATCH_PODS && *allowed == Some(true));
     match allowed {
-        Some(true) => check("right", Verdict::Good, found("may"), ""),
+        Some(true) => check(name, Verdict::Good, found("may"), ""),
         Some(false) if optional => check(
-            "right",
+            name,
             Verdict::Good,
             format!("{}; only the dry run below needs it", found("may not")),
             "",
         ),
         Some(false) if right == PROFILE && instead => check(
-            "right",
+            name,
             Verdict::Good,
             format!("{}; that you may {PATCH_PODS} is as good", found("may not")),
             "",
         ),
         Some(false) if right == PROFILE => check(
-            "right",
+            name,
             Verdict::Unknown,
             format!(
                 "{}; the chart's policies ask for it, if they are on",
@@ -265,9 +294,9 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
             ),
             remedy,
         ),
-        Some(false) => check("right", Verdict::Bad, found("may not"), remedy),
+        Some(false) => check(name, Verdict::Bad, found("may not"), remedy),
         None => check(
-            "right",
+            name,
             Verdict::Unknown,
             format!("whether you may {right} could not be asked"),
             remedy,

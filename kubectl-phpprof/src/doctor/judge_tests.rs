@@ -94,9 +94,9 @@ fn a_fit_workload_passes_every_check() {
 fn each_missing_need_is_found() {
     check_failed(|o| o.api = Some(false), &["api"]);
     check_failed(|o| o.namespace_labels = Some((None, None)), &["namespace"]);
-    check_failed(|o| o.rights[0].1 = Some(false), &["right"]);
+    check_failed(|o| o.rights[0].1 = Some(false), &["may profile"]);
     check_failed(|o| o.rights[1].1 = Some(false), &[]);
-    check_failed(|o| o.rights[3].1 = Some(false), &["right"]);
+    check_failed(|o| o.rights[3].1 = Some(false), &["may look"]);
     check_failed(|o| o.rights[4].1 = Some(false), &[]);
     check_failed(
         |o| o.pods = Err(Unseen::Missing("there is no deployment web".into())),
@@ -228,7 +228,7 @@ fn what_may_not_be_asked_is_unknown() {
             "api",
             "operator",
             "namespace",
-            "right",
+            "may profile",
             "pods",
             "container",
             "mode",
@@ -267,4 +267,43 @@ fn the_report_reads_well_at_every_width() {
             )
         );
     }
+}
+
+#[test]
+fn who_may_look_only_is_told_so() {
+    let said = |denied: &[usize]| {
+        let mut observed = fit();
+        for at in denied {
+            observed.rights[*at].1 = Some(false);
+        }
+        let checks = judge(&observed);
+        let may = (may(&checks, MAY_PROFILE), may(&checks, MAY_LOOK));
+        let verdict = crate::doctor::verdict(&checks, "deploy/web");
+        (may, verdict.map_err(|failure| failure.message))
+    };
+    assert_eq!(said(&[]), ((Some(true), Some(true)), Ok(())));
+    for (denied, may, expected) in [
+        (
+            &[0, 4][..],
+            (Some(false), Some(true)),
+            "but not by you; you may look",
+        ),
+        (
+            &[3],
+            (Some(true), Some(false)),
+            "but you may not look at the result",
+        ),
+        (
+            &[0, 2],
+            (Some(false), Some(false)),
+            "you may neither profile it nor look",
+        ),
+    ] {
+        let (found, verdict) = said(denied);
+        assert_eq!(found, may);
+        let message = verdict.unwrap_err();
+        assert!(message.contains(expected), "{message}");
+    }
+    // What the chart's policies ask for, if they are on, is not known.
+    assert_eq!(said(&[1, 4]).0, (None, Some(true)));
 }

@@ -94,6 +94,7 @@ async fn rights(cluster: &Cluster) -> Vec<(&'static str, Allowed)> {
             "",
             own,
         ),
+        (PATCH_PODS, "patch", "", "pods", "ephemeralcontainers", own),
         (
             "get profilerequests",
             "get",
@@ -118,7 +119,6 @@ async fn rights(cluster: &Cluster) -> Vec<(&'static str, Allowed)> {
             "proxy",
             &cluster.operator_namespace,
         ),
-        (PATCH_PODS, "patch", "", "pods", "ephemeralcontainers", own),
     ];
     let mut rights = Vec::new();
     for (right, verb, group, resource, subresource, namespace) in wanted {
@@ -137,7 +137,7 @@ async fn rights(cluster: &Cluster) -> Vec<(&'static str, Allowed)> {
     rights
 }
 
-async fn allowed(cluster: &Cluster, attributes: ResourceAttributes) -> Allowed {
+pub async fn allowed(cluster: &Cluster, attributes: ResourceAttributes) -> Allowed {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(attributes),

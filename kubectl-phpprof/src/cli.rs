@@ -8,7 +8,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use ask::{DryRun, Dump, DumpForm, ObjectForm, Run};
+pub use ask::{DryRun, Dump, DumpForm, ObjectForm, Run, Wanted};
+
+use crate::jsonpath::Path;
+use crate::output::Output;
 
 /// Profile PHP in running pods, and look at the profiles.
 #[derive(Parser, Debug)]
@@ -50,6 +53,9 @@ pub struct Global {
     /// Group to impersonate; may be given several times.
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub impersonate_groups: Vec<String>,
+    /// How long to wait for an answer of the API server, for instance 5s; 0 is without end. 60s where there is none.
+    #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse, hide_short_help = true)]
+    pub request_timeout: Option<u64>,
     /// Namespace of the operator.
     #[arg(
         long,
@@ -81,8 +87,10 @@ pub enum Verb {
     /// List profile requests.
     #[command(visible_alias = "ls")]
     List(List),
-    /// Show a profile request, or print it as YAML or JSON.
+    /// Show a profile request, or print it as YAML or JSON. Without a name: list.
     Get(Get),
+    /// Delete profile requests. What is stored of them stays until its time is over.
+    Delete(Delete),
     /// Show a profile request with each of its pods, and what to do about failures.
     Describe(Named),
     /// Stop a running profile request early; what was sampled is kept.
@@ -125,7 +133,7 @@ pub enum ListForm {
     Name,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct List {
     /// Of all namespaces.
     #[arg(short = 'A', long)]
@@ -136,8 +144,12 @@ pub struct List {
     /// Requests by their labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub output: ListForm,
+    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, custom-columns=HEAD:PATH,…
+    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Output::parse)]
+    pub output: Output,
+    /// Sort by the value at this JSONPath, for instance .metadata.creationTimestamp.
+    #[arg(long, value_name = "PATH", value_parser = Path::parse)]
+    pub sort_by: Option<Path>,
     /// Go on, and print what changes.
     #[arg(short, long)]
     pub watch: bool,
@@ -146,10 +158,29 @@ pub struct List {
 #[derive(Args, Debug)]
 pub struct Get {
     /// Name of a request, or pprof/NAME; of one that is gone NAME, or NAME@UID, which list --stored has.
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub output: ListForm,
+    #[arg(value_name = "NAME", conflicts_with_all = ["all_namespaces", "stored", "selector", "sort_by", "watch"])]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub list: List,
+}
+
+#[derive(Args, Debug)]
+pub struct Delete {
+    /// Names of requests, or pprof/NAME.
+    #[arg(value_name = "NAME", required_unless_present_any = ["all", "selector"], conflicts_with_all = ["all", "selector"])]
+    pub names: Vec<String>,
+    /// All requests of the namespace.
+    #[arg(long, conflicts_with = "selector")]
+    pub all: bool,
+    /// Requests by their labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Do not fail where a request is gone already.
+    #[arg(long)]
+    pub ignore_not_found: bool,
+    /// Delete nothing: client lists what would be, server has the API server check it.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: Option<DryRun>,
 }
 
 #[derive(Args, Debug)]

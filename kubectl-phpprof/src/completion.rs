@@ -16,6 +16,7 @@ use kube::discovery::ApiResource;
 
 use crate::cli::{Cli, Global, Shell};
 use crate::connect::Cluster;
+use crate::output::FORMS;
 use crate::stored::Stored;
 use crate::target;
 
@@ -80,17 +81,18 @@ pub fn next(words: &[String]) -> Next {
     if last.starts_with('-') {
         return Next::Words(flags(scope));
     }
-    let Some(verb) = verb else {
-        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let Some(verb) = verb.filter(|verb| !verb.has_subcommands()) else {
+        let verbs = scope.get_subcommands();
+        let shown = verbs.filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
         return Next::Words(
-            verbs
+            shown
                 .map(|verb| (verb.get_name().to_owned(), about(verb.get_about())))
                 .collect(),
         );
     };
     match verb.get_name() {
         "run" | "doctor" => Next::Targets,
-        "describe" | "cancel" | "logs" => Next::Requests {
+        "describe" | "cancel" | "delete" | "logs" => Next::Requests {
             files: false,
             stored: false,
         },
@@ -112,19 +114,26 @@ pub fn next(words: &[String]) -> Next {
     }
 }
 
+/// The verb that the words name so far, or the one that has verbs below it.
 fn verb<'c>(command: &'c Command, words: &[String]) -> Option<&'c Command> {
+    let mut found = None;
     let mut skip = false;
     for word in words {
         if std::mem::take(&mut skip) {
             continue;
         }
+        let scope = found.unwrap_or(command);
         if word.starts_with('-') {
-            skip = flag(command, word).is_some_and(takes_value) && !word.contains('=');
+            skip = flag(scope, word).is_some_and(takes_value) && !word.contains('=');
             continue;
         }
-        return command.find_subcommand(word);
+        match scope.find_subcommand(word) {
+            Some(below) if below.has_subcommands() => found = Some(below),
+            Some(below) => return Some(below),
+            None => return found,
+        }
     }
-    None
+    found
 }
 
 fn flag<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
@@ -147,6 +156,9 @@ fn value(flag: &Arg) -> Next {
     match flag.get_id().as_str() {
         "namespace" | "operator_namespace" => Next::Namespaces,
         "kubeconfig" | "filename" => Next::Files,
+        "output" if is_of_lists(flag) => {
+            Next::Words(FORMS.map(|form| (form.to_owned(), String::new())).to_vec())
+        }
         "output" if possible.is_empty() => Next::Files,
         _ if possible.is_empty() => Next::Nothing,
         _ => Next::Words(
@@ -156,6 +168,12 @@ fn value(flag: &Arg) -> Next {
                 .collect(),
         ),
     }
+}
+
+/// Those of lists may be templates, so that their parser has no list of values.
+fn is_of_lists(flag: &Arg) -> bool {
+    let names = flag.get_value_names().unwrap_or_default();
+    names.iter().any(|name| name.as_str() == "FORM") && flag.get_possible_values().is_empty()
 }
 
 fn flags(command: &Command) -> Vec<(String, String)> {
@@ -209,6 +227,7 @@ fn global(words: &[String]) -> Global {
             "--user",
             "--as",
             "--as-group",
+            "--request-timeout",
         ]
         .contains(&name)
         {
@@ -329,7 +348,7 @@ mod tests {
         assert!(!words("").contains(&"__complete".to_owned()));
         assert!(words("run --").contains(&"--samples-per-second".to_owned()));
         assert!(words("-n shop list --").contains(&"--all-namespaces".to_owned()));
-        assert_eq!(words("list -o "), ["table", "wide", "json", "yaml", "name"]);
+        assert_eq!(words("list -o "), FORMS);
         assert!(words("explain ").contains(&"UserUnknown".to_owned()));
     }
 

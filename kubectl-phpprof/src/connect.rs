@@ -13,6 +13,7 @@ use phpprof_crds::{ProfileRequest, chain};
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure};
+use crate::suggest::Suggest;
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// A profile is at most 32 MiB, and arrives in parts.
@@ -23,6 +24,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 pub struct Cluster {
     pub client: Client,
     pub namespace: String,
+    pub suggest: Suggest,
     pub operator_namespace: String,
     pub operator_name: String,
 }
@@ -46,11 +48,21 @@ impl Cluster {
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
         Ok(Cluster {
+            suggest: Suggest::of(&namespace, &config.default_namespace),
             client: Client::try_from(config).map_err(|error| wrong(&error))?,
             namespace,
             operator_namespace: global.operator_namespace.clone(),
             operator_name: global.operator_name.clone(),
         })
+    }
+
+    /// The same cluster, for what lies in another namespace.
+    pub fn in_namespace(self, namespace: String) -> Self {
+        Cluster {
+            suggest: self.suggest.in_namespace(&self.namespace, &namespace),
+            namespace,
+            ..self
+        }
     }
 
     /// The requests of the namespace, as they are: a newer operator's fields are kept.
@@ -96,8 +108,15 @@ async fn config(global: &Global) -> Result<Config, Box<dyn std::error::Error>> {
     };
     // A person waits: what fails is said at once, and not tried again for minutes.
     config.default_retry = false;
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(ANSWER);
+    // kubectl's 0 is no limit.
+    let answer = match global.request_timeout {
+        None => Some(ANSWER),
+        Some(0) => None,
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+    };
+    config.connect_timeout = Some(answer.unwrap_or(CONNECT).min(CONNECT));
+    config.read_timeout = answer;
+    config.write_timeout = answer;
     config.auth_info.impersonate = global.impersonate.clone().or(config.auth_info.impersonate);
     if !global.impersonate_groups.is_empty() {
         config.auth_info.impersonate_groups = Some(global.impersonate_groups.clone());

@@ -12,11 +12,13 @@ use crate::duration::age;
 use crate::explain::named;
 use crate::findings;
 use crate::request::{Request, TargetView};
+use crate::suggest::Suggest;
 use crate::table::{Table, cut, printable};
 
 pub fn text(
     request: &Request<'_>,
     found: &[Finding],
+    suggest: &Suggest,
     width: Option<usize>,
     now: Timestamp,
 ) -> String {
@@ -49,7 +51,7 @@ pub fn text(
     }
     text.push_str(&rates(request, &targets, width));
     text.push_str(&remedies(request, &targets, width));
-    text.push_str(&findings::brief(found, &request.name(), width));
+    text.push_str(&findings::brief(found, &request.name(), suggest, width));
     text
 }
 

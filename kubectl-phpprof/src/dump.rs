@@ -26,7 +26,7 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     let timeout = Some(arguments.timeout);
     let ended = wait::wait(&cluster, &created, timeout, &mut interrupts).await?;
     let request = Request::of(&ended);
-    has_profile(&request)?;
+    has_profile(&request, &cluster.suggest)?;
     tell_failed(&request);
     let source = source::of_request(&cluster, &name, None).await?;
     let workers = workers(&source.profile);
@@ -35,7 +35,10 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
         DumpForm::Text if workers.is_empty() => Err(Failure::new(
             Exit::NoProfile,
             format!("no PHP worker was seen by {name}"),
-            format!("kubectl phpprof describe {name} says what the samplers saw"),
+            format!(
+                "{} says what the samplers saw",
+                cluster.suggest.phpprof(&format!("describe {name}"))
+            ),
         )),
         DumpForm::Text => Ok(text(&workers)),
     }

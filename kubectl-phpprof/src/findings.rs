@@ -15,6 +15,7 @@ use crate::connect::Cluster;
 use crate::list::yaml;
 use crate::request::{Outcome, Request};
 use crate::source;
+use crate::suggest::Suggest;
 use crate::table::{Table, cut_beginning, printable};
 
 /// Sentences are not wrapped into less.
@@ -80,7 +81,7 @@ fn told(one: &Finding, width: Option<usize>) -> String {
 }
 
 /// The sentences alone; nothing where there are none.
-pub fn brief(found: &[Finding], name: &str, width: Option<usize>) -> String {
+pub fn brief(found: &[Finding], name: &str, suggest: &Suggest, width: Option<usize>) -> String {
     if found.is_empty() {
         return String::new();
     }
@@ -93,7 +94,8 @@ pub fn brief(found: &[Finding], name: &str, width: Option<usize>) -> String {
         )
     });
     let said: String = said.collect();
-    format!("\nFindings (their stacks: kubectl phpprof findings {name}):\n{said}")
+    let command = suggest.phpprof(&format!("findings {name}"));
+    format!("\nFindings (their stacks: {command}):\n{said}")
 }
 
 /// Lines of whole words, with so many blanks before each.
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn there_is_nothing_to_say_of_nothing() {
-        assert_eq!(brief(&[], "first", None), "");
+        assert_eq!(brief(&[], "first", &Suggest::default(), None), "");
         assert_eq!(text(&[], FindingsForm::Table, None), "");
         assert_eq!(text(&[], FindingsForm::Yaml, None), "findings: []\n");
     }

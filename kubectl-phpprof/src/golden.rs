@@ -14,10 +14,12 @@ use crate::doctor::judge::OperatorFacts;
 use crate::failure::Failure;
 use crate::findings;
 use crate::list::Listing;
+use crate::output::Output;
 use crate::progress::{Progress, ending};
 use crate::request::Request;
 use crate::show::{TopTable, diff_text};
 use crate::stored;
+use crate::suggest::Suggest;
 use crate::version;
 
 const WIDTHS: [usize; 2] = [80, 200];
@@ -174,7 +176,7 @@ fn lists_are_what_they_were() {
         for width in WIDTHS {
             for namespaces in [false, true] {
                 let listing = Listing {
-                    form,
+                    output: Output::Form(form),
                     namespaces,
                     width: Some(width),
                     now: now(),
@@ -207,7 +209,7 @@ fn lists_of_what_is_stored_are_what_they_were() {
         ("name", ListForm::Name),
     ] {
         let listing = stored::Listing {
-            form,
+            output: Output::Form(form),
             width: Some(80),
             now: now(),
         };
@@ -218,7 +220,7 @@ fn lists_of_what_is_stored_are_what_they_were() {
 #[test]
 fn one_request_is_no_list() {
     let listing = Listing {
-        form: ListForm::Json,
+        output: Output::Form(ListForm::Json),
         namespaces: false,
         width: None,
         now: now(),
@@ -234,22 +236,75 @@ fn one_request_is_no_list() {
 }
 
 #[test]
+fn watching_keeps_to_one_form() {
+    let (first, second) = (complete(), running(&[("web-1", "Sampling")]));
+    let mut text = String::new();
+    for form in [
+        "table",
+        "json",
+        "yaml",
+        "name",
+        "jsonpath={.metadata.name}{'\\n'}",
+        "custom-columns=NAME:.metadata.name,PODS:.status.selected",
+    ] {
+        let listing = Listing {
+            output: Output::parse(form).unwrap(),
+            namespaces: false,
+            width: Some(80),
+            now: now(),
+        };
+        let mut widths = Vec::new();
+        text.push_str(&format!("-o {form}\n"));
+        for object in [&first, &second] {
+            let objects = std::slice::from_ref(object);
+            let said = listing.watched(objects, &mut widths).unwrap();
+            // Of a document its first lines will do.
+            text.extend(said.lines().take(4).map(|line| format!("{line}\n")));
+        }
+    }
+    insta::assert_snapshot!("watch", text);
+}
+
+#[test]
 fn descriptions_are_what_they_were() {
     for width in WIDTHS {
         let object = complete();
         insta::assert_snapshot!(
             format!("describe_{width}"),
-            describe::text(&Request::of(&object), &[], Some(width), now())
+            describe::text(
+                &Request::of(&object),
+                &[],
+                &Suggest::default(),
+                Some(width),
+                now()
+            )
         );
     }
     let object = complete();
     let found = phpprof_profile::findings(&slow_profile(), &View::default());
-    let text = describe::text(&Request::of(&object), &found, Some(80), now());
-    let silent = describe::text(&Request::of(&object), &[], Some(80), now());
+    let text = describe::text(
+        &Request::of(&object),
+        &found,
+        &Suggest::default(),
+        Some(80),
+        now(),
+    );
+    let silent = describe::text(
+        &Request::of(&object),
+        &[],
+        &Suggest::default(),
+        Some(80),
+        now(),
+    );
     let said = text.strip_prefix(&silent).unwrap();
     assert_eq!(
         said,
-        findings::brief(&found, &Request::of(&object).name(), Some(80))
+        findings::brief(
+            &found,
+            &Request::of(&object).name(),
+            &Suggest::default(),
+            Some(80)
+        )
     );
 }
 
@@ -315,7 +370,7 @@ fn findings_are_what_they_were() {
         }
     }
     for width in WIDTHS {
-        let text = findings::brief(&found, "web-x2x4z", Some(width));
+        let text = findings::brief(&found, "web-x2x4z", &Suggest::default(), Some(width));
         assert!(text.lines().all(|line| line.chars().count() <= width));
         insta::assert_snapshot!(format!("findings_of_run_{width}"), text);
     }

@@ -8,13 +8,15 @@ use serde_json::{Value, json};
 
 use crate::cli::ListForm;
 use crate::duration::age;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, columns_table};
 use crate::request::Request;
 use crate::table::Table;
 
 /// How requests are listed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Listing {
-    pub form: ListForm,
+    pub output: Output,
     pub namespaces: bool,
     pub width: Option<usize>,
     pub now: Timestamp,
@@ -27,26 +29,56 @@ impl Listing {
         objects: &[DynamicObject],
         single: bool,
     ) -> Result<String, serde_json::Error> {
-        Ok(match self.form {
-            ListForm::Table => self.table(objects).text(self.width),
-            // Whoever asks for all of it gets all of it.
-            ListForm::Wide => self.table(objects).text(None),
-            ListForm::Name => names(objects),
-            ListForm::Json => serde_json::to_string_pretty(&document(objects, single)?)? + "\n",
-            ListForm::Yaml => yaml(&document(objects, single)?),
+        Ok(match &self.output {
+            Output::Form(ListForm::Name) => names(objects),
+            Output::Form(ListForm::Json) => {
+                serde_json::to_string_pretty(&document(objects, single)?)? + "\n"
+            }
+            Output::Form(ListForm::Yaml) => yaml(&document(objects, single)?),
+            Output::JsonPath(template) => template.text(&document(objects, single)?),
+            _ => self.table(objects)?.text(self.shown_width()),
         })
     }
 
-    /// The lines of these requests without their head, for `--watch`.
-    pub fn rows(&self, objects: &[DynamicObject]) -> String {
-        match self.form {
-            ListForm::Name => names(objects),
-            _ => self.table(objects).rows_only(self.width),
+    /// What `--watch` prints of these requests: rows in the widths of those before, with heads above the first, or a document for each.
+    pub fn watched(
+        &self,
+        objects: &[DynamicObject],
+        widths: &mut Vec<usize>,
+    ) -> Result<String, serde_json::Error> {
+        match &self.output {
+            Output::Form(ListForm::Table | ListForm::Wide) | Output::Columns(_) => {
+                let first = widths.is_empty();
+                let mut table = self.table(objects)?;
+                table.below(widths);
+                Ok(match first {
+                    true => table.text(self.shown_width()),
+                    false => table.rows_only(self.shown_width()),
+                })
+            }
+            output => {
+                let separator = match output {
+                    Output::Form(ListForm::Yaml) => "---\n",
+                    _ => "",
+                };
+                let of = |object| Ok(separator.to_owned() + &self.text(&[object], true)?);
+                objects.iter().cloned().map(of).collect()
+            }
         }
     }
 
-    fn table(&self, objects: &[DynamicObject]) -> Table {
-        let wide = self.form == ListForm::Wide;
+    /// Whoever asks for all of it gets all of it.
+    fn shown_width(&self) -> Option<usize> {
+        self.width
+            .filter(|_| self.output == Output::Form(ListForm::Table))
+    }
+
+    fn table(&self, objects: &[DynamicObject]) -> Result<Table, serde_json::Error> {
+        if let Output::Columns(columns) = &self.output {
+            let items = objects.iter().map(plain).collect::<Result<Vec<_>, _>>()?;
+            return Ok(columns_table(columns, &items));
+        }
+        let wide = self.output == Output::Form(ListForm::Wide);
         let mut heads = vec![
             "NAME",
             "~TARGET",
@@ -93,7 +125,7 @@ impl Listing {
             }
             table.row(cells);
         }
-        table
+        Ok(table)
     }
 }
 
@@ -119,12 +151,20 @@ fn document(objects: &[DynamicObject], single: bool) -> Result<Value, serde_json
 }
 
 /// Without the bookkeeping that kubectl hides too.
-fn plain(object: &DynamicObject) -> Result<Value, serde_json::Error> {
+pub fn plain(object: &DynamicObject) -> Result<Value, serde_json::Error> {
     let mut value = serde_json::to_value(object)?;
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
     Ok(value)
+}
+
+pub fn unwritable(error: serde_json::Error) -> Failure {
+    Failure::new(
+        Exit::Failed,
+        format!("the API server's answer cannot be written: {error}"),
+        "try another form with --output",
+    )
 }
 
 pub fn yaml(value: &Value) -> String {

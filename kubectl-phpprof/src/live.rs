@@ -111,17 +111,17 @@ async fn end(
 ) -> Result<String, Failure> {
     if let Ok(Some(object)) = &watched {
         let request = Request::of(object);
-        has_profile(&request)?;
+        has_profile(&request, &cluster.suggest)?;
         tell_failed(&request);
         return Ok(format!(
-            "{name} is over; all of it: kubectl phpprof flame {name} -n {}\n",
-            cluster.namespace
+            "{name} is over; all of it: {}\n",
+            cluster.suggest.phpprof(&format!("flame {name}"))
         ));
     }
     match cancel::one(cluster, name, None).await {
         Ok(_) => tell(&format!(
-            "{name} ends; all of it in a moment: kubectl phpprof flame {name} -n {}",
-            cluster.namespace
+            "{name} ends; all of it in a moment: {}",
+            cluster.suggest.phpprof(&format!("flame {name}"))
         )),
         Err(failure) => tell(&format!(
             "{name} could not be cancelled: {}; its samplers end by themselves, since nobody looks",

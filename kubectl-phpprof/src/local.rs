@@ -2,42 +2,32 @@
 //!
 //! Invariant: with files as their sources they ask no cluster for anything.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, Profile, Stacks, View, diff, page, svg, waiting};
+use phpprof_profile::{Format, Stacks, View, diff, page, svg};
 
 use crate::cli::{Diff, Download, Findings, Flame, Global, Top, TopForm};
 use crate::failure::{Exit, Failure};
 use crate::findings;
 use crate::screen::Screen;
-use crate::show::{TopTable, diff_text, view, wrong_view};
+use crate::show::{diff_text, seen, table_of, view, wrong_view};
 use crate::source::{Source, load, timeline_of};
 
 pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {
     let source = load(global, &arguments.source, None).await?;
     let view = view(&arguments.choice);
-    let profile = seen(source.profile, &view, arguments.by.as_deref());
-    let table = TopTable::of(&profile, &view, arguments.sort, arguments.by.as_deref())
-        .map_err(wrong_view)?;
+    let by = arguments.by.as_deref();
+    let table = table_of(&source.profile, &view, arguments.sort, by)?;
     Ok(table.text(arguments.output, arguments.count, screen.width))
-}
-
-/// The profile with the label that says what it waits for, if somebody asks for that.
-fn seen(profile: Profile, view: &View, by: Option<&str>) -> Profile {
-    let mut asked = view.labels.iter().map(|(key, _)| key.as_str()).chain(by);
-    if asked.any(|key| key == waiting::LABEL) {
-        waiting::labelled(&profile)
-    } else {
-        profile
-    }
 }
 
 impl Source {
     fn seen(self, view: &View) -> Self {
-        Source {
-            profile: seen(self.profile, view, None),
-            ..self
+        match seen(&self.profile, view, None) {
+            Cow::Borrowed(_) => self,
+            Cow::Owned(profile) => Source { profile, ..self },
         }
     }
 }

@@ -60,7 +60,10 @@ pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
         None if asked == 0 => Err(Failure::new(
             Exit::NotFound,
             format!("{name} has no such pod"),
-            format!("see its pods: kubectl phpprof describe {name}"),
+            format!(
+                "see its pods: {}",
+                cluster.suggest.phpprof(&format!("describe {name}"))
+            ),
         )),
         None => Ok(said),
     }

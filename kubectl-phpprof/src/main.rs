@@ -8,6 +8,7 @@ mod cancel;
 mod cli;
 mod completion;
 mod connect;
+mod delete;
 mod describe;
 mod doctor;
 mod dump;
@@ -15,12 +16,15 @@ mod duration;
 mod explain;
 mod failure;
 mod findings;
+mod get;
 #[cfg(test)]
 mod golden;
+mod jsonpath;
 mod list;
 mod live;
 mod local;
 mod logs;
+mod output;
 mod progress;
 mod request;
 mod requests;
@@ -31,6 +35,7 @@ mod selector;
 mod show;
 mod source;
 mod stored;
+mod suggest;
 mod table;
 mod target;
 mod version;
@@ -43,13 +48,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use jiff::Timestamp;
 
-use cli::{Cli, Global, ListForm, Verb};
+use cli::{Cli, Global, Verb};
 use connect::Cluster;
 use failure::{Exit, Failure};
-use list::Listing;
 use request::Request;
 use screen::Screen;
-use stored::{Asked, Named};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -111,13 +114,9 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Run(arguments) => run::run(global, arguments, screen)
             .await
             .map(|()| String::new()),
-        Verb::List(arguments) if arguments.stored => {
-            let cluster = Cluster::of(global).await?;
-            stored::list(&cluster, listing_stored(arguments.output, screen)).await
-        }
-        Verb::List(arguments) if arguments.watch => watch::run(global, arguments, screen).await,
-        Verb::List(arguments) => list(global, arguments, screen).await,
-        Verb::Get(arguments) => get(global, arguments, screen).await,
+        Verb::List(arguments) => get::list(global, arguments, screen).await,
+        Verb::Get(arguments) => get::get(global, arguments, screen).await,
+        Verb::Delete(arguments) => delete::run(global, arguments).await,
         Verb::Describe(arguments) => {
             let cluster = Cluster::of(global).await?;
             let name = source::request_name(&arguments.name);
@@ -127,6 +126,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
             Ok(describe::text(
                 &request,
                 &found,
+                &cluster.suggest,
                 screen.width,
                 Timestamp::now(),
             ))
@@ -149,57 +149,4 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Completion(arguments) => Ok(completion::script(arguments.shell).to_owned()),
         Verb::Complete(arguments) => Ok(completion::complete(&arguments.words).await),
     }
-}
-
-async fn list(global: &Global, arguments: &cli::List, screen: Screen) -> Result<String, Failure> {
-    let cluster = Cluster::of(global).await?;
-    let objects = watch::listed(&cluster, arguments).await?;
-    if objects.is_empty() && matches!(arguments.output, ListForm::Table | ListForm::Wide) {
-        let place = if arguments.all_namespaces {
-            "this cluster".to_owned()
-        } else {
-            format!("namespace {}", cluster.namespace)
-        };
-        eprintln!("No profile requests in {place}.");
-        return Ok(String::new());
-    }
-    watch::listing(arguments, screen)
-        .text(&objects, false)
-        .map_err(unwritable)
-}
-
-async fn get(global: &Global, arguments: &cli::Get, screen: Screen) -> Result<String, Failure> {
-    let cluster = Cluster::of(global).await?;
-    let name = source::request_name(&arguments.name);
-    let object = match stored::named(&cluster, name).await? {
-        Named::Request(object) => *object,
-        Named::Stored(stored) => {
-            let (entry, note) = stored.find(Asked::of(name))?;
-            eprintln!("{note}");
-            return Ok(listing_stored(arguments.output, screen).single(entry));
-        }
-    };
-    let listing = Listing {
-        form: arguments.output,
-        namespaces: false,
-        width: screen.width,
-        now: Timestamp::now(),
-    };
-    listing.text(&[object], true).map_err(unwritable)
-}
-
-fn listing_stored(form: ListForm, screen: Screen) -> stored::Listing {
-    stored::Listing {
-        form,
-        width: screen.width,
-        now: Timestamp::now(),
-    }
-}
-
-fn unwritable(error: serde_json::Error) -> Failure {
-    Failure::new(
-        Exit::Failed,
-        error.to_string(),
-        "try another form with --output",
-    )
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::request::Request as View;
+use crate::suggest::Suggest;
 
 /// The name of the port in the operator's Service.
 const PORT: &str = "results";
@@ -123,10 +124,11 @@ impl<'a> Part<'a> {
         pod.map_or(Self::Profile, Self::Pod)
     }
 
-    fn missing(self, name: &str) -> (String, String) {
+    fn missing(self, name: &str, suggest: &Suggest) -> (String, String) {
         let pods = || {
             format!(
-                "see which pods have one: kubectl phpprof describe {name}, or the manifest in the store"
+                "see which pods have one: {}, or the manifest in the store",
+                suggest.phpprof(&format!("describe {name}"))
             )
         };
         match self {
@@ -134,7 +136,10 @@ impl<'a> Part<'a> {
             Self::Pod(pod) => (format!("{name} has no profile of pod {pod}"), pods()),
             Self::Requests => (
                 format!("{name} has no list of requests"),
-                "take one with the label Route: kubectl phpprof run TYPE/NAME --labels Method,Route".to_owned(),
+                format!(
+                    "take one with the label Route: {}",
+                    suggest.phpprof("run TYPE/NAME --labels method,route")
+                ),
             ),
         }
     }
@@ -170,7 +175,7 @@ pub async fn fetch(
 ) -> Result<Vec<u8>, Failure> {
     let name = request.name();
     let opener = match request.words("/status/profile/accessKey") {
-        "" => return Err(no_key(request)),
+        "" => return Err(no_key(request, &cluster.suggest)),
         key => Opener {
             path: format!("/r/{}/{name}", request.namespace()),
             key: key.to_owned(),
@@ -188,7 +193,7 @@ pub async fn download(
 ) -> Result<Vec<u8>, Failure> {
     let links: Links = post(cluster, opener, MAX_LINKS).await?;
     let link = links.find(part).ok_or_else(|| {
-        let (message, hint) = part.missing(name);
+        let (message, hint) = part.missing(name, &cluster.suggest);
         Failure::new(Exit::NotFound, message, hint)
     })?;
     ask(
@@ -230,18 +235,21 @@ fn not_understood(error: &serde_json::Error) -> Failure {
 }
 
 /// Why there is nothing to ask with.
-fn no_key(request: &View<'_>) -> Failure {
+fn no_key(request: &View<'_>, suggest: &Suggest) -> Failure {
     let name = request.name();
     match (request.words("/status/profile/url"), request.outcome()) {
         ("", crate::request::Outcome::InProgress) => Failure::new(
             Exit::NotFound,
             format!("{name} has no profile yet"),
-            format!("wait for it: kubectl wait --for=condition=Complete pprof/{name}"),
+            format!(
+                "wait for it: {}",
+                suggest.kubectl(&format!("wait --for=condition=Complete pprof/{name}"))
+            ),
         ),
         ("", _) => Failure::new(
             Exit::NoProfile,
             format!("{name} has no profile: {}", request.message()),
-            format!("see why: kubectl phpprof describe {name}"),
+            format!("see why: {}", suggest.phpprof(&format!("describe {name}"))),
         ),
         (url, _) => Failure::new(
             Exit::Failed,
@@ -263,7 +271,7 @@ fn safe(path: &str) -> Result<String, Failure> {
     Err(Failure::new(
         Exit::Failed,
         format!("the operator named a path that leads elsewhere: {path:?}"),
-        "look at what answers as the operator's service",
+        "check --operator-name and --operator-namespace: what answers there is not the operator",
     ))
 }
 
@@ -327,7 +335,7 @@ async fn send(
             Failure::new(
                 Exit::Failed,
                 error.to_string(),
-                "look at --operator-name and --operator-namespace",
+                "check --operator-name and --operator-namespace",
             )
         })?;
     let response = cluster
@@ -388,7 +396,7 @@ fn refused(action: &str, code: u16, body: &[u8]) -> Failure {
         (500.., _) => Failure::new(
             Exit::Unreachable,
             format!("the operator does not answer: {words}"),
-            "kubectl get pods of the operator's namespace says how it is; 503 means that the store is away",
+            "try again; if it stays so, ask the operator's administrator: 503 means that the store is away",
         ),
         _ => Failure::new(
             Exit::Failed,

@@ -7,16 +7,18 @@ use std::io::Write;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, DynamicObject, PostParams};
 use phpprof_crds::REQUESTED_BY;
+use phpprof_profile::{Profile, View};
 use serde_json::Value;
 
-use crate::cli::{DryRun, Global, ObjectForm, Run, TopForm, TopSort};
+use crate::cli::{DryRun, Global, ObjectForm, Run, TopForm, TopSort, Wanted};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::list::{names, yaml};
 use crate::progress::ending;
 use crate::request::{Outcome, Request};
 use crate::screen::Screen;
-use crate::show::TopTable;
+use crate::show::table_of;
+use crate::suggest::Suggest;
 use crate::{findings, source, target, wait};
 
 pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
@@ -36,7 +38,8 @@ fn may_be_ignored(exit: Exit) -> bool {
 }
 
 async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
-    let mut object = wanted(arguments)?;
+    let mut object = wanted(&arguments.wanted, arguments.name.clone())?;
+    check_type(arguments, &object)?;
     if arguments.dry_run == Some(DryRun::Client) {
         print!(
             "{}",
@@ -48,10 +51,7 @@ async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
     let cluster = match object.metadata.namespace.take() {
-        Some(namespace) if global.namespace.is_none() => Cluster {
-            namespace,
-            ..cluster
-        },
+        Some(namespace) if global.namespace.is_none() => cluster.in_namespace(namespace),
         _ => cluster,
     };
     let is_dry = arguments.dry_run == Some(DryRun::Server);
@@ -100,10 +100,24 @@ async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     }
 }
 
+/// A table of the heap needs a request for it, and it is too late to say so at its end.
+fn check_type(arguments: &Run, object: &DynamicObject) -> Result<(), Failure> {
+    match arguments.sample_type {
+        Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {
+            Err(Failure::new(
+                Exit::Usage,
+                format!("a request without its heap has no {}", wanted.name()),
+                "add --heap, or heap: true to the spec of the file",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The request of the command line or of the file.
-fn wanted(arguments: &Run) -> Result<DynamicObject, Failure> {
+pub fn wanted(arguments: &Wanted, name: Option<String>) -> Result<DynamicObject, Failure> {
     let Some(path) = &arguments.filename else {
-        let request = target::request(arguments)?;
+        let request = target::request(arguments, name)?;
         return as_object(serde_json::to_value(request), "the command line");
     };
     let text = if path == "-" {
@@ -161,7 +175,7 @@ fn printed(object: &DynamicObject, form: ObjectForm) -> Result<String, Failure> 
 }
 
 /// Fails where a request that is over has none.
-pub fn has_profile(request: &Request<'_>) -> Result<(), Failure> {
+pub fn has_profile(request: &Request<'_>, suggest: &Suggest) -> Result<(), Failure> {
     if request.outcome() != Outcome::Failed {
         return Ok(());
     }
@@ -169,8 +183,8 @@ pub fn has_profile(request: &Request<'_>) -> Result<(), Failure> {
         Exit::NoProfile,
         ending(request),
         format!(
-            "see each pod: kubectl phpprof describe {}; what it means: kubectl phpprof explain {}",
-            request.name(),
+            "see each pod: {}; what it means: kubectl phpprof explain {}",
+            suggest.phpprof(&format!("describe {}", request.name())),
             request.reason()
         ),
     ))
@@ -190,6 +204,16 @@ pub fn tell_failed(request: &Request<'_>) {
     }
 }
 
+/// The table that was asked for.
+fn top(profile: &Profile, arguments: &Run, screen: Screen) -> Result<String, Failure> {
+    let view = View {
+        sample_type: arguments.sample_type.map(|it| it.name().to_owned()),
+        labels: Vec::new(),
+    };
+    let table = table_of(profile, &view, TopSort::Own, arguments.by.as_deref())?;
+    Ok(table.text(TopForm::Table, 10, screen.width))
+}
+
 async fn finish(
     cluster: &Cluster,
     object: &DynamicObject,
@@ -198,21 +222,19 @@ async fn finish(
 ) -> Result<(), Failure> {
     let request = Request::of(object);
     let name = request.name();
-    has_profile(&request)?;
+    has_profile(&request, &cluster.suggest)?;
     eprintln!("{}", ending(&request));
     tell_failed(&request);
     let loaded = source::of_request(cluster, &name, None).await;
+    let mut shown = Ok(());
     if arguments.output.is_none() {
         match &loaded {
             Ok(source) => {
-                let view = phpprof_profile::View::default();
-                let top = TopTable::of(&source.profile, &view, TopSort::Own, None);
-                let found = phpprof_profile::findings(&source.profile, &view);
+                shown = top(&source.profile, arguments, screen).map(|table| print!("{table}"));
+                let found = phpprof_profile::findings(&source.profile, &View::default());
                 print!(
-                    "{}{}",
-                    top.map_err(crate::show::wrong_view)?
-                        .text(TopForm::Table, 10, screen.width),
-                    findings::brief(&found, &name, screen.width)
+                    "{}",
+                    findings::brief(&found, &name, &cluster.suggest, screen.width)
                 );
             }
             Err(failure) => eprintln!(
@@ -227,11 +249,11 @@ async fn finish(
     );
     if loaded.is_ok() {
         eprintln!(
-            "look at it: kubectl phpprof flame {name} -n {}",
-            cluster.namespace
+            "look at it: {}",
+            cluster.suggest.phpprof(&format!("flame {name}"))
         );
     }
-    Ok(())
+    shown
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //!
 //! Invariant: names from a profile reach the terminal without what would move its cursor.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
-use phpprof_profile::{Amount, Diff, Profile, Row, View, ViewError, top, total};
+use phpprof_profile::{Amount, Diff, Profile, Row, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
 use crate::cli::{Choice, TopForm, TopSort};
@@ -25,6 +26,46 @@ pub fn wrong_view(error: ViewError) -> Failure {
         error.to_string(),
         "choose one of them with --sample-type",
     )
+}
+
+/// The profile with the label that says what it waits for, if somebody asks for that.
+pub fn seen<'p>(profile: &'p Profile, view: &View, by: Option<&str>) -> Cow<'p, Profile> {
+    let mut asked = view.labels.iter().map(|(key, _)| key.as_str()).chain(by);
+    match asked.any(|key| key == waiting::LABEL) {
+        true => Cow::Owned(waiting::labelled(profile)),
+        false => Cow::Borrowed(profile),
+    }
+}
+
+/// The table of a view, by functions or by a label that the profile has.
+pub fn table_of(
+    profile: &Profile,
+    view: &View,
+    sort: TopSort,
+    by: Option<&str>,
+) -> Result<TopTable, Failure> {
+    let profile = seen(profile, view, by);
+    if let Some(key) = by {
+        check_label(&profile, key)?;
+    }
+    TopTable::of(&profile, view, sort, by).map_err(wrong_view)
+}
+
+/// A label that no sample has would show one line that says nothing.
+fn check_label(profile: &Profile, key: &str) -> Result<(), Failure> {
+    let labels = profile.sample.iter().flat_map(|sample| &sample.label);
+    let mut known: BTreeSet<&str> = labels.map(|label| profile.string(label.key)).collect();
+    // What is waited for is found when it is asked for; nothing may wait.
+    known.insert(waiting::LABEL);
+    if known.contains(key) {
+        return Ok(());
+    }
+    let known: Vec<String> = known.into_iter().map(printable).collect();
+    Err(Failure::new(
+        Exit::Usage,
+        format!("no sample of the profile has the label {key:?}"),
+        format!("choose one of these with --by: {}", known.join(", ")),
+    ))
 }
 
 /// The functions of a profile as a table and as data.

@@ -5,7 +5,7 @@
 use std::io::Read;
 
 use phpprof_profile::timeline::{self, Timeline};
-use phpprof_profile::{Limits, Profile, decode};
+use phpprof_profile::{Format, Limits, Profile, decode};
 
 use crate::cli::Global;
 use crate::connect::Cluster;
@@ -33,12 +33,42 @@ pub struct Source {
     pub stem: String,
 }
 
-/// A name with a dot, a slash or a file of that name is a file; requests have neither.
+/// What is there as a file is one, and what no request can be called. `pprof/a.b` is always a request.
 pub fn is_file(name: &str) -> bool {
-    let request = request_name(name);
-    name == "-"
-        || request.contains(['/', '.'])
-        || (request == name && std::path::Path::new(name).is_file())
+    let is_named_as_a_request = request_name(name) != name;
+    !is_named_as_a_request && (std::path::Path::new(name).is_file() || !may_be_a_request(name))
+}
+
+/// A DNS subdomain, with the beginning of a uid where there is one.
+fn may_be_a_request(name: &str) -> bool {
+    let letters = |text: &str, more: &str| {
+        let mut all = text.chars();
+        all.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || more.contains(it))
+    };
+    let Asked { name, uid } = Asked::of(name);
+    letters(name, "-.") && !name.starts_with('-') && uid.is_none_or(|uid| letters(uid, "-"))
+}
+
+/// A request that was not found, of a name that looks like a file's: whoever mistyped a file hears of that too.
+fn or_file(name: &str, failure: Failure) -> Failure {
+    let looks_like_a_file = name.contains('.') && request_name(name) == name;
+    if !looks_like_a_file || ![Exit::NotFound, Exit::Unreachable].contains(&failure.exit) {
+        return failure;
+    }
+    Failure {
+        exit: match Format::of_name(name) {
+            Some(_) => Exit::NotFound,
+            None => failure.exit,
+        },
+        message: format!(
+            "{name}: No such file here, and as a request: {}",
+            failure.message
+        ),
+        hint: format!(
+            "correct the file's name; if a request was meant: {}",
+            failure.hint
+        ),
+    }
 }
 
 /// `pprof/first` is `first`.
@@ -65,8 +95,11 @@ pub async fn load(global: &Global, name: &str, pod: Option<&str>) -> Result<Sour
         }
         return of_bytes(&read(name)?, name.rsplit('/').next().unwrap_or(name));
     }
-    let cluster = Cluster::of(global).await?;
-    of_request(&cluster, name, pod).await
+    let loaded = match Cluster::of(global).await {
+        Ok(cluster) => of_request(&cluster, name, pod).await,
+        Err(failure) => Err(failure),
+    };
+    loaded.map_err(|failure| or_file(name, failure))
 }
 
 pub async fn of_request(
@@ -120,8 +153,11 @@ pub async fn list_of(global: &Global, name: &str) -> Result<Vec<u8>, Failure> {
     if is_file(name) {
         return read(name);
     }
-    let cluster = Cluster::of(global).await?;
-    fetch(&cluster, request_name(name), Part::Requests).await
+    let fetched = match Cluster::of(global).await {
+        Ok(cluster) => fetch(&cluster, request_name(name), Part::Requests).await,
+        Err(failure) => Err(failure),
+    };
+    fetched.map_err(|failure| or_file(name, failure))
 }
 
 fn of_bytes(bytes: &[u8], title: &str) -> Result<Source, Failure> {
@@ -166,10 +202,17 @@ mod tests {
 
     #[test]
     fn files_and_requests_are_told_apart() {
-        for file in ["web.pb.gz", "./web", "/tmp/web", "-", "Cargo.toml"] {
+        for file in ["./web", "/tmp/web", "-", "Cargo.toml", "Web"] {
             assert!(is_file(file), "{file}");
         }
-        for request in ["web-x2x4z", "pprof/web", "profilerequest.phpprof.dev/web"] {
+        for request in [
+            "web-x2x4z",
+            "web.v2",
+            "web@0b1c",
+            "pprof/web",
+            "pprof/Cargo.toml",
+            "profilerequest.phpprof.dev/a.b",
+        ] {
             assert!(!is_file(request), "{request}");
         }
         assert_eq!(request_name("pprof/web"), "web");

@@ -13,8 +13,11 @@ use crate::cli::ListForm;
 use crate::connect::Cluster;
 use crate::duration::age;
 use crate::failure::{Exit, Failure};
+use crate::jsonpath::Path;
 use crate::list::yaml;
+use crate::output::{self, Output, columns_table};
 use crate::results::{self, Opener, Part};
+use crate::suggest::Suggest;
 use crate::table::Table;
 
 /// Enough of a uid to tell requests of one name apart.
@@ -46,6 +49,7 @@ impl<'a> Asked<'a> {
 pub struct Stored {
     answer: Value,
     opener: Opener,
+    suggest: Suggest,
 }
 
 /// What is stored of one request.
@@ -78,7 +82,12 @@ impl Stored {
     pub async fn of(cluster: &Cluster) -> Result<Self, Failure> {
         let opener = opener(cluster).await?;
         let answer = results::ask_archive(cluster, &opener).await?;
-        Ok(Stored { answer, opener })
+        let suggest = cluster.suggest.clone();
+        Ok(Stored {
+            answer,
+            opener,
+            suggest,
+        })
     }
 
     fn entries(&self) -> Vec<Entry<'_>> {
@@ -88,7 +97,7 @@ impl Stored {
 
     /// The newest that was asked for, with what whoever asked should know of it.
     pub fn find(&self, asked: Asked<'_>) -> Result<(Entry<'_>, String), Failure> {
-        pick(&self.entries(), asked)
+        pick(&self.entries(), asked, &self.suggest)
     }
 
     /// What a person may go on with who has typed this, newest first: names, or with an `@` names and uids. Each has until when it is kept.
@@ -147,7 +156,10 @@ async fn opener(cluster: &Cluster) -> Result<Opener, Failure> {
         .await
         .map_err(|error| match Failure::of_api(&action, &error) {
             failure if failure.exit == Exit::NotFound => Failure {
-                hint: "the operator makes it with the first request that it accepts in a namespace: kubectl phpprof run".to_owned(),
+                hint: format!(
+                    "the operator makes it with the first request that it accepts in a namespace: {}",
+                    cluster.suggest.phpprof("run TYPE/NAME")
+                ),
                 ..failure
             },
             failure => failure,
@@ -160,12 +172,16 @@ async fn opener(cluster: &Cluster) -> Result<Opener, Failure> {
         None => Err(Failure::new(
             Exit::NotFound,
             format!("the archive of namespace {namespace} has no access key yet"),
-            "try again in a moment; if it stays so, look at the operator's log",
+            "try again in a moment; if it stays so, ask the operator's administrator to look at its log",
         )),
     }
 }
 
-fn pick<'a>(entries: &[Entry<'a>], asked: Asked<'_>) -> Result<(Entry<'a>, String), Failure> {
+fn pick<'a>(
+    entries: &[Entry<'a>],
+    asked: Asked<'_>,
+    suggest: &Suggest,
+) -> Result<(Entry<'a>, String), Failure> {
     let named: Vec<Entry<'_>> = entries
         .iter()
         .filter(|entry| entry.words("name") == asked.name)
@@ -200,7 +216,7 @@ fn pick<'a>(entries: &[Entry<'a>], asked: Asked<'_>) -> Result<(Entry<'a>, Strin
         ([], _) if named.is_empty() => Err(Failure::new(
             Exit::NotFound,
             format!("nothing is stored of a request {}", asked.name),
-            "see what is: kubectl phpprof list --stored",
+            format!("see what is: {}", suggest.phpprof("list --stored")),
         )),
         ([], _) => Err(Failure::new(
             Exit::NotFound,
@@ -223,41 +239,43 @@ fn taken(entry: &Entry<'_>) -> String {
 }
 
 /// How what is stored is listed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Listing {
-    pub form: ListForm,
+    pub output: Output,
     pub width: Option<usize>,
     pub now: Timestamp,
 }
 
 impl Listing {
     pub fn text(&self, stored: &Stored) -> String {
-        match self.form {
-            ListForm::Json => pretty(&stored.answer),
-            ListForm::Yaml => yaml(&stored.answer),
-            _ => self.lines(&stored.entries()),
-        }
+        self.of(&stored.answer, &stored.entries())
     }
 
     /// One of them alone.
     pub fn single(&self, entry: Entry<'_>) -> String {
-        match self.form {
-            ListForm::Json => pretty(entry.0),
-            ListForm::Yaml => yaml(entry.0),
-            _ => self.lines(&[entry]),
-        }
+        self.of(entry.0, &[entry])
     }
 
-    fn lines(&self, entries: &[Entry<'_>]) -> String {
-        match self.form {
-            ListForm::Table => self.table(entries).text(self.width),
-            ListForm::Wide => self.table(entries).text(None),
-            _ => entries.iter().map(|it| it.full_name() + "\n").collect(),
+    /// A document of the operator, or a line for each of its entries.
+    fn of(&self, document: &Value, entries: &[Entry<'_>]) -> String {
+        match &self.output {
+            Output::Form(ListForm::Json) => pretty(document),
+            Output::Form(ListForm::Yaml) => yaml(document),
+            Output::Form(ListForm::Table) => self.table(entries).text(self.width),
+            Output::Form(ListForm::Wide) => self.table(entries).text(None),
+            Output::Form(ListForm::Name) => {
+                entries.iter().map(|it| it.full_name() + "\n").collect()
+            }
+            Output::JsonPath(template) => template.text(document),
+            Output::Columns(columns) => {
+                let items: Vec<Value> = entries.iter().map(|entry| entry.0.clone()).collect();
+                columns_table(columns, &items).text(None)
+            }
         }
     }
 
     fn table(&self, entries: &[Entry<'_>]) -> Table {
-        let wide = self.form == ListForm::Wide;
+        let wide = self.output == Output::Form(ListForm::Wide);
         let mut heads = vec!["NAME", "~TARGET", ">PODS", ">SAMPLES", "AGE", "?EXPIRES"];
         if wide {
             heads.extend([">DURATION", ">BYTES", "UID"]);
@@ -296,14 +314,20 @@ fn pretty(value: &Value) -> String {
 }
 
 /// `list --stored`.
-pub async fn list(cluster: &Cluster, listing: Listing) -> Result<String, Failure> {
-    let stored = Stored::of(cluster).await?;
+pub async fn list(
+    cluster: &Cluster,
+    listing: Listing,
+    sort_by: Option<&Path>,
+) -> Result<String, Failure> {
+    let mut stored = Stored::of(cluster).await?;
+    if let Some(profiles) = stored.answer["profiles"].as_array_mut() {
+        output::sort(profiles, sort_by, Value::clone)?;
+    }
     let left_out = stored.answer["leftOut"].as_u64().unwrap_or(0);
     if left_out > 0 {
         eprintln!("{left_out} older requests are not listed; the store has them.");
     }
-    let is_table = matches!(listing.form, ListForm::Table | ListForm::Wide);
-    if is_table && stored.entries().is_empty() {
+    if listing.output.is_table() && stored.entries().is_empty() {
         eprintln!("Nothing is stored of namespace {}.", cluster.namespace);
         return Ok(String::new());
     }
@@ -350,6 +374,7 @@ pub fn of_answer(profiles: Value) -> Stored {
             path: String::new(),
             key: String::new(),
         },
+        suggest: Suggest::default(),
     }
 }
 

@@ -13,12 +13,14 @@ const GAP: usize = 3;
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
+    /// What each column has at least, where rows came before these.
+    least: Vec<usize>,
 }
 
 /// What a column is called and how it gives way; the marks before its head say so.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Column {
-    head: &'static str,
+    head: String,
     /// `>`: numbers stand at the right.
     right: bool,
     /// `~`: its cells may lose their ends.
@@ -30,32 +32,15 @@ struct Column {
 }
 
 impl Column {
-    fn of(marked: &'static str) -> Self {
-        let mut column = Column::default();
-        let mut rest = marked;
-        loop {
-            (column.head, rest) = match rest.as_bytes().first() {
-                Some(b'>') => {
-                    column.right = true;
-                    ("", &rest[1..])
-                }
-                Some(b'~') => {
-                    column.end = true;
-                    ("", &rest[1..])
-                }
-                Some(b'<') => {
-                    column.beginning = true;
-                    ("", &rest[1..])
-                }
-                Some(b'?') => {
-                    column.optional = true;
-                    ("", &rest[1..])
-                }
-                _ => (rest, ""),
-            };
-            if rest.is_empty() {
-                return column;
-            }
+    fn of(marked: &str) -> Self {
+        let head = marked.trim_start_matches(['>', '~', '<', '?']);
+        let marks = marked.strip_suffix(head).unwrap_or_default();
+        Column {
+            head: head.to_owned(),
+            right: marks.contains('>'),
+            end: marks.contains('~'),
+            beginning: marks.contains('<'),
+            optional: marks.contains('?'),
         }
     }
 
@@ -73,11 +58,45 @@ impl Column {
 }
 
 impl Table {
-    pub fn new(heads: &[&'static str]) -> Self {
+    pub fn new(heads: &[&str]) -> Self {
         Table {
             columns: heads.iter().map(|head| Column::of(head)).collect(),
-            rows: Vec::new(),
+            ..Table::default()
         }
+    }
+
+    /// With heads that have no marks, whatever they begin with: nothing of it is cut or left out.
+    pub fn plain(heads: impl Iterator<Item = String>) -> Self {
+        let column = |head: String| Column {
+            head: printable(&head),
+            ..Column::default()
+        };
+        Table {
+            columns: heads.map(column).collect(),
+            ..Table::default()
+        }
+    }
+
+    /// Columns are as wide as those of all tables that these widths have seen, so that their rows stand below each other.
+    pub fn below(&mut self, widths: &mut Vec<usize>) {
+        widths.resize(self.columns.len(), 0);
+        self.least.clone_from(widths);
+        for (index, width) in widths.iter_mut().enumerate() {
+            *width = self.natural(index);
+        }
+        self.least.clone_from(widths);
+    }
+
+    fn natural(&self, index: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(index));
+        let heads = self.columns.get(index).map(|column| &column.head);
+        let least = self.least.get(index).copied();
+        cells
+            .chain(heads)
+            .map(|cell| length(cell))
+            .chain(least)
+            .max()
+            .unwrap_or(0)
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
@@ -90,7 +109,7 @@ impl Table {
         let heads = self
             .columns
             .iter()
-            .map(|column| column.head.to_owned())
+            .map(|column| column.head.clone())
             .collect();
         self.lines(width, Some(heads))
     }
@@ -128,15 +147,12 @@ impl Table {
 
     /// Columns that may be left out go first, from the right; then the widest that may be cut give way. None is left out.
     fn widths(&self, limit: usize) -> Vec<Option<usize>> {
-        let natural = |(index, column): (usize, &Column)| {
-            let cells = self.rows.iter().filter_map(|row| row.get(index));
-            let widest = cells.map(|cell| length(cell)).max().unwrap_or(0);
-            Some(widest.max(length(column.head)))
-        };
-        let mut widths: Vec<Option<usize>> = self.columns.iter().enumerate().map(natural).collect();
+        let columns = 0..self.columns.len();
+        let mut widths: Vec<Option<usize>> =
+            columns.map(|index| Some(self.natural(index))).collect();
         let least = |column: &Column, width: usize| {
             if column.gives_way() {
-                width.min(SMALLEST.max(length(column.head)))
+                width.min(SMALLEST.max(length(&column.head)))
             } else {
                 width
             }
@@ -302,6 +318,19 @@ mod tests {
             r"web-x2x4z   …::total",
             "what tells rows apart is never cut"
         );
+    }
+
+    #[test]
+    fn rows_that_come_later_stand_below_the_earlier_ones() {
+        let mut widths = Vec::new();
+        let mut table = |name: &str| {
+            let mut table = Table::new(&["NAME", ">PODS"]);
+            table.row(vec![name.into(), "1".into()]);
+            table.below(&mut widths);
+            table.rows_only(None)
+        };
+        assert_eq!(table("web-x2x4z"), "web-x2x4z      1\n");
+        assert_eq!(table("a"), "a              1\n");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use phpprof_crds::{
     UploadMode, WorkloadRef,
 };
 
-use crate::cli::{Dump, Run, Top};
+use crate::cli::{Dump, Top, Wanted};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
@@ -121,7 +121,7 @@ pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The request of a command line without a file.
-pub fn request(run: &Run) -> Result<ProfileRequest, Failure> {
+pub fn request(run: &Wanted, name: Option<String>) -> Result<ProfileRequest, Failure> {
     let target = Target {
         container_name: run.container.clone(),
         max_pods: run.max_pods,
@@ -140,7 +140,7 @@ pub fn request(run: &Run) -> Result<ProfileRequest, Failure> {
         ..of(target)
     };
     let prefix = prefix(run.target.as_deref());
-    whole(spec, run.name.clone(), prefix)
+    whole(spec, name, prefix)
 }
 
 /// The request of a dump. It and what it stores are of use for a moment.
@@ -236,7 +236,7 @@ fn whole(
 }
 
 /// None where no flag of it is given.
-fn filter(run: &Run) -> Option<Filter> {
+fn filter(run: &Wanted) -> Option<Filter> {
     let filter = Filter {
         path_prefix: run.path_prefix.clone(),
         methods: run.method.clone(),

@@ -54,7 +54,7 @@ pub async fn wait(
             }
         }
         if view.begin.elapsed().as_secs() >= limit {
-            return Err(too_late(&name, limit));
+            return Err(too_late(cluster, &name, limit));
         }
         tokio::select! {
             () = tokio::time::sleep(POLL) => {}
@@ -72,17 +72,20 @@ fn is_final(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if [401, 403, 404].contains(&status.code))
 }
 
-fn too_late(name: &str, limit: u64) -> Failure {
+fn too_late(cluster: &Cluster, name: &str, limit: u64) -> Failure {
     Failure::new(
         Exit::Timeout,
         format!(
             "{name} was not over within {}",
             crate::duration::text(limit)
         ),
-        format!(
-            "it goes on: kubectl phpprof describe {name}; stop it: kubectl phpprof cancel {name}"
-        ),
+        format!("it goes on: {}", see_or_stop(cluster, name)),
     )
+}
+
+fn see_or_stop(cluster: &Cluster, name: &str) -> String {
+    let command = |verb: &str| cluster.suggest.phpprof(&format!("{verb} {name}"));
+    format!("{}; stop it: {}", command("describe"), command("cancel"))
 }
 
 /// What stands on the screen; it goes with this value.
@@ -171,9 +174,7 @@ async fn interrupted(
         Failure::new(
             Exit::Interrupted,
             format!("no longer waiting; {name} goes on"),
-            format!(
-                "see it: kubectl phpprof describe {name}; stop it: kubectl phpprof cancel {name}"
-            ),
+            format!("see it: {}", see_or_stop(cluster, name)),
         )
     };
     if !interactive() {

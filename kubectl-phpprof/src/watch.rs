@@ -1,31 +1,23 @@
 //! `list`, once or again and again.
 //!
-//! Invariant: while watching, a request is printed when it is first seen and whenever its line changes.
+//! Invariant: while watching, a request is printed when it is first seen and whenever its status changes, always in the form that was asked for.
 
 use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 
 use crate::cli::{Global, List};
 use crate::connect::Cluster;
 use crate::failure::Failure;
-use crate::list::Listing;
+use crate::get::listing;
+use crate::list::{plain, unwritable};
+use crate::output::sort;
 use crate::screen::Screen;
 
 const POLL: Duration = Duration::from_secs(1);
-
-pub fn listing(arguments: &List, screen: Screen) -> Listing {
-    Listing {
-        form: arguments.output,
-        namespaces: arguments.all_namespaces,
-        width: screen.width,
-        now: Timestamp::now(),
-    }
-}
 
 pub async fn listed(cluster: &Cluster, arguments: &List) -> Result<Vec<DynamicObject>, Failure> {
     let parameters = ListParams {
@@ -42,15 +34,19 @@ pub async fn listed(cluster: &Cluster, arguments: &List) -> Result<Vec<DynamicOb
     };
     let action = format!("list profilerequests in {place}");
     let list = api.list(&parameters).await;
-    Ok(list
+    let mut objects = list
         .map_err(|error| Failure::of_api(&action, &error))?
-        .items)
+        .items;
+    sort(&mut objects, arguments.sort_by.as_ref(), |object| {
+        plain(object).unwrap_or_default()
+    })?;
+    Ok(objects)
 }
 
 pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
     let mut seen: HashMap<String, String> = HashMap::new();
-    let mut first = true;
+    let mut widths = Vec::new();
     loop {
         let objects = listed(&cluster, arguments).await?;
         let changed: Vec<_> = objects
@@ -62,12 +58,7 @@ pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<St
             })
             .collect();
         let listing = listing(arguments, screen);
-        let text = if first {
-            listing.text(&changed, false).unwrap_or_default()
-        } else {
-            listing.rows(&changed)
-        };
-        first = false;
+        let text = listing.watched(&changed, &mut widths).map_err(unwritable)?;
         // Whoever reads it may have gone.
         let mut out = std::io::stdout().lock();
         if out

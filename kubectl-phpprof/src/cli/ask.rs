@@ -3,8 +3,9 @@
 use clap::{Args, ValueEnum};
 use phpprof_crds::{RequestLabel, SamplerMode};
 
+/// Whose PHP is sampled, and how: of a `run`, and of each run of a schedule.
 #[derive(Args, Debug, Clone)]
-pub struct Run {
+pub struct Wanted {
     /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
     #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
     pub target: Option<String>,
@@ -17,7 +18,7 @@ pub struct Run {
     )]
     pub selector: Option<String>,
     /// A file with a ProfileRequest; - is standard input.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "heap", "labels", "path_prefix", "method", "script", "min_request_age", "include_young", "sampler_mode", "name"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "heap", "labels", "path_prefix", "method", "script", "min_request_age", "include_young", "sampler_mode"])]
     pub filename: Option<String>,
     /// Container that runs PHP.
     #[arg(short, long, value_name = "NAME")]
@@ -69,8 +70,20 @@ pub struct Run {
     /// Which sampler does it: one of its own, or one that stays in the pod, which the administrator allows some accounts.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub sampler_mode: RunMode,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Run {
+    #[command(flatten)]
+    pub wanted: Wanted,
+    /// Sample type of the table at the end; wall where there is none.
+    #[arg(short = 't', long, value_name = "TYPE")]
+    pub sample_type: Option<RunType>,
+    /// A line of that table for each value of this label instead of each function, for instance pod, script or waiting.
+    #[arg(long, value_name = "KEY")]
+    pub by: Option<String>,
     /// Name of the request; one is made from the target where there is none.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "filename")]
     pub name: Option<String>,
     /// Create nothing: client prints the request, server has the API server check it.
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
@@ -148,6 +161,34 @@ impl RunLabel {
             RunLabel::RequestAge => RequestLabel::RequestAge,
             RunLabel::TraceID => RequestLabel::TraceID,
         })
+    }
+}
+
+/// What a sampler tells of each stack.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunType {
+    Wall,
+    Cpu,
+    Samples,
+    #[value(name = "heap_growth")]
+    HeapGrowth,
+    #[value(name = "heap_change")]
+    HeapChange,
+}
+
+impl RunType {
+    pub fn name(self) -> &'static str {
+        match self {
+            RunType::Wall => "wall",
+            RunType::Cpu => "cpu",
+            RunType::Samples => "samples",
+            RunType::HeapGrowth => "heap_growth",
+            RunType::HeapChange => "heap_change",
+        }
+    }
+
+    pub fn needs_heap(self) -> bool {
+        matches!(self, RunType::HeapGrowth | RunType::HeapChange)
     }
 }
 

@@ -171,6 +171,33 @@ fn a_run_creates_waits_and_shows_the_top() {
 }
 
 #[test]
+fn a_run_shows_the_table_that_was_asked_for() {
+    let server = cluster(vec![complete()]);
+    let said = run_on(&server, "run deploy/web -d 1s -t cpu --by pod");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(
+        said.out
+            .contains("cpu in all: 3.24 s; 2 of 2 values of pod"),
+        "{}",
+        said.out
+    );
+    // The profile is there all the same.
+    let said = run_on(&server, "run deploy/web -d 1s --by rote");
+    assert_eq!(said.code, 2);
+    assert!(
+        said.err.contains("with --by: pid, pod, waiting")
+            && said.err.contains("the profile lies at"),
+        "{}",
+        said.err
+    );
+    let dotted = Server::start(|asked| match asked.path.ends_with("/a.b") {
+        true => json_answer(200, &failed()),
+        false => None,
+    });
+    fails_with_a_hint(&dotted, "top a.b", 5, "has no profile");
+}
+
+#[test]
 fn a_run_ends_with_what_there_is_to_say() {
     let recorded = "/../profile/tests/findings/waiting-database-has.pb.gz";
     let bytes = std::fs::read(format!("{}{recorded}", env!("CARGO_MANIFEST_DIR"))).unwrap();
@@ -380,6 +407,120 @@ fn lists_and_names_come_from_the_cluster() {
             .out
             .contains("there is no deployment phpprof-operator")
     );
+}
+
+#[test]
+fn lists_are_printed_in_the_forms_of_kubectl() {
+    let server = cluster(vec![complete()]);
+    let check = |line: &str, expected: &str| {
+        let said = run_on(&server, line);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, expected),
+            "{line}: {}",
+            said.err
+        );
+    };
+    check("get -o jsonpath={.items[*].metadata.name}", "web-abcde");
+    check("get web-abcde -o jsonpath={.metadata.name}", "web-abcde");
+    check(
+        "list --sort-by .metadata.name -o custom-columns=NAME:.metadata.name,SAMPLES:{.status.profile.samples}",
+        "NAME        SAMPLES\nweb-abcde   240\n",
+    );
+    check("get -o name", "profilerequest.phpprof.dev/web-abcde\n");
+    for (line, part) in [
+        ("list -o go-template={{.}}", "custom-columns=HEAD:PATH"),
+        ("list -o jsonpath={.items[}", "{range .items[*]}"),
+        ("list --sort-by {a", "is no JSONPath"),
+        ("get web-abcde -A", "cannot be used with"),
+    ] {
+        let said = run_on(&server, line);
+        assert!(
+            said.code == 2 && said.err.contains(part),
+            "{line}: {}",
+            said.err
+        );
+    }
+    fails_with_a_hint(&server, "list --sort-by .nothing", 2, "field of --sort-by");
+}
+
+#[test]
+fn requests_are_deleted_and_what_stays_of_them_is_said() {
+    let objects = |path: &str| match path {
+        REQUESTS => json_answer(
+            200,
+            &json!({"kind": "ProfileRequestList", "apiVersion": "phpprof.dev/v1alpha1", "metadata": {}, "items": [complete()]}),
+        ),
+        path if path == format!("{REQUESTS}/web-abcde") => json_answer(200, &complete()),
+        _ => refusal(404, "profilerequests.phpprof.dev \"other\" not found"),
+    };
+    let server = Server::start(move |asked| objects(asked.path.split('?').next()?));
+    for line in ["delete web-abcde", "delete --all", "delete -l app=web"] {
+        let said = run_on(&server, line);
+        assert_eq!(
+            said.out, "profilerequest.phpprof.dev/web-abcde deleted\n",
+            "{line}: {}",
+            said.err
+        );
+        assert!(
+            said.err.contains("kubectl phpprof list --stored"),
+            "{line}: {}",
+            said.err
+        );
+    }
+    assert_eq!(server.count("DELETE", "/web-abcde"), 3);
+    assert_eq!(server.count("GET", "labelSelector=app%3Dweb"), 1);
+    let dry = run_on(&server, "delete web-abcde --dry-run");
+    assert_eq!(
+        (dry.out.as_str(), dry.err.as_str()),
+        (
+            "profilerequest.phpprof.dev/web-abcde deleted (dry run)\n",
+            ""
+        )
+    );
+    assert_eq!(run_on(&server, "delete web-abcde --dry-run=server").code, 0);
+    assert_eq!(
+        (server.count("DELETE", ""), server.count("DELETE", "dryRun")),
+        (4, 0)
+    );
+    let bodies = server.asked.lock().unwrap();
+    assert!(
+        bodies
+            .iter()
+            .any(|asked| asked.method == "DELETE" && asked.body["dryRun"] == json!(["All"]))
+    );
+    drop(bodies);
+    fails_with_a_hint(&server, "delete other", 3, "not found");
+    assert_eq!(run_on(&server, "delete other --ignore-not-found").code, 0);
+    assert_eq!(run_on(&server, "delete").code, 2);
+}
+
+#[test]
+fn an_answer_is_waited_for_as_long_as_was_asked_for() {
+    let slow = Server::start(|_| {
+        std::thread::sleep(Duration::from_secs(5));
+        None
+    });
+    let begin = std::time::Instant::now();
+    fails_with_a_hint(&slow, "list --request-timeout 1s", 7, "does not answer");
+    assert!(begin.elapsed() < Duration::from_secs(4));
+}
+
+#[test]
+fn what_is_suggested_names_a_namespace_that_is_not_the_context_s() {
+    let server = Server::start(|asked| match asked.path.contains("/namespaces/other/") {
+        true => json_answer(200, &failed()),
+        false => None,
+    });
+    for line in ["top web-abcde -n other", "logs web-abcde --pod no -n other"] {
+        let said = run_on(&server, line);
+        assert!(
+            said.err
+                .contains("kubectl phpprof describe web-abcde -n other"),
+            "{line}: {}",
+            said.err
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! `delete`: removes requests from the cluster.
+//!
+//! What is stored of a request that is over has its own time; a request that is running is cut off, and what its samplers have is dropped.
+//!
+//! Invariant: a request is called deleted only where the API server has taken its deletion.
+
+use kube::api::DeleteParams;
+
+use crate::cli::{Delete, DryRun, Global, List};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::request::{Outcome, Request};
+use crate::source::request_name;
+use crate::watch::listed;
+
+pub async fn run(global: &Global, arguments: &Delete) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let names = names(&cluster, arguments).await?;
+    if names.is_empty() {
+        eprintln!("No profile requests in namespace {}.", cluster.namespace);
+    }
+    let mut said = String::new();
+    let mut is_kept = false;
+    for name in &names {
+        match one(&cluster, name, arguments.dry_run).await {
+            Ok(has_profile) => {
+                said.push_str(&deleted(name, arguments.dry_run));
+                is_kept |= has_profile;
+            }
+            Err(failure) if arguments.ignore_not_found && failure.exit == Exit::NotFound => {}
+            Err(failure) => {
+                // Those before it are gone, and whoever asked should know.
+                print!("{said}");
+                return Err(failure);
+            }
+        }
+    }
+    if is_kept && arguments.dry_run.is_none() {
+        eprintln!(
+            "their profiles stay in the store until profileRetentionSeconds are over: {}",
+            cluster.suggest.phpprof("list --stored")
+        );
+    }
+    Ok(said)
+}
+
+/// The names that were given, or those of all requests that were meant.
+async fn names(cluster: &Cluster, arguments: &Delete) -> Result<Vec<String>, Failure> {
+    if !arguments.names.is_empty() {
+        let names = arguments.names.iter();
+        return Ok(names.map(|name| request_name(name).to_owned()).collect());
+    }
+    let all = List {
+        selector: arguments.selector.clone(),
+        ..List::default()
+    };
+    let objects = listed(cluster, &all).await?;
+    Ok(objects.iter().map(|it| Request::of(it).name()).collect())
+}
+
+/// Whether a profile of it stays in the store.
+async fn one(cluster: &Cluster, name: &str, dry_run: Option<DryRun>) -> Result<bool, Failure> {
+    let object = cluster.request(name).await?;
+    let request = Request::of(&object);
+    let has_profile = !request.words("/status/profile/url").is_empty();
+    if request.outcome() == Outcome::InProgress && dry_run.is_none() {
+        eprintln!(
+            "{name} is running: its samplers stop and drop what they have; {} would have kept it",
+            cluster.suggest.phpprof(&format!("cancel {name}"))
+        );
+    }
+    if dry_run == Some(DryRun::Client) {
+        return Ok(has_profile);
+    }
+    let action = format!(
+        "delete profilerequests/{name} in namespace {}",
+        cluster.namespace
+    );
+    let parameters = DeleteParams {
+        dry_run: dry_run.is_some(),
+        ..DeleteParams::default()
+    };
+    let answer = cluster.requests().delete(name, &parameters).await;
+    answer.map_err(|error| Failure::of_api(&action, &error))?;
+    Ok(has_profile)
+}
+
+fn deleted(name: &str, dry_run: Option<DryRun>) -> String {
+    let how = match dry_run {
+        None => "",
+        Some(DryRun::Client) => " (dry run)",
+        Some(DryRun::Server) => " (server dry run)",
+    };
+    format!("profilerequest.phpprof.dev/{name} deleted{how}\n")
+}

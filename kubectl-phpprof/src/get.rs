@@ -1,0 +1,72 @@
+//! `list` and `get`: requests, or what is stored of a namespace.
+//!
+//! Invariant: `get` without a name is `list`.
+
+use jiff::Timestamp;
+
+use crate::cli::{Get, Global, List};
+use crate::connect::Cluster;
+use crate::failure::Failure;
+use crate::list::{Listing, unwritable};
+use crate::screen::Screen;
+use crate::stored::{self, Asked, Named};
+use crate::{source, watch};
+
+pub async fn list(global: &Global, arguments: &List, screen: Screen) -> Result<String, Failure> {
+    if arguments.watch {
+        return watch::run(global, arguments, screen).await;
+    }
+    let cluster = Cluster::of(global).await?;
+    if arguments.stored {
+        let listing = of_stored(arguments, screen);
+        return stored::list(&cluster, listing, arguments.sort_by.as_ref()).await;
+    }
+    let objects = watch::listed(&cluster, arguments).await?;
+    if objects.is_empty() && arguments.output.is_table() {
+        let place = if arguments.all_namespaces {
+            "this cluster".to_owned()
+        } else {
+            format!("namespace {}", cluster.namespace)
+        };
+        eprintln!("No profile requests in {place}.");
+        return Ok(String::new());
+    }
+    listing(arguments, screen)
+        .text(&objects, false)
+        .map_err(unwritable)
+}
+
+pub async fn get(global: &Global, arguments: &Get, screen: Screen) -> Result<String, Failure> {
+    let Some(name) = &arguments.name else {
+        return list(global, &arguments.list, screen).await;
+    };
+    let cluster = Cluster::of(global).await?;
+    let name = source::request_name(name);
+    match stored::named(&cluster, name).await? {
+        Named::Request(object) => listing(&arguments.list, screen)
+            .text(&[*object], true)
+            .map_err(unwritable),
+        Named::Stored(stored) => {
+            let (entry, note) = stored.find(Asked::of(name))?;
+            eprintln!("{note}");
+            Ok(of_stored(&arguments.list, screen).single(entry))
+        }
+    }
+}
+
+pub fn listing(arguments: &List, screen: Screen) -> Listing {
+    Listing {
+        output: arguments.output.clone(),
+        namespaces: arguments.all_namespaces,
+        width: screen.width,
+        now: Timestamp::now(),
+    }
+}
+
+fn of_stored(arguments: &List, screen: Screen) -> stored::Listing {
+    stored::Listing {
+        output: arguments.output.clone(),
+        width: screen.width,
+        now: Timestamp::now(),
+    }
+}

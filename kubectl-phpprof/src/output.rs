@@ -1,0 +1,199 @@
+//! What `-o` and `--sort-by` mean for what is listed: kubectl's own forms.
+//!
+//! It knows nothing of what is listed but that it is JSON.
+//!
+//! Invariant: a form that is not known is refused on the command line, with those that are.
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum as _;
+use serde_json::Value;
+
+use crate::cli::ListForm;
+use crate::failure::{Exit, Failure};
+use crate::jsonpath::{Path, Template};
+use crate::table::Table;
+
+/// The forms as they are completed.
+pub const FORMS: [&str; 7] = [
+    "table",
+    "wide",
+    "json",
+    "yaml",
+    "name",
+    "jsonpath=",
+    "custom-columns=",
+];
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    Form(ListForm),
+    JsonPath(Template),
+    Columns(Vec<Column>),
+}
+
+/// A head and where its cells are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    head: String,
+    path: Path,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Output::Form(ListForm::Table)
+    }
+}
+
+impl Output {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("jsonpath", template)) => Template::parse(template).map(Output::JsonPath),
+            Some(("custom-columns", columns)) => columns
+                .split(',')
+                .map(Column::parse)
+                .collect::<Result<_, _>>()
+                .map(Output::Columns),
+            _ => ListForm::from_str(text, false)
+                .map(Output::Form)
+                .map_err(|_| {
+                    format!(
+                        "write one of table, wide, json, yaml, name, jsonpath=TEMPLATE, custom-columns=HEAD:PATH,…; {text:?} is none"
+                    )
+                }),
+        }
+    }
+
+    /// For people; nothing at all is said in words.
+    pub fn is_table(&self) -> bool {
+        matches!(self, Output::Form(ListForm::Table | ListForm::Wide))
+    }
+}
+
+impl Column {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((head, path)) if !head.is_empty() => Ok(Column {
+                head: head.to_owned(),
+                path: Path::parse(path)?,
+            }),
+            _ => Err(format!(
+                "write a column as HEAD:PATH, for instance NAME:.metadata.name; {text:?} is none"
+            )),
+        }
+    }
+}
+
+/// A line for each item.
+pub fn columns_table(columns: &[Column], items: &[Value]) -> Table {
+    let mut table = Table::plain(columns.iter().map(|column| column.head.clone()));
+    for item in items {
+        let cells = columns
+            .iter()
+            .map(|column| match column.path.values(item).is_empty() {
+                true => "<none>".to_owned(),
+                false => column.path.text(item),
+            });
+        table.row(cells.collect());
+    }
+    table
+}
+
+/// Sorts by the value at a path, where one is given: numbers by their size, others by their text, those without one first.
+pub fn sort<T>(
+    items: &mut Vec<T>,
+    by: Option<&Path>,
+    value: impl Fn(&T) -> Value,
+) -> Result<(), Failure> {
+    let Some(path) = by else { return Ok(()) };
+    let key = |item: &T| path.values(&value(item)).first().map(|key| (*key).clone());
+    let mut keyed: Vec<(Option<Value>, T)> =
+        items.drain(..).map(|item| (key(&item), item)).collect();
+    let is_unknown = !keyed.is_empty() && keyed.iter().all(|(key, _)| key.is_none());
+    keyed.sort_by(|(one, _), (other, _)| order(one.as_ref(), other.as_ref()));
+    items.extend(keyed.into_iter().map(|(_, item)| item));
+    if is_unknown {
+        return Err(Failure::new(
+            Exit::Usage,
+            "nothing that is listed has the field of --sort-by",
+            "see which fields there are: the same command line with -o yaml, and without --sort-by",
+        ));
+    }
+    Ok(())
+}
+
+fn order(one: Option<&Value>, other: Option<&Value>) -> Ordering {
+    match (one, other) {
+        (Some(one), Some(other)) => match (one.as_f64(), other.as_f64()) {
+            (Some(one), Some(other)) => one.total_cmp(&other),
+            _ => words(one).cmp(&words(other)),
+        },
+        (one, other) => one.is_some().cmp(&other.is_some()),
+    }
+}
+
+fn words(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn items() -> Vec<Value> {
+        vec![
+            json!({"name": "b", "size": 9}),
+            json!({"name": "a", "size": 10}),
+            json!({"name": "c"}),
+        ]
+    }
+
+    #[test]
+    fn forms_are_those_of_kubectl() {
+        assert_eq!(Output::parse("wide"), Ok(Output::Form(ListForm::Wide)));
+        let Ok(Output::Columns(columns)) = Output::parse("custom-columns=NAME:.name,SIZE:{.size}")
+        else {
+            panic!("columns");
+        };
+        assert_eq!(
+            columns_table(&columns, &items()).text(None),
+            "NAME   SIZE\nb      9\na      10\nc      <none>\n"
+        );
+        for wrong in [
+            "go-template={{.name}}",
+            "jsonpath-file=x",
+            "jsonpath",
+            "Json",
+            "custom-columns=NAME",
+            "custom-columns=",
+        ] {
+            let refusal = Output::parse(wrong).unwrap_err();
+            assert!(refusal.starts_with("write "), "{refusal}");
+        }
+    }
+
+    #[track_caller]
+    fn check(path: &str, expected: &str) {
+        let mut items = items();
+        let path = Path::parse(path).unwrap();
+        let sorted = sort(&mut items, Some(&path), Value::clone);
+        let names: String = items.iter().map(|item| words(&item["name"])).collect();
+        assert_eq!(
+            sorted.map(|()| names).map_err(|failure| failure.exit as u8),
+            match expected {
+                "" => Err(2),
+                names => Ok(names.to_owned()),
+            }
+        );
+    }
+
+    #[test]
+    fn numbers_are_sorted_by_size_and_words_by_their_letters() {
+        check(".name", "abc");
+        check("{.size}", "cba");
+        check(".nothing", "");
+    }
+}

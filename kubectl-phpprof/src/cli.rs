@@ -12,6 +12,7 @@ pub use ask::{DryRun, Dump, DumpForm, ObjectForm, Run, Wanted};
 
 use crate::jsonpath::Path;
 use crate::output::Output;
+use crate::release::Prefix;
 
 /// Profile PHP in running pods, and look at the profiles.
 #[derive(Parser, Debug)]
@@ -20,7 +21,7 @@ use crate::output::Output;
     bin_name = "kubectl phpprof",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 unfit (doctor), 130 interrupted"
+    after_help = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 unfit (doctor), 9 grew (diff --fail-above), 130 interrupted"
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -340,12 +341,28 @@ pub struct Diff {
     pub after: String,
     #[command(flatten)]
     pub choice: Choice,
+    /// What is compared: shares of all time, or the time of one HTTP request, by the requests that samples have shown. Short requests
+    /// are seen in proportion to their duration, so compare runs of the same rate and load.
+    #[arg(long, value_name = "WHAT", default_value = "share")]
+    pub per: Per,
+    /// End with exit code 9 where a function's own part has grown by more than so many points: hundredths of all that was before.
+    #[arg(long, value_name = "POINTS", value_parser = points)]
+    pub fail_above: Option<f64>,
+    /// Beginning of paths that is no difference, for instance /srv/releases/*; may be given several times.
+    #[arg(long, value_name = "FOLDER", value_parser = Prefix::parse)]
+    pub trim_path: Vec<Prefix>,
     /// How many functions.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
     /// Where to write the differential flame graph (.html or .svg); without it the functions are listed.
     #[arg(short, long, value_name = "FILE|FORM")]
     pub output: Option<String>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Per {
+    Share,
+    Request,
 }
 
 #[derive(Args, Debug)]
@@ -405,6 +422,13 @@ pub enum Shell {
 pub struct Complete {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
+}
+
+fn points(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|points: &f64| points.is_finite() && *points >= 0.0)
+        .ok_or_else(|| format!("{text:?} is no number of points; write for instance 5"))
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -27,6 +27,8 @@ pub enum Exit {
     Unreachable = 7,
     /// `doctor` found that the workload cannot be profiled.
     Unfit = 8,
+    /// `diff --fail-above`: a function grew by more.
+    Grew = 9,
     /// Ctrl-C.
     Interrupted = 130,
 }

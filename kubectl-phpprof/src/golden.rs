@@ -5,10 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use phpprof_crds::TargetReason;
-use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, View, diff, waiting};
+use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, View, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{FindingsForm, ListForm, TopForm, TopSort};
+use crate::cli::{FindingsForm, ListForm, Per, TopForm, TopSort};
+use crate::compare::Compared;
 use crate::describe;
 use crate::doctor::judge::OperatorFacts;
 use crate::failure::Failure;
@@ -386,7 +387,7 @@ fn what_is_waited_for_is_a_label() {
 
 #[test]
 fn diffs_are_what_they_were() {
-    let diff = diff(&profile(500), &profile(900), &View::default()).unwrap();
+    let diff = Compared::of(&profile(500), &profile(900), &View::default(), Per::Share).unwrap();
     for (name, form) in [
         ("table", TopForm::Table),
         ("wide", TopForm::Wide),

@@ -6,11 +6,13 @@ use std::borrow::Cow;
 use std::io::IsTerminal;
 
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, Stacks, View, diff, page, svg};
+use phpprof_profile::{Format, Stacks, View, page, svg};
 
 use crate::cli::{Diff, Download, Findings, Flame, Global, Top, TopForm};
+use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::findings;
+use crate::release::alike;
 use crate::screen::Screen;
 use crate::show::{diff_text, seen, table_of, view, wrong_view};
 use crate::source::{Source, load, timeline_of};
@@ -71,17 +73,42 @@ pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Resul
     let before = load(global, &arguments.before, None).await?;
     let after = load(global, &arguments.after, None).await?;
     let view = view(&arguments.choice);
-    let (before, after) = (before.seen(&view), after.seen(&view));
+    let comparable = |source: Source| {
+        let source = source.seen(&view);
+        Source {
+            profile: alike(source.profile, &arguments.trim_path),
+            ..source
+        }
+    };
+    let (before, after) = (comparable(before), comparable(after));
+    let compared = Compared::of(&before.profile, &after.profile, &view, arguments.per)?;
+    let text = compared_text(arguments, screen, &before, &after, &compared)?;
+    match arguments.fail_above.map(|limit| compared.grown(limit)) {
+        Some(Err(grown)) => {
+            print!("{text}");
+            Err(grown)
+        }
+        _ => Ok(text),
+    }
+}
+
+/// A table or data, or the page or picture that was written.
+fn compared_text(
+    arguments: &Diff,
+    screen: Screen,
+    before: &Source,
+    after: &Source,
+    compared: &Compared,
+) -> Result<String, Failure> {
     let form = match arguments.output.as_deref() {
         None | Some("table") => TopForm::Table,
         Some("wide") => TopForm::Wide,
         Some("json") => TopForm::Json,
         Some("yaml") => TopForm::Yaml,
         Some("name") => TopForm::Name,
-        Some(path) => return draw_both(path, &before, &after, &view),
+        Some(path) => return draw_both(path, before, after, &view(&arguments.choice)),
     };
-    let diff = diff(&before.profile, &after.profile, &view).map_err(wrong_view)?;
-    Ok(diff_text(&diff, form, arguments.count, screen.width))
+    Ok(diff_text(compared, form, arguments.count, screen.width))
 }
 
 fn draw_both(path: &str, before: &Source, after: &Source, view: &View) -> Result<String, Failure> {

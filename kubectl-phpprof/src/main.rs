@@ -6,6 +6,7 @@
 
 mod cancel;
 mod cli;
+mod compare;
 mod completion;
 mod connect;
 mod delete;
@@ -26,6 +27,7 @@ mod local;
 mod logs;
 mod output;
 mod progress;
+mod release;
 mod request;
 mod requests;
 mod results;

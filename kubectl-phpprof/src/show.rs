@@ -5,10 +5,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use phpprof_profile::{Amount, Diff, Profile, Row, View, ViewError, top, total, waiting};
+use phpprof_profile::{Amount, Profile, Row, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
 use crate::cli::{Choice, TopForm, TopSort};
+use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::list::yaml;
 use crate::table::{Table, printable};
@@ -222,13 +223,14 @@ fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<Row> {
     rows.collect()
 }
 
-pub fn diff_text(diff: &Diff, form: TopForm, count: usize, width: Option<usize>) -> String {
+pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option<usize>) -> String {
+    let diff = &compared.diff;
     match form {
         TopForm::Json => {
-            return serde_json::to_string_pretty(&diff_data(diff, count)).unwrap_or_default()
+            return serde_json::to_string_pretty(&diff_data(compared, count)).unwrap_or_default()
                 + "\n";
         }
-        TopForm::Yaml => return yaml(&diff_data(diff, count)),
+        TopForm::Yaml => return yaml(&diff_data(compared, count)),
         TopForm::Name => {
             let shown = diff.changes.iter().take(count);
             return shown.map(|change| printable(&change.name) + "\n").collect();
@@ -236,11 +238,17 @@ pub fn diff_text(diff: &Diff, form: TopForm, count: usize, width: Option<usize>)
         TopForm::Table | TopForm::Wide => {}
     }
     let amount = diff.amount();
+    let what = match compared.requests {
+        None => "shares of each, in percent, and their difference in points".to_owned(),
+        Some((before, after)) => format!(
+            "of {before} and {after} requests; the time of one, in percent of all that one took before"
+        ),
+    };
     let mut text = format!(
-        "{}: {} before, {} after; shares of each, in percent, and their difference in points\n",
+        "{}: {} before, {} after; {what}\n",
         diff.sample_type,
         amount.text(diff.total_before),
-        amount.text(diff.total_after)
+        amount.text(compared.total_after)
     );
     let mut heads = vec![
         ">SELF",
@@ -274,7 +282,8 @@ pub fn diff_text(diff: &Diff, form: TopForm, count: usize, width: Option<usize>)
     text
 }
 
-fn diff_data(diff: &Diff, count: usize) -> Value {
+fn diff_data(compared: &Compared, count: usize) -> Value {
+    let diff = &compared.diff;
     let rows = diff.changes.iter().take(count).map(|change| {
         json!({
             "function": change.name, "file": change.file,
@@ -282,10 +291,14 @@ fn diff_data(diff: &Diff, count: usize) -> Value {
             "total": {"before": change.cum_before, "after": change.cum_after},
         })
     });
-    json!({
+    let mut data = json!({
         "sampleType": diff.sample_type, "unit": diff.unit,
-        "total": {"before": diff.total_before, "after": diff.total_after}, "rows": rows.collect::<Vec<_>>(),
-    })
+        "total": {"before": diff.total_before, "after": compared.total_after}, "rows": rows.collect::<Vec<_>>(),
+    });
+    if let Some((before, after)) = compared.requests {
+        data["requests"] = json!({"before": before, "after": after});
+    }
+    data
 }
 
 fn share(value: i64, total: i64) -> f64 {

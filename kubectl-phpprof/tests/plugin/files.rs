@@ -111,6 +111,47 @@ fn diff_tells_what_grew_and_draws_it() {
 }
 
 #[test]
+fn diff_ends_a_pipeline_where_a_function_grew() {
+    check(
+        "diff before.pb.gz after.pb.gz --fail-above 5",
+        9,
+        "+12.50",
+        "most of all Shop\\Cart::price by 12.50",
+    );
+    check(
+        "diff before.pb.gz after.pb.gz --fail-above 13",
+        0,
+        "+12.50",
+        "",
+    );
+    check(
+        "diff after.pb.gz before.pb.gz --fail-above 12.6",
+        0,
+        "-12.50",
+        "",
+    );
+    check(
+        "diff before.pb.gz after.pb.gz --fail-above 5 -o d.html",
+        9,
+        "wrote d.html",
+        "",
+    );
+    check("diff before.pb.gz after.pb.gz --fail-above -1", 2, "", "");
+    check(
+        "diff before.pb.gz after.pb.gz --per request",
+        2,
+        "",
+        "does not say how many requests",
+    );
+    check(
+        "diff before.pb.gz after.pb.gz --trim-path /srv/* -o json",
+        0,
+        "\"file\": \"src/Cart.php\"",
+        "",
+    );
+}
+
+#[test]
 fn download_converts_by_the_end_of_the_name() {
     for name in [
         "o.folded",

@@ -1,0 +1,177 @@
+//! Two profiles side by side for people and for pipelines: by shares of their time, or by the time of one HTTP request.
+//!
+//! It is pure.
+//!
+//! Invariant: points are always hundredths of what the profile before had in all, of its time or of the time of one of its requests.
+
+use phpprof_profile::{Change, Diff, Profile, View, diff};
+use serde_json::Value;
+
+use crate::cli::Per;
+use crate::failure::{Exit, Failure};
+use crate::show::wrong_view;
+use crate::table::printable;
+
+/// A comparison and what its totals really are.
+pub struct Compared {
+    /// Per request, its total after is what the time before would have been for as many requests as after.
+    pub diff: Diff,
+    pub total_after: i64,
+    /// Requests that samples have shown before and after, where they count.
+    pub requests: Option<(u64, u64)>,
+}
+
+impl Compared {
+    pub fn of(before: &Profile, after: &Profile, view: &View, per: Per) -> Result<Self, Failure> {
+        let mut diff = diff(before, after, view).map_err(wrong_view)?;
+        let total_after = diff.total_after;
+        let requests = match per {
+            Per::Share => None,
+            Per::Request => Some((requests(before, "before")?, requests(after, "after")?)),
+        };
+        if let Some((before, after)) = requests {
+            let expected = diff.total_before as f64 * after as f64 / before as f64;
+            diff.total_after = expected as i64;
+            let (before, after) = (diff.total_before, diff.total_after);
+            let size = |change: &Change| points(before, after, change).abs();
+            diff.changes
+                .sort_by(|one, other| size(other).total_cmp(&size(one)));
+        }
+        Ok(Compared {
+            diff,
+            total_after,
+            requests,
+        })
+    }
+
+    /// What a pipeline is told, where functions grew by more than so many points.
+    pub fn grown(&self, limit: f64) -> Result<(), Failure> {
+        let points = |change: &Change| self.diff.flat_points(change);
+        let grown = self.diff.changes.iter().filter(|it| points(it) > limit);
+        let worst = grown.clone().max_by(|a, b| points(a).total_cmp(&points(b)));
+        let Some(worst) = worst else { return Ok(()) };
+        let of = match self.requests {
+            None => "points of all time",
+            Some(_) => "percent of a request's time before",
+        };
+        Err(Failure::new(
+            Exit::Grew,
+            format!(
+                "{} of the functions grew by more than {limit} {of}, most of all {} by {:.2}",
+                grown.count(),
+                printable(&worst.name),
+                points(worst)
+            ),
+            "see who calls them: the same command line with --output diff.html",
+        ))
+    }
+}
+
+/// By how much of these totals the function's own part has grown.
+fn points(before: i64, after: i64, change: &Change) -> f64 {
+    let share = |value: i64, total: i64| match total {
+        0 => 0.0,
+        total => value as f64 / total as f64,
+    };
+    share(change.flat_after, after) - share(change.flat_before, before)
+}
+
+/// The requests that the samplers of all pods have seen; their receipts count them where a label or filter of requests was asked for.
+fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
+    let count = |receipt: &str| {
+        let receipt: Value = serde_json::from_str(receipt).ok()?;
+        receipt["requests"]["read"].as_u64()
+    };
+    let counts: Option<Vec<u64>> = profile.comments().map(count).collect();
+    match counts.map(|counts| counts.iter().sum()) {
+        Some(sum) if sum > 0 => Ok(sum),
+        _ => Err(Failure::new(
+            Exit::Usage,
+            format!("the profile {which} does not say how many requests its samples have shown"),
+            "sample both with labels of requests, for instance kubectl phpprof run TYPE/NAME --labels route; or compare by --per share",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phpprof_profile::{Builder, FrameRef, Settings};
+
+    fn profile(slow: i64, fast: i64, requests: Option<u64>) -> Profile {
+        let mut builder = Builder::new(Settings::default());
+        for (name, ms) in [("slow", slow), ("fast", fast)] {
+            let frame = FrameRef {
+                name,
+                file: "/srv/a.php",
+                start_line: 1,
+                line: 2,
+            };
+            builder.add(&[frame], &[ms, ms * 1_000_000, ms * 1_000_000], &[]);
+        }
+        if let Some(read) = requests {
+            builder.comment(format!(r#"{{"requests":{{"read":{read}}}}}"#));
+        }
+        builder.finish()
+    }
+
+    #[track_caller]
+    fn check(per: Per, limit: f64, before: &Profile, after: &Profile, expected: Option<&str>) {
+        let compared = Compared::of(before, after, &View::default(), per).unwrap();
+        match (compared.grown(limit), expected) {
+            (Ok(()), None) => {}
+            (Err(failure), Some(part)) => {
+                assert_eq!(failure.exit, Exit::Grew);
+                assert!(failure.message.contains(part), "{}", failure.message);
+            }
+            (said, _) => panic!("{said:?}"),
+        }
+    }
+
+    #[test]
+    fn a_pipeline_is_told_what_grew_beyond_its_limit() {
+        let (before, after) = (profile(50, 50, None), profile(70, 30, None));
+        check(
+            Per::Share,
+            19.0,
+            &before,
+            &after,
+            Some("1 of the functions"),
+        );
+        check(Per::Share, 19.0, &before, &after, Some("slow by 20.00"));
+        check(Per::Share, 20.5, &before, &after, None);
+        check(Per::Share, 5.0, &after, &before, Some("fast"));
+    }
+
+    #[test]
+    fn twice_as_many_requests_in_twice_the_time_are_no_growth() {
+        let before = profile(50, 50, Some(100));
+        check(
+            Per::Request,
+            0.5,
+            &before,
+            &profile(100, 100, Some(200)),
+            None,
+        );
+        // Everything is slower, which shares do not show.
+        let slower = profile(100, 100, Some(100));
+        check(Per::Share, 0.5, &before, &slower, None);
+        check(
+            Per::Request,
+            49.0,
+            &before,
+            &slower,
+            Some("2 of the functions"),
+        );
+        check(Per::Request, 51.0, &before, &slower, None);
+    }
+
+    #[test]
+    fn what_counts_no_requests_is_not_compared_by_them() {
+        let (counted, not) = (profile(1, 1, Some(5)), profile(1, 1, None));
+        for (before, after) in [(&counted, &not), (&not, &counted)] {
+            let refused = Compared::of(before, after, &View::default(), Per::Request);
+            assert_eq!(refused.map(|_| ()).map_err(|it| it.exit), Err(Exit::Usage));
+        }
+    }
+}

@@ -223,6 +223,20 @@ impl Scene {
         Ok(person)
     }
 
+    /// Somebody with the cluster role `admin` here and no right to the release, impersonated.
+    pub async fn namespace_admin(&self) -> Result<Person> {
+        let user = format!("{}-admin", self.namespace);
+        self.bind(&self.namespace, &user, "ClusterRole", "admin")
+            .await?;
+        let needed = [
+            ("create", "profilerequests"),
+            ("profile", "profilerequests"),
+        ]
+        .map(|(verb, resource)| Right { verb, resource });
+        self.has(&user, &needed).await?;
+        self.person("admin", vec![format!("--as={user}")])
+    }
+
     fn person(&self, name: &str, mut flags: Vec<String>) -> Result<Person> {
         let folder = std::env::temp_dir().join(format!("phpprof-{}-{name}", self.namespace));
         std::fs::create_dir_all(&folder)?;

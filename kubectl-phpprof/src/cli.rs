@@ -3,12 +3,14 @@
 //! Invariant: usage begins with `kubectl phpprof`, and flags are spelled as kubectl spells them.
 
 mod ask;
+mod schedule;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use ask::{DryRun, Dump, DumpForm, ObjectForm, Run, Wanted};
+pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
 use crate::jsonpath::Path;
 use crate::output::Output;
@@ -85,6 +87,8 @@ pub struct Global {
 pub enum Verb {
     /// Profile a workload or pods, wait, and show the top functions.
     Run(Run),
+    /// Profile again and again: CronJobs in your namespace, without rights of the administrator.
+    Schedule(Schedule),
     /// List profile requests.
     #[command(visible_alias = "ls")]
     List(List),

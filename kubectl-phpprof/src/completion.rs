@@ -56,6 +56,7 @@ pub enum Next {
     },
     /// TYPE/NAME.
     Targets,
+    Schedules,
     Namespaces,
     Files,
     Nothing,
@@ -90,7 +91,12 @@ pub fn next(words: &[String]) -> Next {
                 .collect(),
         );
     };
+    let of_schedules = verb
+        .get_bin_name()
+        .is_some_and(|name| name.contains(" schedule "));
     match verb.get_name() {
+        "create" => Next::Targets,
+        "suspend" | "resume" | "run" | "delete" if of_schedules => Next::Schedules,
         "run" | "doctor" => Next::Targets,
         "describe" | "cancel" | "delete" | "logs" => Next::Requests {
             files: false,
@@ -246,7 +252,7 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
     match next {
         Next::Words(words) => return words,
         Next::Files | Next::Nothing => return Vec::new(),
-        Next::Requests { .. } | Next::Targets | Next::Namespaces => {}
+        Next::Requests { .. } | Next::Targets | Next::Schedules | Next::Namespaces => {}
     }
     if next == Next::Targets && !last.contains('/') {
         return target::short_names()
@@ -256,6 +262,9 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
     let Ok(cluster) = Cluster::of(global).await else {
         return Vec::new();
     };
+    if next == Next::Schedules {
+        return crate::schedule::names(&cluster).await;
+    }
     let api = match &next {
         Next::Requests { .. } => cluster.requests(),
         Next::Namespaces => Api::all_with(
@@ -350,6 +359,10 @@ mod tests {
         assert!(words("-n shop list --").contains(&"--all-namespaces".to_owned()));
         assert_eq!(words("list -o "), FORMS);
         assert!(words("explain ").contains(&"UserUnknown".to_owned()));
+        assert_eq!(
+            words("schedule "),
+            ["create", "list", "suspend", "resume", "run", "delete"]
+        );
     }
 
     #[test]
@@ -364,6 +377,8 @@ mod tests {
         ] {
             assert_eq!(of(line), Next::Requests { files, stored }, "{line}");
         }
+        assert_eq!(of("schedule create web "), Next::Targets);
+        assert_eq!(of("schedule run "), Next::Schedules);
         assert_eq!(of("run -n "), Next::Namespaces);
         assert_eq!(of("flame x -o "), Next::Files);
         assert_eq!(of("run -d "), Next::Nothing);

@@ -32,6 +32,7 @@ mod request;
 mod requests;
 mod results;
 mod run;
+mod schedule;
 mod screen;
 mod selector;
 mod show;
@@ -116,6 +117,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Run(arguments) => run::run(global, arguments, screen)
             .await
             .map(|()| String::new()),
+        Verb::Schedule(arguments) => schedule::run(global, arguments, screen).await,
         Verb::List(arguments) => get::list(global, arguments, screen).await,
         Verb::Get(arguments) => get::get(global, arguments, screen).await,
         Verb::Delete(arguments) => delete::run(global, arguments).await,

@@ -1,4 +1,4 @@
-//! A schedule of the chart's values: what its CronJob makes, what is left of it, and what its service account may do.
+//! Schedules, of the chart's values and of the plugin: what a CronJob makes, what is left of it, and what its service account may do.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -134,5 +134,69 @@ fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> 
         poll("one job and one request at most", A_MINUTE / 2, bounded)
             .await
             .context("history is not bounded")
+    })
+}
+
+/// Requests of the plugin's schedule.
+async fn of_plugin(scene: &Scene) -> Result<Vec<ProfileRequest>> {
+    let ours = ListParams::default().labels("phpprof.dev/schedule=web");
+    Ok(scene.api().list(&ours).await?.items)
+}
+
+#[test]
+fn an_admin_of_a_namespace_makes_schedules_without_rights_to_the_release() -> Result<()> {
+    calm_and_early(RESTRICTED, async |scene| {
+        scene.start(&[restricted(pods::without_php("web"))]).await?;
+        let create = format!(
+            "schedule create web pod/web --schedule @yearly -d 1s --image {}",
+            image("kubectl-phpprof")
+        );
+        // Who may edit may profile, and may bind no role.
+        let refused = scene.developer().await?.says(&create).await?;
+        ensure!(
+            refused.code == 4 && refused.err.contains("create rolebindings"),
+            "{refused:?}"
+        );
+        let admin = scene.namespace_admin().await?;
+        admin
+            .says(&format!("{create} --dry-run=server"))
+            .await?
+            .well()?;
+        admin.says(&create).await?.well()?;
+        check_rights(scene).await?;
+        let again = admin.says(&create).await?;
+        ensure!(
+            again.code == 1 && again.err.contains("there is a schedule web"),
+            "{again:?}"
+        );
+        admin.says("schedule suspend web").await?.well()?;
+        let listed = admin.says("schedule list").await?.well()?;
+        ensure!(
+            listed.contains("web    @yearly") && listed.contains("yes"),
+            "{listed}"
+        );
+        admin.says("schedule resume web").await?.well()?;
+        admin.says("schedule run web").await?.well()?;
+        poll("a request of the schedule", A_MINUTE, async || {
+            Ok(of_plugin(scene).await?.pop())
+        })
+        .await?;
+        let deleted = admin.says("schedule delete web").await?.well()?;
+        ensure!(deleted.lines().count() == 4, "{deleted}");
+        let left = admin.says("schedule list -o name").await?.well()?;
+        ensure!(left.is_empty(), "{left}");
+        let requests = of_plugin(scene).await?;
+        ensure!(!requests.is_empty(), "requests outlive their schedule");
+        for request in requests {
+            admin
+                .says(&format!("delete {}", request.name_any()))
+                .await?
+                .well()?;
+        }
+        ensure!(
+            of_plugin(scene).await?.is_empty(),
+            "deleted requests are there"
+        );
+        Ok(())
     })
 }

@@ -7,6 +7,8 @@ mod files;
 #[cfg(test)]
 mod live;
 #[cfg(test)]
+mod schedule;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod shell;

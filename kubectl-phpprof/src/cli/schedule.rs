@@ -1,0 +1,83 @@
+//! The command lines of `schedule`.
+
+use clap::{Args, Subcommand};
+
+use super::ask::{DryRun, ObjectForm, Wanted};
+use crate::output::Output;
+
+#[derive(Args, Debug)]
+pub struct Schedule {
+    #[command(subcommand)]
+    pub verb: ScheduleVerb,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ScheduleVerb {
+    /// Create a CronJob that creates a profile request each time, with a service account that may do this alone.
+    Create(Box<ScheduleCreate>),
+    /// List the schedules of the namespace.
+    #[command(visible_alias = "ls")]
+    List(ScheduleList),
+    /// Start no more runs until resume.
+    Suspend(ScheduleNamed),
+    /// Start runs again.
+    Resume(ScheduleNamed),
+    /// Start one run now.
+    Run(ScheduleNamed),
+    /// Delete schedules. Their requests and profiles stay until their time is over.
+    Delete(ScheduleDelete),
+}
+
+#[derive(Args, Debug)]
+pub struct ScheduleCreate {
+    /// Name of the schedule; its requests are called NAME-x2x4z and have the label phpprof.dev/schedule=NAME.
+    #[arg(value_name = "NAME")]
+    pub schedule_name: String,
+    #[command(flatten)]
+    pub wanted: Wanted,
+    /// When: the five fields of cron, for instance "*/10 * * * *", or @hourly.
+    #[arg(long, value_name = "CRON")]
+    pub schedule: String,
+    /// Time zone of the schedule, for instance Europe/Berlin; that of the cluster where there is none.
+    #[arg(long, value_name = "ZONE")]
+    pub time_zone: Option<String>,
+    /// Start no runs until resume.
+    #[arg(long)]
+    pub suspend: bool,
+    /// Image of this plugin, which creates the requests in the cluster.
+    #[arg(long, value_name = "IMAGE", default_value = concat!("phpprof.dev/kubectl-phpprof:", env!("CARGO_PKG_VERSION")))]
+    pub image: String,
+    /// Secret to pull the image with.
+    #[arg(long, value_name = "NAME")]
+    pub image_pull_secret: Option<String>,
+    /// ClusterRole that may create requests and profile; that of the chart where there is none.
+    #[arg(long, value_name = "NAME")]
+    pub cluster_role: Option<String>,
+    /// Create nothing: client prints the objects, server has the API server check them.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: Option<DryRun>,
+    /// Print the objects in this form.
+    #[arg(short, long, value_name = "FORM")]
+    pub output: Option<ObjectForm>,
+}
+
+#[derive(Args, Debug)]
+pub struct ScheduleList {
+    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, custom-columns=HEAD:PATH,…
+    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Output::parse)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct ScheduleNamed {
+    /// Name of the schedule.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+#[derive(Args, Debug)]
+pub struct ScheduleDelete {
+    /// Names of schedules.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+}

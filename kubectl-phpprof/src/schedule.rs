@@ -1,0 +1,291 @@
+//! `schedule`: profiles again and again, by CronJobs in the user's own namespace.
+//!
+//! Each run is a pod with this plugin, which creates one request and ends. [`manifest`] has the objects, [`rights`] who may create them, [`create`]
+//! creates them.
+//!
+//! Invariant: nothing is created where a right for one of the objects is missing; what was not made by this plugin is not deleted.
+
+mod create;
+mod manifest;
+mod rights;
+
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
+use serde_json::{Value, json};
+
+use crate::cli::{Global, ListForm, Schedule, ScheduleDelete, ScheduleVerb};
+use crate::connect::Cluster;
+use crate::duration::age;
+use crate::failure::{Exit, Failure};
+use crate::list::Listing;
+use crate::output::Output;
+use crate::request::Request;
+use crate::screen::Screen;
+use crate::table::Table;
+use manifest::{ACCOUNT, LABEL, MANAGER, SELECTOR, object_name, short_name};
+
+pub async fn run(global: &Global, asked: &Schedule, screen: Screen) -> Result<String, Failure> {
+    match &asked.verb {
+        ScheduleVerb::Create(arguments) => create::create(global, arguments).await,
+        ScheduleVerb::List(arguments) => list(global, &arguments.output, screen).await,
+        ScheduleVerb::Suspend(named) => suspend(global, &named.name, true).await,
+        ScheduleVerb::Resume(named) => suspend(global, &named.name, false).await,
+        ScheduleVerb::Run(named) => start(global, &named.name).await,
+        ScheduleVerb::Delete(arguments) => delete(global, arguments).await,
+    }
+}
+
+/// `cronjob.batch/phpprof-web`, as kubectl names objects.
+fn named(object: &Value) -> String {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let group = resource(kind).group;
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{}{dot}{group}/{name}", kind.to_lowercase())
+}
+
+fn resource(kind: &str) -> ApiResource {
+    let (group, plural) = match kind {
+        "CronJob" => ("batch", "cronjobs"),
+        "Job" => ("batch", "jobs"),
+        "RoleBinding" => ("rbac.authorization.k8s.io", "rolebindings"),
+        "ServiceAccount" => ("", "serviceaccounts"),
+        _ => ("", "configmaps"),
+    };
+    let kind = kube::core::GroupVersionKind::gvk(group, "v1", kind);
+    ApiResource::from_gvk_with_plural(&kind, plural)
+}
+
+fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource(kind))
+}
+
+async fn schedules(cluster: &Cluster) -> Result<Vec<DynamicObject>, Failure> {
+    let listed = api(cluster, "CronJob")
+        .list(&ListParams::default().labels(SELECTOR))
+        .await;
+    let action = format!("list cronjobs.batch in namespace {}", cluster.namespace);
+    Ok(listed
+        .map_err(|error| Failure::of_api(&action, &error))?
+        .items)
+}
+
+/// For completion: names, each with when it runs.
+pub async fn names(cluster: &Cluster) -> Vec<(String, String)> {
+    let found = schedules(cluster).await.unwrap_or_default();
+    let jobs = found.iter().map(Request::of);
+    jobs.map(|job| {
+        let cron = job.words("/spec/schedule").to_owned();
+        (short_name(&job.name()).to_owned(), cron)
+    })
+    .collect()
+}
+
+async fn list(global: &Global, output: &Output, screen: Screen) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let found = schedules(&cluster).await?;
+    if found.is_empty() && output.is_table() {
+        eprintln!(
+            "No schedules in namespace {}. Create one: {}",
+            cluster.namespace,
+            cluster.suggest.phpprof("schedule create --help")
+        );
+        return Ok(String::new());
+    }
+    let now = jiff::Timestamp::now();
+    match output {
+        Output::Form(ListForm::Table) => Ok(table(&found, now).text(screen.width)),
+        Output::Form(ListForm::Wide) => Ok(table(&found, now).text(None)),
+        Output::Form(ListForm::Name) => {
+            let names = found.iter().map(Request::of);
+            Ok(names
+                .map(|it| format!("cronjob.batch/{}\n", it.name()))
+                .collect())
+        }
+        output => Listing {
+            output: output.clone(),
+            namespaces: false,
+            width: None,
+            now,
+        }
+        .text(&found, false)
+        .map_err(crate::list::unwritable),
+    }
+}
+
+fn table(found: &[DynamicObject], now: jiff::Timestamp) -> Table {
+    let mut table = Table::new(&["NAME", "SCHEDULE", "?ZONE", "SUSPENDED", "LAST", "AGE"]);
+    for object in found {
+        let job = Request::of(object);
+        let last: Option<jiff::Timestamp> = job.words("/status/lastScheduleTime").parse().ok();
+        let or_dash = |text: &str| match text {
+            "" => "-".to_owned(),
+            text => text.to_owned(),
+        };
+        table.row(vec![
+            short_name(&job.name()).to_owned(),
+            job.words("/spec/schedule").to_owned(),
+            or_dash(job.words("/spec/timeZone")),
+            match job.at("/spec/suspend").as_bool() {
+                Some(true) => "yes".to_owned(),
+                _ => "no".to_owned(),
+            },
+            last.map_or_else(
+                || "never".to_owned(),
+                |last| format!("{} ago", age(now.as_second() - last.as_second())),
+            ),
+            age(job.age(now)),
+        ]);
+    }
+    table
+}
+
+/// A schedule of this namespace; of another thing's CronJob nothing is changed.
+async fn schedule(cluster: &Cluster, name: &str, verb: &str) -> Result<DynamicObject, Failure> {
+    let object_name = object_name(name);
+    let action = format!(
+        "{verb} cronjobs.batch/{object_name} in namespace {}",
+        cluster.namespace
+    );
+    let got = api(cluster, "CronJob").get(&object_name).await;
+    let object = got.map_err(|error| of_schedules(cluster, Failure::of_api(&action, &error)))?;
+    let labels = object.metadata.labels.clone().unwrap_or_default();
+    if labels
+        .get("app.kubernetes.io/component")
+        .map(String::as_str)
+        != Some("schedule")
+    {
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("cronjob.batch/{object_name} is no schedule of phpprof"),
+            format!(
+                "see which are: {}",
+                cluster.suggest.phpprof("schedule list")
+            ),
+        ));
+    }
+    Ok(object)
+}
+
+/// The hint of what is not there is about schedules.
+fn of_schedules(cluster: &Cluster, failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::NotFound => Failure {
+            hint: format!(
+                "see which schedules there are: {}",
+                cluster.suggest.phpprof("schedule list")
+            ),
+            ..failure
+        },
+        _ => failure,
+    }
+}
+
+async fn suspend(global: &Global, name: &str, suspend: bool) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    schedule(&cluster, name, "get").await?;
+    let object_name = object_name(name);
+    let action = format!(
+        "patch cronjobs.batch/{object_name} in namespace {}",
+        cluster.namespace
+    );
+    let patch = Patch::Merge(json!({"spec": {"suspend": suspend}}));
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patched = api(&cluster, "CronJob")
+        .patch(&object_name, &parameters, &patch)
+        .await;
+    patched.map_err(|error| Failure::of_api(&action, &error))?;
+    let done = if suspend { "suspended" } else { "resumed" };
+    Ok(format!("cronjob.batch/{object_name} {done}\n"))
+}
+
+/// A Job as the CronJob would make it, as `kubectl create job --from` does.
+async fn start(global: &Global, name: &str) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let cron_job = schedule(&cluster, name, "get").await?;
+    let template = &cron_job.data["spec"]["jobTemplate"];
+    let owner = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "controller": true,
+        "name": cron_job.metadata.name, "uid": cron_job.metadata.uid,
+    });
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "generateName": format!("{}-", object_name(name)),
+            "namespace": cluster.namespace,
+            "labels": template["metadata"]["labels"],
+            "annotations": {"cronjob.kubernetes.io/instantiate": "manual"},
+            "ownerReferences": [owner],
+        },
+        "spec": template["spec"],
+    });
+    let action = format!("create jobs.batch in namespace {}", cluster.namespace);
+    let wrong = |error: &kube::Error| Failure::of_api(&action, error);
+    let job: DynamicObject =
+        serde_json::from_value(job).map_err(|error| wrong(&kube::Error::SerdeError(error)))?;
+    let created = api(&cluster, "Job")
+        .create(&PostParams::default(), &job)
+        .await;
+    let job = created.map_err(|error| wrong(&error))?;
+    let job = Request::of(&job).name();
+    eprintln!(
+        "see its request: {}; if there is none: {}",
+        cluster
+            .suggest
+            .phpprof(&format!("list -l {LABEL}={}", short_name(name))),
+        cluster.suggest.kubectl(&format!("logs job/{job}"))
+    );
+    Ok(format!("job.batch/{job} created\n"))
+}
+
+async fn delete(global: &Global, arguments: &ScheduleDelete) -> Result<String, Failure> {
+    let cluster = Cluster::of(global).await?;
+    let mut said = String::new();
+    for name in &arguments.names {
+        let object = schedule(&cluster, name, "get").await?;
+        let labels = object.metadata.labels.unwrap_or_default();
+        let manager = labels.get("app.kubernetes.io/managed-by");
+        if manager.map(String::as_str) != Some(MANAGER) {
+            return Err(Failure::new(
+                Exit::Failed,
+                format!(
+                    "schedule {name} is managed by {}, not by this plugin",
+                    manager.map_or("something else", String::as_str)
+                ),
+                "remove it where it was made: the chart's are in its value schedules",
+            ));
+        }
+        let name = object_name(name);
+        said.push_str(&remove(&cluster, "CronJob", &name).await?);
+        said.push_str(&remove(&cluster, "ConfigMap", &name).await?);
+    }
+    let left = schedules(&cluster).await?;
+    if !left.iter().any(uses_account) {
+        said.push_str(&remove(&cluster, "RoleBinding", ACCOUNT).await?);
+        said.push_str(&remove(&cluster, "ServiceAccount", ACCOUNT).await?);
+    }
+    Ok(said)
+}
+
+fn uses_account(object: &DynamicObject) -> bool {
+    let account = "/spec/jobTemplate/spec/template/spec/serviceAccountName";
+    object.metadata.deletion_timestamp.is_none() && Request::of(object).words(account) == ACCOUNT
+}
+
+/// What is gone already is as good.
+async fn remove(cluster: &Cluster, kind: &str, name: &str) -> Result<String, Failure> {
+    let object = named(&json!({"kind": kind, "metadata": {"name": name}}));
+    let action = format!("delete {object} in namespace {}", cluster.namespace);
+    let deleted = api(cluster, kind)
+        .delete(name, &DeleteParams::background())
+        .await;
+    match deleted {
+        Ok(_) => Ok(format!("{object} deleted\n")),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(String::new()),
+        Err(error) => Err(Failure::of_api(&action, &error)),
+    }
+}

@@ -1,0 +1,229 @@
+//! The objects of a schedule: what the chart's `schedules` make, in the user's own namespace.
+//!
+//! It is pure.
+//!
+//! Invariant: the pod passes the Pod Security level `restricted`, and its account may create requests in this namespace and nothing else.
+
+use serde_json::{Value, json};
+
+/// Account and binding of all schedules of a namespace.
+pub const ACCOUNT: &str = "phpprof-schedules";
+/// Requests of a schedule go a day after their end, as in the chart.
+const TTL_SECONDS: i64 = 86_400;
+/// A CronJob's name has at most 52 letters.
+const LONGEST: usize = 52 - PREFIX.len();
+const PREFIX: &str = "phpprof-";
+/// The label of requests, and of a schedule's own objects.
+pub const LABEL: &str = "phpprof.dev/schedule";
+/// The plugin's own schedules and those of the chart.
+pub const SELECTOR: &str = "app.kubernetes.io/name=phpprof,app.kubernetes.io/component=schedule";
+pub const MANAGER: &str = "kubectl-phpprof";
+
+pub struct Plan {
+    pub name: String,
+    pub namespace: String,
+    pub cron: String,
+    pub time_zone: Option<String>,
+    pub suspend: bool,
+    pub image: String,
+    pub image_pull_secret: Option<String>,
+    pub cluster_role: String,
+    /// The spec of each request.
+    pub spec: Value,
+    /// Whether the spec says itself how long its requests stay.
+    pub keeps_ttl: bool,
+}
+
+/// What the objects of a schedule are called.
+pub fn object_name(schedule: &str) -> String {
+    format!("{PREFIX}{}", short_name(schedule))
+}
+
+/// The schedule's name without what its objects begin with.
+pub fn short_name(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+/// Why this cannot be a schedule's name.
+pub fn wrong_name(name: &str) -> Option<String> {
+    let letters = name
+        .chars()
+        .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-');
+    let ends = name.starts_with('-') || name.ends_with('-');
+    match () {
+        () if name.is_empty() || !letters || ends => Some(format!(
+            "{name:?} is no name of a schedule: write lower-case letters, digits and - between them"
+        )),
+        () if name.len() > LONGEST => Some(format!(
+            "{name:?} is too long for a schedule: its CronJob is called {PREFIX}NAME and may have 52 letters, so NAME may have {LONGEST}"
+        )),
+        () => None,
+    }
+}
+
+/// Why this cannot be a schedule. What the numbers may be, the API server knows.
+pub fn wrong_cron(cron: &str) -> Option<String> {
+    let macros = [
+        "@yearly",
+        "@annually",
+        "@monthly",
+        "@weekly",
+        "@daily",
+        "@midnight",
+        "@hourly",
+    ];
+    let field = |text: &str| {
+        text.chars()
+            .all(|it| it.is_ascii_alphanumeric() || "*,/?-".contains(it))
+    };
+    let fields: Vec<&str> = cron.split_whitespace().collect();
+    let is_one =
+        macros.contains(&cron) || (fields.len() == 5 && fields.iter().all(|text| field(text)));
+    (!is_one).then(|| {
+        format!(
+            "{cron:?} is no schedule: write the five fields of cron, for instance \"*/10 * * * *\", or @hourly; the time zone goes into --time-zone"
+        )
+    })
+}
+
+/// In the order in which they are created.
+pub fn objects(plan: &Plan) -> Vec<Value> {
+    vec![account(plan), binding(plan), request(plan), cron_job(plan)]
+}
+
+fn metadata(plan: &Plan, name: &str) -> Value {
+    json!({"name": name, "namespace": plan.namespace, "labels": labels()})
+}
+
+fn of_schedule(plan: &Plan) -> Value {
+    let mut metadata = metadata(plan, &object_name(&plan.name));
+    metadata["labels"][LABEL] = json!(plan.name);
+    metadata
+}
+
+fn labels() -> Value {
+    json!({
+        "app.kubernetes.io/version": env!("CARGO_PKG_VERSION"),
+        "app.kubernetes.io/managed-by": MANAGER,
+        "app.kubernetes.io/name": "phpprof",
+        "app.kubernetes.io/component": "schedule",
+    })
+}
+
+fn account(plan: &Plan) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": metadata(plan, ACCOUNT),
+        "automountServiceAccountToken": false,
+    })
+}
+
+fn binding(plan: &Plan) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": metadata(plan, ACCOUNT),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": plan.cluster_role},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": plan.namespace}],
+    })
+}
+
+fn request(plan: &Plan) -> Value {
+    let mut spec = plan.spec.clone();
+    if !plan.keeps_ttl {
+        spec["ttlSecondsAfterFinished"] = json!(TTL_SECONDS);
+    }
+    let request = json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
+        "metadata": {
+            "generateName": format!("{}-", plan.name), "namespace": plan.namespace, "labels": {LABEL: plan.name},
+        },
+        "spec": spec,
+    });
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": of_schedule(plan),
+        "data": {"request.yaml": crate::list::yaml(&request)},
+    })
+}
+
+fn cron_job(plan: &Plan) -> Value {
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": of_schedule(plan),
+        "spec": {
+            "schedule": plan.cron,
+            "suspend": plan.suspend,
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": 60,
+            "successfulJobsHistoryLimit": 1,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": {"metadata": {"labels": labels()}, "spec": job(plan)},
+        },
+    });
+    if let Some(zone) = &plan.time_zone {
+        job["spec"]["timeZone"] = json!(zone);
+    }
+    job
+}
+
+fn job(plan: &Plan) -> Value {
+    json!({
+        "backoffLimit": 2,
+        "activeDeadlineSeconds": 120,
+        // What the API server refuses by its rules (2), for a missing namespace (3) or a missing right (4), it refuses again.
+        "podFailurePolicy": {"rules": [
+            {"action": "FailJob", "onExitCodes": {"containerName": "request", "operator": "In", "values": [2, 3, 4]}},
+        ]},
+        "template": {"metadata": {"labels": labels()}, "spec": pod(plan)},
+    })
+}
+
+fn pod(plan: &Plan) -> Value {
+    let mut pod = json!({
+        "restartPolicy": "Never",
+        "serviceAccountName": ACCOUNT,
+        "automountServiceAccountToken": true,
+        "enableServiceLinks": false,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [{
+            "name": "request",
+            "image": plan.image,
+            "args": ["run", "--filename=/etc/phpprof/request.yaml", "--wait=false", "--output=name"],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+            "securityContext": {
+                "privileged": false, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+            },
+            "volumeMounts": [{"name": "request", "mountPath": "/etc/phpprof", "readOnly": true}],
+        }],
+        "volumes": [{"name": "request", "configMap": {"name": object_name(&plan.name)}}],
+    });
+    if let Some(secret) = &plan.image_pull_secret {
+        pod["imagePullSecrets"] = json!([{"name": secret}]);
+    }
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_times_are_checked_before_anything_is_created() {
+        for name in ["web", "web-1", &"a".repeat(44)] {
+            assert_eq!(wrong_name(name), None);
+        }
+        for name in ["", "Web", "web.v2", "-web", "web-", &"a".repeat(45)] {
+            assert!(wrong_name(name).is_some(), "{name}");
+        }
+        for cron in ["*/10 * * * *", "0 3 * * MON-FRI", "@hourly"] {
+            assert_eq!(wrong_cron(cron), None);
+        }
+        for cron in ["", "* * * *", "CRON_TZ=UTC * * * * *", "hourly", "@reboot"] {
+            assert!(wrong_cron(cron).is_some(), "{cron}");
+        }
+        assert_eq!(object_name("web"), "phpprof-web");
+        assert_eq!(object_name("phpprof-web"), "phpprof-web");
+    }
+}

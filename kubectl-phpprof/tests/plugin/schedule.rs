@@ -1,0 +1,238 @@
+//! `schedule` against a scripted API server: what it creates, what it refuses before it creates anything, what it leaves.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::cluster::{fails_with_a_hint, run_on};
+use crate::server::{Server, json_answer, refusal};
+use crate::shell::{files, run};
+
+const CREATE: &str = "schedule create web deploy/web --schedule @hourly --max-pods 2";
+const CRONJOBS: &str = "/apis/batch/v1/namespaces/shop/cronjobs";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
+const ACCOUNTS: &str = "/api/v1/namespaces/shop/serviceaccounts";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings";
+
+fn cron_job(manager: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": {
+            "name": "phpprof-web", "namespace": "shop", "uid": "c1", "creationTimestamp": "2026-09-21T14:00:00Z",
+            "labels": {"app.kubernetes.io/component": "schedule", "app.kubernetes.io/managed-by": manager, "phpprof.dev/schedule": "web"},
+        },
+        "spec": {"schedule": "@hourly", "suspend": true, "jobTemplate": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"template": {"spec": {"serviceAccountName": "phpprof-schedules"}}},
+        }},
+        "status": {},
+    })
+}
+
+/// A cluster in which one right is missing, and one schedule may be there, made by this manager.
+fn cluster(missing: &'static str, manager: Option<&'static str>) -> Server {
+    let there = AtomicBool::new(manager.is_some());
+    Server::start(move |asked| {
+        let path = asked.path.split('?').next().unwrap_or_default();
+        let is_there = there.load(Ordering::SeqCst);
+        let job = cron_job(manager.unwrap_or_default());
+        match (asked.method.as_str(), path) {
+            ("POST", path) if path.contains("selfsubjectaccessreviews") => {
+                let mut review = asked.body.clone();
+                let wanted = &asked.body["spec"]["resourceAttributes"];
+                review["status"] = json!({"allowed": wanted["resource"] != missing});
+                json_answer(201, &review)
+            }
+            ("POST", CRONJOBS) if is_there => {
+                refusal(409, "cronjobs.batch \"phpprof-web\" already exists")
+            }
+            ("POST", ACCOUNTS | BINDINGS) if is_there => refusal(409, "it already exists"),
+            ("POST", path) if path.ends_with("/jobs") => {
+                let mut job = asked.body.clone();
+                job["metadata"]["name"] = json!("phpprof-web-x2x4z");
+                json_answer(201, &job)
+            }
+            ("POST", _) => json_answer(201, &asked.body),
+            ("GET", CRONJOBS) => {
+                let items = if is_there { vec![job] } else { Vec::new() };
+                json_answer(
+                    200,
+                    &json!({"kind": "CronJobList", "apiVersion": "batch/v1", "metadata": {}, "items": items}),
+                )
+            }
+            ("GET" | "PATCH", path) if is_there && path == format!("{CRONJOBS}/phpprof-web") => {
+                json_answer(200, &job)
+            }
+            ("DELETE", path) => {
+                if path.contains("cronjobs") {
+                    there.store(false, Ordering::SeqCst);
+                }
+                json_answer(
+                    200,
+                    &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
+                )
+            }
+            _ => refusal(404, "cronjobs.batch \"phpprof-web\" not found"),
+        }
+    })
+}
+
+#[test]
+fn the_objects_of_a_schedule_are_those_of_the_chart() {
+    let (_folder, path) = files();
+    let said = run(
+        &path,
+        &format!("{CREATE} -n shop --time-zone Europe/Berlin --dry-run=client"),
+    );
+    assert_eq!(said.code, 0, "{}", said.err);
+    insta::assert_snapshot!(
+        "schedule",
+        said.out.replace(env!("CARGO_PKG_VERSION"), "VERSION")
+    );
+    let names = run(&path, &format!("{CREATE} -n shop --dry-run -o name"));
+    assert_eq!(
+        names.out,
+        "serviceaccount/phpprof-schedules\nrolebinding.rbac.authorization.k8s.io/phpprof-schedules\nconfigmap/phpprof-web\ncronjob.batch/phpprof-web\n"
+    );
+}
+
+#[test]
+fn a_schedule_is_created_with_an_account_of_its_own() {
+    let server = cluster("", None);
+    let said = run_on(&server, CREATE);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(
+        said.out,
+        "serviceaccount/phpprof-schedules created\nrolebinding.rbac.authorization.k8s.io/phpprof-schedules created\n\
+         configmap/phpprof-web created\ncronjob.batch/phpprof-web created\n"
+    );
+    assert!(
+        said.err
+            .contains("kubectl phpprof list -l phpprof.dev/schedule=web"),
+        "{}",
+        said.err
+    );
+    for path in [ACCOUNTS, BINDINGS, CONFIG_MAPS, CRONJOBS] {
+        assert_eq!(server.count("POST", path), 1, "{path}");
+    }
+    let dry = cluster("", None);
+    assert_eq!(run_on(&dry, &format!("{CREATE} --dry-run=server")).code, 0);
+    assert_eq!(dry.count("POST", "dryRun=All"), 4);
+}
+
+#[test]
+fn nothing_is_created_where_a_right_is_missing() {
+    let server = cluster("rolebindings", None);
+    fails_with_a_hint(
+        &server,
+        CREATE,
+        4,
+        "needs rights that you do not have: create rolebindings",
+    );
+    assert_eq!(server.count("POST", "/namespaces/"), 0);
+}
+
+#[test]
+fn a_schedule_that_is_there_stays_as_it_is() {
+    let server = cluster("", Some("kubectl-phpprof"));
+    fails_with_a_hint(
+        &server,
+        CREATE,
+        1,
+        "there is a schedule web in namespace shop",
+    );
+    // What was made for it is taken back; account and binding are the other one's.
+    assert_eq!(server.count("DELETE", CONFIG_MAPS), 1);
+    assert_eq!(server.count("DELETE", ""), 1);
+}
+
+#[test]
+fn schedules_are_listed_suspended_started_and_deleted() {
+    let server = cluster("", Some("kubectl-phpprof"));
+    let listed = run_on(&server, "schedule list").out;
+    assert!(
+        listed.contains("web    @hourly    -      yes         never"),
+        "{listed}"
+    );
+    for (line, expected) in [
+        ("schedule list -o name", "cronjob.batch/phpprof-web\n"),
+        (
+            "schedule list -o jsonpath={.items[*].spec.schedule}",
+            "@hourly",
+        ),
+        (
+            "schedule suspend web",
+            "cronjob.batch/phpprof-web suspended\n",
+        ),
+        (
+            "schedule resume phpprof-web",
+            "cronjob.batch/phpprof-web resumed\n",
+        ),
+        ("schedule run web", "job.batch/phpprof-web-x2x4z created\n"),
+        (
+            "schedule delete web",
+            "cronjob.batch/phpprof-web deleted\nconfigmap/phpprof-web deleted\n\
+             rolebinding.rbac.authorization.k8s.io/phpprof-schedules deleted\nserviceaccount/phpprof-schedules deleted\n",
+        ),
+    ] {
+        let said = run_on(&server, line);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, expected),
+            "{line}: {}",
+            said.err
+        );
+    }
+    let asked = server.asked.lock().unwrap();
+    let patches: Vec<&Value> = asked
+        .iter()
+        .filter(|asked| asked.method == "PATCH")
+        .map(|asked| &asked.body["spec"]["suspend"])
+        .collect();
+    assert_eq!(patches, [&json!(true), &json!(false)]);
+    let job = asked
+        .iter()
+        .find(|asked| asked.path.contains("/jobs"))
+        .unwrap();
+    assert_eq!(job.body["metadata"]["ownerReferences"][0]["uid"], "c1");
+    assert_eq!(
+        job.body["spec"]["template"]["spec"]["serviceAccountName"],
+        "phpprof-schedules"
+    );
+    drop(asked);
+    fails_with_a_hint(
+        &server,
+        "schedule run web",
+        3,
+        "kubectl phpprof schedule list",
+    );
+}
+
+#[test]
+fn what_the_chart_made_is_not_deleted() {
+    let server = cluster("", Some("Helm"));
+    fails_with_a_hint(&server, "schedule delete web", 1, "is managed by Helm");
+    assert_eq!(server.count("DELETE", ""), 0);
+}
+
+#[test]
+fn a_schedule_that_cannot_be_is_refused_at_once() {
+    let server = cluster("", None);
+    for (line, part) in [
+        (
+            "schedule create Web deploy/web --schedule @hourly",
+            "is no name of a schedule",
+        ),
+        (
+            "schedule create web deploy/web --schedule hourly",
+            "the five fields of cron",
+        ),
+        (
+            "schedule create web shop/web --schedule @hourly",
+            "no kind of workload",
+        ),
+    ] {
+        fails_with_a_hint(&server, line, 2, part);
+    }
+    assert!(server.asked.lock().unwrap().is_empty());
+}

@@ -102,7 +102,7 @@ pub enum Verb {
     Cancel(Cancel),
     /// Print what the samplers of a profile request said.
     Logs(Logs),
-    /// Say what a reason means and what to do about it.
+    /// Say what a reason or a finding means and what to do about it.
     Explain(Explain),
     /// Show the functions that take most, of a request or a profile file.
     Top(Top),
@@ -124,6 +124,9 @@ pub enum Verb {
     Version(Version),
     /// Print a completion script.
     Completion(Completion),
+    /// The reference page of all this.
+    #[command(name = "__reference", hide = true)]
+    Reference,
     #[command(name = "__complete", hide = true, disable_help_flag = true)]
     Complete(Complete),
 }
@@ -217,7 +220,7 @@ pub struct Logs {
 
 #[derive(Args, Debug)]
 pub struct Explain {
-    /// The reason as the status spells it; all of them where there is none.
+    /// The reason as the status spells it, or a finding; all reasons where there is none.
     #[arg(value_name = "REASON")]
     pub reason: Option<String>,
 }

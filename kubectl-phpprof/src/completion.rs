@@ -110,7 +110,12 @@ pub fn next(words: &[String]) -> Next {
             files: true,
             stored: true,
         },
-        "explain" => Next::Words(crate::explain::reasons()),
+        "explain" => Next::Words(
+            crate::explain::reasons()
+                .into_iter()
+                .chain(crate::explain::findings().map(|(id, _)| (id.to_owned(), String::new())))
+                .collect(),
+        ),
         "completion" => Next::Words(
             ["kubectl", "bash", "zsh", "fish"]
                 .map(|shell| (shell.to_owned(), String::new()))

@@ -1,8 +1,8 @@
-//! `explain`: what a reason means, and what to do about it.
+//! `explain`: what a reason or a finding means, and what to do about it.
 //!
-//! Meanings and remedies are the API's own.
+//! Meanings and remedies are the API's own; what is said of findings is their reference page, which the program has in it.
 //!
-//! Invariant: every reason of the API is explained.
+//! Invariant: every reason of the API and every finding is explained.
 
 use phpprof_crds::{Reason, TargetReason, documented};
 use serde::de::DeserializeOwned;
@@ -25,6 +25,18 @@ pub fn reasons() -> Vec<(String, String)> {
     all
 }
 
+/// The reference of findings, a section for each.
+const FINDINGS: &str = include_str!("../../docs/reference/findings.md");
+
+/// Name and section of each finding.
+pub fn findings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let sections = FINDINGS.split("\n## ").skip(1);
+    sections.filter_map(|section| {
+        let (name, text) = section.split_once('\n')?;
+        Some((name.trim(), text.trim()))
+    })
+}
+
 /// The reason with this name.
 pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
@@ -45,6 +57,9 @@ pub fn text(asked: Option<&str>) -> Result<String, Failure> {
             .map(|(name, meaning)| format!("{name}\n    {meaning}\n"))
             .collect());
     };
+    if let Some((name, text)) = findings().find(|(name, _)| name.eq_ignore_ascii_case(asked)) {
+        return Ok(format!("{name}\n\n{text}\n"));
+    }
     let known = all
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(asked));
@@ -52,19 +67,20 @@ pub fn text(asked: Option<&str>) -> Result<String, Failure> {
         let near: Vec<_> = all
             .iter()
             .map(|(name, _)| name.as_str())
+            .chain(findings().map(|(name, _)| name))
             .filter(|name| {
                 name.to_ascii_lowercase()
                     .contains(&asked.to_ascii_lowercase())
             })
             .collect();
         let hint = if near.is_empty() {
-            "list them all: kubectl phpprof explain".to_owned()
+            "list all reasons: kubectl phpprof explain".to_owned()
         } else {
             format!("did you mean {}?", near.join(", "))
         };
         return Err(Failure::new(
             Exit::NotFound,
-            format!("there is no reason {asked:?}"),
+            format!("there is no reason and no finding {asked:?}"),
             hint,
         ));
     };
@@ -93,5 +109,18 @@ mod tests {
             "did you mean UploadDeadlineExceeded, UploadRefused?"
         );
         assert_eq!(text(Some("Nothing")).unwrap_err().exit, Exit::NotFound);
+    }
+
+    #[test]
+    fn every_finding_is_explained() {
+        let names: Vec<&str> = findings().map(|(name, _)| name).collect();
+        assert!(names.len() >= 22, "{names:?}");
+        let said = text(Some("query-loop")).unwrap();
+        assert!(said.starts_with("query-loop\n\nOne function"), "{said}");
+        // What a row of the page's table leads to is there.
+        for row in FINDINGS.lines().filter(|line| line.starts_with("| [")) {
+            let id = row.split(['[', ']']).nth(1).unwrap();
+            assert!(text(Some(id)).is_ok(), "{id}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use phpprof_crds::chain;
 
-/// The exit codes, in the order of `docs/guides/kubectl-plugin.md`.
+/// The exit codes; a script may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Anything that has no code of its own.
@@ -32,6 +32,48 @@ pub enum Exit {
     /// Ctrl-C.
     Interrupted = 130,
 }
+
+/// What each code means, for the reference.
+pub const EXIT_CODES: [(u8, &str); 11] = [
+    (0, "done"),
+    (
+        Exit::Failed as u8,
+        "failed in a way that has no code of its own",
+    ),
+    (
+        Exit::Usage as u8,
+        "the command line is wrong, or the API server's rules refuse the request",
+    ),
+    (
+        Exit::NotFound as u8,
+        "no such request, workload, pod or file",
+    ),
+    (
+        Exit::Forbidden as u8,
+        "a right is missing; the message names it",
+    ),
+    (
+        Exit::NoProfile as u8,
+        "the request ended without a profile; the message has its reason",
+    ),
+    (
+        Exit::Timeout as u8,
+        "not over within `--timeout`; the request goes on",
+    ),
+    (
+        Exit::Unreachable as u8,
+        "the API server, the operator or the store does not answer",
+    ),
+    (
+        Exit::Unfit as u8,
+        "`doctor`: the workload cannot be profiled as it is, or not by you, or you may not look at results",
+    ),
+    (
+        Exit::Grew as u8,
+        "`diff --fail-above`: a function grew by more",
+    ),
+    (Exit::Interrupted as u8, "Ctrl-C"),
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -91,12 +133,12 @@ impl Failure {
             404 if no_such_api(&status.message) => Failure::new(
                 Exit::Failed,
                 format!("cannot {action}: this cluster does not have the API phpprof.dev"),
-                "install the chart, or choose another cluster with --context",
+                "ask the cluster's administrator to install the chart phpprof, or choose another cluster with --context",
             ),
             404 => Failure::new(
                 Exit::NotFound,
                 message,
-                "see what there is: kubectl phpprof list -A",
+                "see what there is: kubectl phpprof list, with -n NAME for another namespace",
             ),
             409 => Failure::new(
                 Exit::Failed,
@@ -106,14 +148,18 @@ impl Failure {
             400 | 422 => Failure::new(
                 Exit::Usage,
                 message,
-                "see docs/reference/profilerequest.md for what each field may be",
+                "kubectl explain profilerequest.spec says what each field may be",
             ),
             429 | 500.. => Failure::new(
                 Exit::Unreachable,
                 message,
                 "try again; kubectl get --raw /readyz says how the API server is",
             ),
-            _ => Failure::new(Exit::Failed, message, "try again with kubectl to see more"),
+            _ => Failure::new(
+                Exit::Failed,
+                message,
+                "see the whole answer: kubectl get profilerequests -v=8",
+            ),
         }
     }
 }

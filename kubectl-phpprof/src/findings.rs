@@ -76,7 +76,7 @@ fn told(one: &Finding, width: Option<usize>) -> String {
         let room = width.map_or(usize::MAX, |width| width.saturating_sub(share.len()));
         text.push_str(&format!("{share}{}\n", cut_beginning(&path, room)));
     }
-    text.push_str(&format!("  {}\n", one.link));
+    text.push_str(&format!("  more: kubectl phpprof explain {}\n", one.id));
     text
 }
 

@@ -27,6 +27,7 @@ mod local;
 mod logs;
 mod output;
 mod progress;
+mod reference;
 mod release;
 mod request;
 mod requests;
@@ -151,6 +152,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Dump(arguments) => dump::run(global, arguments).await,
         Verb::Version(arguments) => version::run(global, arguments).await,
         Verb::Completion(arguments) => Ok(completion::script(arguments.shell).to_owned()),
+        Verb::Reference => Ok(reference::page()),
         Verb::Complete(arguments) => Ok(completion::complete(&arguments.words).await),
     }
 }

@@ -229,7 +229,15 @@ fn what_goes_wrong_has_its_own_exit_code() {
         "",
         "samplesPerSecond must be from 1 to 1000",
     );
-    check("explain Nothing", 3, "", "hint: list them all");
+    check(
+        "run deploy/web -t heap_growth --dry-run",
+        2,
+        "",
+        "a request without its heap has no heap_growth",
+    );
+    check("top a.b", 7, "", "as a request: no usable kubeconfig");
+    check("top pprof/after.pb.gz", 7, "", "no usable kubeconfig");
+    check("explain Nothing", 3, "", "hint: list all reasons");
     check("list --kubeconfig none.yaml", 7, "", "no usable kubeconfig");
     std::fs::write("/tmp/phpprof-plugin-text.pb.gz", "no profile").unwrap();
     check("top /tmp/phpprof-plugin-text.pb.gz", 1, "", "is no profile");

@@ -61,7 +61,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-4BuDLkza4gQS9xjr0thZY2KmFU53/FpWmuZTFr9IpcM='; \
+    'sha256-kPXboTdru1wa88yQv0NDXxmxSk0gESt6a+qa8xGd14I='; \
     style-src 'sha256-jScoml5M308891KrQJ0hZ8Z68BgviJlJuqWgeSuMM+s='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

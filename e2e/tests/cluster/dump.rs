@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use e2e::people::Person;
 use e2e::requests::status;
-use e2e::{ENABLED, Scene, calm, pods, promised, release, say};
+use e2e::{ENABLED, Scene, calm, pods, promised, say};
 use kube::api::ListParams;
 use phpprof_crds::ProfileRequest;
 use serde_json::{Value, json};

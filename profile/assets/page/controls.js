@@ -89,7 +89,7 @@ const drawFacts = () => {
   }
   const less = state.moments ? 0 : freed();
   if (less < 0) facts.push(amount(less) + " of older memory, not drawn");
-  facts.push(compared ? "compared with an earlier profile" : amount(drawn.after) + " " + (state.moments ? "of recorded requests" : data.types[state.type][0]));
+  facts.push(compared ? "compared with an earlier profile" : amount(drawn.after) + " " + ({ requests: "of recorded requests", parts: "of wall time in whole parts of the run" }[state.moments] || data.types[state.type][0]));
   at("facts").textContent = facts.join(" · ");
 };
 

@@ -27,7 +27,7 @@ const focusOn = (one) => {
   state.exact = leaves ? -1 : one.function;
   if (!leaves && one.type !== null) state.type = one.type;
   state.labels.delete(WAITING);
-  state.moments = false;
+  state.moments = "";
   draw();
 };
 const markFindings = () => {

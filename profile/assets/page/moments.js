@@ -1,4 +1,4 @@
-// A flame graph of the recorded requests: of what they did in the selected time.
+// A flame graph of the selected time: of what the recorded requests did in it, or of all that ran in whole parts of the run.
 
 // The part of a moment that is in the selected time.
 const insideSpan = (request, [begin, duration]) => {
@@ -15,9 +15,29 @@ const tookOfNodes = () => {
   }
   return took;
 };
+// The parts of the run that are selected: such as have their middle in the time, or else the one that the time's middle lies in.
+const parts = (timeline && timeline.parts) || [];
+const partsIn = (span) => {
+  if (span === null) return parts;
+  const [from, to] = spanOf(span);
+  const inside = parts.filter(({ begin, end }) => begin + end >= 2 * from && begin + end < 2 * to);
+  return inside.length > 0 ? inside : parts.filter(({ begin, end }) => 2 * begin <= from + to && from + to < 2 * end).slice(0, 1);
+};
+const tookOfParts = () => {
+  const took = new Float64Array(timeline.nodes.length);
+  for (const { stacks } of partsIn(state.span)) for (const [node, busy, waiting] of stacks) took[node] += busy + waiting;
+  return took;
+};
+const clockOfParts = (chosen) => clock(Math.min(...chosen.map(({ begin }) => begin)), isFine) + " to " + clock(Math.max(...chosen.map(({ end }) => end)), isFine);
+// What the graph of some parts does not show: stacks that took less than those that a part names.
+const unnamed = (chosen) => {
+  const other = chosen.reduce((sum, part) => sum + part.other, 0);
+  const named = chosen.reduce((sum, part) => sum + part.stacks.reduce((own, [, busy, waiting]) => own + busy + waiting, 0), 0);
+  return other > 0 ? percent(share(other, other + named)) + " of it is of stacks that took less, and is not drawn. " : "";
+};
 // The tree without its lines: nodes of the same functions become one.
 const ofMoments = () => {
-  const took = tookOfNodes();
+  const took = state.moments === "parts" ? tookOfParts() : tookOfNodes();
   const keep = keeps(took.length, (node) => timeline.nodes[node][0], functionOfNode);
   took.forEach((_, node) => { if (!keep(node)) took[node] = 0; });
   const all = took.slice();
@@ -44,14 +64,14 @@ const ofMoments = () => {
   });
   return planted(root);
 };
-const turnMoments = () => {
-  state.moments = !state.moments;
+const turnMoments = (kind) => {
+  state.moments = state.moments === kind ? "" : kind;
   if (state.moments) state.exact = -1;
   if (state.view === "requests" || state.view === "request") show("both");
   else draw();
 };
 // Sample types and labels are of the profile: they choose nothing of the moments.
 const markMoments = () => {
-  for (const id of ["types", "waits", "filters"]) at(id).classList.toggle("off", state.moments);
+  for (const id of ["types", "waits", "filters"]) at(id).classList.toggle("off", state.moments !== "");
   if (timeline) drawSpan();
 };

@@ -19,8 +19,8 @@ const state = {
   // Where the graph is zoomed in to: see graph.js.
   zoom: [],
   sort: compared ? "change" : "self", descending: true, rows: MORE,
-  // First and last step that are selected, and whether the graph is of the moments in them: see time.js and moments.js.
-  span: null, moments: false,
+  // First and last step that are selected, and what the graph is of in them: "requests", "parts" or the whole profile: see time.js and moments.js.
+  span: null, moments: "",
 };
 // What is drawn now: the tree's root, the functions' sums, the totals.
 let drawn = null;

@@ -36,7 +36,7 @@ const selectSpan = (span) => {
   drawSpan();
   shown.rows = MORE_REQUESTS;
   drawRequests();
-  if (state.moments) draw();
+  if (state.moments !== "") draw();
 };
 const clearSpan = () => {
   const isClear = state.span === null;
@@ -48,21 +48,25 @@ const clearSpan = () => {
 };
 const lengthOfSpan = ([first, last]) => inUnit((last - first + 1) * step, "nanoseconds");
 const drawSpan = () => {
-  at("span").hidden = state.span === null && !state.moments;
+  at("span").hidden = state.span === null && state.moments === "";
   if (at("span").hidden) return;
   const inside = timeline.requests.filter((request) => ranIn(request, state.span));
   const recorded = inside.filter(isRecorded).length;
   const many = inside.length.toLocaleString("en") + (inside.length === 1 ? " request" : " requests");
   at("spanned").textContent = state.span === null ? "The whole run" : clockOfSpan(state.span) + " UTC (" + lengthOfSpan(state.span) + ")";
   at("within").textContent = "Show " + many;
-  at("moments").textContent = state.moments
-    ? "Flame graph of the whole profile"
-    : "Flame graph of the recorded requests in this span (" + recorded + " of " + many + ")";
-  at("moments").disabled = recorded === 0 && !state.moments;
+  const whole = "Flame graph of the whole profile";
+  at("moments").textContent = state.moments === "requests" ? whole : "Flame graph of the recorded requests in this span (" + recorded + " of " + many + ")";
+  at("moments").disabled = recorded === 0 && state.moments !== "requests";
+  const chosen = partsIn(state.span);
+  at("parts").hidden = chosen.length === 0;
+  at("parts").textContent = state.moments === "parts" || chosen.length === 0 ? whole : "Flame graph of all from " + clockOfParts(chosen);
   at("clear").hidden = state.span === null;
-  at("unfiltered").textContent = state.moments
-    ? "The flame graph is of the " + recorded + " recorded requests (of " + many + ") in this time: the slowest ones, not all that ran. " + cutWords
-    : "The flame graph of the whole profile has no times, so it is not narrowed to this span; the list of requests is.";
+  at("unfiltered").textContent = {
+    requests: "The flame graph is of the " + recorded + " recorded requests (of " + many + ") in this time: the slowest ones, not all that ran. " + cutWords,
+    parts: chosen.length === 0 ? "" : "The flame graph is of all that ran from " + clockOfParts(chosen) + " UTC, as wall time, in whole parts of the run. " + unnamed(chosen) + cutWords,
+    "": "The flame graph of the whole profile has no times, so it is not narrowed to this span" + (chosen.length > 0 ? " but by whole parts of the run" : "") + "; the list of requests is.",
+  }[state.moments];
 };
 
 // ── mouse, finger, pen ──────────────────────────────────────────────────────
@@ -141,5 +145,6 @@ const listenToStrip = () => {
   at("every").addEventListener("click", () => { strip.all = !strip.all; cursor.lane = 0; drawLanes(); });
   at("clear").addEventListener("click", () => { clearSpan(); at("strip").focus(); });
   at("within").addEventListener("click", () => go("view=requests"));
-  at("moments").addEventListener("click", turnMoments);
+  at("moments").addEventListener("click", () => turnMoments("requests"));
+  at("parts").addEventListener("click", () => turnMoments("parts"));
 };

@@ -5,7 +5,7 @@ mod requests;
 use std::time::{Duration, Instant};
 
 use phpprof_profile::page::page;
-use phpprof_profile::timeline::{Moment, Node, Request, Timeline};
+use phpprof_profile::timeline::{Moment, Node, Part, Request, Timeline};
 use phpprof_profile::{LARGEST_TIMELINE, View};
 use serde_json::json;
 
@@ -102,6 +102,69 @@ fn the_strip_has_the_largest_routes_first_and_all_on_demand() {
         "{tip}"
     );
     page.picture("time-workers.png");
+    page.check_quiet();
+}
+
+/// The node of a function, which calls no other.
+fn node_of(timeline: &Timeline, name: &str) -> u32 {
+    let node = timeline.nodes.iter().position(|node| {
+        let function = &timeline.functions[node.function as usize];
+        function.name == name
+    });
+    u32::try_from(node.unwrap()).unwrap()
+}
+
+#[test]
+fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts() {
+    let mut timeline = shop_timeline();
+    let (work, wait) = (
+        node_of(&timeline, "similar_text"),
+        node_of(&timeline, "PDO::exec"),
+    );
+    let third = timeline.duration_nanoseconds / 3;
+    let second = 1_000_000_000;
+    let stacks = [
+        ((work, 4 * second, 0), 0),
+        ((wait, 0, 6 * second), 2 * second),
+        ((work, second, 0), 0),
+    ];
+    let parts = stacks.into_iter().zip(0..);
+    timeline.parts = parts
+        .map(|((stack, other), number)| Part {
+            begin: number * third,
+            end: (number + 1) * third,
+            stacks: vec![stack.into()],
+            other,
+        })
+        .collect();
+    let mut page = saved_with(&timeline);
+    page.browser.drag(STRIP, 0.402, 0.598);
+    let said = page.browser.text("#span");
+    assert!(said.contains("but by whole parts of the run"), "{said}");
+    let all = "Flame graph of all from 14:13:30.000 to 14:13:40.000";
+    page.browser.click(&button("#span", all));
+    let ends =
+        |text: &str| format!("document.querySelector('#facts').textContent.endsWith('{text}')");
+    page.browser
+        .wait_for(&ends(" 6.00 s of wall time in whole parts of the run"));
+    let table = page.browser.text("#rows");
+    assert!(
+        table.contains("PDO::exec") && !table.contains("similar_text"),
+        "{table}"
+    );
+    let said = page.browser.text("#unfiltered");
+    assert!(
+        said.contains("from 14:13:30.000 to 14:13:40.000 UTC") && said.contains("25.0 % of it"),
+        "{said}"
+    );
+    page.picture("time-parts.png");
+    page.browser.click(&button("#span", "Clear"));
+    page.browser
+        .wait_for(&ends(" 11.00 s of wall time in whole parts of the run"));
+    page.browser
+        .click(&button("#span", "Flame graph of the whole profile"));
+    page.browser
+        .wait_for("document.querySelector('#span').hidden");
     page.check_quiet();
 }
 

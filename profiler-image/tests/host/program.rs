@@ -111,7 +111,7 @@ fn a_program_that_runs_no_php_or_too_shortly_ends_as_it_would_without_a_profile(
 fn children_of_the_program_are_sampled_also_where_it_is_no_php() -> Result<()> {
     let scene = Scene::new()?;
     let output = scene.path("x.pb.gz");
-    let script = "$child = pcntl_fork(); $end = hrtime(true) + 500e6;
+    let script = "$child = pcntl_fork(); $end = hrtime(true) + 1500e6;
         while (hrtime(true) < $end) md5('x');
         if ($child) pcntl_wait($status);";
     let mut command = record(["-F", "500", "--cpu-budget-percent", "0", "-o"]);

@@ -13,7 +13,7 @@ use phpprof::target::Scope;
 use phpprof_profile::timeline::{self, Request};
 use requests_server::listed::{check_cells, order};
 use requests_server::others::{Kind, Other};
-use requests_server::recorded::{Recorded, TOLERANCE, check_shares, record, with_shares};
+use requests_server::recorded::{Recorded, TOLERANCE, record, with_shares};
 use requests_server::{Clients, Fpm, Requested, builtin};
 
 /// Reads of memory that a request may cost.
@@ -179,6 +179,10 @@ fn filters_keep_their_requests_and_count_the_others() -> Result<()> {
     let fpm = Fpm::start(2)?;
     let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 2);
     std::thread::sleep(Duration::from_millis(300));
+    check_filters(&fpm, &clients).or_else(|_| check_filters(&fpm, &clients))
+}
+
+fn check_filters(fpm: &Fpm, clients: &Clients) -> Result<()> {
     clients.mark();
     let arguments = ["--path-prefix=/shop/", "--labels=Route", "--include-idle"];
     let recorded = record(fpm.pid(), 6, &arguments)?;
@@ -200,7 +204,6 @@ fn filters_keep_their_requests_and_count_the_others() -> Result<()> {
     );
     ensure!(count("undecided") < all / 50.0, "{receipt}");
     let posts = record(fpm.pid(), 3, &["--method=POST", "--labels=Method,Route"])?;
-    drop(clients);
     ensure!(posts.shares("method").keys().all(|method| method == "POST"));
     ensure!(
         posts.shares("route").contains_key("/pay"),
@@ -210,12 +213,17 @@ fn filters_keep_their_requests_and_count_the_others() -> Result<()> {
     Ok(())
 }
 
-/// One request of a hundred is slow: what it does is found by its age, also what it does at its begin.
+/// One request of a hundred is slow: what it does is found by its age, also what it does at its begin. Where the machine itself stood still for
+/// longer than that age, other requests were as old: once more, then.
 #[test]
 fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
     let fpm = Fpm::start(2)?;
-    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::SlowAtTimes, 2);
+    let _clients = Clients::start(&fpm.socket, fpm.folder(), Requested::SlowAtTimes, 2);
     std::thread::sleep(Duration::from_millis(300));
+    check_minimum_age(&fpm).or_else(|_| check_minimum_age(&fpm))
+}
+
+fn check_minimum_age(fpm: &Fpm) -> Result<()> {
     let old = record(
         fpm.pid(),
         8,
@@ -230,7 +238,6 @@ fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
             "--include-young",
         ],
     )?;
-    drop(clients);
     for recorded in [&old, &all] {
         ensure!(
             recorded.samples() > 30,
@@ -266,18 +273,16 @@ fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
 fn the_built_in_servers_routes_are_told() -> Result<()> {
     let (server, clients) = builtin()?;
     std::thread::sleep(Duration::from_millis(500));
-    clients.mark();
-    let recorded = record(
-        server.pid(),
-        5,
-        &[
+    let recorded = with_shares([5, 10], |seconds| {
+        clients.mark();
+        let arguments = [
             "--labels=Method,Route,Script,TraceID",
             "--route=/own/*/**=own",
-        ],
-    )?;
-    let truth = clients.shares();
+        ];
+        let recorded = record(server.pid(), seconds, &arguments)?;
+        Ok((recorded, vec![clients.shares()]))
+    })?;
     drop(clients);
-    check_shares(&recorded.shares("route"), &truth)?;
     recorded.check_secrets()?;
     ensure!(
         recorded

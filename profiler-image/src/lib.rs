@@ -6,6 +6,7 @@
 //! `resident` has runs done by further processes. Each uses only those before it.
 //! Invariant: nothing is written but the output file or the upload, and the receipt.
 
+pub mod contract;
 pub mod deliver;
 pub mod failure;
 pub mod now;

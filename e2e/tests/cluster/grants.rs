@@ -79,7 +79,7 @@ fn check_sampler(scene: &Scene, sampler: &Sampler) -> Result<()> {
         .map(|variable| variable.name.as_str())
         .collect();
     ensure!(
-        names == ["PHPPROF_GRANTS", "PHPPROF_CA_BUNDLE"],
+        names == ["PHPPROF_CONTRACT", "PHPPROF_GRANTS", "PHPPROF_CA_BUNDLE"],
         "{names:?}"
     );
     ensure!(

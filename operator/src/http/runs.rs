@@ -19,6 +19,7 @@ use crate::http::grants::{Bearer, Refused, refuse, verify_source};
 use crate::http::keyring::Keyring;
 use crate::http::keys::KeyError;
 use crate::http::source::VerifySource;
+use crate::sampler::contract;
 use crate::sampler::offer::{Answer, Ask, Asker};
 
 pub const RUNS: &str = "/v1/runs";
@@ -155,7 +156,19 @@ pub fn asked(
     }
     let name = &asker.ephemeral_container_name;
     verify_source(verify, peer, &asker.pod_addresses, name)?;
+    if let Err(message) = contract::check(number(headers)) {
+        return refuse(StatusCode::GONE, &message);
+    }
     Ok(asker)
+}
+
+/// Which contract the sampler speaks: 0 where it says nothing, and one that nobody knows where that is no number.
+fn number(headers: &HeaderMap) -> u32 {
+    let Some(said) = headers.get(contract::HEADER) else {
+        return 0;
+    };
+    let said = said.to_str().ok().and_then(|text| text.parse().ok());
+    said.unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use phpprof_decide::admission::{NotAdded, not_added};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::sampler::contract::{NUMBER, VARIABLE};
 use crate::sampler::grant::Grant;
 use crate::sampler::injection::{Injection, Residence, Run, Subject, bare_id};
 use crate::sampler::offer::Ask;
@@ -91,11 +92,14 @@ impl Given {
                 format!("--idle-seconds={idle_seconds}"),
                 RECEIPT.to_owned(),
             ],
-            // Strings always serialise.
-            environment: vec![(
-                "PHPPROF_ASK".to_owned(),
-                serde_json::to_string(ask).unwrap_or_default(),
-            )],
+            environment: vec![
+                contract(),
+                // Strings always serialise.
+                (
+                    "PHPPROF_ASK".to_owned(),
+                    serde_json::to_string(ask).unwrap_or_default(),
+                ),
+            ],
         }
     }
 }
@@ -212,12 +216,17 @@ pub fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(String, Stri
         .ca_bundle
         .clone()
         .map(|bundle| variable("PHPPROF_CA_BUNDLE", bundle));
-    [variable("PHPPROF_GRANTS", profile)]
+    [contract(), variable("PHPPROF_GRANTS", profile)]
         .into_iter()
         .chain(checkpoints)
         .chain(requests)
         .chain(ca_bundle)
         .collect()
+}
+
+/// The variable that says which contract this operator speaks.
+fn contract() -> (String, String) {
+    (VARIABLE.to_owned(), NUMBER.to_string())
 }
 
 /// As in contract/checkpoints.json.

@@ -2,6 +2,7 @@
 
 pub mod cancellation;
 pub mod container;
+pub(crate) mod contract;
 pub(crate) mod grant;
 pub(crate) mod injection;
 pub(crate) mod object_keys;

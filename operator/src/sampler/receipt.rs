@@ -93,6 +93,8 @@ fn is_sha256(text: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FullReceipt {
+    /// Which contract the sampler speaks; 0 where it says nothing of it.
+    pub contract: u32,
     pub php: PhpRuntime,
     pub workers: i64,
     pub busy_percents: Vec<i64>,

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::decide::effect::{Done, ReceiptKey};
 use crate::decide::limits::Limits;
+use crate::sampler::contract;
 use crate::sampler::object_keys::{MERGED, key};
 use crate::sampler::receipt::FullReceipt;
 use crate::storage::ours;
@@ -113,7 +114,7 @@ impl Collector {
         size: u64,
         expected: Option<&str>,
     ) -> Result<Upload, Fault> {
-        use TargetReason::{ChecksumMismatch, InvalidProfile};
+        use TargetReason::{ChecksumMismatch, InvalidProfile, Usage};
         let file = self.store.read(key, size).await?;
         let sha256 = sha256(&file);
         if expected.is_some_and(|expected| expected != sha256) {
@@ -125,11 +126,14 @@ impl Collector {
         let bounds = self.bounds.clone();
         let opened = beside(move || open(file, &bounds)).await;
         match opened {
-            Ok(Ok((profile, receipt))) => Ok(Upload {
-                profile,
-                receipt,
-                sha256,
-            }),
+            Ok(Ok((profile, receipt))) => match contract::check(receipt.contract) {
+                Ok(()) => Ok(Upload {
+                    profile,
+                    receipt,
+                    sha256,
+                }),
+                Err(message) => fault(Usage, message),
+            },
             Ok(Err(message)) | Err(message) => fault(InvalidProfile, message),
         }
     }

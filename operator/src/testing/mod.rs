@@ -10,6 +10,14 @@ pub const NAMESPACE_UID: &str = "5a0e7c11-2b3d-4c4e-9f50-6a7b8c9d0e1f";
 
 /// A sampler's file of so many samples, with the receipt of the contract; it names a pod that is not its own.
 pub fn profile(samples: i64) -> Vec<u8> {
+    profile_with(
+        samples,
+        include_str!("../../../contract/comment.json").trim(),
+    )
+}
+
+/// The same with another receipt.
+pub fn profile_with(samples: i64, receipt: &str) -> Vec<u8> {
     let mut builder = Builder::new(Settings {
         time_nanos: 1,
         duration_nanos: i64::MAX,
@@ -22,6 +30,6 @@ pub fn profile(samples: i64) -> Vec<u8> {
     };
     let labels = [Label::Str("pod", "forged"), Label::Num("pid", 7, "")];
     builder.add(&[frame], &[samples, 0, samples * 10_000_000], &labels);
-    builder.comment(include_str!("../../../contract/comment.json").trim());
+    builder.comment(receipt);
     encode_gzip(&builder.finish())
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use phpprof::contract;
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::environment::Environment;
@@ -35,6 +36,7 @@ const LIST_TAKES: u64 = 20;
 impl Delivery {
     /// What these variables say.
     pub fn new(environment: &Environment) -> Result<Self, Failure> {
+        contract::check(environment.get(contract::VARIABLE))?;
         let grants = environment.get(GRANTS).unwrap_or_default();
         let grants = Grants::parse(grants).map_err(|failure| {
             let message = format!("{failure}; give -o FILE to write the profile to a file");

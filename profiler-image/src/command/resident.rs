@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use phpprof::contract;
 use phpprof::deliver::receipt;
 use phpprof::failure::{Failure, Reason};
 use phpprof::resident::answer::{ASK, Ask};
@@ -56,6 +57,7 @@ impl Resident {
 pub fn run(arguments: &Resident) -> Result<String, Failure> {
     // Before the environment is read.
     behave();
+    contract::check(std::env::var(contract::VARIABLE).ok().as_deref())?;
     let ended = reside(Options {
         container_id: arguments.container_id.clone(),
         ask: Ask::parse(&std::env::var(ASK).unwrap_or_default())?,

@@ -7,6 +7,7 @@ use std::io::Read;
 
 use super::grants::{CHECKPOINTS, GRANTS, REQUESTS};
 use super::put::CA_BUNDLE;
+use crate::contract;
 use crate::failure::{Failure, Reason};
 
 /// Of the JSON on the standard input, in bytes.
@@ -20,7 +21,7 @@ impl Environment {
     #[must_use]
     pub fn of_process() -> Self {
         let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-        let names = [GRANTS, CHECKPOINTS, REQUESTS, CA_BUNDLE];
+        let names = [contract::VARIABLE, GRANTS, CHECKPOINTS, REQUESTS, CA_BUNDLE];
         Self(names.into_iter().filter_map(variable).collect())
     }
 

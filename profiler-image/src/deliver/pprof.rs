@@ -12,6 +12,7 @@ use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::{Extensions, Opcache};
 use serde::Serialize;
 
+use crate::contract;
 use crate::request::asked::Label as RequestLabel;
 use crate::run::aggregate::{ANY_WORKER, Settlement, Sum};
 use crate::run::requests::Told;
@@ -43,6 +44,7 @@ pub struct Output {
 #[serde(rename_all = "camelCase")]
 struct Comment<'a> {
     phpprof: &'a str,
+    contract: u32,
     php: Php<'a>,
     workers: usize,
     busy_percents: Vec<u8>,
@@ -309,6 +311,7 @@ fn comment(
     let quality = snapshot.samples.quality;
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
+        contract: contract::NUMBER,
         php: Php::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
         workers: snapshot.busy_percents.len(),
         busy_percents: busiest(&snapshot.busy_percents),
@@ -425,6 +428,7 @@ mod tests {
             serde_json::from_str(include_str!("../../../contract/comment.json")).unwrap();
         let ours = serde_json::to_value(Comment {
             phpprof: "0.1.0",
+            contract: contract::NUMBER,
             php: Php {
                 version: "8.2.29",
                 sapi: "fpm-fcgi",

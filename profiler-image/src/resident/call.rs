@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{Ask, LONGEST};
 use super::shed::shed;
+use crate::contract;
 use crate::deliver::grants::Grant;
 use crate::deliver::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
 use crate::failure::{Failure, Reason};
@@ -49,7 +50,9 @@ impl Order {
     /// Asks what to do. The relay may keep the question open for `hold`; beside that it takes `takes`.
     #[must_use]
     pub fn to_ask(ask: Ask, hold: Option<Duration>, takes: Duration) -> Self {
+        let number = (contract::HEADER.to_owned(), contract::NUMBER.to_string());
         let mut headers = ask.headers;
+        headers.extend([number]);
         if let Some(hold) = hold {
             headers.insert(PREFER.to_owned(), format!("wait={}", hold.as_secs()));
         }
@@ -168,7 +171,7 @@ mod tests {
         };
         let order = Order::to_ask(ask.clone(), None, Duration::from_secs(10));
         assert_eq!(Order::read(order.text().as_bytes()).unwrap(), order);
-        assert_eq!((order.headers.len(), order.milliseconds), (1, 10_000));
+        assert_eq!((order.headers.len(), order.milliseconds), (2, 10_000));
         let hold = Some(Duration::from_secs(25));
         let order = Order::to_ask(ask, hold, Duration::from_secs(10));
         assert_eq!(order.headers["prefer"], "wait=25");

@@ -165,9 +165,10 @@ fn a_resident_sampler_is_given_what_the_contract_says() {
         ask_until: Timestamp::from_second(1_790_000_900).expect("a second"),
     };
     let given = Given::resident(&subject(), residence, &asks());
-    let [(name, ask)] = &given.environment[..] else {
+    let [(number, said), (name, ask)] = &given.environment[..] else {
         panic!("{given:?}");
     };
+    assert_eq!(json!(said), expected["environment"][number]);
     assert_eq!(json!(given.arguments), expected["arguments"]);
     let expected = expected["environment"][name].as_str().unwrap();
     let [ask, expected] = [ask.as_str(), expected].map(serde_json::from_str::<Value>);
@@ -232,7 +233,12 @@ fn a_short_run_gets_no_variable_for_checkpoints() {
         .collect();
     assert_eq!(
         names,
-        ["PHPPROF_GRANTS", "PHPPROF_REQUESTS", "PHPPROF_CA_BUNDLE"]
+        [
+            "PHPPROF_CONTRACT",
+            "PHPPROF_GRANTS",
+            "PHPPROF_REQUESTS",
+            "PHPPROF_CA_BUNDLE"
+        ]
     );
 }
 

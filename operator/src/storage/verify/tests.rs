@@ -10,7 +10,7 @@ use std::io::Write as _;
 use super::*;
 use crate::storage::collector::sha256;
 use crate::storage::store::Store;
-use crate::testing::profile;
+use crate::testing::{profile, profile_with};
 
 fn gzip(write: impl FnOnce(&mut GzEncoder<Vec<u8>>)) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -51,6 +51,22 @@ async fn check(bytes: Vec<u8>, receipt: UploadReceipt, expected: &str) {
 async fn a_profile_that_is_what_its_receipt_says_is_verified() {
     let bytes = profile(7);
     check(bytes.clone(), receipt(&bytes, 7), "verified").await;
+}
+
+#[tokio::test]
+async fn a_sampler_of_another_contract_is_refused_with_what_to_do() {
+    let golden: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../contract/versions.json")).expect("JSON");
+    for peer in golden["peers"].as_array().expect("a list") {
+        let said = peer["says"].as_u64();
+        let said = said.map_or_else(String::new, |number| format!(r#""contract":{number}"#));
+        let bytes = profile_with(7, &format!("{{{said}}}"));
+        let expected = match peer["works"] == true {
+            true => "verified",
+            false => "Usage: the sampler speaks contract",
+        };
+        check(bytes.clone(), receipt(&bytes, 7), expected).await;
+    }
 }
 
 #[tokio::test]

@@ -42,6 +42,31 @@ async fn a_sampler_is_answered_by_what_is_known_of_its_pod() {
 }
 
 #[tokio::test]
+async fn a_sampler_of_a_contract_that_is_not_known_is_told_to_end() {
+    let golden: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../../contract/versions.json")).unwrap();
+    let scene = scene(in_memory()).await;
+    let ask = scene.ask("shop", at(60));
+    let mut rows: Vec<(Option<String>, bool)> = golden["peers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|peer| (peer["says"].as_u64(), peer["works"] == true))
+        .map(|(says, works)| (says.map(|number| number.to_string()), works))
+        .collect();
+    rows.push((Some("one".into()), false));
+    for (says, works) in rows {
+        let mut asked = scene.client().get(&ask.url);
+        asked = asked.header("authorization", &ask.headers["authorization"]);
+        if let Some(number) = &says {
+            asked = asked.header("phpprof-contract", number);
+        }
+        let status = asked.send().await.unwrap().status().as_u16();
+        assert_eq!(status, if works { 200 } else { 410 }, "{says:?}");
+    }
+}
+
+#[tokio::test]
 async fn who_asks_for_another_sampler_or_too_late_is_refused() {
     let scene = scene(in_memory()).await;
     let ask = scene.ask("shop", at(60));

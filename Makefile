@@ -51,7 +51,7 @@ lint: setup ## formats, lints, licences, chart, scripts, the documents' English
 
 .PHONY: unit
 unit: setup ## unit tests, and the sampler against real PHP on this machine
-	@$(STAGE) "unit tests" cargo test --quiet --workspace --locked --exclude e2e
+	@$(STAGE) "unit tests" e2e/tools/twice cargo test --quiet --workspace --locked --exclude e2e --no-fail-fast
 	@$(STAGE) "image writer" go -C e2e/images/writer test ./...
 	@$(STAGE) "release tool" go -C release/tool test ./...
 
@@ -130,7 +130,7 @@ cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 e2e: IMAGES := application kubectl-phpprof runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on a real cluster
 	@$(TOOLS) prometheus
-	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster -- --format=pretty --test-threads=64
+	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster e2e/tools/twice cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --no-fail-fast -- --format=pretty --test-threads=64
 	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" e2e/tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
 
 .PHONY: plugin

@@ -7,9 +7,12 @@ use crate::memory::{Memory, byte_at, half_at};
 
 // Opcodes of calls have never changed since 7.0 (Zend/zend_vm_opcodes.h); those that came later have numbers that no
 // earlier version uses. A test holds them against each version's table.
+/// From 7.4 on.
+pub(crate) const ASSIGN_OBJ: u8 = 24;
 pub(crate) const INIT_FCALL_BY_NAME: u8 = 59;
 pub(crate) const DO_FCALL: u8 = 60;
 pub const INIT_FCALL: u8 = 61;
+pub(crate) const RETURN: u8 = 62;
 pub(crate) const SEND_VAL: u8 = 65;
 pub(crate) const SEND_VAR_EX: u8 = 66;
 pub(crate) const SEND_REF: u8 = 67;
@@ -45,6 +48,7 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("INIT_FCALL_BY_NAME", INIT_FCALL_BY_NAME),
     ("DO_FCALL", DO_FCALL),
     ("INIT_FCALL", INIT_FCALL),
+    ("RETURN", RETURN),
     ("SEND_VAL", SEND_VAL),
     ("SEND_VAR_EX", SEND_VAR_EX),
     ("SEND_REF", SEND_REF),

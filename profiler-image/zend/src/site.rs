@@ -144,7 +144,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return Evidence::Proven(Check::Nothing, words);
         }
         let callee = self.callee.function;
-        let is_called_back = top && (callee.key.is_user() || !callee.class.is_empty());
+        let is_called_back =
+            top && (callee.key.is_user() || !callee.class.is_empty()) && !self.denies_hook(op);
         match self.judge_op(op) {
             // zend_call_function sets TOP, and from user code it calls what no site names: a destructor, an error handler, a
             // magic method. None of these is a plain internal function, to which a torn frame can lend its TOP. Where an

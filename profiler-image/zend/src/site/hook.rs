@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, IS_OBJECT, Site, Words};
 use crate::memory::Memory;
-use crate::op::Op;
+use crate::op::{ASSIGN_OBJ, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, Op, RETURN};
 use crate::text::ZendString;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
@@ -10,7 +10,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// so does FETCH_OBJ_FUNC_ARG, which stands for it where an argument goes by value.
     pub(super) fn judge_property_hook(&self, op: &Op) -> Evidence {
         let op_types = &self.layout.op_types;
-        if op.op2_type != op_types.is_const || !self.hook_is(self.literal(op, op.op2, 0), b"get") {
+        let is_named =
+            op.op2_type == op_types.is_const && self.hook_is(self.literal(op, op.op2, 0), b"get");
+        if !is_named || self.denies_hook(op) {
             return Evidence::Refuted;
         }
         let operand = self.caller.frame.address.wrapping_add(u64::from(op.op1));
@@ -25,6 +27,28 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             }
             _ => Evidence::Open,
         }
+    }
+
+    /// Whether the callee is a hook that this op does not call, not even through the engine: it reads or writes another property, or
+    /// none, or stands in a hook of this property of the same object, which has the value itself (`zend_should_call_hook`,
+    /// Zend/zend_object_handlers.c).
+    pub(super) fn denies_hook(&self, op: &Op) -> bool {
+        let Some((property, _)) = hook(&self.callee.function.function_name) else {
+            return false;
+        };
+        let kind: &[u8] = match op.opcode {
+            RETURN => return true,
+            FETCH_OBJ_R | FETCH_OBJ_FUNC_ARG => b"get",
+            ASSIGN_OBJ => b"set",
+            _ => return false,
+        };
+        if op.op2_type != self.layout.op_types.is_const {
+            return false;
+        }
+        let caller = hook(&self.caller.function.function_name);
+        let is_within = caller.is_some_and(|(within, _)| within == property)
+            && self.caller.frame.this == self.callee.frame.this;
+        is_within || !self.hook_is(self.literal(op, op.op2, 0), kind)
     }
 
     /// `parent::$p::get()` and `parent::$p::set($value)`.
@@ -44,11 +68,14 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// Whether the callee is `$property::kind`.
     pub(super) fn hook_is(&self, property: Option<ZendString>, kind: &[u8]) -> bool {
         property.is_some_and(|property| {
-            let name = &self.callee.function.function_name;
-            let rest = name
-                .strip_prefix(b"$")
-                .and_then(|name| name.strip_suffix(kind));
-            rest.and_then(|name| name.strip_suffix(b"::")) == Some(&*property.bytes)
+            hook(&self.callee.function.function_name) == Some((&*property.bytes, kind))
         })
     }
+}
+
+/// The property and the kind of a hook, whose name is `$property::kind`; no other function's begins so.
+fn hook(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = name.strip_prefix(b"$")?;
+    let (property, kind) = rest.split_at_checked(rest.len().checked_sub(3)?)?;
+    Some((property.strip_suffix(b"::")?, kind))
 }

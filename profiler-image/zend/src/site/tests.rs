@@ -4,8 +4,8 @@ use super::*;
 use crate::function::Key;
 use crate::layouts::{Machine, ROWS, layout_of};
 use crate::op::{
-    DO_FCALL, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME,
-    INIT_METHOD_CALL, INIT_STATIC_METHOD_CALL, NEW, SEND_VAL, SEND_VAR, SEND_VAR_EX,
+    ASSIGN_OBJ, DO_FCALL, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME,
+    INIT_METHOD_CALL, INIT_STATIC_METHOD_CALL, NEW, RETURN, SEND_VAL, SEND_VAR, SEND_VAR_EX,
 };
 use crate::testing::{BLOCK, EngineImage, FILE, NewOp, UserFunction};
 
@@ -76,6 +76,12 @@ impl Scene {
     fn cached(mut self, offset: usize, value: u64) -> Self {
         self.image.put_word(CACHE, SLOT as usize + offset, value);
         self
+    }
+
+    fn name_caller(&mut self, name: &str) {
+        let mut key = self.image.function_at(self.code.func).unwrap().key;
+        key.name = self.image.string(name);
+        self.image.put_function(self.code.func, &key);
     }
 
     fn with_top(mut self) -> Self {
@@ -272,6 +278,42 @@ fn a_property_hook_is_called_by_the_fetch_of_its_property() {
         scene("p").check(Evidence::Proven(Check::SameThis, Words::Frames));
         scene("q").check(Evidence::Refuted);
     }
+}
+
+/// What the engine calls is marked, and no site names it; but a hook it calls for its own property alone.
+#[test]
+fn a_hook_that_the_engine_has_called_belongs_to_an_op_of_its_property() {
+    let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
+    let check = |opcode, property, callee, expected| {
+        let scene = Scene::new(layout, &[opcode], property, callee);
+        scene.method_of("C").with_top().check(expected);
+    };
+    check(ASSIGN_OBJ, "p", "$p::set", Evidence::Open);
+    check(ASSIGN_OBJ, "p", "$p::get", Evidence::Refuted);
+    check(ASSIGN_OBJ, "q", "$p::set", Evidence::Refuted);
+    check(FETCH_OBJ_R, "p", "$p::set", Evidence::Refuted);
+    check(FETCH_OBJ_R, "q", "$p::get", Evidence::Refuted);
+    check(RETURN, "p", "$p::get", Evidence::Refuted);
+    // A destructor, and a magic method.
+    check(RETURN, "p", "__destruct", Evidence::Open);
+    check(FETCH_OBJ_R, "p", "__get", Evidence::Open);
+    check(ASSIGN_OBJ, "p", "__set", Evidence::Open);
+}
+
+#[test]
+fn a_hook_has_the_value_of_its_own_object_itself() {
+    let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
+    let scene = |caller| {
+        let mut scene = Scene::new(layout, &[FETCH_OBJ_R], "p", "$p::get").method_of("C");
+        scene.name_caller(caller);
+        scene
+    };
+    scene("$p::set").check(Evidence::Refuted);
+    scene("$p::get").with_top().check(Evidence::Refuted);
+    scene("$q::get").check(Evidence::Proven(Check::SameThis, Words::Frames));
+    let mut other = scene("$p::get").with_top();
+    other.callee.this = OBJECT + 8;
+    other.check(Evidence::Open);
 }
 
 #[test]

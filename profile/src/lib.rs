@@ -31,6 +31,7 @@ mod share;
 mod source;
 mod speedscope;
 mod stacks;
+pub mod start;
 pub mod svg;
 mod tables;
 mod text;

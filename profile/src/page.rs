@@ -53,6 +53,7 @@ const SCRIPT: &str = concat!(
     "})();\n"
 );
 const STYLE: &str = concat!(
+    include_str!("../assets/theme.css"),
     include_str!("../assets/page/page.css"),
     include_str!("../assets/page/time.css")
 );
@@ -62,7 +63,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
     'sha256-kPXboTdru1wa88yQv0NDXxmxSk0gESt6a+qa8xGd14I='; \
-    style-src 'sha256-jScoml5M308891KrQJ0hZ8Z68BgviJlJuqWgeSuMM+s='; \
+    style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
 #[derive(Serialize)]
@@ -133,29 +134,30 @@ pub fn page<S: Source + ?Sized>(
 }
 
 /// The page of a profile beside an earlier one: red took more than before, blue less, grey no more or less than by chance.
-pub fn differential(
-    before: &Profile,
-    after: &Profile,
+pub fn differential<S: Source + ?Sized>(
+    before: &S,
+    after: &S,
     view: &View,
     title: &str,
 ) -> Result<String, ViewError> {
-    let chosen = view.index(after)?;
+    let chosen = view.index(after.head())?;
     let mut order = Vec::new();
-    for (name, _) in after.sample_types() {
+    for (name, _) in after.head().sample_types() {
         let same = View {
             sample_type: Some(name.to_owned()),
             ..View::default()
         };
-        order.push(same.index(before)?);
+        order.push(same.index(before.head())?);
     }
     let mut tables = Tables {
         compared: true,
+        together: before.count() + after.count() > TOLD_APART,
         ..Tables::default()
     };
     let samples = tables.samples(after, view, &[]);
     let earlier = tables.samples(before, view, &order);
     let both = (samples, Some(earlier));
-    let json = json(after, title, chosen, tables, both, Vec::new());
+    let json = json(after.head(), title, chosen, tables, both, Vec::new());
     Ok(html(title, &json, &embed::element(None)))
 }
 
@@ -372,7 +374,7 @@ mod tests {
         for (file, text) in [
             ("d3-flame-graph.min.js", COMPONENT),
             ("page/*.js", SCRIPT),
-            ("page/*.css", STYLE),
+            ("theme.css, page/*.css", STYLE),
         ] {
             let source = format!("'sha256-{}'", hash(text));
             assert!(

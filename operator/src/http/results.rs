@@ -10,6 +10,7 @@ mod answers;
 mod archive;
 mod drawn;
 mod live;
+mod pages;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,18 +19,19 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileArchive, ProfileRequest, TargetState, TargetStatus};
-use phpprof_profile::{LARGEST_TIMELINE, Limits as Bounds, Packed, View, page, timeline};
+use phpprof_profile::{LARGEST_TIMELINE, start};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use answers::{busy, held, html, json, private, refuse, sized};
+use archive::Before;
 
 use crate::decide::checkpoints::lists_requests;
 use crate::decide::limits::later;
@@ -38,9 +40,8 @@ use crate::http::keyring::Keyring;
 use crate::http::live::Live;
 use crate::http::shares::Shares;
 use crate::metrics::PortMetrics;
-use crate::sampler::object_keys::{MANIFEST, MERGED, REQUESTS, UID_LENGTH, below, folder};
+use crate::sampler::object_keys::{MANIFEST, MERGED, REQUESTS, below, folder};
 use crate::storage::archive::Archive;
-use crate::storage::collector::merged_bounds;
 use crate::storage::store::{Store, StoreError};
 
 const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
@@ -65,6 +66,8 @@ pub(crate) const BOUNDS: connections::Bounds =
 const SHARE: usize = 8;
 const PAGES_OF_A_FOLDER: usize = 2;
 const FLAME: &str = "flame.html";
+/// The file that a comparison is called by, around the folder of the request that it compares with.
+const COMPARISON: (&str, &str) = ("diff-from-", ".html");
 
 const NEW_LINK: &str = "the link has expired, or was changed; get a new one with the request's accessKey: open the link in its status again \
     (kubectl get profilerequest NAME -o jsonpath='{.status.links}'), or kubectl phpprof flame NAME";
@@ -112,6 +115,8 @@ struct Question {
     /// The newest live second that whoever asks has.
     #[serde(default)]
     after: i64,
+    /// What is stored of this request of the namespace is to be compared, too.
+    before: Option<Before>,
 }
 
 /// As in contract/results.json.
@@ -171,7 +176,7 @@ impl Results {
         Router::new()
             .route("/r/{namespace}/{name}", get(opener).post(open))
             .route("/r/{namespace}/{name}/live", post(live::read))
-            .route("/a/{namespace}", post(archive::list))
+            .route("/a/{namespace}", get(start_page).post(archive::list))
             .route("/a/{namespace}/{name}/{uid}", post(archive::open))
             .route("/l/{token}/{*path}", get(object))
             .with_state(Arc::new(self))
@@ -232,6 +237,11 @@ async fn opener() -> Response {
     const POLICY: &str = "default-src 'none'; script-src 'sha256-2ohK6ZLBP9Xh8O3t8P+7YOrooFaS15BUK2t3DcDFie4='; connect-src 'self'; \
         style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     html(PAGE.into(), POLICY)
+}
+
+/// The page that lists what is stored of a namespace. It is no secret: its script asks for the list with the key.
+async fn start_page() -> Response {
+    html(start::page().into(), start::CONTENT_SECURITY_POLICY)
 }
 
 async fn open(
@@ -303,14 +313,28 @@ async fn object(
     let Some(share) = results.shares.take(folder.to_owned()) else {
         return busy();
     };
-    let answer = match file {
-        FLAME => match results.page_shares.take(folder.to_owned()) {
-            Some(page) => flame(&results, folder).await.map(|it| held(it, page)),
-            None => Ok(busy()),
-        },
-        _ => whole(&results, &key).await,
+    let before = compared_with(folder, file);
+    let is_drawn = file == FLAME || before.is_some();
+    let answer = match is_drawn.then(|| results.page_shares.take(folder.to_owned())) {
+        None => whole(&results, &key).await,
+        Some(None) => Ok(busy()),
+        Some(Some(page)) => {
+            let drawn = match before {
+                Some(before) => pages::comparison(&results, &before, folder).await,
+                None => pages::flame(&results, folder).await,
+            };
+            drawn.map(|it| held(it, page))
+        }
     };
     held(answer.unwrap_or_else(away), share)
+}
+
+/// The folder of the request that this file of a folder is a comparison with; both are of one namespace.
+fn compared_with(folder: &str, file: &str) -> Option<String> {
+    let (begin, end) = COMPARISON;
+    let before = file.strip_prefix(begin)?.strip_suffix(end)?;
+    let (namespace, _) = folder.rsplit_once('/')?;
+    Some(format!("{namespace}/{before}"))
 }
 
 /// What the store refused.
@@ -331,62 +355,6 @@ async fn whole(results: &Results, key: &str) -> Result<Response, StoreError> {
         false => "application/octet-stream",
     };
     Ok(sized(private(Body::from_stream(stream), kind), size))
-}
-
-/// Of the merged profile in this folder.
-async fn flame(results: &Results, folder: &str) -> Result<Response, StoreError> {
-    // A semaphore that nobody closes always gives a permit.
-    let Ok(page_turn) = results.pages.clone().acquire_owned().await else {
-        return Ok(busy());
-    };
-    let list = below(results.store.prefix(), &format!("{folder}/{REQUESTS}"));
-    // Most requests have none, and a page without it is better than no page.
-    let list = results.store.read(&list, timeline::MAX_BYTES as u64).await;
-    let list = list.ok();
-    // A list is opened in the place of another upload.
-    let turns = 1 + u32::from(list.is_some());
-    let turn = results.desk.clone().acquire_many_owned(turns).await;
-    let merged = below(results.store.prefix(), &format!("{folder}/{MERGED}"));
-    let bytes = results.store.read(&merged, LARGEST_DRAWN as u64).await?;
-    let title = title(folder);
-    let drawn = tokio::task::spawn_blocking(move || {
-        // Whoever asked may be gone before the page is drawn: it keeps its turns until then.
-        let _turn = turn;
-        draw(bytes, list, &title).map(|page| (page, page_turn))
-    });
-    Ok(match drawn.await {
-        Ok(Ok((page, turn))) => {
-            let length = page.len();
-            let page = drawn::body(page, turn, TAKEN_WITHIN);
-            sized(html(page, page::CONTENT_SECURITY_POLICY), length as u64)
-        }
-        Ok(Err(error)) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    })
-}
-
-fn draw(file: Vec<u8>, list: Option<Vec<u8>>, title: &str) -> Result<String, String> {
-    let bounds = Bounds {
-        memory_bytes: NAMES_DRAWN,
-        ..merged_bounds()
-    };
-    let profile = Packed::open(file, &bounds).map_err(|error| error.to_string())?;
-    let timeline = list.and_then(|list| timeline::decode(&list).ok());
-    let page = page::page(&profile, &View::default(), title, timeline.as_ref());
-    let page = page.map_err(|error| error.to_string())?;
-    match page.len() <= LARGEST_PAGE {
-        true => Ok(page),
-        false => Err("the page would be larger than a browser shows; download the profile, and look at it with kubectl phpprof top".to_owned()),
-    }
-}
-
-/// Namespace and name of the request that a folder is of.
-fn title(folder: &str) -> String {
-    let namespace = folder.split('/').next().unwrap_or_default();
-    let request = folder.rsplit('/').next().unwrap_or_default();
-    let name = request.len().checked_sub(UID_LENGTH + 1);
-    let name = name.and_then(|end| request.get(..end)).unwrap_or(request);
-    format!("{namespace}/{name}")
 }
 
 #[cfg(test)]

@@ -15,4 +15,6 @@ mod programs;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod start;
+#[cfg(test)]
 mod timelines;

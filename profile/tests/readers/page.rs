@@ -7,6 +7,8 @@ mod state;
 mod time;
 mod views;
 
+pub use access::{found, with_axe};
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -69,12 +71,17 @@ impl Saved {
     }
 
     fn picture(&mut self, name: &str) {
-        let target = std::env::var_os("PHPPROF_PICTURES").map_or_else(
-            || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/browser"),
-            PathBuf::from,
-        );
-        self.browser.screenshot(&Path::new(&target).join(name));
+        pictures(&mut self.browser, name);
     }
+}
+
+/// Leaves a picture of what the browser shows.
+pub fn pictures(browser: &mut Browser, name: &str) {
+    let target = std::env::var_os("PHPPROF_PICTURES").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/browser"),
+        PathBuf::from,
+    );
+    browser.screenshot(&Path::new(&target).join(name));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! It serves what it was given and nothing else, one request at a time, and ends with the tests.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 pub struct File {
@@ -12,7 +12,7 @@ pub struct File {
     pub bytes: Vec<u8>,
 }
 
-/// Serves the files by their paths, and gives the origin.
+/// Serves the files by their paths, or by `POST` and their paths, and gives the origin.
 pub fn serve(files: HashMap<String, File>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -25,15 +25,21 @@ pub fn serve(files: HashMap<String, File>) -> String {
 }
 
 fn answer(mut stream: TcpStream, files: &HashMap<String, File>) -> std::io::Result<()> {
-    let mut lines = BufReader::new(stream.try_clone()?).lines();
-    let request = lines.next().transpose()?.unwrap_or_default();
-    while lines
-        .next()
-        .transpose()?
-        .is_some_and(|line| !line.is_empty())
-    {}
-    let path = request.split(' ').nth(1).unwrap_or("/");
-    let Some(file) = files.get(path) else {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut request, mut length) = (String::new(), 0);
+    reader.read_line(&mut request)?;
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 2 {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        line.clear();
+    }
+    std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
+    let wanted = request
+        .rsplit_once(" HTTP/")
+        .map_or("/", |(wanted, _)| wanted);
+    let Some(file) = files.get(wanted.strip_prefix("GET ").unwrap_or(wanted)) else {
         return stream.write_all(
             b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
         );

@@ -12,16 +12,28 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures::stream;
+use serde::Deserialize;
 
-use super::{Results, away, busy, files, held, no_question, private, question, refuse};
+use super::{
+    COMPARISON, File, Question, Results, away, busy, files, held, no_question, private, question,
+    refuse,
+};
 use crate::http::keyring::ArchiveRef;
 use crate::sampler::object_keys::{UID_LENGTH, namespace_folder, request_folder};
 use crate::storage::archive::Listing;
 
 const NEW_KEY: &str = "this accessKey does not open what is stored of this namespace; it stands in the namespace's archive: \
     kubectl get profilearchive profiles -o jsonpath='{.status.accessKey}'";
+const NO_REQUEST: &str = "that is no name and uid of a request";
 /// Of the name of an object of Kubernetes.
 const LONGEST_NAME: usize = 253;
+
+/// Another request, which the one that is opened is to be compared with.
+#[derive(Deserialize)]
+pub(super) struct Before {
+    name: String,
+    uid: String,
+}
 
 pub(super) async fn list(
     State(results): State<Arc<Results>>,
@@ -29,7 +41,7 @@ pub(super) async fn list(
     body: Body,
 ) -> Response {
     let namespace_uid = match opened(&results, &namespace, body).await {
-        Ok(namespace_uid) => namespace_uid,
+        Ok((namespace_uid, _)) => namespace_uid,
         Err(refusal) => return refusal,
     };
     let folder = namespace_folder(&namespace, &namespace_uid);
@@ -67,38 +79,57 @@ pub(super) async fn open(
     Path((namespace, name, uid)): Path<(String, String, String)>,
     body: Body,
 ) -> Response {
-    let namespace_uid = match opened(&results, &namespace, body).await {
-        Ok(namespace_uid) => namespace_uid,
+    let (namespace_uid, question) = match opened(&results, &namespace, body).await {
+        Ok(opened) => opened,
         Err(refusal) => return refusal,
     };
-    if !is_request(&name, &uid) {
-        return refuse(
-            StatusCode::BAD_REQUEST,
-            "that is no name and uid of a request",
-        );
+    let before = question.before;
+    let asked = before.iter().map(|it| (&*it.name, &*it.uid));
+    if !asked
+        .chain([(&*name, &*uid)])
+        .all(|(name, uid)| is_request(name, uid))
+    {
+        return refuse(StatusCode::BAD_REQUEST, NO_REQUEST);
     }
-    let folder = namespace_folder(&namespace, &namespace_uid);
-    let folder = format!("{folder}/{}", request_folder(&name, &uid));
+    let within = namespace_folder(&namespace, &namespace_uid);
+    let folder = format!("{within}/{}", request_folder(&name, &uid));
     let Some(_share) = results.shares.take(folder.clone()) else {
         return busy();
     };
-    match results.archive.open(&folder).await {
-        Ok(stored) => {
-            let pods = stored.uploaded().map(|target| {
-                let (pod, container) = (&*target.pod_name, &*target.container_name);
-                (pod, container, &*target.object_key)
-            });
-            results.answer(
-                &folder,
-                files((stored.merged.is_some(), stored.requests.is_some()), pods),
-            )
+    let stored = match results.archive.open(&folder).await {
+        Ok(stored) => stored,
+        Err(error) => return away(error),
+    };
+    let pods = stored.uploaded().map(|target| {
+        let (pod, container) = (&*target.pod_name, &*target.container_name);
+        (pod, container, &*target.object_key)
+    });
+    let mut files = files((stored.merged.is_some(), stored.requests.is_some()), pods);
+    if let Some(before) = before.filter(|_| stored.merged.is_some()) {
+        let before = request_folder(&before.name, &before.uid);
+        match results.archive.open(&format!("{within}/{before}")).await {
+            Ok(stored) => files.extend(stored.merged.is_some().then(|| comparison(&before))),
+            Err(error) => return away(error),
         }
-        Err(error) => away(error),
+    }
+    results.answer(&folder, files)
+}
+
+/// The page that compares a request with the one of this folder.
+fn comparison(before: &str) -> File {
+    let (begin, end) = COMPARISON;
+    File {
+        link: "diff".to_owned(),
+        name: format!("{begin}{before}{end}"),
     }
 }
 
-/// The uid of the namespace whose archive the posted key opens. A namespace that is not there is refused as a wrong key is.
-async fn opened(results: &Results, namespace: &str, body: Body) -> Result<String, Response> {
+/// The uid of the namespace whose archive the posted key opens, and the question. A namespace that is not there is refused as a wrong key is.
+async fn opened(
+    results: &Results,
+    namespace: &str,
+    body: Body,
+) -> Result<(String, Question), Response> {
     let question = question(body).await.ok_or_else(no_question)?;
     let archive = (results.find_archive)(namespace);
     let opened = archive.and_then(|archive| {
@@ -107,7 +138,10 @@ async fn opened(results: &Results, namespace: &str, body: Body) -> Result<String
         let opens = results.keyring.is_archive_key(&bound, &question.access_key);
         opens.then_some(namespace_uid)
     });
-    opened.ok_or_else(|| refuse(StatusCode::FORBIDDEN, NEW_KEY))
+    match opened {
+        Some(namespace_uid) => Ok((namespace_uid, question)),
+        None => Err(refuse(StatusCode::FORBIDDEN, NEW_KEY)),
+    }
 }
 
 /// Whether they make one folder, and no way out of it.

@@ -7,6 +7,7 @@ use object_store::memory::InMemory;
 use phpprof_crds::{
     ProfileArchiveSpec, ProfileArchiveStatus, ProfileRequestStatus, ProfileResult, TargetStatus,
 };
+use phpprof_profile::timeline;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tower::ServiceExt as _;
@@ -139,7 +140,7 @@ async fn scene_with(is_old: bool) -> Scene {
         fetch: Box::new(fetch),
         find_archive: Box::new(|namespace| (namespace == "shop").then(archive_of_shop)),
         clock: || at(NOW.with(|now| now.load(Ordering::Relaxed))),
-        desk: Arc::new(Semaphore::new(1)),
+        desk: Arc::new(Semaphore::new(2)),
         pages: Arc::new(Semaphore::new(1)),
         shares,
         page_shares,
@@ -281,8 +282,14 @@ async fn a_link_that_is_forged_or_of_another_object_or_too_old_says_how_to_get_a
 }
 
 #[tokio::test]
-async fn the_page_behind_a_statuss_link_runs_its_own_script_and_no_other() {
-    let (status, headers, page) = scene().await.get("/r/shop/first").await;
+async fn the_pages_behind_links_run_their_own_script_and_no_other() {
+    for path in ["/r/shop/first", "/a/shop", "/a/blog"] {
+        check_script(path).await;
+    }
+}
+
+async fn check_script(path: &str) {
+    let (status, headers, page) = scene().await.get(path).await;
     assert_eq!(status, 200);
     let script = page.split("<script>").nth(1).unwrap();
     let script = script.split("</script>").next().unwrap();
@@ -330,6 +337,48 @@ async fn who_has_the_key_of_an_archive_gets_the_list_as_the_contract_says_and_ev
     }
     let page = scene.get(path(&opened["links"], "flame")).await.2;
     assert!(page.contains("shop/first"), "no title");
+}
+
+/// Asks to have a stored request compared with another one, with the namespace's key.
+async fn compared(scene: &Scene, before: Value) -> (u16, Value) {
+    let archive = archive_of_shop();
+    let bound = ArchiveRef::new(&archive, NAMESPACE_UID);
+    let key = scene.keyring.archive_key(&bound);
+    let question = json!({"accessKey": key, "before": before}).to_string();
+    let path = format!("/a/shop/first/{UID}");
+    let (status, _, answer) = scene.call("POST", &path, &question).await;
+    (status, serde_json::from_str(&answer).unwrap())
+}
+
+#[tokio::test]
+async fn two_stored_profiles_are_compared_on_a_page_that_loads_nothing() {
+    let scene = scene().await;
+    let (status, opened) = compared(&scene, json!({"name": "first", "uid": UID})).await;
+    assert_eq!(status, 200, "{opened}");
+    let link = path(&opened["links"], "diff");
+    let (status, headers, page) = scene.get(link).await;
+    assert_eq!(status, 200, "{page}");
+    assert!(page.contains("shop/first → shop/first") && page.contains("checkout"));
+    let policy = headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    // The link is of these two and no other.
+    let other = link.replace("diff-from-first", "diff-from-second");
+    assert_eq!(scene.get(&other).await.0, 403);
+}
+
+#[tokio::test]
+async fn a_comparison_with_what_is_not_there_or_leads_elsewhere_is_refused() {
+    let scene = scene().await;
+    for (name, uid, expected) in [
+        ("second", UID, 404),
+        ("..", UID, 404),
+        ("x/../first", UID, 400),
+        ("first", "0b1c2d3e", 400),
+        ("", UID, 400),
+    ] {
+        let (status, answer) = compared(&scene, json!({"name": name, "uid": uid})).await;
+        assert_eq!(status, expected, "{name} {uid}: {answer}");
+    }
 }
 
 #[tokio::test]
@@ -437,7 +486,7 @@ fn a_page_has_what_ran_when_where_that_is_stored_and_is_drawn_without_it_too() {
     let list = timeline::Merger::new().finish();
     let list = timeline::encode(&list).unwrap();
     let has_timeline = |list| {
-        let page = draw(profile(), list, "shop/first").unwrap();
+        let page = pages::draw(profile(), list, "shop/first").unwrap();
         page.contains("id=\"timeline\"")
     };
     assert!(has_timeline(Some(list)));

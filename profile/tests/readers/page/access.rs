@@ -3,17 +3,25 @@
 use phpprof_profile::page::{differential, page};
 use phpprof_profile::{Limits, View, decode};
 
-use super::{Saved, saved, saved_shop};
+use super::{saved, saved_shop};
+use crate::browser::Browser;
 use crate::profiles::shop;
 use crate::timelines::shop_timeline;
 
 /// What axe-core finds in the page as it is now, by these rules: the rule, and the first elements.
-fn found(page: &mut Saved, rules: &str) -> String {
-    let found = page.browser.eval(&format!(
+pub fn found(browser: &mut Browser, rules: &str) -> String {
+    let found = browser.eval(&format!(
         "axe.run(document, {{ resultTypes: ['violations'] {rules} }}).then(({{ violations }}) => violations.map(({{ id, nodes }}) => \
          id + ': ' + nodes.slice(0, 3).map(({{ html, failureSummary }}) => html.slice(0, 160) + ' ' + failureSummary).join(' | ')).join('\\n'))"
     ));
     found.as_str().unwrap().to_owned()
+}
+
+/// Loads axe-core into the page as it is now.
+pub fn with_axe(browser: &mut Browser) {
+    let file = std::env::var("PHPPROF_AXE").expect("no axe-core: run e2e/tools/browser first");
+    let axe = std::fs::read_to_string(file).unwrap();
+    browser.eval(&format!("(() => {{ {axe} }})(); 0"));
 }
 
 /// The least contrast of a frame's name with its frame, which axe-core does not see: the frame may be pale on the ground.
@@ -31,9 +39,7 @@ const CONTRAST: &str = "(() => { \
 /// Of a page as it is zoomed in, and with these addresses, in both themes.
 fn check(html: &str, fragments: &[&str]) {
     let mut page = saved(html);
-    let file = std::env::var("PHPPROF_AXE").expect("no axe-core: run e2e/tools/browser first");
-    let axe = std::fs::read_to_string(file).unwrap();
-    page.browser.eval(&format!("(() => {{ {axe} }})(); 0"));
+    with_axe(&mut page.browser);
     // Where the graph is zoomed in to a frame, its callers are pale.
     page.browser
         .eval("document.querySelector('#chart').focus()");
@@ -53,7 +59,7 @@ fn check(html: &str, fragments: &[&str]) {
             page.browser.eval(&format!(
                 "new Promise((done) => {{ addEventListener('hashchange', () => setTimeout(done), {{ once: true }}); location.hash = {fragment:?}; }})"
             ));
-            assert_eq!(found(&mut page, rules), "", "{theme} #{fragment}");
+            assert_eq!(found(&mut page.browser, rules), "", "{theme} #{fragment}");
             let contrast = page.browser.eval(CONTRAST).as_f64().unwrap();
             assert!(contrast >= 4.5, "{theme} #{fragment}: {contrast}");
         }

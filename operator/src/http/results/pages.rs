@@ -1,0 +1,128 @@
+//! Pages that are drawn of stored profiles: the flame graph of one, and the comparison of two.
+//!
+//! Invariant: at most one page is drawn or on its way at a time, and every profile or list that is opened for it has a turn of its own.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use phpprof_profile::{Limits as Bounds, Packed, View, page, timeline};
+
+use super::answers::{busy, html, refuse, sized};
+use super::{LARGEST_DRAWN, LARGEST_PAGE, NAMES_DRAWN, Results, TAKEN_WITHIN, drawn};
+use crate::sampler::object_keys::{MERGED, REQUESTS, UID_LENGTH, below};
+use crate::storage::collector::merged_bounds;
+use crate::storage::store::StoreError;
+
+/// Of the merged profile in this folder.
+pub(super) async fn flame(results: &Results, folder: &str) -> Result<Response, StoreError> {
+    let list = below(results.store.prefix(), &format!("{folder}/{REQUESTS}"));
+    let read = async {
+        // Most requests have none, and a page without it is better than no page.
+        let list = results.store.read(&list, timeline::MAX_BYTES as u64).await;
+        let list = list.ok();
+        // A list is opened in the place of another upload.
+        let turns = 1 + u32::from(list.is_some());
+        let turn = results.desk.clone().acquire_many_owned(turns).await;
+        let merged = merged(results, folder).await?;
+        let title = title(folder);
+        Ok((turn, move || draw(merged, list, &title)))
+    };
+    drawn_of(results, read).await
+}
+
+/// Of the merged profiles in these folders.
+pub(super) async fn comparison(
+    results: &Results,
+    before: &str,
+    after: &str,
+) -> Result<Response, StoreError> {
+    let read = async {
+        let turn = results.desk.clone().acquire_many_owned(2).await;
+        let profiles = (
+            merged(results, before).await?,
+            merged(results, after).await?,
+        );
+        let title = format!("{} → {}", title(before), title(after));
+        Ok((turn, move || compare(profiles, &title)))
+    };
+    drawn_of(results, read).await
+}
+
+/// The answer with a page, once it is this request's turn: what is read comes with its own turn, and with how the page is drawn of it.
+async fn drawn_of<Turn, Draw>(
+    results: &Results,
+    read: impl Future<Output = Result<(Turn, Draw), StoreError>>,
+) -> Result<Response, StoreError>
+where
+    Turn: Send + 'static,
+    Draw: FnOnce() -> Result<String, String> + Send + 'static,
+{
+    // A semaphore that nobody closes always gives a permit.
+    let Ok(page_turn) = results.pages.clone().acquire_owned().await else {
+        return Ok(busy());
+    };
+    let (turn, draw) = read.await?;
+    let page = tokio::task::spawn_blocking(move || {
+        // Whoever asked may be gone before the page is drawn: it keeps its turns until then.
+        let _turn = turn;
+        draw().map(|page| (page, page_turn))
+    });
+    Ok(match page.await {
+        Ok(Ok((page, turn))) => {
+            let length = page.len();
+            let page = drawn::body(page, turn, TAKEN_WITHIN);
+            sized(html(page, page::CONTENT_SECURITY_POLICY), length as u64)
+        }
+        Ok(Err(error)) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    })
+}
+
+async fn merged(results: &Results, folder: &str) -> Result<Vec<u8>, StoreError> {
+    let key = below(results.store.prefix(), &format!("{folder}/{MERGED}"));
+    results.store.read(&key, LARGEST_DRAWN as u64).await
+}
+
+fn opened(file: Vec<u8>) -> Result<Packed<Vec<u8>>, String> {
+    let bounds = Bounds {
+        memory_bytes: NAMES_DRAWN,
+        ..merged_bounds()
+    };
+    Packed::open(file, &bounds).map_err(|error| error.to_string())
+}
+
+pub(super) fn draw(file: Vec<u8>, list: Option<Vec<u8>>, title: &str) -> Result<String, String> {
+    let profile = opened(file)?;
+    let timeline = list.and_then(|list| timeline::decode(&list).ok());
+    let page = page::page(&profile, &View::default(), title, timeline.as_ref());
+    within(
+        page.map_err(|error| error.to_string())?,
+        "download the profile, and look at it with kubectl phpprof top",
+    )
+}
+
+fn compare((before, after): (Vec<u8>, Vec<u8>), title: &str) -> Result<String, String> {
+    let (before, after) = (opened(before)?, opened(after)?);
+    let page = page::differential(&before, &after, &View::default(), title);
+    within(
+        page.map_err(|error| error.to_string())?,
+        "compare the profiles with kubectl phpprof diff",
+    )
+}
+
+fn within(page: String, instead: &str) -> Result<String, String> {
+    match page.len() <= LARGEST_PAGE {
+        true => Ok(page),
+        false => Err(format!(
+            "the page would be larger than a browser shows; {instead}"
+        )),
+    }
+}
+
+/// Namespace and name of the request that a folder is of.
+fn title(folder: &str) -> String {
+    let namespace = folder.split('/').next().unwrap_or_default();
+    let request = folder.rsplit('/').next().unwrap_or_default();
+    let name = request.len().checked_sub(UID_LENGTH + 1);
+    let name = name.and_then(|end| request.get(..end)).unwrap_or(request);
+    format!("{namespace}/{name}")
+}

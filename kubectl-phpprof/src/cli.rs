@@ -114,6 +114,8 @@ pub enum Verb {
     Flame(Flame),
     /// Compare two requests or profile files: which functions grew, which shrank.
     Diff(Diff),
+    /// Look at the stored profiles of the namespace in a browser: search, compare two, open.
+    Ui(Ui),
     /// Save the profile of a request, or convert a profile file.
     Download(Download),
     /// Check whether a workload can be profiled, by whom and how; and if not, why.
@@ -170,6 +172,13 @@ pub struct Get {
     pub name: Option<String>,
     #[command(flatten)]
     pub list: List,
+}
+
+#[derive(Args, Debug)]
+pub struct Ui {
+    /// Port of 127.0.0.1 to listen on; 0 is any that is free.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub port: u16,
 }
 
 #[derive(Args, Debug)]

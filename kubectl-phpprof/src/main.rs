@@ -42,6 +42,7 @@ mod stored;
 mod suggest;
 mod table;
 mod target;
+mod ui;
 mod version;
 mod wait;
 mod watch;
@@ -149,6 +150,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Doctor(arguments) => doctor::run(global, arguments, screen)
             .await
             .map(|()| String::new()),
+        Verb::Ui(arguments) => ui::run(global, arguments).await,
         Verb::Dump(arguments) => dump::run(global, arguments).await,
         Verb::Version(arguments) => version::run(global, arguments).await,
         Verb::Completion(arguments) => Ok(completion::script(arguments.shell).to_owned()),

@@ -23,7 +23,7 @@ use crate::suggest::Suggest;
 const PORT: &str = "results";
 const MAX_LINKS: usize = 1 << 20;
 const MAX_LIST: usize = 8 << 20;
-const MAX_RESULT: usize = 64 << 20;
+pub const MAX_RESULT: usize = 64 << 20;
 
 /// Seconds of a live request, with what JSON adds.
 const MAX_LIVE: usize = 4 << 20;
@@ -260,7 +260,7 @@ fn no_key(request: &View<'_>, suggest: &Suggest) -> Failure {
 }
 
 /// A path that cannot leave the service's part of the API server.
-fn safe(path: &str) -> Result<String, Failure> {
+pub fn safe(path: &str) -> Result<String, Failure> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/-_.~%=&?".contains(letter);
     let leaves = path
         .split(['/', '?'])
@@ -316,16 +316,21 @@ async fn send(
     body: Vec<u8>,
     limit: usize,
 ) -> Result<Answer, Failure> {
-    let action = format!(
-        "{} services/proxy of {}:{PORT} in namespace {}",
-        if method == Method::POST {
-            "create"
-        } else {
-            "get"
-        },
-        cluster.operator_name,
-        cluster.operator_namespace
-    );
+    let action = action(cluster, &method);
+    let response = call(cluster, method, path, body).await?;
+    let code = response.status().as_u16();
+    let body = read(response, limit).await?;
+    Ok(Answer { action, code, body })
+}
+
+/// Asks the operator's service, at a path that is [`safe`], and gives whatever it answers.
+pub async fn call(
+    cluster: &Cluster,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<Response<Body>, Failure> {
+    let action = action(cluster, &method);
     let request = Request::builder()
         .method(method)
         .uri(proxy(cluster) + path)
@@ -338,14 +343,20 @@ async fn send(
                 "check --operator-name and --operator-namespace",
             )
         })?;
-    let response = cluster
-        .client
-        .send(request)
-        .await
-        .map_err(|error| Failure::of_api(&action, &error))?;
-    let code = response.status().as_u16();
-    let body = read(response, limit).await?;
-    Ok(Answer { action, code, body })
+    let response = cluster.client.send(request).await;
+    response.map_err(|error| Failure::of_api(&action, &error))
+}
+
+/// The right that is used.
+fn action(cluster: &Cluster, method: &Method) -> String {
+    let verb = match *method {
+        Method::POST => "create",
+        _ => "get",
+    };
+    format!(
+        "{verb} services/proxy of {}:{PORT} in namespace {}",
+        cluster.operator_name, cluster.operator_namespace
+    )
 }
 
 async fn read(response: Response<Body>, limit: usize) -> Result<Vec<u8>, Failure> {

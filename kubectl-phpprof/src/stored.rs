@@ -145,7 +145,7 @@ fn is_of_a_name(letter: char) -> bool {
 }
 
 /// The namespace's own key.
-async fn opener(cluster: &Cluster) -> Result<Opener, Failure> {
+pub async fn opener(cluster: &Cluster) -> Result<Opener, Failure> {
     let namespace = &cluster.namespace;
     let action = format!("get profilearchives/{ARCHIVE} in namespace {namespace}");
     let resource = ApiResource::erase::<ProfileArchive>(&());

@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use phpprof_crds::{ARCHIVE, ProfileArchive, ProfileRequest};
+use phpprof_profile::start;
+use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -23,6 +25,72 @@ async fn profiled(scene: &Scene, person: &Person, name: &str) -> Result<()> {
     person.says(&line).await?.well()?;
     let requests = scene.api::<ProfileRequest>();
     requests.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Looks at the start page as a browser does, opens the profile first, and compares it with itself.
+async fn looks_around(viewer: &Person) -> Result<()> {
+    let mut terminal = viewer.on_a_terminal("ui").await?;
+    let said = terminal.shows("/a/", SOON).await?;
+    let address = said.split_whitespace().find(|it| it.starts_with("http://"));
+    let address = address.context("no address")?;
+    let (page, key) = address.split_once('#').context("no key")?;
+    let (base, _) = page.rsplit_once("/a/").context("no path")?;
+    let browser = Client::new();
+    let start = browser.get(page).send().await?;
+    let policy = start.headers().get("content-security-policy");
+    ensure!(
+        policy.is_some_and(|it| it == start::CONTENT_SECURITY_POLICY),
+        "{policy:?}"
+    );
+    // The API server's proxy may write HTML anew, and the policy allows one script alone.
+    let script = |page: &str| page.split("<script>").nth(1).map(str::to_owned);
+    let shown = start.text().await?;
+    ensure!(script(&shown) == script(&start::page()), "{shown}");
+    let ask = async |path: &str, question: Value| -> Result<Value> {
+        let asked = browser.post(format!("{base}{path}"));
+        let answer = asked.body(question.to_string()).send().await?;
+        Ok(serde_json::from_slice(&answer.bytes().await?)?)
+    };
+    let namespace = page.rsplit('/').next().unwrap_or_default();
+    let listed = ask(&format!("/a/{namespace}"), json!({"accessKey": key})).await?;
+    let first = &listed["profiles"][0];
+    let by = first["requestedBy"].as_str().unwrap_or_default();
+    ensure!(
+        first["name"] == "first" && listed["profiles"][1].is_null() && !by.is_empty(),
+        "{listed}"
+    );
+    let uid = first["uid"].as_str().context("no uid")?;
+    let question = json!({"accessKey": key, "before": {"name": "first", "uid": uid}});
+    let opened = ask(&format!("/a/{namespace}/first/{uid}"), question).await?;
+    for name in ["flame", "diff"] {
+        let mut links = opened["links"].as_array().into_iter().flatten();
+        let link = links.find(|link| link["name"] == name);
+        let path = link.and_then(|link| link["path"].as_str());
+        let path = path.with_context(|| format!("no {name}: {opened}"))?;
+        let drawn = browser.get(format!("{base}{path}")).send().await?;
+        ensure!(drawn.status() == StatusCode::OK, "{name}: {drawn:?}");
+        let drawn = drawn.text().await?;
+        ensure!(
+            drawn.contains("Demo\\\\") && drawn.trim_end().ends_with("</html>"),
+            "{name}"
+        );
+    }
+    // A page that another host's name leads here, and whoever does not know the path, get nothing.
+    let other = browser
+        .get(page)
+        .header("host", "example.com")
+        .send()
+        .await?;
+    ensure!(other.status() == StatusCode::MISDIRECTED_REQUEST);
+    let (origin, _) = base.rsplit_once('/').context("no path")?;
+    let guessed = browser
+        .get(format!("{origin}/a/{namespace}"))
+        .send()
+        .await?;
+    ensure!(guessed.status() == StatusCode::NOT_FOUND);
+    terminal.types("\x03").await?;
+    ensure!(terminal.ends(SOON).await? == 0);
     Ok(())
 }
 
@@ -99,6 +167,7 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
             Ok(proposed.starts_with("first\tstored, for ").then_some(()))
         })
         .await?;
+        looks_around(&viewer).await?;
         let without = scene.with_rights("without", &rights[..1]).await?;
         let said = without.says("list --stored").await?;
         ensure!(

@@ -1,0 +1,219 @@
+//! `ui`: the start page of a namespace's profiles in a browser, through the API server's proxy.
+//!
+//! A listener on loopback passes on what the page asks the operator for, with the rights of the kubeconfig: those who may only read need no
+//! port-forward. The address has a random path, as other users of the machine reach loopback too.
+//!
+//! Invariant: nothing is passed on without that path, with another host's name (as by DNS rebinding), or to another service.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Limited};
+use tokio::net::TcpListener;
+
+use crate::cli::{Global, Ui};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::results::{self, MAX_RESULT};
+use crate::{stored, wait};
+
+/// An access key, a request's name and uid, and the JSON around them.
+const LONGEST_QUESTION: usize = 1 << 10;
+/// What the operator says about an answer, to the browser.
+const PASSED_ON: [HeaderName; 6] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_SECURITY_POLICY,
+    header::CACHE_CONTROL,
+    header::REFERRER_POLICY,
+    header::X_CONTENT_TYPE_OPTIONS,
+    header::RETRY_AFTER,
+];
+
+/// Serves until Ctrl-C.
+pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
+    let mut interrupts = wait::interrupts()?;
+    let cluster = Cluster::of(global).await?;
+    let opener = stored::opener(&cluster).await?;
+    // What is missing is said here, and not on the page.
+    results::ask_archive(&cluster, &opener).await?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
+    let cannot_listen = |error: std::io::Error| {
+        Failure::new(
+            Exit::Failed,
+            format!("cannot listen on {address}: {error}"),
+            "name a free port with --port, or leave it out",
+        )
+    };
+    let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
+    let port = listener.local_addr().map_err(cannot_listen)?.port();
+    let door = Door {
+        port,
+        path: random_path()?,
+    };
+    eprintln!(
+        "The profiles of namespace {}; who has this address may see them. Ctrl-C ends it.",
+        cluster.namespace
+    );
+    // A script that has read it may be gone.
+    let _ = writeln!(
+        std::io::stdout(),
+        "http://127.0.0.1:{port}{}{}#{}",
+        door.path,
+        opener.path,
+        opener.key
+    );
+    let router = Router::new()
+        .fallback(pass)
+        .with_state(Arc::new((door, cluster)));
+    let served = axum::serve(listener, router).with_graceful_shutdown(async move {
+        interrupts.recv().await;
+    });
+    served.await.map_err(cannot_listen)?;
+    Ok(String::new())
+}
+
+/// What a request has to know to be passed on.
+struct Door {
+    port: u16,
+    /// Before the operator's own paths: `/` and 128 random bits.
+    path: String,
+}
+
+fn random_path() -> Result<String, Failure> {
+    let mut bytes = [0; 16];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| {
+        Failure::new(
+            Exit::Failed,
+            "the system has no random numbers",
+            "check that /dev/urandom is readable",
+        )
+    })?;
+    Ok(format!("/{:032x}", u128::from_be_bytes(bytes)))
+}
+
+impl Door {
+    /// The path at the operator that is asked for, or why nothing is.
+    fn opens(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<String, (StatusCode, &'static str)> {
+        let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+        let is_ours =
+            ["127.0.0.1", "localhost"].map(|name| host == Some(&format!("{name}:{}", self.port)));
+        if !is_ours.contains(&true) {
+            return Err((
+                StatusCode::MISDIRECTED_REQUEST,
+                "open the address that kubectl phpprof ui printed",
+            ));
+        }
+        if ![Method::GET, Method::POST].contains(method) {
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "GET or POST"));
+        }
+        let path = uri.path_and_query().map_or("", |path| path.as_str());
+        let path = path.strip_prefix(self.path.as_str());
+        path.and_then(|path| results::safe(path).ok()).ok_or((
+            StatusCode::NOT_FOUND,
+            "kubectl phpprof ui was started anew, or the address is not whole; open the one that it printed",
+        ))
+    }
+}
+
+async fn pass(State(state): State<Arc<(Door, Cluster)>>, request: Request) -> Response {
+    let (door, cluster) = &*state;
+    let (parts, body) = request.into_parts();
+    let path = match door.opens(&parts.method, &parts.uri, &parts.headers) {
+        Ok(path) => path,
+        Err((status, message)) => return refuse(status, message),
+    };
+    let Ok(question) = axum::body::to_bytes(body, LONGEST_QUESTION).await else {
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the question is too long");
+    };
+    match results::call(cluster, parts.method, &path, question.to_vec()).await {
+        Ok(answer) => passed(answer).await,
+        Err(failure) => refuse(StatusCode::BAD_GATEWAY, &failure.to_string()),
+    }
+}
+
+/// The operator's answer with its status, its own headers and its body.
+async fn passed(answer: http::Response<kube::client::Body>) -> Response {
+    let (parts, body) = answer.into_parts();
+    let Ok(body) = Limited::new(body, MAX_RESULT).collect().await else {
+        return refuse(
+            StatusCode::BAD_GATEWAY,
+            "the operator's answer broke off; try again",
+        );
+    };
+    let mut response = Response::new(Body::from(body.to_bytes()));
+    *response.status_mut() = parts.status;
+    for name in PASSED_ON {
+        if let Some(value) = parts.headers.get(&name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    response
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response {
+    let body = serde_json::json!({"message": message}).to_string();
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &str, host: &str, path: &str, expected: Result<&str, u16>) {
+        let door = Door {
+            port: 4711,
+            path: "/00ff".to_owned(),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        let opened = door.opens(&method.parse().unwrap(), &path.parse().unwrap(), &headers);
+        let opened = opened.as_deref().map_err(|(status, _)| status.as_u16());
+        assert_eq!(opened, expected, "{method} {host} {path}");
+    }
+
+    #[test]
+    fn only_the_address_that_was_printed_reaches_the_operator() {
+        check("GET", "127.0.0.1:4711", "/00ff/a/shop", Ok("/a/shop"));
+        check("POST", "localhost:4711", "/00ff/a/shop", Ok("/a/shop"));
+        for host in [
+            "evil.example:4711",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "evil.example",
+        ] {
+            check("GET", host, "/00ff/a/shop", Err(421));
+        }
+        for path in [
+            "/",
+            "/a/shop",
+            "/00fe/a/shop",
+            "/00ff",
+            "/00ffa/shop",
+            "/00ff/../x",
+            "/00ff/%2e%2E/x",
+        ] {
+            check("GET", "127.0.0.1:4711", path, Err(404));
+        }
+        check("DELETE", "127.0.0.1:4711", "/00ff/a/shop", Err(405));
+    }
+
+    #[test]
+    fn a_path_is_as_good_as_a_key() {
+        let (one, other) = (random_path().unwrap(), random_path().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(one.len(), 33);
+    }
+}

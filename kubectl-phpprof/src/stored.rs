@@ -278,7 +278,7 @@ impl Listing {
         let wide = self.output == Output::Form(ListForm::Wide);
         let mut heads = vec!["NAME", "~TARGET", ">PODS", ">SAMPLES", "AGE", "?EXPIRES"];
         if wide {
-            heads.extend([">DURATION", ">BYTES", "UID"]);
+            heads.extend([">DURATION", ">BYTES", "REQUESTED-BY", "UID"]);
         }
         let mut table = Table::new(&heads);
         for entry in entries {
@@ -300,6 +300,7 @@ impl Listing {
                 let duration = entry.0["durationSeconds"].as_i64();
                 cells.push(duration.map_or_else(|| "-".to_owned(), |it| format!("{it}s")));
                 cells.push(entry.number("sizeBytes").to_string());
+                cells.push(dash(entry.words("requestedBy")));
                 cells.push(entry.words("uid").to_owned());
             }
             table.row(cells);

@@ -30,6 +30,8 @@ pub const ROOM: u64 = LARGEST_MANIFEST;
 const UNIT: u64 = 1 << 10;
 /// Letters of the words about a target.
 const LONGEST_TARGET: usize = 320;
+/// And of the name of who asked.
+const LONGEST_NAME: usize = 128;
 /// Somebody waits for it. What was read until then is remembered, so that the next try gets further.
 const TAKES: Duration = Duration::from_secs(40);
 
@@ -41,6 +43,8 @@ pub struct Summary {
     pub uid: String,
     /// What was asked for, as `deployment/web`; empty in manifests of older operators.
     pub target: String,
+    /// Who asked for it: the beginning of a user's name; empty where the request does not say it.
+    pub requested_by: String,
     pub start_time: Timestamp,
     pub duration_seconds: Option<i32>,
     /// Pods of which there is a profile.
@@ -212,6 +216,11 @@ fn summary(stored: &Stored) -> Option<Summary> {
         name: stored.name.clone(),
         uid: stored.uid.clone(),
         target: stored.target.as_ref().map_or_else(String::new, words),
+        requested_by: stored
+            .requested_by
+            .iter()
+            .flat_map(|name| name.chars().take(LONGEST_NAME))
+            .collect(),
         start_time: stored.start_time,
         duration_seconds: stored.duration_seconds,
         pods: pods.len(),

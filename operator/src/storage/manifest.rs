@@ -4,7 +4,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, ProfileResult, Target, TargetState, TargetStatus};
+use phpprof_crds::{
+    ProfileRequest, ProfileResult, REQUESTED_BY, Target, TargetState, TargetStatus,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::decide::checkpoints::leftovers;
@@ -21,6 +23,8 @@ struct Manifest<'a> {
     #[serde(rename = "namespaceUID", skip_serializing_if = "Option::is_none")]
     namespace_uid: Option<&'a str>,
     target: &'a Target,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested_by: Option<&'a str>,
     duration_seconds: i32,
     start_time: Timestamp,
     expires_at: Timestamp,
@@ -67,6 +71,9 @@ pub struct Stored {
     pub uid: String,
     #[serde(default)]
     pub target: Option<Target>,
+    /// The name of who asked for it, where the request says it.
+    #[serde(default)]
+    pub requested_by: Option<String>,
     #[serde(default)]
     pub duration_seconds: Option<i32>,
     pub start_time: Timestamp,
@@ -141,6 +148,7 @@ pub fn manifest(
         uid: request.uid().unwrap_or_default(),
         namespace_uid: status.and_then(|status| status.namespace_uid.as_deref()),
         target: &request.spec.target,
+        requested_by: request.annotations().get(REQUESTED_BY).map(String::as_str),
         duration_seconds: request.spec.duration_seconds,
         start_time,
         expires_at: later(start_time, retention),

@@ -40,7 +40,7 @@ async fn names(archive: &Archive, namespace_uid: &str) -> Vec<String> {
 async fn a_namespace_is_listed_from_its_manifests_newest_first_and_another_of_its_name_is_not() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     for number in [1, 3, 2] {
-        let text = manifest(number, |_| {});
+        let text = manifest(number, |it| it["requestedBy"] = json!("alice"));
         store.create(&key("shop/n1", number), text).await.unwrap();
     }
     store
@@ -61,6 +61,7 @@ async fn a_namespace_is_listed_from_its_manifests_newest_first_and_another_of_it
         name: "r-3".into(),
         uid: uid(3),
         target: "deployment/web".into(),
+        requested_by: "alice".into(),
         start_time: at(3),
         duration_seconds: Some(30),
         pods: 1,

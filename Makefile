@@ -1,6 +1,6 @@
 # The one list of commands. `make help` shows them.
 #
-# Each command installs and builds what it needs (e2e/tools), into $PHPPROF_CACHE (/var/cache/phpprof, ~/.cache/phpprof if you are not root).
+# Each command installs and builds what it needs (tools/), into $PHPPROF_CACHE (/var/cache/phpprof, ~/.cache/phpprof if you are not root).
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # STORE=s3                  demo stores in an S3 server instead of on a volume
@@ -16,9 +16,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-STAGE := e2e/tools/stage
-TOOLS := e2e/tools/build
-CACHE := $(shell . e2e/tools/cache.sh && echo "$$CACHE")
+STAGE := tools/stage
+TOOLS := tools/build
+CACHE := $(shell . tools/cache.sh && echo "$$CACHE")
 BIN := $(CACHE)/bin
 BESIDE_LOG := $(CACHE)/state/beside-e2e.log
 IMAGES := phpprof operator kubectl-phpprof
@@ -34,15 +34,15 @@ help: ## this list
 
 .PHONY: setup
 setup: ## check for what a machine must bring, and install the rest
-	@e2e/tools/givens
-	@$(STAGE) "install packages" e2e/tools/packages
-	@e2e/tools/own-target
+	@tools/givens
+	@$(STAGE) "install packages" tools/packages
+	@tools/own-target
 
 .PHONY: lint
 lint: setup ## formats, lints, licences, chart, scripts, the documents' English
 	@$(STAGE) "format" cargo fmt --all --check
 	@$(STAGE) "clippy" cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
-	@$(STAGE) "scripts and Go" e2e/tools/lint
+	@$(STAGE) "scripts and Go" tools/lint
 	@$(TOOLS) helm cargo-deny vale
 	@$(STAGE) "English" vale --output=line README.md CHANGELOG.md docs contract examples e2e/cluster
 	@$(STAGE) "chart" helm lint --quiet --strict charts/phpprof
@@ -51,7 +51,7 @@ lint: setup ## formats, lints, licences, chart, scripts, the documents' English
 
 .PHONY: unit
 unit: setup ## unit tests, and the sampler against real PHP on this machine
-	@$(STAGE) "unit tests" e2e/tools/twice cargo test --quiet --workspace --locked --exclude e2e --no-fail-fast
+	@$(STAGE) "unit tests" tools/twice cargo test --quiet --workspace --locked --exclude e2e --no-fail-fast
 	@$(STAGE) "image writer" go -C e2e/images/writer test ./...
 	@$(STAGE) "release tool" go -C release/tool test ./...
 
@@ -86,7 +86,7 @@ browser: setup ## the plugin as krew installs it; formats and flame graph page i
 	@$(TOOLS) kubernetes krew
 	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
 	@$(STAGE) "krew manifest" kubectl-phpprof/krew/check "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof"
-	@$(STAGE) "install browser" e2e/tools/browser
+	@$(STAGE) "install browser" tools/browser
 	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked -p phpprof-profile --test readers
 
 .PHONY: aarch64
@@ -107,8 +107,8 @@ release-check: setup ## a release made twice, published to a registry here, pull
 
 .PHONY: images
 images: ## build phpprof's images for this machine, as any user on x86_64 or arm64; load them into the test cluster if it is up
-	@e2e/tools/givens programs
-	@e2e/tools/own-target
+	@tools/givens programs
+	@tools/own-target
 	@$(STAGE) "images" e2e/images/build $(IMAGES)
 	@if [ -w /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load $(IMAGES); fi
 
@@ -130,7 +130,7 @@ cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 e2e: IMAGES := application kubectl-phpprof runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on a real cluster
 	@$(TOOLS) prometheus
-	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster e2e/tools/twice cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --no-fail-fast -- --format=pretty --test-threads=64
+	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster tools/twice cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --no-fail-fast -- --format=pretty --test-threads=64
 	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" e2e/tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
 
 .PHONY: plugin
@@ -154,7 +154,7 @@ generate: ## write what is generated: CRD YAML and chart from the API types, the
 # a quiet machine.
 .PHONY: test
 test: setup ## all tests
-	@e2e/tools/ahead
+	@tools/ahead
 	@$(MAKE) lint
 	@$(MAKE) unit
 	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
@@ -169,9 +169,9 @@ test: setup ## all tests
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
-	@e2e/tools/beside $(MAKE) fuzz
-	@e2e/tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
-	@e2e/tools/beside cargo build --quiet --release --locked -p phpprof-bench
+	@tools/beside $(MAKE) fuzz
+	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
+	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 
 .PHONY: test-full
 test-full: ## all tests, in their long form

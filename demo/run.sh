@@ -14,7 +14,7 @@
 #   STORE_FILES=folder       the S3 store: files endpoint, bucket, access-key, secret-key; where needed region, and ca.crt for a private CA
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. e2e/tools/cache.sh
+. tools/cache.sh
 . e2e/cluster/names.sh
 export PATH=$BIN:$PATH
 export KUBECONFIG=${KUBECONFIG:-$KUBECONFIG_FILE}

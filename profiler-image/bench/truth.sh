@@ -6,7 +6,7 @@
 # replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
 # Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv of the others.
 #
-# Does not: install PHP; e2e/tools/packages and e2e/runtimes/build do.
+# Does not: install PHP; tools/packages and e2e/runtimes/build do.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo build --quiet --release --locked -p phpprof-bench

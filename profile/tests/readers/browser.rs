@@ -32,7 +32,7 @@ impl Browser {
         let program = PROGRAMS
             .into_iter()
             .find(|program| Command::new(program).arg("--version").output().is_ok())
-            .expect("no Chromium: run e2e/tools/browser first");
+            .expect("no Chromium: run tools/browser first");
         // The protocol's pipe is on descriptors 3 and 4; the shell puts this process's pipes there.
         let mut process = Command::new("sh")
             .args([

@@ -1,6 +1,6 @@
 //! What other programs make of what the writers write: browsers of the page, readers of the formats.
 //!
-//! `make browser` runs it, since it needs Chromium, speedscope, axe-core, Go and callgrind_annotate; `e2e/tools/browser` installs them. The
+//! `make browser` runs it, since it needs Chromium, speedscope, axe-core, Go and callgrind_annotate; `tools/browser` installs them. The
 //! pictures of the page are left in `target/browser`.
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ fn callgrind_annotate_reads_the_callgrind_file_and_finds_the_totals() {
 /// speedscope's own files, and the profile in the formats that it is asked to read.
 fn speedscope(profile: &Profile, names: &[&str]) -> String {
     let release =
-        std::env::var("PHPPROF_SPEEDSCOPE").expect("no speedscope: run e2e/tools/browser first");
+        std::env::var("PHPPROF_SPEEDSCOPE").expect("no speedscope: run tools/browser first");
     let mut files = HashMap::new();
     for entry in std::fs::read_dir(release).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();

@@ -1,6 +1,6 @@
 //! Where the programs of a PHP lie, and how one is started there.
 //!
-//! It installs and builds nothing: e2e/tools/packages and e2e/runtimes/build do.
+//! It installs and builds nothing: tools/packages and e2e/runtimes/build do.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -19,7 +19,7 @@ pub fn found(browser: &mut Browser, rules: &str) -> String {
 
 /// Loads axe-core into the page as it is now.
 pub fn with_axe(browser: &mut Browser) {
-    let file = std::env::var("PHPPROF_AXE").expect("no axe-core: run e2e/tools/browser first");
+    let file = std::env::var("PHPPROF_AXE").expect("no axe-core: run tools/browser first");
     let axe = std::fs::read_to_string(file).unwrap();
     browser.eval(&format!("(() => {{ {axe} }})(); 0"));
 }

@@ -1,5 +1,5 @@
 // The programs that install a kubectl plugin from a Krew manifest, and check one.
-module phpprof.dev/e2e/tools/krew
+module phpprof.dev/tools/krew
 
 go 1.26
 

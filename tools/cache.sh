@@ -1,4 +1,4 @@
-# Sourced by the scripts of e2e/: where built things are kept, and how one is built once.
+# Sourced by the scripts: where built things are kept, and how one is built once.
 #
 # Does: name the cache, hash inputs, build a thing only when its inputs changed.
 # Does not: know what is built.
@@ -6,7 +6,7 @@
 # under a lock, so that several callers at once build it once and a killed build leaves nothing half.
 # shellcheck shell=bash
 
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [ "$(id -u)" = 0 ]; then CACHE=/var/cache/phpprof; else CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/phpprof; fi
 CACHE=${PHPPROF_CACHE:-$CACHE}
 BIN=$CACHE/bin IMAGES=$CACHE/images RUNTIMES=$CACHE/runtimes STATE=$CACHE/state

@@ -1,4 +1,4 @@
-module phpprof.dev/e2e/tools/vale
+module phpprof.dev/tools/vale
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module phpprof.dev/e2e/tools/kubernetes
+module phpprof.dev/tools/kubernetes
 
 go 1.26
 

@@ -1,4 +1,4 @@
-module phpprof.dev/e2e/tools/helm
+module phpprof.dev/tools/helm
 
 go 1.26.0
 

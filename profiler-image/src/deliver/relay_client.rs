@@ -11,6 +11,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature};
@@ -155,16 +157,11 @@ fn head(call: &Call, host: &str, path: &str) -> String {
         head.push_str(&format!(
             "content-type: application/octet-stream\r\ncontent-length: {}\r\ncontent-digest: sha-256=:{}:\r\n",
             call.body.len(),
-            base64(hash.as_ref())
+            STANDARD.encode(hash)
         ));
     }
     head.push_str("\r\n");
     head
-}
-
-/// RFC 4648 section 4 of 32 bytes: the other alphabet's two characters, and the padding that 32 bytes need.
-fn base64(hash: &[u8]) -> String {
-    base64url(hash).replace('-', "+").replace('_', "/") + "="
 }
 
 /// No single read or write takes longer than the whole call may.

@@ -31,7 +31,7 @@ pub fn time_to_sample(asked: u64, now: u64, upload_until: Option<u64>) -> u64 {
     asked.min(left)
 }
 
-/// How long to wait before try number `tries` (from 1): exponential with full jitter. `chance` is from 0 to 255.
+/// How long to wait before try number `tries` (from 1): exponential, of which one half is chance. `chance` is from 0 to 255.
 #[must_use]
 pub fn pause(tries: u32, chance: u8) -> Duration {
     let longest = FIRST_PAUSE

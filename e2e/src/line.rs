@@ -49,7 +49,7 @@ pub async fn holds() -> Result<bool> {
 }
 
 /// The service stands for the operator again.
-pub async fn put_right() -> Result<()> {
+pub async fn restore() -> Result<()> {
     if !CHANGED.load(Ordering::Relaxed) {
         return Ok(());
     }

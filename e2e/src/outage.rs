@@ -46,7 +46,7 @@ pub async fn address() -> Result<String> {
 }
 
 /// Puts a proxy in front of it that has a trouble (see `unreliable.php`) with objects whose key has something in it: `KEY=TROUBLE`.
-pub async fn trouble(scene: &Scene, rules: &[&str]) -> Result<()> {
+pub async fn inject_faults(scene: &Scene, rules: &[&str]) -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
     let address = "--output=jsonpath={.items[0].status.podIP}";
     let address = there(&["get", "pods", "--selector=app=s3", address]).await?;
@@ -73,7 +73,7 @@ pub async fn seen() -> Result<String> {
 }
 
 /// The store as it was made, whatever a test did to it.
-pub async fn put_right() -> Result<()> {
+pub async fn restore() -> Result<()> {
     if !CHANGED.load(Ordering::Relaxed) {
         return Ok(());
     }

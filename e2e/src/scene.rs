@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 
 use crate::command::kubectl;
 use crate::store::Store;
-use crate::turn::{self, Values, Wish};
+use crate::turn::{self, Requirements, Values};
 use crate::{line, outage, release, say};
 
 /// Labels of a namespace.
@@ -45,32 +45,32 @@ pub struct Scene {
 
 /// Runs a test that disturbs no other.
 pub fn calm(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    let wish = Wish {
+    let required = Requirements {
         values: &[],
         alone: false,
         early: false,
     };
-    take_turn(wish, labels, test)
+    take_turn(required, labels, test)
 }
 
 /// The same for one that waits longer than others take, and so begins before them.
 pub fn calm_and_early(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    let wish = Wish {
+    let required = Requirements {
         values: &[],
         alone: false,
         early: true,
     };
-    take_turn(wish, labels, test)
+    take_turn(required, labels, test)
 }
 
 /// The same on a release that differs by these `--set` values.
 pub fn calm_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    let wish = Wish {
+    let required = Requirements {
         values,
         alone: false,
         early: false,
     };
-    take_turn(wish, ENABLED, test)
+    take_turn(required, ENABLED, test)
 }
 
 /// Runs a test while no other runs, and puts right what it has stopped or changed.
@@ -80,16 +80,16 @@ pub fn alone(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
 
 /// The same on a release that differs by these `--set` values.
 pub fn alone_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    let wish = Wish {
+    let required = Requirements {
         values,
         alone: true,
         early: false,
     };
-    take_turn(wish, ENABLED, test)
+    take_turn(required, ENABLED, test)
 }
 
 fn take_turn(
-    wish: Wish,
+    required: Requirements,
     labels: Labels,
     test: impl AsyncFnOnce(&Scene) -> Result<()>,
 ) -> Result<()> {
@@ -97,11 +97,11 @@ fn take_turn(
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build()?.block_on(async {
-        let _turn = turn::take(wish).await;
+        let _turn = turn::take(required).await;
         let begin = Instant::now();
-        let mut result = play(labels, wish.values, test).await;
-        if wish.alone {
-            result = result.and(put_right().await);
+        let mut result = play(labels, required.values, test).await;
+        if required.alone {
+            result = result.and(restore().await);
         }
         let name = std::thread::current().name().unwrap_or_default().to_owned();
         say(&format!(
@@ -140,16 +140,16 @@ async fn prepare(client: &Client) -> Result<()> {
             .delete(&left.name_any(), &DeleteParams::background())
             .await?;
     }
-    outage::put_right().await?;
+    outage::restore().await?;
     release::install(&[]).await?;
-    put_right().await?;
+    restore().await?;
     let scene = Scene::create(client.clone(), NOT_ENABLED).await?;
     tokio::try_join!(release::renew(), scene.clear_all())?;
     scene.remove().await
 }
 
-async fn put_right() -> Result<()> {
-    tokio::try_join!(outage::put_right(), line::put_right(), release::scale(1)).map(drop)
+async fn restore() -> Result<()> {
+    tokio::try_join!(outage::restore(), line::restore(), release::scale(1)).map(drop)
 }
 
 impl Scene {

@@ -21,15 +21,15 @@ pub type Values = &'static [&'static str];
 
 /// What a test asks for.
 #[derive(Clone, Copy)]
-pub struct Wish {
+pub struct Requirements {
     pub values: Values,
     pub alone: bool,
     /// Of those that could begin it is the first: it waits longer than others take.
     pub early: bool,
 }
 
-impl Wish {
-    fn shares_with(&self, other: &Wish) -> bool {
+impl Requirements {
+    fn shares_with(&self, other: &Requirements) -> bool {
         self.values == other.values && !self.alone && !other.alone
     }
 }
@@ -38,10 +38,10 @@ impl Wish {
 pub struct Turn(usize);
 
 /// Waits for the turn.
-pub async fn take(wish: Wish) -> Turn {
+pub async fn take(required: Requirements) -> Turn {
     let mut changes = QUEUE.subscribe();
     let mut id = 0;
-    QUEUE.send_modify(|queue| id = queue.add(wish));
+    QUEUE.send_modify(|queue| id = queue.add(required));
     while !QUEUE.send_if_modified(|queue| queue.begin(id)) {
         // An error would mean that the queue is gone, which is static.
         let _ = changes.changed().await;
@@ -58,28 +58,37 @@ impl Drop for Turn {
 #[derive(Default)]
 struct Queue {
     added: usize,
-    waiting: Vec<(usize, Wish)>,
-    running: Vec<(usize, Wish)>,
+    waiting: Vec<(usize, Requirements)>,
+    running: Vec<(usize, Requirements)>,
     /// The release of those who run, or ran last.
     values: Values,
 }
 
 impl Queue {
-    fn add(&mut self, wish: Wish) -> usize {
+    fn add(&mut self, required: Requirements) -> usize {
         self.added += 1;
-        self.waiting.push((self.added, wish));
+        self.waiting.push((self.added, required));
         self.added
     }
 
     /// Whose turn is next, if anyone's: first those who need no other release, of these who shares, and of these who waits long.
     fn next(&self) -> Option<usize> {
-        let may_begin = |wish: &Wish| match self.running.first() {
+        let may_begin = |required: &Requirements| match self.running.first() {
             None => true,
-            Some((_, other)) => wish.shares_with(other) && self.running.len() < WIDTH,
+            Some((_, other)) => required.shares_with(other) && self.running.len() < WIDTH,
         };
-        let waiting = self.waiting.iter().filter(|(_, wish)| may_begin(wish));
-        let rank = |wish: &Wish| (wish.values != self.values, wish.alone, !wish.early);
-        let next = waiting.min_by_key(|(_, wish)| rank(wish));
+        let waiting = self
+            .waiting
+            .iter()
+            .filter(|(_, required)| may_begin(required));
+        let rank = |required: &Requirements| {
+            (
+                required.values != self.values,
+                required.alone,
+                !required.early,
+            )
+        };
+        let next = waiting.min_by_key(|(_, required)| rank(required));
         next.map(|(id, _)| *id)
     }
 
@@ -103,17 +112,17 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Which of the wishes run at the same time, one set after the other. A wish is `s` for shared, `e` for early or `a` for alone, and its release.
-    fn check(wishes: &[&str], expected: &[&[usize]]) {
+    /// Which of the tests run at the same time, one set after the other. A test is `s` for shared, `e` for early or `a` for alone, and its release.
+    fn check(tests: &[&str], expected: &[&[usize]]) {
         let mut queue = Queue::default();
-        for wish in wishes {
-            let values: Values = match &wish[1..] {
+        for test in tests {
+            let values: Values = match &test[1..] {
                 "" => &[],
                 " volume" => &["volume"],
                 _ => &["other"],
             };
-            let (alone, early) = (wish.starts_with('a'), wish.starts_with('e'));
-            queue.add(Wish {
+            let (alone, early) = (test.starts_with('a'), test.starts_with('e'));
+            queue.add(Requirements {
                 values,
                 alone,
                 early,
@@ -141,26 +150,26 @@ mod tests {
 
     #[test]
     fn of_those_that_share_the_early_ones_come_first() {
-        let wishes = ["a", "s", "s", "s", "s", "s", "s", "e", "e other", "s other"];
-        check(&wishes, &[&[8, 2, 3, 4, 5, 6], &[7], &[1], &[9, 10]]);
+        let tests = ["a", "s", "s", "s", "s", "s", "s", "e", "e other", "s other"];
+        check(&tests, &[&[8, 2, 3, 4, 5, 6], &[7], &[1], &[9, 10]]);
     }
 
     #[test]
     fn a_release_is_changed_once_for_all_who_want_it() {
-        let wishes = ["a volume", "s", "s volume", "a", "s other", "s volume", "a"];
-        check(&wishes, &[&[2], &[4], &[7], &[3, 6], &[1], &[5]]);
+        let tests = ["a volume", "s", "s volume", "a", "s other", "s volume", "a"];
+        check(&tests, &[&[2], &[4], &[7], &[3, 6], &[1], &[5]]);
     }
 
     #[test]
     fn nobody_begins_beside_one_who_is_alone() {
         let mut queue = Queue::default();
-        let alone = queue.add(Wish {
+        let alone = queue.add(Requirements {
             values: &[],
             alone: true,
             early: false,
         });
         assert!(queue.begin(alone));
-        let other = queue.add(Wish {
+        let other = queue.add(Requirements {
             values: &[],
             alone: false,
             early: false,

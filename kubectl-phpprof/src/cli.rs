@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use ask::{DryRun, Dump, DumpForm, ObjectForm, Run, Wanted};
+pub use ask::{DryRun, Dump, DumpForm, ObjectForm, RequestArguments, Run};
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
 use crate::jsonpath::Path;
@@ -236,7 +236,7 @@ pub struct Explain {
 
 /// What of a profile is shown.
 #[derive(Args, Debug, Clone, Default)]
-pub struct Choice {
+pub struct ViewArguments {
     /// Sample type: wall, cpu or samples; without it the profile's default, which is wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<String>,
@@ -263,7 +263,7 @@ pub struct Top {
     #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "5m", requires = "live")]
     pub duration: u64,
     #[command(flatten)]
-    pub choice: Choice,
+    pub view: ViewArguments,
     /// How many functions.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
@@ -341,7 +341,7 @@ pub struct Flame {
     #[arg(value_name = "NAME|FILE")]
     pub source: String,
     #[command(flatten)]
-    pub choice: Choice,
+    pub view: ViewArguments,
     /// Where to write the page (.html) or picture (.svg); without it the page is opened in a browser.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
@@ -356,7 +356,7 @@ pub struct Diff {
     #[arg(value_name = "AFTER")]
     pub after: String,
     #[command(flatten)]
-    pub choice: Choice,
+    pub view: ViewArguments,
     /// What is compared: shares of all time, or the time of one HTTP request, by the requests that samples have shown. Short requests
     /// are seen in proportion to their duration, so compare runs of the same rate and load.
     #[arg(long, value_name = "WHAT", default_value = "share")]
@@ -393,7 +393,7 @@ pub struct Download {
     #[arg(long, value_name = "NAME")]
     pub pod: Option<String>,
     #[command(flatten)]
-    pub choice: Choice,
+    pub view: ViewArguments,
 }
 
 #[derive(Args, Debug)]

@@ -1,10 +1,10 @@
 //! `doctor`: can this be profiled, by whom and how; and if not, why, and what to change.
 //!
-//! [`observe`] asks the API server, and changes nothing there; [`judge`] is a pure function of what was found.
+//! [`observe`] asks the API server, and changes nothing there; [`check_all`] is a pure function of what was found.
 //!
 //! Invariant: what could not be asked is `unknown`, never `ok`.
 
-pub mod judge;
+pub mod checks;
 pub mod observe;
 
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::list::yaml;
 use crate::screen::Screen;
 use crate::table::printable;
 use crate::target;
-use judge::{Check, MAY_LOOK, MAY_PROFILE, Verdict, judge, may, unfit};
+use checks::{Check, MAY_LOOK, MAY_PROFILE, Verdict, check_all, failed, may};
 
 pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<(), Failure> {
     let mut target = target::parse(&arguments.target)?;
@@ -24,14 +24,14 @@ pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<
     target.run_as_user = arguments.run_as_user;
     let cluster = Cluster::of(global).await?;
     let observed = observe::observe(&cluster, &target).await?;
-    let checks = judge(&observed);
+    let checks = check_all(&observed);
     print!("{}", text(&checks, arguments.output, screen));
     verdict(&checks, &arguments.target)
 }
 
 /// Profiling and looking are apart: results may be for other people than those who take them.
 fn verdict(checks: &[Check], target: &str) -> Result<(), Failure> {
-    let (count, of) = (unfit(checks), checks.len());
+    let (count, of) = (failed(checks), checks.len());
     let (profile, look) = (may(checks, MAY_PROFILE), may(checks, MAY_LOOK));
     let rights = [MAY_PROFILE, MAY_LOOK];
     let is_fit = !checks
@@ -65,7 +65,7 @@ pub fn text(checks: &[Check], form: ListForm, screen: Screen) -> String {
             json!({"check": check.name, "verdict": word(check.verdict), "found": check.found, "remedy": check.remedy})
         });
         json!({
-            "fit": unfit(checks) == 0, "mayProfile": may(checks, MAY_PROFILE), "mayLook": may(checks, MAY_LOOK),
+            "fit": failed(checks) == 0, "mayProfile": may(checks, MAY_PROFILE), "mayLook": may(checks, MAY_LOOK),
             "checks": rows.collect::<Vec<_>>(),
         })
     };

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cli::{FindingsForm, ListForm, Per, TopForm, TopSort};
 use crate::compare::Compared;
 use crate::describe;
-use crate::doctor::judge::OperatorFacts;
+use crate::doctor::checks::OperatorFacts;
 use crate::failure::Failure;
 use crate::findings;
 use crate::list::Listing;

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use kube::api::DynamicObject;
 use phpprof_profile::live::Top as Table;
-use phpprof_profile::live::screen::{self, News};
-use phpprof_profile::{Known, Limits, Merger, Profile, Room, Settings, decode};
+use phpprof_profile::live::screen::{self, Update};
+use phpprof_profile::{Limits, MergeLimits, Merger, Profile, Settings, TrustedMetadata, decode};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{Global, Top};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::request::{Outcome, Request};
-use crate::results::{self, LiveSecond, Opener};
+use crate::results::{self, AccessKey, LiveSecond};
 use crate::run::{as_object, create, has_profile, tell_failed};
 use crate::{cancel, target, wait};
 
@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Answers in a row that may be missing.
 const LOST: u32 = 15;
 /// What a second of one pod may be.
-const LARGEST: Room = Room {
+const LARGEST: MergeLimits = MergeLimits {
     rows: 20_000,
     bytes: 16 << 20,
 };
@@ -60,10 +60,10 @@ async fn watch(
     title: String,
     signals: &mut Signals,
 ) -> Result<Option<DynamicObject>, Failure> {
-    let (give, news) = channel();
+    let (give, updates) = channel();
     let mut shown = tokio::task::spawn_blocking(move || {
         let mut table = Table::new(title);
-        screen::run(&mut table, &news)
+        screen::run(&mut table, &updates)
     });
     let mut over = None;
     let fed = tokio::select! {
@@ -135,7 +135,7 @@ async fn end(
 async fn feed(
     cluster: &Cluster,
     name: &str,
-    give: &Sender<News>,
+    give: &Sender<Update>,
 ) -> Result<DynamicObject, Failure> {
     let (mut after, mut lost, mut has_begun) = (0, 0, false);
     let mut turns = tokio::time::interval(EVERY);
@@ -155,7 +155,7 @@ async fn feed(
         }
         let key = request.words("/status/accessKey").to_owned();
         if !has_begun {
-            let _ = give.send(News::Said(match request.message() {
+            let _ = give.send(Update::Message(match request.message() {
                 "" => request.reason().to_owned(),
                 message => format!("{}: {message}", request.reason()),
             }));
@@ -164,11 +164,11 @@ async fn feed(
             continue;
         }
         let path = format!("/r/{}/{name}/live", request.namespace());
-        let seconds = match results::live(cluster, &Opener { path, key }, after).await {
+        let seconds = match results::live(cluster, &AccessKey { path, key }, after).await {
             Ok(seconds) => seconds,
             Err(failure) if lost < LOST => {
                 lost += 1;
-                let _ = give.send(News::Said(failure.message));
+                let _ = give.send(Update::Message(failure.message));
                 continue;
             }
             Err(failure) => return Err(failure),
@@ -179,21 +179,21 @@ async fn feed(
             continue;
         }
         if !std::mem::replace(&mut has_begun, true) {
-            let _ = give.send(News::Said(String::new()));
+            let _ = give.send(Update::Message(String::new()));
         }
         let _ = give.send(tick(&request.namespace(), &seconds));
     }
 }
 
 /// The seconds of several pods, which are of the same time.
-fn tick(namespace: &str, seconds: &[LiveSecond]) -> News {
+fn tick(namespace: &str, seconds: &[LiveSecond]) -> Update {
     let mut spans: HashMap<(&str, &str), i64> = HashMap::new();
     let mut profiles = Vec::new();
     for second in seconds {
         let profile = match labelled(namespace, second) {
             Ok(profile) => profile,
             Err(why) => {
-                return News::Said(format!("a second of {} is left out: {why}", second.pod));
+                return Update::Message(format!("a second of {} is left out: {why}", second.pod));
             }
         };
         let span = spans.entry((&second.pod, &second.container)).or_default();
@@ -202,7 +202,7 @@ fn tick(namespace: &str, seconds: &[LiveSecond]) -> News {
     }
     let longest = spans.into_values().max().unwrap_or(0);
     let span = Duration::from_nanos(u64::try_from(longest).unwrap_or(0));
-    News::Tick(profiles, span)
+    Update::Tick(profiles, span)
 }
 
 /// The second with the labels that the operator says: a sampler's own words of its pod count for nothing.
@@ -211,7 +211,7 @@ fn labelled(namespace: &str, second: &LiveSecond) -> Result<Profile, String> {
     let limits = Limits::default();
     let profile = decode(&second.profile, &limits).map_err(|error| words(&error))?;
     let mut merger = Merger::new(&Settings::default(), 1, LARGEST, &[]);
-    let known = Known {
+    let known = TrustedMetadata {
         labels: vec![
             ("namespace", namespace),
             ("pod", &second.pod),
@@ -281,7 +281,7 @@ mod tests {
             second("web-2", 900),
             second("web-2", 1050),
         ];
-        let News::Tick(profiles, span) = tick("shop", &seconds) else {
+        let Update::Tick(profiles, span) = tick("shop", &seconds) else {
             panic!("no tick");
         };
         assert_eq!(span, Duration::from_millis(1950));
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_length_that_cannot_be_is_not_believed() {
-        let News::Tick(_, span) = tick("shop", &[second("web-1", 1 << 40)]) else {
+        let Update::Tick(_, span) = tick("shop", &[second("web-1", 1 << 40)]) else {
             panic!("no tick");
         };
         assert_eq!(span, Duration::from_secs(60));
@@ -304,6 +304,6 @@ mod tests {
             profile: vec![1, 2, 3],
             ..second("web-1", 1)
         };
-        assert!(matches!(tick("shop", &[broken]), News::Said(_)));
+        assert!(matches!(tick("shop", &[broken]), Update::Message(_)));
     }
 }

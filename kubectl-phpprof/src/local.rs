@@ -12,22 +12,22 @@ use crate::cli::{Diff, Download, Findings, Flame, Global, Top, TopForm};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::findings;
-use crate::release::alike;
+use crate::release::normalized;
 use crate::screen::Screen;
-use crate::show::{diff_text, seen, table_of, view, wrong_view};
+use crate::show::{diff_text, table_of, view, with_waiting_label, wrong_view};
 use crate::source::{Source, load, timeline_of};
 
 pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {
     let source = load(global, &arguments.source, None).await?;
-    let view = view(&arguments.choice);
+    let view = view(&arguments.view);
     let by = arguments.by.as_deref();
     let table = table_of(&source.profile, &view, arguments.sort, by)?;
     Ok(table.text(arguments.output, arguments.count, screen.width))
 }
 
 impl Source {
-    fn seen(self, view: &View) -> Self {
-        match seen(&self.profile, view, None) {
+    fn with_waiting_label(self, view: &View) -> Self {
+        match with_waiting_label(&self.profile, view, None) {
             Cow::Borrowed(_) => self,
             Cow::Owned(profile) => Source { profile, ..self },
         }
@@ -53,8 +53,8 @@ pub async fn findings(
 
 pub async fn flame(global: &Global, arguments: &Flame) -> Result<String, Failure> {
     let source = load(global, &arguments.source, None).await?;
-    let view = view(&arguments.choice);
-    let source = source.seen(&view);
+    let view = view(&arguments.view);
+    let source = source.with_waiting_label(&view);
     let format = arguments.output.as_deref().map(drawn).transpose()?;
     let timeline = match format {
         None | Some(Format::Html) => timeline_of(global, &arguments.source).await,
@@ -72,11 +72,11 @@ pub async fn flame(global: &Global, arguments: &Flame) -> Result<String, Failure
 pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Result<String, Failure> {
     let before = load(global, &arguments.before, None).await?;
     let after = load(global, &arguments.after, None).await?;
-    let view = view(&arguments.choice);
+    let view = view(&arguments.view);
     let comparable = |source: Source| {
-        let source = source.seen(&view);
+        let source = source.with_waiting_label(&view);
         Source {
-            profile: alike(source.profile, &arguments.trim_path),
+            profile: normalized(source.profile, &arguments.trim_path),
             ..source
         }
     };
@@ -106,7 +106,7 @@ fn compared_text(
         Some("json") => TopForm::Json,
         Some("yaml") => TopForm::Yaml,
         Some("name") => TopForm::Name,
-        Some(path) => return draw_both(path, before, after, &view(&arguments.choice)),
+        Some(path) => return draw_both(path, before, after, &view(&arguments.view)),
     };
     Ok(diff_text(compared, form, arguments.count, screen.width))
 }
@@ -149,8 +149,8 @@ pub async fn download(global: &Global, arguments: &Download) -> Result<String, F
         .clone()
         .unwrap_or_else(|| format!("{}.pb.gz", source.stem));
     let format = asked.unwrap_or(Format::Pprof);
-    let view = view(&arguments.choice);
-    let source = source.seen(&view);
+    let view = view(&arguments.view);
+    let source = source.with_waiting_label(&view);
     let bytes = format
         .write(&source.profile, &view, &source.title, None)
         .map_err(wrong_view)?;
@@ -166,7 +166,7 @@ fn known(path: &str) -> Result<Format, Failure> {
         Failure::new(
             Exit::Usage,
             format!("{path}: the end of the name says no format"),
-            format!("let it end with {}", Format::ends()),
+            format!("let it end with {}", Format::extensions()),
         )
     })
 }

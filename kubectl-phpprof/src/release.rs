@@ -41,7 +41,7 @@ impl Prefix {
 
 /// The profile without those prefixes, and without the lines of closures.
 #[must_use]
-pub fn alike(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
+pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
     for at in 0..profile.function.len() {
         let Some(function) = profile.function.get(at).copied() else {
             break;

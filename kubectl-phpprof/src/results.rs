@@ -63,11 +63,11 @@ impl LiveSecond {
 /// What the operator holds of a live request and came after this number.
 pub async fn live(
     cluster: &Cluster,
-    opener: &Opener,
+    access_key: &AccessKey,
     after: i64,
 ) -> Result<Vec<LiveSecond>, Failure> {
-    let question = serde_json::json!({"accessKey": opener.key, "after": after}).to_string();
-    let path = safe(&opener.path)?;
+    let question = serde_json::json!({"accessKey": access_key.key, "after": after}).to_string();
+    let path = safe(&access_key.path)?;
     let mut tries = 0;
     let answer = loop {
         let body = question.clone().into_bytes();
@@ -162,7 +162,7 @@ impl Links {
 
 /// Where the operator is asked, below its service, and with what key.
 #[derive(Clone, Debug)]
-pub struct Opener {
+pub struct AccessKey {
     pub path: String,
     pub key: String,
 }
@@ -174,24 +174,24 @@ pub async fn fetch(
     part: Part<'_>,
 ) -> Result<Vec<u8>, Failure> {
     let name = request.name();
-    let opener = match request.words("/status/profile/accessKey") {
+    let access_key = match request.words("/status/profile/accessKey") {
         "" => return Err(no_key(request, &cluster.suggest)),
-        key => Opener {
+        key => AccessKey {
             path: format!("/r/{}/{name}", request.namespace()),
             key: key.to_owned(),
         },
     };
-    download(cluster, &opener, &name, part).await
+    download(cluster, &access_key, &name, part).await
 }
 
 /// What a key opens of a request, called by this name.
 pub async fn download(
     cluster: &Cluster,
-    opener: &Opener,
+    access_key: &AccessKey,
     name: &str,
     part: Part<'_>,
 ) -> Result<Vec<u8>, Failure> {
-    let links: Links = post(cluster, opener, MAX_LINKS).await?;
+    let links: Links = post(cluster, access_key, MAX_LINKS).await?;
     let link = links.find(part).ok_or_else(|| {
         let (message, hint) = part.missing(name, &cluster.suggest);
         Failure::new(Exit::NotFound, message, hint)
@@ -207,21 +207,21 @@ pub async fn download(
 }
 
 /// What the operator lists of a namespace.
-pub async fn ask_archive(cluster: &Cluster, opener: &Opener) -> Result<Value, Failure> {
-    post(cluster, opener, MAX_LIST).await
+pub async fn ask_archive(cluster: &Cluster, access_key: &AccessKey) -> Result<Value, Failure> {
+    post(cluster, access_key, MAX_LIST).await
 }
 
 async fn post<T: DeserializeOwned>(
     cluster: &Cluster,
-    opener: &Opener,
+    access_key: &AccessKey,
     limit: usize,
 ) -> Result<T, Failure> {
     let key = Key {
-        access_key: &opener.key,
+        access_key: &access_key.key,
     };
     // A string always serialises.
     let body = serde_json::to_vec(&key).unwrap_or_default();
-    let path = safe(&opener.path)?;
+    let path = safe(&access_key.path)?;
     let answer = ask(cluster, Method::POST, &path, body, limit).await?;
     serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
 }

@@ -10,7 +10,7 @@ use phpprof_crds::REQUESTED_BY;
 use phpprof_profile::{Profile, View};
 use serde_json::Value;
 
-use crate::cli::{DryRun, Global, ObjectForm, Run, TopForm, TopSort, Wanted};
+use crate::cli::{DryRun, Global, ObjectForm, RequestArguments, Run, TopForm, TopSort};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::list::{names, yaml};
@@ -38,7 +38,7 @@ fn may_be_ignored(exit: Exit) -> bool {
 }
 
 async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
-    let mut object = wanted(&arguments.wanted, arguments.name.clone())?;
+    let mut object = request_object(&arguments.request, arguments.name.clone())?;
     check_type(arguments, &object)?;
     if arguments.dry_run == Some(DryRun::Client) {
         print!(
@@ -115,7 +115,10 @@ fn check_type(arguments: &Run, object: &DynamicObject) -> Result<(), Failure> {
 }
 
 /// The request of the command line or of the file.
-pub fn wanted(arguments: &Wanted, name: Option<String>) -> Result<DynamicObject, Failure> {
+pub fn request_object(
+    arguments: &RequestArguments,
+    name: Option<String>,
+) -> Result<DynamicObject, Failure> {
     let Some(path) = &arguments.filename else {
         let request = target::request(arguments, name)?;
         return as_object(serde_json::to_value(request), "the command line");

@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use phpprof_profile::{Amount, Profile, Row, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{Choice, TopForm, TopSort};
+use crate::cli::{TopForm, TopSort, ViewArguments};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::list::yaml;
 use crate::table::{Table, printable};
 
-pub fn view(choice: &Choice) -> View {
+pub fn view(arguments: &ViewArguments) -> View {
     View {
-        sample_type: choice.sample_type.clone(),
-        labels: choice.labels.clone(),
+        sample_type: arguments.sample_type.clone(),
+        labels: arguments.labels.clone(),
     }
 }
 
@@ -30,7 +30,11 @@ pub fn wrong_view(error: ViewError) -> Failure {
 }
 
 /// The profile with the label that says what it waits for, if somebody asks for that.
-pub fn seen<'p>(profile: &'p Profile, view: &View, by: Option<&str>) -> Cow<'p, Profile> {
+pub fn with_waiting_label<'p>(
+    profile: &'p Profile,
+    view: &View,
+    by: Option<&str>,
+) -> Cow<'p, Profile> {
     let mut asked = view.labels.iter().map(|(key, _)| key.as_str()).chain(by);
     match asked.any(|key| key == waiting::LABEL) {
         true => Cow::Owned(waiting::labelled(profile)),
@@ -45,7 +49,7 @@ pub fn table_of(
     sort: TopSort,
     by: Option<&str>,
 ) -> Result<TopTable, Failure> {
-    let profile = seen(profile, view, by);
+    let profile = with_waiting_label(profile, view, by);
     if let Some(key) = by {
         check_label(&profile, key)?;
     }

@@ -16,7 +16,7 @@ use crate::failure::{Exit, Failure};
 use crate::jsonpath::Path;
 use crate::list::yaml;
 use crate::output::{self, Output, columns_table};
-use crate::results::{self, Opener, Part};
+use crate::results::{self, AccessKey, Part};
 use crate::suggest::Suggest;
 use crate::table::Table;
 
@@ -48,7 +48,7 @@ impl<'a> Asked<'a> {
 /// All that is stored of a namespace, newest first.
 pub struct Stored {
     answer: Value,
-    opener: Opener,
+    access_key: AccessKey,
     suggest: Suggest,
 }
 
@@ -80,12 +80,12 @@ impl<'a> Entry<'a> {
 
 impl Stored {
     pub async fn of(cluster: &Cluster) -> Result<Self, Failure> {
-        let opener = opener(cluster).await?;
-        let answer = results::ask_archive(cluster, &opener).await?;
+        let access_key = access_key(cluster).await?;
+        let answer = results::ask_archive(cluster, &access_key).await?;
         let suggest = cluster.suggest.clone();
         Ok(Stored {
             answer,
-            opener,
+            access_key,
             suggest,
         })
     }
@@ -130,12 +130,12 @@ impl Stored {
         part: Part<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let (name, uid) = (entry.words("name"), entry.words("uid"));
-        let path = format!("{}/{name}/{uid}", self.opener.path);
-        let opener = Opener {
+        let path = format!("{}/{name}/{uid}", self.access_key.path);
+        let access_key = AccessKey {
             path,
-            key: self.opener.key.clone(),
+            key: self.access_key.key.clone(),
         };
-        results::download(cluster, &opener, &entry.full_name(), part).await
+        results::download(cluster, &access_key, &entry.full_name(), part).await
     }
 }
 
@@ -145,7 +145,7 @@ fn is_of_a_name(letter: char) -> bool {
 }
 
 /// The namespace's own key.
-pub async fn opener(cluster: &Cluster) -> Result<Opener, Failure> {
+pub async fn access_key(cluster: &Cluster) -> Result<AccessKey, Failure> {
     let namespace = &cluster.namespace;
     let action = format!("get profilearchives/{ARCHIVE} in namespace {namespace}");
     let resource = ApiResource::erase::<ProfileArchive>(&());
@@ -165,7 +165,7 @@ pub async fn opener(cluster: &Cluster) -> Result<Opener, Failure> {
             failure => failure,
         })?;
     match archive.data["status"]["accessKey"].as_str() {
-        Some(key) => Ok(Opener {
+        Some(key) => Ok(AccessKey {
             path: format!("/a/{namespace}"),
             key: key.to_owned(),
         }),
@@ -371,7 +371,7 @@ pub async fn named(cluster: &Cluster, name: &str) -> Result<Named, Failure> {
 pub fn of_answer(profiles: Value) -> Stored {
     Stored {
         answer: serde_json::json!({"bytes": 0, "leftOut": 0, "profiles": profiles}),
-        opener: Opener {
+        access_key: AccessKey {
             path: String::new(),
             key: String::new(),
         },

@@ -9,7 +9,7 @@ use phpprof_crds::{
     UploadMode, WorkloadRef,
 };
 
-use crate::cli::{Dump, Top, Wanted};
+use crate::cli::{Dump, RequestArguments, Top};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
@@ -121,7 +121,7 @@ pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The request of a command line without a file.
-pub fn request(run: &Wanted, name: Option<String>) -> Result<ProfileRequest, Failure> {
+pub fn request(run: &RequestArguments, name: Option<String>) -> Result<ProfileRequest, Failure> {
     let target = Target {
         container_name: run.container.clone(),
         max_pods: run.max_pods,
@@ -236,7 +236,7 @@ fn whole(
 }
 
 /// None where no flag of it is given.
-fn filter(run: &Wanted) -> Option<Filter> {
+fn filter(run: &RequestArguments) -> Option<Filter> {
     let filter = Filter {
         path_prefix: run.path_prefix.clone(),
         methods: run.method.clone(),

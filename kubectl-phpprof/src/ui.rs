@@ -39,9 +39,9 @@ const PASSED_ON: [HeaderName; 6] = [
 pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
-    let opener = stored::opener(&cluster).await?;
+    let access_key = stored::access_key(&cluster).await?;
     // What is missing is said here, and not on the page.
-    results::ask_archive(&cluster, &opener).await?;
+    results::ask_archive(&cluster, &access_key).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let cannot_listen = |error: std::io::Error| {
         Failure::new(
@@ -65,8 +65,8 @@ pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
         std::io::stdout(),
         "http://127.0.0.1:{port}{}{}#{}",
         door.path,
-        opener.path,
-        opener.key
+        access_key.path,
+        access_key.key
     );
     let router = Router::new()
         .fallback(pass)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{Global, ListForm, Version};
 use crate::connect::Cluster;
-use crate::doctor::judge::OperatorFacts;
+use crate::doctor::checks::OperatorFacts;
 use crate::doctor::observe::operator;
 use crate::failure::Failure;
 use crate::list::yaml;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the sum is below `resources.limits.memory` of the chart, which a test holds.
 
-use phpprof_profile::{Limits as Bounds, Room, timeline};
+use phpprof_profile::{Limits as Bounds, MergeLimits, timeline};
 
 use crate::http::{health, live, relay, results, tls};
 use crate::reconcile::{calls, watches};
@@ -30,7 +30,7 @@ pub fn parts() -> Vec<(&'static str, usize)> {
     let opened = (upload.compressed_bytes + upload.memory_bytes)
         .max(results::LARGEST_DRAWN + results::NAMES_DRAWN)
         .max(results::LIST_DRAWN);
-    let room = Room::default();
+    let merge = MergeLimits::default();
     let relay_room = relay::ROOM as usize * relay::UNIT;
     let plain = health::BOUNDS.connections + results::BOUNDS.connections;
     vec![
@@ -56,7 +56,7 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         (
             "merging",
             // The lists of requests come after the profiles, in the same turn.
-            (room.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE).max(requests::OPENED),
+            (merge.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE).max(requests::OPENED),
         ),
         (
             "archive",

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use phpprof_profile::{
-    Builder, FrameRef, Known, Limits, Merger, Packed, Room, Settings, Source as _, encode_gzip,
+    Builder, FrameRef, Limits, MergeLimits, Merger, Packed, Settings, Source as _, TrustedMetadata,
+    encode_gzip,
 };
 
 /// Functions of a profile that is made, each of which calls each.
@@ -50,7 +51,7 @@ fn merge(pods: usize, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     let mut merger = Merger::new(
         &Settings::default(),
         pods,
-        Room::default(),
+        MergeLimits::default(),
         &["pid", "thread"],
     );
     let mut rows = 0;
@@ -58,9 +59,9 @@ fn merge(pods: usize, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
         let profile = Packed::open(std::fs::read(file)?, &limits)?;
         rows += profile.count();
         let name = format!("pod-{pod}");
-        let known = Known {
+        let known = TrustedMetadata {
             labels: vec![("namespace", "shop"), ("pod", &name), ("container", "fpm")],
-            ..Known::default()
+            ..TrustedMetadata::default()
         };
         merger.add(&profile, &known)?;
     }
@@ -68,8 +69,8 @@ fn merge(pods: usize, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     let took = begin.elapsed();
     let bounds = Limits {
         decompressed_bytes: 256 << 20,
-        memory_bytes: Room::default().bytes,
-        samples: Room::default().rows,
+        memory_bytes: MergeLimits::default().bytes,
+        samples: MergeLimits::default().rows,
         ..limits
     };
     let bytes = merged.file.len();

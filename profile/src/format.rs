@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 /// What a file's name ends with, and what it means; the longer ends come first.
-const ENDS: [(&str, Format); 13] = [
+const EXTENSIONS: [(&str, Format); 13] = [
     (".speedscope.json", Format::Speedscope),
     (".pb.gz", Format::Pprof),
     (".pprof.gz", Format::Pprof),
@@ -82,14 +82,15 @@ impl Format {
         if base.starts_with("callgrind.out") || base.starts_with("cachegrind.out") {
             return Some(Format::Callgrind);
         }
-        ENDS.into_iter()
+        EXTENSIONS
+            .into_iter()
             .find(|(end, _)| base.ends_with(end))
             .map(|(_, format)| format)
     }
 
     /// The ends of names that are known, for people.
-    pub fn ends() -> String {
-        let ends: Vec<_> = ENDS.iter().map(|(end, _)| *end).collect();
+    pub fn extensions() -> String {
+        let ends: Vec<_> = EXTENSIONS.iter().map(|(end, _)| *end).collect();
         format!(
             "{} or a name that begins with callgrind.out",
             ends.join(", ")

@@ -49,7 +49,7 @@ pub use encode::encode_gzip;
 pub use findings::{Finding, findings};
 pub use format::Format;
 pub use lookup::{Frame, Lookup};
-pub use merge::{Known, MergeError, Merged, Merger, OTHER, Room, merge};
+pub use merge::{MergeError, MergeLimits, Merged, Merger, OTHER, TrustedMetadata, merge};
 pub use packed::Packed;
 pub use pieces::{PieceBounds, SampleType, pieces};
 pub use proto::Profile;

@@ -31,16 +31,16 @@ pub enum MergeError {
 
 /// What a merged profile may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct MergeLimits {
     pub rows: usize,
     /// In memory, all tables together.
     pub bytes: usize,
 }
 
 /// Fits what 100 pods of a large application bring.
-impl Default for Room {
+impl Default for MergeLimits {
     fn default() -> Self {
-        Room {
+        MergeLimits {
             rows: 800_000,
             bytes: 108 << 20,
         }
@@ -49,7 +49,7 @@ impl Default for Room {
 
 /// What is known of a profile without its own word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known<'a> {
+pub struct TrustedMetadata<'a> {
     /// In the place of labels of these names.
     pub labels: Vec<(&'a str, &'a str)>,
     /// 0 where it is not known.
@@ -77,7 +77,7 @@ pub struct Merger {
     types: Vec<String>,
     tables: Tables,
     rows: Rows,
-    room: Room,
+    limits: MergeLimits,
     folds: &'static [&'static str],
     /// Profiles that were added, and that are still to come.
     added: usize,
@@ -87,10 +87,10 @@ pub struct Merger {
 
 /// Small profiles of phpprof's own sample types into one that is held in memory.
 pub fn merge(profiles: &[Profile]) -> Result<Profile, MergeError> {
-    let room = Room::default();
-    let mut merger = Merger::new(&Settings::default(), profiles.len(), room, &[]);
+    let limits = MergeLimits::default();
+    let mut merger = Merger::new(&Settings::default(), profiles.len(), limits, &[]);
     for profile in profiles {
-        let known = Known {
+        let known = TrustedMetadata {
             labels: Vec::new(),
             time_nanos: profile.time_nanos,
             duration_nanos: profile.duration_nanos,
@@ -118,7 +118,7 @@ impl Merger {
     pub fn new(
         settings: &Settings,
         profiles: usize,
-        room: Room,
+        limits: MergeLimits,
         folds: &'static [&'static str],
     ) -> Self {
         let mut tables = Tables::new();
@@ -129,7 +129,7 @@ impl Merger {
             types: types.iter().copied().map(word).collect(),
             tables,
             rows: Rows::new(types.len()),
-            room,
+            limits,
             folds,
             added: 0,
             left: profiles,
@@ -146,14 +146,14 @@ impl Merger {
     pub fn add<S: Source + ?Sized>(
         &mut self,
         source: &S,
-        known: &Known<'_>,
+        known: &TrustedMetadata<'_>,
     ) -> Result<(), MergeError> {
         let order = self.order(source.head())?;
         self.describe(source.head(), known);
-        let free = self.room.rows.saturating_sub(self.rows.len());
+        let free = self.limits.rows.saturating_sub(self.rows.len());
         let weight = order.last().copied().unwrap_or(0);
         let kept = share::choose(source, weight, share::of_rows(free, self.left), self.folds);
-        let free = self.room.bytes.saturating_sub(self.bytes());
+        let free = self.limits.bytes.saturating_sub(self.bytes());
         let bytes = self.bytes() + share::of_bytes(free, self.left);
         self.added += 1;
         self.left = self.left.saturating_sub(1);
@@ -220,7 +220,7 @@ impl Merger {
             })
     }
 
-    fn describe(&mut self, profile: &Profile, known: &Known<'_>) {
+    fn describe(&mut self, profile: &Profile, known: &TrustedMetadata<'_>) {
         let head = &mut self.head;
         head.time_nanos = match (head.time_nanos, known.time_nanos) {
             (0, time) | (time, 0) => time,

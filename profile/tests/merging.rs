@@ -1,8 +1,8 @@
 //! What merging keeps of each profile, and what it does where room is short.
 
 use phpprof_profile::{
-    Builder, FrameRef, Known, Label, Limits, Merged, Merger, OTHER, Packed, Profile, Room,
-    Settings, Source, View, decode, encode_gzip, merge, top, total,
+    Builder, FrameRef, Label, Limits, MergeLimits, Merged, Merger, OTHER, Packed, Profile,
+    Settings, Source, TrustedMetadata, View, decode, encode_gzip, merge, top, total,
 };
 
 const FOLDS: &[&str] = &["pid"];
@@ -28,16 +28,16 @@ fn pod(stacks: usize, workers: i64) -> Profile {
     builder.finish()
 }
 
-fn known(name: &'static str) -> Known<'static> {
-    Known {
+fn known(name: &'static str) -> TrustedMetadata<'static> {
+    TrustedMetadata {
         labels: vec![("pod", name), ("namespace", "shop")],
         time_nanos: 1_790_000_000_000_000_000,
         duration_nanos: 1_000_000_000,
     }
 }
 
-fn merged(profiles: &[(&'static str, Profile)], room: Room) -> (Merged, Profile) {
-    let mut merger = Merger::new(&Settings::default(), profiles.len(), room, FOLDS);
+fn merged(profiles: &[(&'static str, Profile)], limits: MergeLimits) -> (Merged, Profile) {
+    let mut merger = Merger::new(&Settings::default(), profiles.len(), limits, FOLDS);
     for (name, profile) in profiles {
         let added = merger.add(profile, &known(name));
         added.expect("our own types");
@@ -52,10 +52,10 @@ fn merged(profiles: &[(&'static str, Profile)], room: Room) -> (Merged, Profile)
     (merged, profile)
 }
 
-fn rows(count: usize) -> Room {
-    Room {
+fn rows(count: usize) -> MergeLimits {
+    MergeLimits {
         rows: count,
-        ..Room::default()
+        ..MergeLimits::default()
     }
 }
 
@@ -128,11 +128,14 @@ fn a_pod_with_very_long_names_leaves_the_others_their_room() {
         };
         builder.add(&[frame], &[1, 0, 1], &[]);
     }
-    let room = Room {
+    let limits = MergeLimits {
         rows: 1000,
         bytes: 1 << 20,
     };
-    let (merged, profile) = merged(&[("hostile", builder.finish()), ("web", pod(50, 1))], room);
+    let (merged, profile) = merged(
+        &[("hostile", builder.finish()), ("web", pod(50, 1))],
+        limits,
+    );
     assert_eq!(merged.cut, 1);
     assert_eq!(values_of(&profile, ("pod", "web")).len(), 50);
     let names: usize = profile.string_table.iter().map(String::len).sum();
@@ -168,7 +171,7 @@ fn what_heaps_did_is_summed_where_it_is_asked_for_and_known() {
     };
     let (with, without) = (of_heap(&[1, 50, -20, 2, 3]), pod(1, 1));
     let totals = |settings: &Settings| {
-        let mut merger = Merger::new(settings, 2, Room::default(), FOLDS);
+        let mut merger = Merger::new(settings, 2, MergeLimits::default(), FOLDS);
         for profile in [&with, &without] {
             merger.add(profile, &known("one")).expect("our own types");
         }

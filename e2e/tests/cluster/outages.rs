@@ -129,7 +129,7 @@ fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_objec
             .start(&TROUBLES.map(|(trouble, _)| pods::idle_php(trouble)))
             .await?;
         let rules = TROUBLES.map(|(trouble, _)| format!("/{trouble}.fpm.={trouble}"));
-        outage::trouble(scene, &rules.each_ref().map(String::as_str)).await?;
+        outage::inject_faults(scene, &rules.each_ref().map(String::as_str)).await?;
         let profiled = TROUBLES.map(async |(trouble, _)| {
             let target = json!({"podName": trouble, "containerName": "fpm"});
             scene

@@ -287,7 +287,7 @@ fn an_operator_that_is_killed_before_it_answers_a_put_has_one_object_and_one_com
         release::kill(scene, &operator).await?;
         let request = scene.ended(&request).await?;
         scene.has_retried(&target).await?;
-        line::put_right().await?;
+        line::restore().await?;
         check_stored_once(scene, &request).await?;
         scene.clear_files().await
     })

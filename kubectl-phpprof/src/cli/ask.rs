@@ -5,7 +5,7 @@ use phpprof_crds::{RequestLabel, SamplerMode};
 
 /// Whose PHP is sampled, and how: of a `run`, and of each run of a schedule.
 #[derive(Args, Debug, Clone)]
-pub struct Wanted {
+pub struct RequestArguments {
     /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
     #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
     pub target: Option<String>,
@@ -75,7 +75,7 @@ pub struct Wanted {
 #[derive(Args, Debug, Clone)]
 pub struct Run {
     #[command(flatten)]
-    pub wanted: Wanted,
+    pub request: RequestArguments,
     /// Sample type of the table at the end; wall where there is none.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<RunType>,

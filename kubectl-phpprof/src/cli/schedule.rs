@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::ask::{DryRun, ObjectForm, Wanted};
+use super::ask::{DryRun, ObjectForm, RequestArguments};
 use crate::output::Output;
 
 #[derive(Args, Debug)]
@@ -34,7 +34,7 @@ pub struct ScheduleCreate {
     #[arg(value_name = "NAME")]
     pub schedule_name: String,
     #[command(flatten)]
-    pub wanted: Wanted,
+    pub request: RequestArguments,
     /// When: the five fields of cron, for instance "*/10 * * * *", or @hourly.
     #[arg(long, value_name = "CRON")]
     pub schedule: String,

@@ -20,7 +20,7 @@ use phpprof_decide::admission::{NotAdded, not_added};
 use phpprof_decide::pod::view;
 use serde_json::json;
 
-use super::judge::{
+use super::checks::{
     Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, Unseen, argument, first,
     nothing, sampler_mode,
 };

@@ -11,7 +11,7 @@ use crate::cli::{DryRun, Global, ObjectForm, ScheduleCreate};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::list::yaml;
-use crate::run::wanted;
+use crate::run::request_object;
 
 pub async fn create(global: &Global, arguments: &ScheduleCreate) -> Result<String, Failure> {
     let name = &arguments.schedule_name;
@@ -23,7 +23,7 @@ pub async fn create(global: &Global, arguments: &ScheduleCreate) -> Result<Strin
             "for instance: kubectl phpprof schedule create web deploy/web --schedule '*/10 * * * *' --max-pods 2",
         ));
     }
-    let request = wanted(&arguments.wanted, None)?;
+    let request = request_object(&arguments.request, None)?;
     // Objects that are only printed need no cluster, as with kubectl; then the namespace may have to be said.
     let cluster = match (
         Cluster::of(global).await,
@@ -73,7 +73,7 @@ fn plan(
     let spec = request.data["spec"].clone();
     // Only a file can say it.
     let keeps_ttl =
-        arguments.wanted.filename.is_some() && !spec["ttlSecondsAfterFinished"].is_null();
+        arguments.request.filename.is_some() && !spec["ttlSecondsAfterFinished"].is_null();
     Plan {
         name: arguments.schedule_name.clone(),
         namespace,

@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use phpprof_crds::{ProfileRequest, TargetReason};
-use phpprof_profile::{Limits as Bounds, Packed, Room};
+use phpprof_profile::{Limits as Bounds, MergeLimits, Packed};
 use tokio::sync::Semaphore;
 
 use crate::decide::effect::{Done, ReceiptKey};
@@ -66,8 +66,8 @@ pub(super) struct Upload {
 pub fn merged_bounds() -> Bounds {
     Bounds {
         decompressed_bytes: 256 << 20,
-        memory_bytes: Room::default().bytes,
-        samples: Room::default().rows,
+        memory_bytes: MergeLimits::default().bytes,
+        samples: MergeLimits::default().rows,
         ..Bounds::default()
     }
 }

@@ -4,7 +4,7 @@
 //! an earlier life of the operator has stored stays.
 
 use phpprof_crds::{ProfileRequest, ProfileResult, TargetState, TargetStatus};
-use phpprof_profile::{Known, Merged, Merger, Room, Settings, Source as _};
+use phpprof_profile::{MergeLimits, Merged, Merger, Settings, Source as _, TrustedMetadata};
 
 use super::collector::{Collector, Fault, Upload, beside};
 use crate::decide::checkpoints::lists_requests;
@@ -68,7 +68,7 @@ impl Collector {
                 false => Settings::default(),
             }
         };
-        let mut merger = Merger::new(&settings, pods, Room::default(), OF_WORKERS);
+        let mut merger = Merger::new(&settings, pods, MergeLimits::default(), OF_WORKERS);
         let mut changed = Vec::new();
         for target in targets {
             let _turn = self.desk.acquire().await;
@@ -156,7 +156,7 @@ async fn add(
     let namespace = request.metadata.namespace.clone().unwrap_or_default();
     let added = beside(move || {
         let head = upload.profile.head();
-        let known = Known {
+        let known = TrustedMetadata {
             labels: vec![
                 ("namespace", &namespace),
                 ("pod", &target.pod_name),

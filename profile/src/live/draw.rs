@@ -26,11 +26,11 @@ const TITLES: [&str; 4] = ["Functions", "Lines", "Routes", "Workers"];
 
 /// How it is drawn.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Theme {
     pub has_colour: bool,
 }
 
-impl Look {
+impl Theme {
     /// As the environment wants it (no-color.org).
     #[must_use]
     pub fn of_environment() -> Self {
@@ -55,7 +55,7 @@ const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 
 /// Draws it.
-pub fn draw(top: &Top, look: Look, frame: &mut Frame<'_>) {
+pub fn draw(top: &Top, theme: Theme, frame: &mut Frame<'_>) {
     let rows = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -64,8 +64,8 @@ pub fn draw(top: &Top, look: Look, frame: &mut Frame<'_>) {
     ]);
     let [head, tabs, table, foot] = rows.areas(frame.area());
     frame.render_widget(title(top, head.width), head);
-    frame.render_widget(tabs_line(top, look), tabs);
-    draw_table(top, look, frame, table);
+    frame.render_widget(tabs_line(top, theme), tabs);
+    draw_table(top, theme, frame, table);
     frame.render_widget(keys(top), foot);
 }
 
@@ -88,7 +88,7 @@ fn title(top: &Top, columns: u16) -> Line<'static> {
     ])
 }
 
-fn tabs_line(top: &Top, look: Look) -> Line<'static> {
+fn tabs_line(top: &Top, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
     for (index, (tab, title)) in Tab::ALL.into_iter().zip(TITLES).enumerate() {
         let style = if tab == top.tab {
@@ -105,7 +105,7 @@ fn tabs_line(top: &Top, look: Look) -> Line<'static> {
     spans.push(Span::raw(format!("  {clock} time")));
     if top.is_paused() {
         spans.push(Span::raw("  "));
-        spans.push(Span::styled("paused", look.much()));
+        spans.push(Span::styled("paused", theme.much()));
     }
     if top.is_typing || !top.filter.is_empty() {
         let cursor = if top.is_typing { "_" } else { "" };
@@ -115,7 +115,7 @@ fn tabs_line(top: &Top, look: Look) -> Line<'static> {
     Line::from(spans)
 }
 
-fn draw_table(top: &Top, look: Look, frame: &mut Frame<'_>, area: Rect) {
+fn draw_table(top: &Top, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     let rows = top.rows();
     let at = top.at.min(rows.len().saturating_sub(1));
     let columns = Column::of(top.tab);
@@ -137,7 +137,7 @@ fn draw_table(top: &Top, look: Look, frame: &mut Frame<'_>, area: Rect) {
     let seen = usize::from(area.height.saturating_sub(1)).max(1);
     let first = at.saturating_sub(seen - 1);
     let cells = rows.iter().skip(first).take(seen);
-    let cells = cells.map(|row| cells_of(top, look, row, (name, place)));
+    let cells = cells.map(|row| cells_of(top, theme, row, (name, place)));
     let table = Table::new(cells, widths)
         .header(head)
         .column_spacing(SPACE)
@@ -220,7 +220,7 @@ fn aligned(text: String, column: Column) -> Line<'static> {
     }
 }
 
-fn cells_of(top: &Top, look: Look, row: &Row<'_>, (name, place): (u16, u16)) -> Cells<'static> {
+fn cells_of(top: &Top, theme: Theme, row: &Row<'_>, (name, place): (u16, u16)) -> Cells<'static> {
     let sums = top.shown();
     let whole = match top.tab {
         Tab::Workers => sums.span,
@@ -236,7 +236,7 @@ fn cells_of(top: &Top, look: Look, row: &Row<'_>, (name, place): (u16, u16)) -> 
         };
         let is_much = percent(row.own_now, whole).is_some_and(|share| share >= MUCH);
         let style = match column {
-            Column::OwnNow if is_much && top.tab != Tab::Workers => look.much(),
+            Column::OwnNow if is_much && top.tab != Tab::Workers => theme.much(),
             Column::Name if row.total_now == 0 => FAINT,
             _ => Style::new(),
         };

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
 
-use super::draw::{Look, draw};
+use super::draw::{Theme, draw};
 use super::top::{Action, Top};
 use crate::proto::Profile;
 
@@ -22,11 +22,11 @@ const TRIES: u32 = 100;
 
 /// What comes from whoever samples.
 #[derive(Debug)]
-pub enum News {
+pub enum Update {
     /// What was sampled since the tick before, in so long.
     Tick(Vec<Profile>, Duration),
     /// What there is to say of it.
-    Said(String),
+    Message(String),
 }
 
 /// Whether there is a terminal to draw on, and to type on.
@@ -39,9 +39,9 @@ pub fn is_there() -> bool {
 ///
 /// # Errors
 /// The terminal is gone, or cannot be drawn on.
-pub fn run(top: &mut Top, news: &Receiver<News>) -> io::Result<Vec<PathBuf>> {
+pub fn run(top: &mut Top, updates: &Receiver<Update>) -> io::Result<Vec<PathBuf>> {
     let mut terminal = ratatui::try_init()?;
-    let ended = keys().and_then(|keys| shown(top, news, &keys, &mut terminal));
+    let ended = keys().and_then(|keys| shown(top, updates, &keys, &mut terminal));
     let cursor = terminal.show_cursor();
     // It would write to the standard error of a terminal that is gone, and end the process by that.
     std::mem::forget(terminal);
@@ -68,23 +68,23 @@ fn keys() -> io::Result<Receiver<Input>> {
 
 fn shown(
     top: &mut Top,
-    news: &Receiver<News>,
+    updates: &Receiver<Update>,
     keys: &Receiver<Input>,
     terminal: &mut DefaultTerminal,
 ) -> io::Result<Vec<PathBuf>> {
-    let (look, mut saved) = (Look::of_environment(), Vec::new());
+    let (theme, mut saved) = (Theme::of_environment(), Vec::new());
     let mut is_new = true;
     loop {
         loop {
-            match news.try_recv() {
-                Ok(news) => take(top, news),
+            match updates.try_recv() {
+                Ok(update) => take(top, update),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(saved),
             }
             is_new = true;
         }
         if std::mem::take(&mut is_new) {
-            terminal.draw(|frame| draw(top, look, frame))?;
+            terminal.draw(|frame| draw(top, theme, frame))?;
         }
         let key = match keys.recv_timeout(POLL) {
             Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => key,
@@ -104,14 +104,14 @@ fn shown(
     }
 }
 
-fn take(top: &mut Top, news: News) {
-    match news {
-        News::Tick(profiles, span) => {
+fn take(top: &mut Top, update: Update) {
+    match update {
+        Update::Tick(profiles, span) => {
             if let Err(error) = top.add(profiles, span) {
                 top.said = format!("a profile is left out: {error}");
             }
         }
-        News::Said(text) => top.said = text,
+        Update::Message(text) => top.said = text,
     }
 }
 

@@ -7,7 +7,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 
-use super::draw::{Look, draw};
+use super::draw::{Theme, draw};
 use super::*;
 use crate::{Builder, FrameRef, Label, Limits, Profile, Settings, decode, total};
 
@@ -208,8 +208,8 @@ fn rows_beyond_the_bound_are_one() {
 
 fn picture(top: &Top, columns: u16, rows: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    let look = Look { has_colour: true };
-    terminal.draw(|frame| draw(top, look, frame)).unwrap();
+    let theme = Theme { has_colour: true };
+    terminal.draw(|frame| draw(top, theme, frame)).unwrap();
     terminal.backend().to_string()
 }
 
@@ -261,8 +261,8 @@ fn any_size_can_be_drawn() {
 fn colours_are_the_terminals_own_and_none_where_none_is_wanted() {
     let colours = |has_colour| {
         let mut terminal = Terminal::new(TestBackend::new(80, 12)).unwrap();
-        let look = Look { has_colour };
-        terminal.draw(|frame| draw(&top(), look, frame)).unwrap();
+        let theme = Theme { has_colour };
+        terminal.draw(|frame| draw(&top(), theme, frame)).unwrap();
         let cells = terminal.backend().buffer().content.iter();
         let mut colours: Vec<_> = cells.flat_map(|cell| [cell.fg, cell.bg]).collect();
         colours.sort_by_key(|colour| format!("{colour:?}"));

@@ -9,10 +9,10 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::sums::{Name, Sum, Sums, Tab};
 use crate::proto::Profile;
-use crate::{Known, MergeError, Merger, Room, Settings};
+use crate::{MergeError, MergeLimits, Merger, Settings, TrustedMetadata};
 
 /// What is saved holds at most so much.
-const ROOM: Room = Room {
+const LIMITS: MergeLimits = MergeLimits {
     rows: 200_000,
     bytes: 48 << 20,
 };
@@ -107,7 +107,7 @@ impl Top {
             title,
             sums: Sums::default(),
             held: None,
-            merged: Merger::new(&Settings::default(), 1, ROOM, &[]),
+            merged: Merger::new(&Settings::default(), 1, LIMITS, &[]),
             began: None,
             tab: Tab::Functions,
             clock: Clock::Wall,
@@ -129,7 +129,7 @@ impl Top {
             profile.comment.clear();
             let began = *self.began.get_or_insert(profile.time_nanos);
             let until = profile.time_nanos.saturating_add(profile.duration_nanos);
-            let known = Known {
+            let known = TrustedMetadata {
                 labels: Vec::new(),
                 time_nanos: profile.time_nanos,
                 duration_nanos: until.saturating_sub(began),

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::Known;
+use super::TrustedMetadata;
 use crate::proto::{Function, Label, Line, Location, Mapping, Profile, Sample};
 use crate::rows;
 use crate::tables::Tables;
@@ -31,7 +31,7 @@ impl<'a> Incoming<'a> {
     pub fn new(
         profile: &'a Profile,
         order: Vec<usize>,
-        known: &'a Known<'a>,
+        known: &'a TrustedMetadata<'a>,
         folds: &'static [&'static str],
     ) -> Self {
         Incoming {

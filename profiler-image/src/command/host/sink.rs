@@ -44,7 +44,7 @@ impl Sink {
                 let message = format!(
                     "{}: the end of the name says no format; let it end with {}, or give -f",
                     path.display(),
-                    Format::ends()
+                    Format::extensions()
                 );
                 return Err(usage(message));
             }

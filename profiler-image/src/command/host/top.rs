@@ -21,7 +21,7 @@ use phpprof::run::{Ended, Options, RecordError, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::Pattern;
 use phpprof_profile::live::Top as Table;
-use phpprof_profile::live::screen::{self, News};
+use phpprof_profile::live::screen::{self, Update};
 use phpprof_profile::{Limits, decode};
 
 use super::super::requests::Requests;
@@ -71,7 +71,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
     let requests = asked(&arguments.requests)?;
     behave();
     leave_signals_to_the_run();
-    let (give, news) = channel();
+    let (give, updates) = channel();
     let options = options(arguments, scope, requests, &give)?;
     // When the run is over, nobody gives any more.
     drop(give);
@@ -81,7 +81,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
         ended.map_err(|error| (failure_of(&error, &options), error))
     });
     let run = run.map_err(|error| internal(format!("the run could not be started: {error}")))?;
-    let shown = show(title, &news);
+    let shown = show(title, &updates);
     stop.request("drop");
     let ended = run
         .join()
@@ -98,14 +98,14 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
 }
 
 /// Shows what comes, once the first of it is there: until then the run may say that there is no PHP.
-fn show(title: String, news: &Receiver<News>) -> Result<(), Failure> {
+fn show(title: String, updates: &Receiver<Update>) -> Result<(), Failure> {
     let mut table = Table::new(title);
-    let Ok(News::Tick(first, span)) = news.recv() else {
+    let Ok(Update::Tick(first, span)) = updates.recv() else {
         return Ok(());
     };
     let added = table.add(first, span);
     added.map_err(|error| internal(error.to_string()))?;
-    let saved = screen::run(&mut table, news);
+    let saved = screen::run(&mut table, updates);
     let saved = saved.map_err(|error| internal(format!("the terminal: {error}")))?;
     for path in saved {
         let path = path.display();
@@ -120,7 +120,7 @@ fn options(
     arguments: &Top,
     scope: Scope,
     requests: Asked,
-    give: &Sender<News>,
+    give: &Sender<Update>,
 ) -> Result<Options, Failure> {
     let give = give.clone();
     let deltas = Deltas::begin(move |delta| {
@@ -147,11 +147,11 @@ fn options(
     })
 }
 
-fn tick(delta: &Snapshot) -> News {
+fn tick(delta: &Snapshot) -> Update {
     let made = output(delta, &[], Cost::default());
     match decode(&made.bytes, &Limits::default()) {
-        Ok(profile) => News::Tick(vec![profile], delta.took),
-        Err(error) => News::Said(format!("a second is left out: {error}")),
+        Ok(profile) => Update::Tick(vec![profile], delta.took),
+        Err(error) => Update::Message(format!("a second is left out: {error}")),
     }
 }
 

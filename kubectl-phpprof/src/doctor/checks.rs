@@ -88,7 +88,7 @@ pub struct Check {
     pub remedy: String,
 }
 
-pub fn judge(observed: &Observed) -> Vec<Check> {
+pub fn check_all(observed: &Observed) -> Vec<Check> {
     let mut checks = vec![api(observed), operator(observed), namespace_check(observed)];
     checks.extend(
         observed
@@ -108,7 +108,7 @@ pub fn judge(observed: &Observed) -> Vec<Check> {
     checks
 }
 
-pub fn unfit(checks: &[Check]) -> usize {
+pub fn failed(checks: &[Check]) -> usize {
     checks
         .iter()
         .filter(|check| check.verdict == Verdict::Bad)
@@ -354,5 +354,5 @@ fn has_argument(observed: &Observed, wanted: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "checks_tests.rs"]
 mod tests;

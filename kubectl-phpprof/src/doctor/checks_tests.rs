@@ -70,7 +70,7 @@ fn fit() -> Observed {
 fn check_failed(change: impl FnOnce(&mut Observed), expected: &[&str]) {
     let mut observed = fit();
     change(&mut observed);
-    let checks = judge(&observed);
+    let checks = check_all(&observed);
     let failed: Vec<_> = checks
         .iter()
         .filter(|check| check.verdict == Verdict::Bad)
@@ -216,7 +216,7 @@ fn what_may_not_be_asked_is_unknown() {
     observed.rights[1].1 = None;
     observed.api = None;
     observed.pods = Err(Unseen::Hidden("you may not list pods".into()));
-    let checks = judge(&observed);
+    let checks = check_all(&observed);
     let unknown: Vec<_> = checks
         .iter()
         .filter(|check| check.verdict == Verdict::Unknown)
@@ -247,7 +247,7 @@ fn the_report_reads_well_at_every_width() {
         pods[0].containers[0].uid = None;
     }
     observed.operator = Err("you may not read deployments in phpprof-system".into());
-    let checks = judge(&observed);
+    let checks = check_all(&observed);
     for (name, form, width) in [
         ("doctor_80", ListForm::Table, Some(80)),
         ("doctor_200", ListForm::Table, Some(200)),
@@ -276,7 +276,7 @@ fn who_may_look_only_is_told_so() {
         for at in denied {
             observed.rights[*at].1 = Some(false);
         }
-        let checks = judge(&observed);
+        let checks = check_all(&observed);
         let may = (may(&checks, MAY_PROFILE), may(&checks, MAY_LOOK));
         let verdict = crate::doctor::verdict(&checks, "deploy/web");
         (may, verdict.map_err(|failure| failure.message))

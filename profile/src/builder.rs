@@ -10,12 +10,17 @@ use crate::tables::Tables;
 /// One frame of a stack. `start_line` is the line of the function's declaration and part of its identity; `line` is where it is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRef<'a> {
+    /// As PHP shows it: `function`, `Class::method`, `{main}`, `{closure:file:line}`, or a phase such as `[gc]`.
     pub name: &'a str,
+    /// The path as the engine has it; empty for phases.
     pub file: &'a str,
+    /// 0 where it is not known.
     pub start_line: i64,
+    /// 0 where it is not known.
     pub line: i64,
 }
 
+/// A label of a sample: text, or a number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
     /// key, value
@@ -27,7 +32,9 @@ pub enum Label<'a> {
 /// The one mapping that all locations point to; it tells readers that names, files and lines are all there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MappingInfo {
+    /// The path of the program that was sampled.
     pub filename: String,
+    /// In hexadecimal digits, as its ELF notes have it; empty where it has none.
     pub build_id: String,
 }
 
@@ -36,11 +43,17 @@ pub struct MappingInfo {
 pub struct Settings {
     /// type, unit
     pub sample_types: Vec<(&'static str, &'static str)>,
+    /// What readers show first: the name of one of the sample types.
     pub default_sample_type: &'static str,
+    /// type, unit
     pub period_type: (&'static str, &'static str),
+    /// Between two samples of a worker, in the unit of `period_type`.
     pub period: i64,
+    /// Unix time of the first sample.
     pub time_nanos: i64,
+    /// From the first sample to the end of the run.
     pub duration_nanos: i64,
+    /// What was sampled.
     pub mapping: MappingInfo,
 }
 
@@ -94,6 +107,7 @@ pub(crate) fn head(settings: &Settings, tables: &mut Tables) -> Profile {
     }
 }
 
+/// A profile that grows sample by sample; samples with the same stack and labels become one.
 #[derive(Debug)]
 pub struct Builder {
     profile: Profile,
@@ -102,6 +116,7 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// An empty profile.
     pub fn new(settings: Settings) -> Self {
         let mut tables = Tables::new();
         let profile = head(&settings, &mut tables);
@@ -146,11 +161,13 @@ impl Builder {
         }
     }
 
+    /// Adds a comment behind those that there are.
     pub fn comment(&mut self, text: impl AsRef<str>) {
         let index = self.tables.string(text.as_ref());
         self.profile.comment.push(index);
     }
 
+    /// The profile, whose samples are in the order of their locations.
     pub fn finish(mut self) -> Profile {
         self.tables.finish_into(&mut self.profile);
         self.profile

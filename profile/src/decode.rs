@@ -14,6 +14,7 @@ use crate::lookup::Ids;
 use crate::proto::{Label, Line, Location, Profile, Sample};
 use crate::records::Records;
 
+/// What a file may take before it is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The file as it lies in the store.
@@ -22,6 +23,7 @@ pub struct Limits {
     pub decompressed_bytes: usize,
     /// The decoded profile: bounds locations, functions, strings, whatever else there can be many of, and the samples where they are held.
     pub memory_bytes: usize,
+    /// Samples of the profile.
     pub samples: usize,
     /// Frames of one sample.
     pub depth: usize,
@@ -46,42 +48,70 @@ impl Default for Limits {
 /// The longest top-level field: a stack of `Limits::depth` frames with its labels, or a comment, is far shorter.
 const MAX_RECORD: usize = 256 << 10;
 
+/// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
+    /// Over [`Limits::compressed_bytes`]: nothing of it was read.
     #[error("the file has more than {0} bytes")]
     CompressedTooLarge(usize),
+    /// Over [`Limits::decompressed_bytes`], wherever gzip was then.
     #[error("the file has more than {0} bytes when decompressed")]
     DecompressedTooLarge(usize),
+    /// Over [`Limits::memory_bytes`].
     #[error("the profile takes more than {0} bytes of memory")]
     MemoryExceeded(usize),
+    /// Over [`Limits::samples`].
     #[error("the profile has more than {0} samples")]
     TooManySamples(usize),
+    /// One top-level field is longer than any that a sampler writes.
     #[error("a field has more than {0} bytes")]
     RecordTooLarge(usize),
+    /// Over [`Limits::depth`].
     #[error("a sample has more than {0} frames")]
     TooDeep(usize),
+    /// Over [`Limits::labels`].
     #[error("a sample has more than {0} labels")]
     TooManyLabels(usize),
+    /// It begins as gzip does and is none.
     #[error("not a gzip file: {0}")]
     Gzip(#[source] io::Error),
+    /// An upload that was cut off, for instance.
     #[error("the file ends in the middle of a field")]
     Truncated,
+    /// No encoder writes one (protobuf.dev, encoding).
     #[error("a varint has more than ten bytes")]
     Varint,
+    /// Only 0, 1, 2 and 5 are read; groups are not.
     #[error("unknown wire type {0}")]
     WireType(u64),
+    /// A field that does not fit the schema.
     #[error("not a pprof message: {0}")]
     Message(#[from] prost::DecodeError),
+    /// Nobody could say what its values are.
     #[error("the profile has no sample type")]
     NoSampleType,
+    /// `profile.proto` demands it: index 0 is "no string".
     #[error("the string table does not start with the empty string")]
     StringTable,
+    /// A sample has one value for each sample type.
     #[error("a sample has {actual} values for {expected} sample types")]
-    Values { expected: usize, actual: usize },
+    Values {
+        /// Sample types.
+        expected: usize,
+        /// Values of the first sample that differs.
+        actual: usize,
+    },
+    /// Of a mapping, location or function.
     #[error("{0} id 0 or used twice")]
     Id(&'static str),
+    /// An id or a string index that leads nowhere.
     #[error("{kind} {id} does not exist")]
-    Dangling { kind: &'static str, id: i128 },
+    Dangling {
+        /// `location`, `function`, `string`, …
+        kind: &'static str,
+        /// As it stands in the file; wider than all ids and indices.
+        id: i128,
+    },
 }
 
 impl DecodeError {
@@ -95,6 +125,10 @@ impl DecodeError {
     }
 }
 
+/// The whole profile, its samples in memory.
+///
+/// # Errors
+/// A [`DecodeError`] where the file is not whole, or above a limit.
 pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
     let mut samples = Vec::new();
     let mut memory = 0usize;

@@ -14,24 +14,39 @@ use crate::top::{Row, top, total};
 /// A function in both profiles; 0 where it was not seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
+    /// The function's.
     pub name: String,
+    /// Where it is declared.
     pub file: String,
+    /// In the function itself, in the unit of the sample type; so are the next three.
     pub flat_before: i64,
+    /// The same in the later profile.
     pub flat_after: i64,
+    /// In it and in all it called.
     pub cum_before: i64,
+    /// The same in the later profile.
     pub cum_after: i64,
 }
 
+/// What has changed from one profile to another, in one sample type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff {
+    /// The one that is compared.
     pub sample_type: String,
+    /// Of its values.
     pub unit: String,
+    /// Of all samples that the view lets through.
     pub total_before: i64,
+    /// The same in the later profile.
     pub total_after: i64,
     /// The largest change of the own share first.
     pub changes: Vec<Change>,
 }
 
+/// Compares the samples that the view lets through.
+///
+/// # Errors
+/// A [`ViewError`] where one of the profiles has no such sample type.
 pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, ViewError> {
     let chosen = view.index(after)?;
     let (name, unit) = after.sample_types().nth(chosen).unwrap_or_default();
@@ -79,14 +94,17 @@ impl Diff {
         self.points(change.flat_before, change.flat_after)
     }
 
+    /// The same for the function with all that it called.
     pub fn cum_points(&self, change: &Change) -> f64 {
         self.points(change.cum_before, change.cum_after)
     }
 
+    /// A value as a part of the total, in percent.
     pub fn share_before(&self, value: i64) -> f64 {
         share(value, self.total_before)
     }
 
+    /// The same of the later profile.
     pub fn share_after(&self, value: i64) -> f64 {
         share(value, self.total_after)
     }

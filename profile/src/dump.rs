@@ -19,8 +19,11 @@ const FRAMES: usize = 64;
 /// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum State {
+    /// It sleeps within a request.
     Waiting,
+    /// It has a CPU, or waits for one.
     Running,
+    /// It serves no request.
     Idle,
 }
 
@@ -28,25 +31,36 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {
+    /// By the operator, when it merged; none on a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// The same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
+    /// In the sampler's PID namespace, which is the target's in a pod.
     pub pid: i64,
+    /// Its thread id where PHP is thread-safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<i64>,
     /// Of php-fpm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// PHP's version, for instance `8.2.29`.
     pub php: String,
+    /// As PHP names it: `fpm-fcgi`, `cli`, `apache2handler`, …
     pub sapi: String,
+    /// What it does.
     pub state: State,
+    /// Where it waits, as far as the kernel tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_call: Option<Call>,
+    /// Of its request; so are route and script. None without a request, or where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// The path with ids replaced, without its query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
+    /// The file that PHP was asked to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
     /// How long its request has run.
@@ -101,10 +115,12 @@ impl Worker {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
+    /// For instance `poll`; `system call 12` where the name is not known.
     pub name: String,
     /// What it waits for, where one descriptor says it: `file`, `pipe`, `socket`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
+    /// Of a TCP socket: 3306 is MySQL's, for instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_port: Option<i64>,
 }
@@ -112,8 +128,11 @@ pub struct Call {
 /// A frame, with the line being executed in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
+    /// As in the profile.
     pub function: String,
+    /// Empty for phases.
     pub file: String,
+    /// The one being executed; 0 where it is not known.
     pub line: i64,
 }
 

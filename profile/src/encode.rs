@@ -12,6 +12,7 @@ use prost::Message;
 
 use crate::proto::Profile;
 
+/// The profile as the file that every reader of pprof takes.
 pub fn encode_gzip(profile: &Profile) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     let written = gzip.write_all(&profile.encode_to_vec());

@@ -14,6 +14,7 @@ use crate::stacks::{Stacks, View, ViewError};
 use crate::svg::flame_graph;
 use crate::timeline::Timeline;
 
+/// What a profile can be written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// All sample types, as `go tool pprof` reads it.

@@ -12,12 +12,17 @@ use crate::proto::{Function, Location, Profile, Sample};
 /// One frame of a sample, by its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame<'a> {
+    /// The function's.
     pub name: &'a str,
+    /// Where it is declared.
     pub file: &'a str,
+    /// Of its declaration.
     pub start_line: i64,
+    /// The one being executed.
     pub line: i64,
 }
 
+/// The rows of a profile by their ids.
 pub struct Lookup<'a> {
     profile: &'a Profile,
     functions: HashMap<u64, &'a Function>,
@@ -25,6 +30,7 @@ pub struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
+    /// Reads functions and locations once.
     pub fn new(profile: &'a Profile) -> Self {
         Lookup {
             profile,

@@ -21,17 +21,26 @@ pub const OTHER: &str = "[other]";
 /// Of each profile the first comment is kept, what a sampler says of its run, if it is no longer.
 const COMMENT_BYTES: usize = 4096;
 
+/// Why profiles cannot become one.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
+    /// No profile was added.
     #[error("nothing to merge")]
     Empty,
+    /// Names and units, as the first profile and another one have them.
     #[error("sample types differ: {expected} and {actual}")]
-    SampleTypes { expected: String, actual: String },
+    SampleTypes {
+        /// Of the first profile.
+        expected: String,
+        /// Of the one that was refused.
+        actual: String,
+    },
 }
 
 /// What a merged profile may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergeLimits {
+    /// Samples of the merged profile, those of [`OTHER`] apart.
     pub rows: usize,
     /// In memory, all tables together.
     pub bytes: usize,
@@ -54,6 +63,7 @@ pub struct TrustedMetadata<'a> {
     pub labels: Vec<(&'a str, &'a str)>,
     /// 0 where it is not known.
     pub time_nanos: i64,
+    /// 0 where it is not known.
     pub duration_nanos: i64,
 }
 

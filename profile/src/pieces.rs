@@ -20,6 +20,7 @@ use crate::stacks::View;
 pub struct PieceBounds {
     /// Before compression.
     pub bytes: usize,
+    /// Samples of one profile.
     pub samples: usize,
 }
 

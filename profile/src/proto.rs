@@ -5,128 +5,183 @@
 //!
 //! Invariant: what is not known here is dropped on decoding; the schema has no field that is not known here.
 
+/// A whole profile.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Profile {
+    /// What each value of a sample is, in the order of the values.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
+    /// The samples.
     #[prost(message, repeated, tag = "2")]
     pub sample: Vec<Sample>,
+    /// The programs that locations lie in; the first is the main one.
     #[prost(message, repeated, tag = "3")]
     pub mapping: Vec<Mapping>,
+    /// What the ids of a sample's stack mean.
     #[prost(message, repeated, tag = "4")]
     pub location: Vec<Location>,
+    /// What the ids of a location's lines mean.
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<Function>,
+    /// All texts; others are indices into it, and 0 is the empty one.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
+    /// A regular expression for frames that readers leave out, with what they call.
     #[prost(int64, tag = "7")]
     pub drop_frames: i64,
+    /// An exception from `drop_frames`.
     #[prost(int64, tag = "8")]
     pub keep_frames: i64,
+    /// Unix time of the beginning.
     #[prost(int64, tag = "9")]
     pub time_nanos: i64,
+    /// For how long was sampled.
     #[prost(int64, tag = "10")]
     pub duration_nanos: i64,
+    /// What `period` counts.
     #[prost(message, optional, tag = "11")]
     pub period_type: Option<ValueType>,
+    /// Between two samples.
     #[prost(int64, tag = "12")]
     pub period: i64,
+    /// Free text; the first of phpprof's is the receipt (`contract/README.md`).
     #[prost(int64, repeated, tag = "13")]
     pub comment: Vec<i64>,
+    /// The name of the type that readers show first.
     #[prost(int64, tag = "14")]
     pub default_sample_type: i64,
+    /// Where the profile is explained.
     #[prost(int64, tag = "15")]
     pub doc_url: i64,
 }
 
+/// The type and unit of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct ValueType {
+    /// Index of a text, for instance `wall`.
     #[prost(int64, tag = "1")]
     pub r#type: i64,
+    /// Index of a text, for instance `nanoseconds`.
     #[prost(int64, tag = "2")]
     pub unit: i64,
 }
 
+/// What was measured of one stack with one set of labels.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Sample {
+    /// The stack, leaf first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
+    /// One for each `Profile::sample_type`.
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
+    /// What the samples have in common.
     #[prost(message, repeated, tag = "3")]
     pub label: Vec<Label>,
 }
 
+/// A key with a text or a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
 pub struct Label {
+    /// Index of a text.
     #[prost(int64, tag = "1")]
     pub key: i64,
+    /// Index of a text; 0 where the label is a number.
     #[prost(int64, tag = "2")]
     pub str: i64,
+    /// 0 where the label is a text.
     #[prost(int64, tag = "3")]
     pub num: i64,
+    /// Index of a text; 0 where there is no unit.
     #[prost(int64, tag = "4")]
     pub num_unit: i64,
 }
 
+/// A file that is mapped into the program's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct Mapping {
+    /// Never 0.
     #[prost(uint64, tag = "1")]
     pub id: u64,
+    /// Its first address.
     #[prost(uint64, tag = "2")]
     pub memory_start: u64,
+    /// The first address behind it.
     #[prost(uint64, tag = "3")]
     pub memory_limit: u64,
+    /// Where in the file its first address is.
     #[prost(uint64, tag = "4")]
     pub file_offset: u64,
+    /// Index of its path.
     #[prost(int64, tag = "5")]
     pub filename: i64,
+    /// Index of a text that names this build of the file.
     #[prost(int64, tag = "6")]
     pub build_id: i64,
+    /// Its locations have names: readers need not look for symbols.
     #[prost(bool, tag = "7")]
     pub has_functions: bool,
+    /// They have files.
     #[prost(bool, tag = "8")]
     pub has_filenames: bool,
+    /// They have lines.
     #[prost(bool, tag = "9")]
     pub has_line_numbers: bool,
+    /// They have the calls that were inlined there.
     #[prost(bool, tag = "10")]
     pub has_inline_frames: bool,
 }
 
+/// A place in the program.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Location {
+    /// Never 0.
     #[prost(uint64, tag = "1")]
     pub id: u64,
+    /// The mapping that it lies in; 0 where it is not known.
     #[prost(uint64, tag = "2")]
     pub mapping_id: u64,
+    /// Of the instruction; 0 for PHP, whose code has none.
     #[prost(uint64, tag = "3")]
     pub address: u64,
+    /// More than one where calls were inlined, the innermost first.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<Line>,
+    /// Several addresses of the same code are one location.
     #[prost(bool, tag = "5")]
     pub is_folded: bool,
 }
 
+/// A line of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct Line {
+    /// The function.
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
+    /// The line in its file.
     #[prost(int64, tag = "2")]
     pub line: i64,
+    /// The column in that line; 0 where it is not known.
     #[prost(int64, tag = "3")]
     pub column: i64,
 }
 
+/// A function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct Function {
+    /// Never 0.
     #[prost(uint64, tag = "1")]
     pub id: u64,
+    /// Index of the name for people.
     #[prost(int64, tag = "2")]
     pub name: i64,
+    /// Index of the name that the system has for it.
     #[prost(int64, tag = "3")]
     pub system_name: i64,
+    /// Index of the path of its file.
     #[prost(int64, tag = "4")]
     pub filename: i64,
+    /// Where it is declared.
     #[prost(int64, tag = "5")]
     pub start_line: i64,
 }

@@ -18,25 +18,37 @@ pub struct View {
     pub labels: Vec<(String, String)>,
 }
 
+/// Why a profile cannot be looked at so.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ViewError {
+    /// Its sample types have other names.
     #[error("the profile has no sample type {wanted}; it has {}", known.join(", "))]
-    NoSuchType { wanted: String, known: Vec<String> },
+    NoSuchType {
+        /// The one that was asked for.
+        wanted: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
 }
 
 /// A function, as its readers tell one from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function<'a> {
+    /// As in the profile.
     pub name: &'a str,
+    /// Where it is declared.
     pub file: &'a str,
+    /// Of the declaration.
     pub start_line: i64,
 }
 
 /// A function by its number, and the line in it.
 pub type Step = (usize, i64);
 
+/// The samples of a view by their stacks, labels apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stacks<'a> {
+    /// By the numbers that a [`Step`] has.
     pub functions: Vec<Function<'a>>,
     /// Name and unit of each value.
     pub sample_types: Vec<(&'a str, &'a str)>,
@@ -92,6 +104,10 @@ pub(crate) fn label_value(profile: &Profile, label: &Label) -> String {
 }
 
 impl<'a> Stacks<'a> {
+    /// Of the samples that the view lets through.
+    ///
+    /// # Errors
+    /// A [`ViewError`] where the profile has no such sample type.
     pub fn of(profile: &'a Profile, view: &View) -> Result<Self, ViewError> {
         let chosen = view.index(profile)?;
         let lookup = Lookup::new(profile);

@@ -20,6 +20,7 @@ const FOOT: f64 = 12.0;
 const LETTER: f64 = 6.9;
 const MIN_WIDTH: f64 = 0.34;
 
+/// The picture of the chosen sample type, root at the bottom.
 pub fn flame_graph(stacks: &Stacks<'_>, title: &str) -> String {
     let (name, unit) = stacks.sample_type();
     let total = stacks.total(stacks.chosen);

@@ -65,6 +65,7 @@ impl Amount {
         }
     }
 
+    /// The value in this unit.
     pub fn text(&self, value: i64) -> String {
         format!(
             "{:.*}{}",

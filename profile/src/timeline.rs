@@ -34,9 +34,11 @@ pub const MAX_RECORDED: usize = 200;
 pub const MAX_MOMENTS: usize = 500;
 /// Frames and functions of the call tree.
 pub const MAX_NODES: usize = 1 << 17;
+/// Functions of the call tree.
 pub const MAX_FUNCTIONS: usize = 1 << 15;
 /// Bytes of a text, and of a function's name or file.
 pub const MAX_STRING: usize = 1024;
+/// Bytes of a function's name or file.
 pub const MAX_NAME: usize = 4096;
 /// The smallest step. Each other one is this doubled some times, so that the steps of several runs nest.
 pub const FIRST_STEP: i64 = 20_000_000;
@@ -47,9 +49,11 @@ pub const OTHER: &str = "(other)";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Timeline {
+    /// [`VERSION`].
     pub version: u32,
     /// Unix time of the first turn.
     pub began_unix_nanoseconds: i64,
+    /// How long the run was.
     pub duration_nanoseconds: i64,
     /// How much time a step is: [`FIRST_STEP`], doubled some times.
     pub step_nanoseconds: i64,
@@ -94,6 +98,7 @@ pub struct WorkerRow {
     /// 0 where a process has one worker.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub thread: i32,
+    /// In the order of their steps.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
     pub cells: Vec<Cell>,
 }
@@ -102,7 +107,9 @@ pub struct WorkerRow {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RouteRow {
+    /// The template, for instance `/users/{id}`.
     pub route: String,
+    /// In the order of their steps.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
     pub cells: Vec<Cell>,
 }
@@ -111,9 +118,11 @@ pub struct RouteRow {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, i64, i64, u64)", into = "(u32, i64, i64, u64)")]
 pub struct Cell {
+    /// Its number, from 0.
     pub step: u32,
     /// Nanoseconds of wall time in samples that ran, and in samples that slept, within requests.
     pub busy: i64,
+    /// Nanoseconds of wall time in samples that slept, within requests.
     pub waiting: i64,
     /// The largest heap in bytes that one of the row's workers was seen with; 0 where the heap was not asked for.
     pub heap: u64,
@@ -130,22 +139,31 @@ pub struct Request {
     /// It had not ended when the run did.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unfinished: bool,
+    /// Empty on a host; the operator sets it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod: String,
+    /// The worker's.
     pub pid: i32,
+    /// 0 where a process has one worker.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub thread: i32,
+    /// Empty where it is not known or was not asked for; so are the next three.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub method: String,
+    /// The template, for instance `/users/{id}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub route: String,
+    /// The file that PHP was asked to run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub script: String,
+    /// 32 hexadecimal digits, of the header `traceparent`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
+    /// Samples that were taken of it.
     pub samples: u64,
     /// Of its samples.
     pub wall_nanoseconds: i64,
+    /// Of its samples.
     pub cpu_nanoseconds: i64,
     /// 0 where the heap was not asked for.
     #[serde(default, skip_serializing_if = "is_none")]
@@ -165,6 +183,7 @@ pub struct Request {
 pub struct Moment {
     /// Since its request began.
     pub begin: i64,
+    /// Nanoseconds for which it was seen.
     pub duration: i64,
     /// The stack's leaf in [`Timeline::nodes`].
     pub node: u32,
@@ -176,7 +195,9 @@ pub struct Moment {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(String, String)", into = "(String, String)")]
 pub struct Function {
+    /// As in the profile.
     pub name: String,
+    /// Where it is declared.
     pub file: String,
 }
 
@@ -184,9 +205,11 @@ pub struct Function {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(i64, u32, u32)", into = "(i64, u32, u32)")]
 pub struct Node {
+    /// Its caller's index in [`Timeline::nodes`]; none for a root.
     pub parent: Option<u32>,
     /// Its index in [`Timeline::functions`].
     pub function: u32,
+    /// The one that was being executed.
     pub line: u32,
 }
 

@@ -12,9 +12,12 @@ use crate::lookup::Lookup;
 use crate::proto::Profile;
 use crate::source::Source;
 
+/// A function with its values in one sample type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
+    /// As in the profile.
     pub name: String,
+    /// Where it is declared.
     pub file: String,
     /// In the function itself.
     pub flat: i64,

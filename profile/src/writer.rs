@@ -6,12 +6,14 @@
 use crate::builder::{Builder, FrameRef, Label, Settings};
 use crate::packer::Packer;
 
+/// A file that grows sample by sample.
 pub struct Writer {
     builder: Builder,
     packer: Packer,
 }
 
 impl Writer {
+    /// An empty profile.
     pub fn new(settings: Settings) -> Self {
         Writer {
             builder: Builder::new(settings),
@@ -25,6 +27,7 @@ impl Writer {
         self.packer.sample(&sample);
     }
 
+    /// Adds a comment behind those that there are.
     pub fn comment(&mut self, text: impl AsRef<str>) {
         self.builder.comment(text);
     }

@@ -34,7 +34,9 @@ pub struct Finding {
     pub id: &'static str,
     /// In percent of what `of` names, with two decimals.
     pub share: f64,
+    /// What the share is of.
     pub of: Measure,
+    /// For people: what was found, and what to do.
     pub sentence: String,
     /// Where the documents explain it.
     pub link: String,
@@ -48,13 +50,16 @@ pub struct Finding {
 /// A function, as readers tell one from another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
+    /// As in the profile.
     pub name: String,
+    /// Where it is declared.
     pub file: String,
 }
 
 /// A stack, and its part of the finding's share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shown {
+    /// In percent of what the finding's share is of.
     pub share: f64,
     /// The innermost ones, root first.
     pub functions: Vec<String>,

@@ -11,7 +11,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
+    /// The wall time of the samples.
     Wall,
+    /// Their CPU time.
     Cpu,
     /// The turns at which workers were looked at.
     Workers,
@@ -31,9 +33,12 @@ impl Measure {
     }
 }
 
+/// What is looked for, and what is said where it is found.
 #[derive(Debug)]
 pub struct Rule {
+    /// Also the section of `docs/reference/findings.md`.
     pub id: &'static str,
+    /// What its share is of.
     pub measure: Measure,
     /// From this share on it speaks.
     pub least: f64,
@@ -346,6 +351,7 @@ pub static RULES: [Rule; 22] = [
 ];
 
 impl Rule {
+    /// The section that explains it, as a path in the repository.
     pub fn link(&self) -> String {
         format!("docs/reference/findings.md#{}", self.id)
     }

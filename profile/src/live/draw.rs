@@ -27,6 +27,7 @@ const TITLES: [&str; 4] = ["Functions", "Lines", "Routes", "Workers"];
 /// How it is drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
+    /// Without it, weight and reversal say the same.
     pub has_colour: bool,
 }
 

@@ -16,13 +16,18 @@ const NO_REQUEST: &str = "(no request)";
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
+    /// By function.
     Functions,
+    /// By the line that was being executed.
     Lines,
+    /// By the label `route`.
     Routes,
+    /// By process or thread.
     Workers,
 }
 
 impl Tab {
+    /// From left to right.
     pub const ALL: [Tab; 4] = [Tab::Functions, Tab::Lines, Tab::Routes, Tab::Workers];
 }
 

@@ -23,8 +23,10 @@ const PAGE: usize = 10;
 /// Which time is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
+    /// Time that passed.
     #[default]
     Wall,
+    /// Time on a CPU.
     Cpu,
 }
 
@@ -33,10 +35,13 @@ pub enum Clock {
 pub enum Column {
     /// In the last tick: itself, and with what it called.
     OwnNow,
+    /// In the last tick, with what it called.
     TotalNow,
     /// Since the begin.
     Own,
+    /// Since the begin, with what it called.
     Total,
+    /// By the alphabet.
     Name,
 }
 
@@ -59,21 +64,28 @@ impl Column {
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
+    /// The function's, line's, route's or worker's.
     pub name: &'a str,
     /// A function's file, a line's function, what a worker does.
     pub place: &'a str,
     /// Nanoseconds of the chosen clock: in the last tick, and since the begin.
     pub own_now: i64,
+    /// In the last tick, with what it called.
     pub total_now: i64,
+    /// Since the begin.
     pub own: i64,
+    /// Since the begin, with what it called.
     pub total: i64,
 }
 
 /// What whoever has the terminal shall do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Draw it again.
     None,
+    /// Write [`Top::file`].
     Save,
+    /// Give the terminal back.
     Quit,
 }
 
@@ -87,10 +99,13 @@ pub struct Top {
     merged: Merger,
     /// Unix nanoseconds of the first tick.
     began: Option<i64>,
+    /// Which rows are shown.
     pub tab: Tab,
+    /// Which time is shown.
     pub clock: Clock,
     /// By tab: the column, and whether the smallest comes first.
     sorted: [(usize, bool); 4],
+    /// Only rows whose name or place has this are shown; empty for all.
     pub filter: String,
     /// The filter is being typed.
     pub is_typing: bool,
@@ -101,6 +116,7 @@ pub struct Top {
 }
 
 impl Top {
+    /// A table without a row, by wall time.
     #[must_use]
     pub fn new(title: String) -> Self {
         Self {
@@ -149,6 +165,7 @@ impl Top {
         self.merged.clone().finish().map(|merged| merged.file)
     }
 
+    /// Whether what is shown is held while more comes.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.held.is_some()

@@ -29,14 +29,19 @@ pub(super) const MAX_TIME: i64 = i64::MAX / 4;
 /// Why a file is no timeline.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
+    /// Over [`MAX_BYTES`]: nothing of it was read.
     #[error("the file has more than {MAX_BYTES} bytes")]
     TooLarge,
+    /// Inflating it was given up.
     #[error("the file has more than {MAX_INFLATED} bytes when it is decompressed")]
     InflatedTooLarge,
+    /// It has another form.
     #[error("the file is no timeline: {0}")]
     Json(#[source] serde_json::Error),
+    /// An older or a newer phpprof has written it.
     #[error("the file is of version {0}, and this phpprof reads {VERSION}")]
     Version(u32),
+    /// An index leads nowhere, or a time is out of order; the text says where.
     #[error("the timeline is not whole: {0}")]
     NotWhole(&'static str),
 }

@@ -25,7 +25,9 @@ pub const FIRST_PART: i64 = 60_000_000_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Part {
+    /// Nanoseconds since the run began.
     pub begin: i64,
+    /// The same.
     pub end: i64,
     /// Those that took most, each once, in the order of their numbers.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STACKS>")]
@@ -42,6 +44,7 @@ pub struct PartStack {
     pub node: u32,
     /// Nanoseconds of wall time in samples that ran, and in samples that slept.
     pub busy: i64,
+    /// Nanoseconds of wall time in samples that slept.
     pub waiting: i64,
 }
 
@@ -58,10 +61,13 @@ pub struct Parts<K> {
 /// A part while it grows.
 #[derive(Debug)]
 pub struct Open<K> {
+    /// In the clock of the origin.
     pub begin: i64,
+    /// The same.
     pub end: i64,
     /// Busy and waiting.
     pub stacks: HashMap<K, [i64; 2]>,
+    /// Nanoseconds of stacks that found no room.
     pub other: i64,
 }
 

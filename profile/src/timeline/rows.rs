@@ -16,9 +16,13 @@ const MAX_KEPT: usize = 4 * MAX_ROWS;
 /// A cell at any step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slot {
+    /// The number of the step, from any beginning.
     pub at: i64,
+    /// As in [`Cell`]; so are the next two.
     pub busy: i64,
+    /// Nanoseconds of wall time in samples that slept.
     pub waiting: i64,
+    /// Bytes of the largest heap; 0 where it was not asked for.
     pub heap: u64,
 }
 

@@ -11,7 +11,9 @@ use super::{
 /// Paths and functions by their numbers.
 #[derive(Debug, Default)]
 pub struct Tree {
+    /// By the numbers that nodes have.
     pub functions: Vec<Function>,
+    /// A parent comes before its children.
     pub nodes: Vec<Node>,
     function_numbers: HashMap<Function, u32>,
     node_numbers: HashMap<Node, u32>,

@@ -16,6 +16,7 @@ pub enum NotAdded {
     Unknown,
     /// Not an answer, or not a final one.
     TryAgain(String),
+    /// Trying again would not help: what the target fails with, and the message of its status.
     Final(TargetReason, String),
 }
 

@@ -17,7 +17,9 @@ use phpprof_crds::Reason;
 /// Why a request is refused, in the words of its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The reason of the request's conditions.
     pub reason: Reason,
+    /// For the user: what was found, on which object.
     pub message: String,
 }
 

@@ -19,6 +19,7 @@ pub struct Limits {
     pub ephemeral_containers: usize,
     /// Requests that run at the same time, in a namespace and in all.
     pub requests_of_namespace: usize,
+    /// Requests that run at the same time in all namespaces.
     pub requests_of_cluster: usize,
     /// Samplers that run at the same time on a node.
     pub samplers_of_node: usize,
@@ -104,6 +105,7 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
+    /// Of a request that was accepted at `start` and samples for `duration_seconds`.
     pub fn new(start: Timestamp, duration_seconds: i32, limits: &Limits) -> Self {
         let inject_until = later(start, limits.start_slack);
         let not_after = not_after(inject_until, duration_seconds, limits);

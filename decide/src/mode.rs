@@ -9,9 +9,17 @@ use crate::pod::ContainerView;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The target's uid and gid, no capability: passes Pod Security `restricted`.
-    SameUser { uid: i64, gid: i64 },
+    SameUser {
+        /// Never 0.
+        uid: i64,
+        /// As the pod or the request says it, else the same number as the uid.
+        gid: i64,
+    },
     /// Root with SYS_PTRACE and nothing else.
-    Ptrace { user_known: bool },
+    Ptrace {
+        /// Whether it is known that PHP runs as root; else its user is not known.
+        user_known: bool,
+    },
 }
 
 impl Mode {

@@ -19,20 +19,28 @@ pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// What matters of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodView {
+    /// `metadata.name`.
     pub name: String,
+    /// `metadata.uid`: another pod of the same name has another one.
     pub uid: String,
+    /// `spec.nodeName`; empty until the pod is scheduled.
     pub node: String,
+    /// `status.podIPs`; the node's own where the pod is in the node's network.
     pub addresses: Vec<IpAddr>,
+    /// The condition `Ready` is `True`.
     pub ready: bool,
+    /// It has a deletion timestamp.
     pub deleting: bool,
     /// The annotation kubectl.kubernetes.io/default-container.
     pub default_container: Option<String>,
+    /// Those of the pod's spec, in its order; no init and no ephemeral containers.
     pub containers: Vec<ContainerView>,
     /// Every ephemeral container of ours, of any request, by name.
     pub samplers: BTreeMap<String, SamplerView>,
 }
 
 impl PodView {
+    /// The application's container of that name.
     pub fn container(&self, name: &str) -> Option<&ContainerView> {
         self.containers
             .iter()
@@ -43,19 +51,24 @@ impl PodView {
 /// What matters of an application's container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerView {
+    /// As the pod's spec has it.
     pub name: String,
     /// With the runtime's scheme; empty where it never ran.
     pub id: String,
+    /// Its state is `running`: not waiting to start, and not ended.
     pub running: bool,
     /// What it runs as, as far as the pod says it.
     pub uid: Option<i64>,
+    /// The group that it runs as, as far as the pod says it.
     pub gid: Option<i64>,
 }
 
 /// What matters of a sampler's container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplerView {
+    /// What it is there for.
     pub kind: SamplerKind,
+    /// How far it is, by the kubelet.
     pub state: SamplerState,
 }
 
@@ -65,29 +78,42 @@ pub enum SamplerKind {
     /// One run.
     Once(SamplerDeadlines),
     /// It stays, for the container with this id, which is without the runtime's scheme.
-    Resident { container_id: String },
+    Resident {
+        /// As the runtime has it, without its scheme.
+        container_id: String,
+    },
     /// The arguments are not ours.
     Foreign,
 }
 
+/// When a sampler of one run has to be over, by its own arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplerDeadlines {
+    /// A container that starts later exits at once (`--not-after`).
     pub not_after: Timestamp,
+    /// Its grants end then (`--upload-until`).
     pub upload_until: Timestamp,
 }
 
+/// The state of a sampler's container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SamplerState {
     /// Not started; reason and message are the kubelet's, or empty.
     Waiting {
+        /// For instance `ImagePullBackOff`.
         reason: String,
+        /// The kubelet's error.
         message: String,
     },
+    /// It has started and not ended.
     Running,
     /// The message is whatever the container wrote: not trusted.
     Ended {
+        /// By the table of the contract, where the sampler ended by itself.
         exit_code: i32,
+        /// The receipt, or what the kubelet has kept of it.
         message: String,
+        /// By the node's clock.
         at: Option<Timestamp>,
     },
 }

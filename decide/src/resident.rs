@@ -27,9 +27,11 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(6);
 /// Whether a request's samplers stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
+    /// Each run has a sampler of its own.
     Never,
     /// Unless the pod does not reach the relay.
     WherePossible,
+    /// Where that is not possible, there is no profile of the pod.
     Always,
 }
 
@@ -39,7 +41,12 @@ pub enum Sampler {
     /// One of its own.
     Once,
     /// The one that stays there, or one of this name that is to be added.
-    Resident { name: String, is_there: bool },
+    Resident {
+        /// Of the ephemeral container.
+        name: String,
+        /// It runs, or is about to; else it is to be added.
+        is_there: bool,
+    },
     /// Not now: those before it have ended a moment ago.
     NotBefore(Timestamp),
 }
@@ -47,8 +54,11 @@ pub enum Sampler {
 /// How a request is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving<'a> {
+    /// When it is decided: a successor may have to wait.
     pub now: Timestamp,
+    /// Of the request; by it the rank of pods differs from request to request.
     pub request_uid: &'a str,
+    /// Whether its samplers stay.
     pub stays: Stays,
 }
 

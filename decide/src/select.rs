@@ -12,14 +12,18 @@ use crate::resident::{Sampler, Serving};
 /// A pod to profile, its container, and what serves the request there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
+    /// As it was when it was chosen.
     pub pod: PodView,
+    /// The one that runs PHP.
     pub container: ContainerView,
+    /// The one that serves the request there.
     pub sampler: Sampler,
 }
 
 /// The pods to profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
+    /// At most `maxPods` of the request and `pods` of the limits; one at least.
     pub chosen: Vec<Chosen>,
     /// What the user should know though the request is accepted.
     pub note: String,

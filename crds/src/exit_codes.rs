@@ -2,8 +2,11 @@
 
 /// One row of the contract's table.
 pub struct ExitCode {
+    /// What the container ends with.
     pub code: u8,
+    /// Reasons of receipts with this code, in Markdown.
     pub reasons: &'static str,
+    /// For people.
     pub meaning: &'static str,
 }
 

@@ -39,8 +39,11 @@ pub const REQUESTED_BY: &str = "phpprof.dev/requested-by";
 
 /// Condition types of a ProfileRequest; `kubectl wait --for=condition=…` works on each.
 pub mod condition {
+    /// Whether samplers are, or were, to be started for it.
     pub const ACCEPTED: &str = "Accepted";
+    /// Whether it has ended, and with a profile where there is anything to show.
     pub const COMPLETE: &str = "Complete";
+    /// Whether it has ended without a profile.
     pub const FAILED: &str = "Failed";
 }
 

@@ -82,14 +82,18 @@ pub enum Reason {
 pub enum Outcome {
     /// Neither accepted nor refused yet.
     Held,
+    /// Accepted, and not over.
     InProgress,
+    /// Over, as it was asked for or nearly so.
     Complete,
     /// Failed before anything was started.
     Refused,
+    /// Over without a profile.
     Failed,
 }
 
 impl Reason {
+    /// Which conditions are true with it.
     pub fn outcome(self) -> Outcome {
         use Reason::*;
         match self {

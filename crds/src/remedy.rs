@@ -44,6 +44,7 @@ impl Reason {
 
 impl TargetReason {
     #[rustfmt::skip] // One reason a line.
+                     /// Every reason has one: whoever reads it has no profile of the pod.
     pub fn remedy(self) -> &'static str {
         use TargetReason::*;
         match self {

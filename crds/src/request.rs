@@ -118,37 +118,51 @@ pub struct ProfileRequestSpec {
 /// How profiles get from the pods to the store.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UploadMode {
+    /// Direct where the store can sign uploads and the upload works, else Relay.
     #[default]
     Auto,
+    /// With a signed URL.
     Direct,
+    /// Through the operator.
     Relay,
 }
 
 /// Which sampler serves a request.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SamplerMode {
+    /// Resident where it is allowed, else Once.
     #[default]
     Auto,
+    /// A new one, which ends with the run.
     Once,
+    /// One that stays in the pod.
     Resident,
 }
 
 /// What is wanted of the pods.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
+    /// Samples for durationSeconds.
     #[default]
     Profile,
+    /// Where every worker is now.
     Snapshot,
+    /// Each second as it is sampled, for as long as somebody reads.
     Live,
 }
 
 /// What a sample may tell of its HTTP request.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestLabel {
+    /// `method`: GET, POST, …
     Method,
+    /// `route`: the path with ids replaced, without its query.
     Route,
+    /// `script`: the file that PHP was asked to run.
     Script,
+    /// `request_age`, in bands.
     RequestAge,
+    /// `trace_id`, of the header traceparent.
     TraceID,
 }
 

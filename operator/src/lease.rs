@@ -37,12 +37,12 @@ impl Role {
     }
 
     #[must_use]
-    pub fn leads(&self) -> bool {
+    pub(crate) fn leads(&self) -> bool {
         *self.0.borrow()
     }
 
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<bool> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<bool> {
         self.0.subscribe()
     }
 
@@ -78,6 +78,7 @@ pub struct Election {
 }
 
 impl Election {
+    /// A replica that does not lead yet. `identity` tells it from the others: the pod's name.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
         Election {

@@ -5,12 +5,12 @@
 //! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
 //! once the store has it.
 
-pub mod backoff;
+mod backoff;
 pub mod decide;
 pub mod export;
 pub mod http;
 pub mod lease;
-pub mod memory;
+mod memory;
 pub mod metrics;
 pub mod reconcile;
 pub mod sampler;

@@ -80,9 +80,13 @@ pub struct Metrics {
 /// What is true at the moment of a scrape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
+    /// Requests that were accepted and are not over.
     pub running: usize,
+    /// Requests that wait for their turn.
     pub queued: usize,
+    /// Pods that are sampled for them.
     pub samplers: usize,
+    /// The administrator's switch stops profiling.
     pub is_halted: bool,
     /// Whether this replica holds the lease.
     pub leads: bool,
@@ -155,11 +159,13 @@ impl Metrics {
         self.injection_seconds.observe(took.as_secs_f64());
     }
 
+    /// An upload was read back and held against its receipt.
     pub fn verified(&self, since: Instant) {
         self.verification_seconds
             .observe(since.elapsed().as_secs_f64());
     }
 
+    /// A request's profiles have become one.
     pub fn merged(&self, since: Instant) {
         self.merge_seconds.observe(since.elapsed().as_secs_f64());
     }

@@ -4,12 +4,12 @@
 
 pub(crate) mod admission;
 pub(crate) mod checkpoints;
-pub mod decision;
-pub mod deletion;
-pub mod effect;
-pub mod observed;
-pub mod pace;
-pub mod queue;
+pub(crate) mod decision;
+pub(crate) mod deletion;
+pub(crate) mod effect;
+pub(crate) mod observed;
+pub(crate) mod pace;
+pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod status;

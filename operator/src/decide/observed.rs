@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 pub use phpprof_decide::Refusal;
-pub use phpprof_decide::pod::{
-    ContainerView, PodView, SamplerDeadlines, SamplerKind, SamplerState, SamplerView,
-};
+pub use phpprof_decide::pod::{PodView, SamplerDeadlines, SamplerKind, SamplerState, SamplerView};
 
 use crate::decide::effect::Job;
 

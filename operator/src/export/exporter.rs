@@ -89,18 +89,24 @@ pub struct ExportArgs {
     grafana_token: Option<String>,
 }
 
+/// Why results cannot be told to anybody, by the operator's flags.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
+    /// Of the flag that is named.
     #[error(
         "{0} must be http://… or https://…, with a host and without a user, a query and a fragment"
     )]
     Url(&'static str),
+    /// A token or a user that no header can have.
     #[error("{0}")]
     Header(String),
+    /// Of `--pyroscope-label`.
     #[error("--pyroscope-label is given more than {MOST_LABELS} times, or one name twice")]
     Labels,
+    /// One header cannot have both.
     #[error("a token and a username for Pyroscope: give one of them")]
     TwoCredentials,
+    /// TLS could not be set up, as with a CA bundle that is not PEM.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -119,7 +125,7 @@ struct Annotations {
 
 /// What came of telling one of them, for an event.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Exported {
+pub(crate) struct Exported {
     pub is_done: bool,
     pub reason: &'static str,
     pub note: String,
@@ -170,6 +176,10 @@ impl ExportArgs {
         Ok(grafana.templates())
     }
 
+    /// What tells of results, as these flags want it; nobody is told where they name nobody.
+    ///
+    /// # Errors
+    /// An [`ExportError`] that names the flag.
     pub fn open(self, ca_bundle: Option<&str>) -> Result<Exporter, ExportError> {
         Ok(Exporter {
             client: client(ca_bundle)?,
@@ -260,7 +270,7 @@ fn below(url: &Url, flag: &'static str, path: &str) -> Result<Url, ExportError> 
 
 impl Exporter {
     /// Tells of a request whose profile is stored, and what came of it.
-    pub async fn tell(
+    pub(crate) async fn tell(
         &self,
         collector: &Collector,
         request: &ProfileRequest,

@@ -13,7 +13,9 @@ use crate::export::series::{service, workload};
 /// milliseconds, or so many before that: {from-86400000}.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
+    /// What people read.
     pub name: String,
+    /// With its placeholders.
     pub url: String,
 }
 

@@ -21,6 +21,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
+    /// From now on `/readyz` answers 200.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

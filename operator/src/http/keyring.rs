@@ -21,10 +21,13 @@ use phpprof_crds::chain;
 /// How often it is looked whether keys are old.
 const LOOK: Duration = Duration::from_secs(3600);
 
+/// Why the operator has no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
+    /// Its name, in the operator's namespace.
     #[error("the operator's Secret {0} cannot be read or written")]
     Secret(String, #[source] kube::Error),
+    /// What the Secret holds is no key.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
@@ -34,10 +37,12 @@ pub enum KeyringError {
 pub struct Keyring(Arc<RwLock<Keys>>);
 
 impl Keyring {
+    /// With the keys that there are now; the Secret may bring others.
     pub fn new(keys: Keys) -> Self {
         Keyring(Arc::new(RwLock::new(keys)))
     }
 
+    /// The keys as they are at this moment.
     pub fn keys(&self) -> Keys {
         self.0
             .read()
@@ -64,19 +69,19 @@ impl Keyring {
         token(&self.keys().access, &["access", request_uid])
     }
 
-    pub fn is_access_key(&self, request_uid: &str, key: &str) -> bool {
+    pub(crate) fn is_access_key(&self, request_uid: &str, key: &str) -> bool {
         is_token(&self.keys().access, &["access", request_uid], key)
     }
 
     /// What opens all that is stored of a namespace, for whoever may read the status of its archive.
-    pub fn archive_key(&self, archive: &ArchiveRef<'_>) -> String {
+    pub(crate) fn archive_key(&self, archive: &ArchiveRef<'_>) -> String {
         token(
             &self.keys().access,
             &archive.parts().each_ref().map(String::as_str),
         )
     }
 
-    pub fn is_archive_key(&self, archive: &ArchiveRef<'_>, key: &str) -> bool {
+    pub(crate) fn is_archive_key(&self, archive: &ArchiveRef<'_>, key: &str) -> bool {
         let parts = archive.parts();
         is_token(
             &self.keys().access,
@@ -90,7 +95,7 @@ impl Keyring {
         token(&self.keys().access, &["link", &expires.to_string(), key])
     }
 
-    pub fn is_link(&self, key: &str, expires: i64, given: &str) -> bool {
+    pub(crate) fn is_link(&self, key: &str, expires: i64, given: &str) -> bool {
         is_token(
             &self.keys().access,
             &["link", &expires.to_string(), key],
@@ -99,12 +104,12 @@ impl Keyring {
     }
 
     /// Lets one pod create one object until then, and hear whether it shall stop.
-    pub fn grant(&self, pod: GrantPod<'_>, key: &str, expires: i64) -> String {
+    pub(crate) fn grant(&self, pod: GrantPod<'_>, key: &str, expires: i64) -> String {
         let expires = expires.to_string();
         token(&self.keys().grants, &grant_parts(pod, key, &expires))
     }
 
-    pub fn is_grant(&self, pod: GrantPod<'_>, key: &str, expires: i64, given: &str) -> bool {
+    pub(crate) fn is_grant(&self, pod: GrantPod<'_>, key: &str, expires: i64, given: &str) -> bool {
         let (keys, expires) = (self.keys(), expires.to_string());
         let parts = grant_parts(pod, key, &expires);
         is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
@@ -115,7 +120,7 @@ impl Keyring {
         token(&self.keys().grants, &ask_parts(asker, &expires.to_string()))
     }
 
-    pub fn is_ask(&self, asker: &Asker, expires: i64, given: &str) -> bool {
+    pub(crate) fn is_ask(&self, asker: &Asker, expires: i64, given: &str) -> bool {
         let (keys, expires) = (self.keys(), expires.to_string());
         let parts = ask_parts(asker, &expires);
         is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
@@ -135,7 +140,7 @@ fn ask_parts<'a>(asker: &'a Asker, expires: &'a str) -> [&'a str; 6] {
 
 /// What an archive's key is bound to. Neither a namespace made anew nor an archive made anew is opened by an older key.
 #[derive(Clone, Copy, Debug)]
-pub struct ArchiveRef<'a> {
+pub(crate) struct ArchiveRef<'a> {
     pub namespace: &'a str,
     pub namespace_uid: &'a str,
     pub uid: &'a str,
@@ -167,7 +172,7 @@ impl<'a> ArchiveRef<'a> {
 
 /// The pod of a grant; `addresses` as [`crate::http::source::named`] has them.
 #[derive(Clone, Copy, Debug)]
-pub struct GrantPod<'a> {
+pub(crate) struct GrantPod<'a> {
     pub uid: &'a str,
     pub addresses: &'a str,
 }
@@ -184,8 +189,11 @@ fn grant_parts<'a>(pod: GrantPod<'a>, key: &'a str, expires: &'a str) -> Vec<&'a
 /// The Secret that holds the keys. The chart makes it, empty: so the operator needs no right to create Secrets.
 #[derive(Clone)]
 pub struct KeySecret {
+    /// May get, watch and patch this one Secret.
     pub client: Client,
+    /// The operator's own.
     pub namespace: String,
+    /// `<release>-keys`.
     pub name: String,
 }
 

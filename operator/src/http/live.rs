@@ -30,6 +30,7 @@ const OVER: SignedDuration = SignedDuration::from_secs(30);
 /// What becomes of a sampler's second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Brought {
+    /// It is held until somebody reads it.
     Taken,
     /// Nobody has read for a while: the sampler shall stop.
     NobodyLooks,
@@ -42,6 +43,7 @@ pub enum Brought {
 pub struct Second {
     /// Larger than those of all before it.
     pub number: i64,
+    /// A gzip-compressed pprof, as the sampler sent it.
     pub profile: Bytes,
 }
 
@@ -69,6 +71,7 @@ pub struct Live {
 }
 
 impl Live {
+    /// No second yet. `desk` bounds how many profiles are opened at a time.
     #[must_use]
     pub fn new(role: Arc<Role>, desk: Arc<Semaphore>) -> Self {
         Live {

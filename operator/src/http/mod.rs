@@ -1,7 +1,7 @@
 //! What the operator serves: the relay, results and health, and the keys of the two.
 
-pub mod connections;
-pub mod grants;
+pub(crate) mod connections;
+pub(crate) mod grants;
 pub mod health;
 pub mod keyring;
 mod keys;

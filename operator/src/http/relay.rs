@@ -55,11 +55,17 @@ pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// What the relay works with.
 pub struct Relay {
+    /// By which grants are checked.
     pub keyring: Keyring,
+    /// Where uploads go.
     pub store: Store,
+    /// What samplers that ask are told.
     pub cancellations: Arc<Cancellations>,
+    /// Grants end by it; tests have their own.
     pub clock: fn() -> Timestamp,
+    /// What becomes of an upload from a foreign address.
     pub verify_source: VerifySource,
+    /// Where seconds of live requests go.
     pub live: Arc<Live>,
     gone: Gone,
     runs: Runs,
@@ -68,6 +74,7 @@ pub struct Relay {
 }
 
 impl Relay {
+    /// With the default for foreign addresses, and live seconds that nobody shares.
     pub fn new(
         keyring: Keyring,
         store: Store,
@@ -103,6 +110,7 @@ impl Relay {
         }
     }
 
+    /// The paths of the contract (`contract/README.md`).
     pub fn router(self: Arc<Self>) -> Router {
         Router::new()
             .route(OBJECT, put(upload))

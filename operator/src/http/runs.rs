@@ -22,7 +22,7 @@ use crate::http::source::VerifySource;
 use crate::sampler::contract;
 use crate::sampler::offer::{Answer, Ask, Asker};
 
-pub const RUNS: &str = "/v1/runs";
+pub(crate) const RUNS: &str = "/v1/runs";
 
 /// Answers who has shown that it may ask; nothing where the sampler shall end. The error says why it cannot be answered now.
 pub type Answers =
@@ -44,6 +44,7 @@ pub struct Runs {
 }
 
 impl Runs {
+    /// No question yet. `answers` is what a sampler is told, `news` waits until that is something else.
     pub fn new(answers: Answers, news: News) -> Self {
         Runs {
             answers,

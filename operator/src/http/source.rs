@@ -17,6 +17,7 @@ pub enum VerifySource {
     #[default]
     #[value(name = "Warn")]
     Warn,
+    /// Nothing is compared.
     #[value(name = "Off")]
     Off,
 }

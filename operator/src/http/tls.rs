@@ -26,14 +26,19 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Longer than a long poll, an upload or a store that does not answer takes.
 pub(crate) const BOUNDS: Bounds = Bounds::new(512, Duration::from_secs(120));
 
+/// Why the relay cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PinnedError {
+    /// What the keyring holds is no key for TLS.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// rcgen could not make it out of the key.
     #[error("the relay's certificate could not be made")]
     Certificate(#[from] rcgen::Error),
+    /// rustls does not take the certificate with its key.
     #[error("the relay's key cannot be used")]
     Tls(#[from] rustls::Error),
+    /// Another process has it, for instance.
     #[error("the relay's port cannot be opened")]
     Listen(#[from] std::io::Error),
 }
@@ -43,6 +48,7 @@ pub enum PinnedError {
 pub struct Certificate(RwLock<Arc<CertifiedKey>>);
 
 impl Certificate {
+    /// One of the keyring's first key.
     pub fn new(keyring: &Keyring) -> Result<Self, PinnedError> {
         Ok(Certificate(RwLock::new(Arc::new(certified(keyring)?))))
     }

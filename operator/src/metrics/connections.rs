@@ -10,8 +10,11 @@ use prometheus_client::metrics::gauge::Gauge;
 /// A port of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
+    /// 8443: uploads, and what samplers ask.
     Relay,
+    /// 8080: what people read.
     Results,
+    /// 8081: health and metrics.
     Health,
 }
 

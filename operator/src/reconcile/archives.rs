@@ -42,12 +42,16 @@ const COUNTED: SignedDuration = SignedDuration::from_secs(10);
 
 type Guarded = DeserializeGuard<ProfileArchive>;
 
+/// Why an archive's status is not what it should be; it is tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
+    /// Its uid is part of the key.
     #[error("reading the namespace failed")]
     Namespace(#[source] kube::Error),
+    /// The API server has refused it, or did not answer.
     #[error("writing the archive's status failed")]
     Status(#[source] kube::Error),
+    /// The store has refused it, or did not answer.
     #[error("what the namespace has stored could not be counted")]
     Count(#[source] crate::storage::store::StoreError),
 }
@@ -68,6 +72,7 @@ pub struct Archives {
 pub type Changes = UnboundedReceiver<ObjectRef<Guarded>>;
 
 impl Archives {
+    /// Without any archive; `Changes` are those that shall be looked at once the controller runs. `url` is the results' base.
     pub fn new(
         client: Client,
         keyring: Keyring,

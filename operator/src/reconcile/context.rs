@@ -35,35 +35,59 @@ use crate::storage::usage::Usage;
 
 /// The parts that a look at a request uses.
 pub struct Context {
+    /// With the rights of the chart's roles.
     pub client: Client,
+    /// What the administrator allows.
     pub limits: Limits,
+    /// What all samplers have in common.
     pub sampler: SamplerConfig,
+    /// Where profiles lie.
     pub store: Store,
+    /// Signs grants and access keys.
     pub keyring: Keyring,
     /// Where samplers reach the relay.
     pub relay_url: String,
+    /// What samplers that ask over the relay are told.
     pub cancellations: Arc<Cancellations>,
+    /// Seconds of live requests.
     pub live: Arc<Live>,
+    /// What `status.links` is made of.
     pub links: Vec<Template>,
+    /// Tells Pyroscope and Grafana.
     pub exporter: Exporter,
+    /// Verifies and merges what samplers have stored.
     pub collector: Collector,
+    /// Reads what namespaces have stored.
     pub archive: Arc<Archive>,
+    /// Keeps each namespace's ProfileArchive.
     pub archives: Arc<Archives>,
+    /// How much namespaces have stored.
     pub usage: Usage,
+    /// Whether the request of a key is still there.
     pub requests: Arc<Requests>,
+    /// Pods of namespaces with a request.
     pub watches: PodWatches,
+    /// What was done and the watches may not show yet.
     pub expectations: Expectations,
+    /// Counts what happens.
     pub metrics: Metrics,
+    /// Where profiling is stopped.
     pub halts: Halts,
+    /// What goes on beside the looks at requests.
     pub jobs: Jobs,
+    /// Requests that were accepted and are not over.
     pub running: Running,
     /// Held from the last look at whose turn it is until who was accepted counts as running: two at once could get the same place.
     pub accepting: Mutex<()>,
+    /// What this operator wrote last into each request.
     pub written: Written,
     /// For looks at requests, whoever came first.
     pub places: Semaphore,
+    /// Events.
     pub recorder: Recorder,
+    /// Whether this replica leads.
     pub role: Arc<Role>,
+    /// Tests have their own.
     pub clock: fn() -> Timestamp,
 }
 

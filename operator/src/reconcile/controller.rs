@@ -50,8 +50,10 @@ const ROUNDS: usize = 16;
 /// The pause after a call that is worth another try.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Why a look at a request has to be made again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
+    /// It goes on from what the API server has.
     #[error("writing the status failed")]
     Status(#[source] kube::Error),
 }

@@ -39,7 +39,7 @@ struct Remembered {
 
 /// A sampler that the pod watch may not show yet.
 #[derive(Clone)]
-pub struct Injected {
+pub(crate) struct Injected {
     pub name: String,
     pub kind: SamplerKind,
 }
@@ -49,11 +49,11 @@ impl Expectations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn injected(&self, request_uid: &str, pod_uid: &str) -> Option<Injected> {
+    pub(crate) fn injected(&self, request_uid: &str, pod_uid: &str) -> Option<Injected> {
         self.all().get(request_uid)?.injected.get(pod_uid).cloned()
     }
 
-    pub fn remember_injection(&self, request_uid: &str, injection: &Injection) {
+    pub(crate) fn remember_injection(&self, request_uid: &str, injection: &Injection) {
         let subject = &injection.subject;
         let kind = match &injection.task {
             Task::Once(run) => SamplerKind::Once(SamplerDeadlines {
@@ -83,7 +83,7 @@ impl Expectations {
             .unwrap_or_default()
     }
 
-    pub fn remember_stop(&self, request_uid: &str, pod_uid: &str) {
+    pub(crate) fn remember_stop(&self, request_uid: &str, pod_uid: &str) {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
         remembered.stopped.insert(pod_uid.to_owned());
@@ -97,13 +97,13 @@ impl Expectations {
             .unwrap_or_default()
     }
 
-    pub fn remember_receipt(&self, request_uid: &str, pod_uid: &str, read: ReceiptRead) {
+    pub(crate) fn remember_receipt(&self, request_uid: &str, pod_uid: &str, read: ReceiptRead) {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
         remembered.receipts.insert(pod_uid.to_owned(), read);
     }
 
-    pub fn trouble(&self, request_uid: &str) -> Option<StoreTrouble> {
+    pub(crate) fn trouble(&self, request_uid: &str) -> Option<StoreTrouble> {
         self.all()
             .get(request_uid)?
             .trouble
@@ -128,7 +128,7 @@ impl Expectations {
         blind
     }
 
-    pub fn observed(&self, request_uid: &str) {
+    pub(crate) fn observed(&self, request_uid: &str) {
         if let Some(remembered) = self.all().get_mut(request_uid) {
             remembered.blind = None;
         }
@@ -178,13 +178,13 @@ impl Expectations {
         remembered.trouble = Some((failures, StoreTrouble { message, retry_at }));
     }
 
-    pub fn store_answered(&self, request_uid: &str) {
+    pub(crate) fn store_answered(&self, request_uid: &str) {
         if let Some(remembered) = self.all().get_mut(request_uid) {
             remembered.trouble = None;
         }
     }
 
-    pub fn forget(&self, request_uid: &str) {
+    pub(crate) fn forget(&self, request_uid: &str) {
         self.all().remove(request_uid);
     }
 

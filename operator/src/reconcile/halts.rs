@@ -29,6 +29,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const KEY: &str = "profiling";
 const STOPPED: &str = "stopped";
 
+/// Where profiling is stopped, by the administrator's switch or by namespaces' labels, as far as watches show it.
 #[derive(Default)]
 pub struct Halts(Mutex<State>);
 

@@ -30,6 +30,7 @@ pub struct Requests {
 }
 
 impl Requests {
+    /// Nothing is known before the controller lends its memory.
     pub fn new(client: Client, key_prefix: &str) -> Self {
         Requests {
             client,

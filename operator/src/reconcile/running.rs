@@ -55,7 +55,7 @@ impl Running {
         before.map(Arc::unwrap_or_clone)
     }
 
-    pub fn references(&self) -> Vec<RequestRef> {
+    pub(crate) fn references(&self) -> Vec<RequestRef> {
         self.state().running.keys().cloned().collect()
     }
 
@@ -77,6 +77,7 @@ impl Running {
         self.state().served.iter().cloned().collect()
     }
 
+    /// Ends it: what is known of it by now, where it was running.
     pub fn take(&self, reference: &RequestRef) -> Option<ProfileRequest> {
         let mut state = self.state();
         let taken = state.running.remove(reference)?;

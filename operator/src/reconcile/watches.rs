@@ -23,8 +23,10 @@ pub(crate) const PAGE: u32 = 8;
 /// How long a new watch may take until it has listed its namespace.
 const READY: Duration = Duration::from_secs(10);
 
+/// Why the pods of a namespace are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
+    /// The namespace.
     #[error(
         "pods of namespace {0} could not be listed within 10 s; the operator needs list and watch on pods"
     )]

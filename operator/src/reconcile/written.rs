@@ -14,6 +14,7 @@ use crate::decide::pace::Writes;
 use crate::reconcile::fleet::reference;
 use crate::reconcile::watches::RequestRef;
 
+/// Requests as this operator wrote them last: a watch may show an older version for a while.
 #[derive(Default)]
 pub struct Written(Mutex<HashMap<RequestRef, Last>>);
 

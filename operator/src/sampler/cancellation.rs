@@ -11,7 +11,9 @@ use tokio::sync::watch;
 /// What becomes of what was sampled so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
+    /// The request was cancelled: it is stored.
     Keep,
+    /// The request was deleted: nobody wants it.
     Drop,
 }
 

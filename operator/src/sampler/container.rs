@@ -26,12 +26,15 @@ const RECEIPT: &str = "--receipt=/dev/termination-log";
 /// What all samplers have in common: their image, what CPU each may use, and which private CA they trust.
 #[derive(Clone, Debug, Default)]
 pub struct SamplerConfig {
+    /// By digest where the chart has one.
     pub image: String,
+    /// `IfNotPresent`, `Always` or `Never`.
     pub pull_policy: String,
     /// Of one core.
     pub cpu_budget_percent: u32,
     /// Names of routes, as GLOB=NAME, before those that the sampler makes of paths.
     pub routes: Vec<String>,
+    /// PEM of a private CA that stores are trusted by beside the public ones.
     pub ca_bundle: Option<String>,
 }
 
@@ -50,7 +53,7 @@ struct ForRequests<'a> {
 /// What a sampler may write: its profile and, in a long run, what it has sampled so far, and where routes are told its list of requests; each on
 /// any of these ways.
 #[derive(Clone, Debug, Default)]
-pub struct Grants {
+pub(crate) struct Grants {
     pub profile: Vec<Grant>,
     pub checkpoint_seconds: i32,
     /// In their order; none in a short run.
@@ -68,7 +71,12 @@ pub struct Given {
 
 impl Given {
     /// As in contract/args.json and contract/env.json.
-    pub fn once(subject: &Subject, run: &Run, grants: &Grants, config: &SamplerConfig) -> Self {
+    pub(crate) fn once(
+        subject: &Subject,
+        run: &Run,
+        grants: &Grants,
+        config: &SamplerConfig,
+    ) -> Self {
         let receipt = [RECEIPT.to_owned()];
         Given {
             arguments: arguments(subject, run, config, &receipt),
@@ -196,7 +204,7 @@ fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
 }
 
 /// As in contract/env.json.
-pub fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(String, String)> {
+pub(crate) fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let profile = ForProfile {
         profile: &grants.profile,

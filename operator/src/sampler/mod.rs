@@ -6,6 +6,6 @@ pub(crate) mod contract;
 pub(crate) mod grant;
 pub(crate) mod injection;
 pub(crate) mod object_keys;
-pub mod offer;
+pub(crate) mod offer;
 pub(crate) mod receipt;
 pub mod route;

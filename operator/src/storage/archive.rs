@@ -26,7 +26,7 @@ pub const REMEMBERED: usize = 2_048;
 pub const SUMMARY: usize = 3 << 9;
 /// Manifests that are read together: few large ones, or many small ones.
 const AT_ONCE: usize = 16;
-pub const ROOM: u64 = LARGEST_MANIFEST;
+pub(crate) const ROOM: u64 = LARGEST_MANIFEST;
 const UNIT: u64 = 1 << 10;
 /// Letters of the words about a target.
 const LONGEST_TARGET: usize = 320;
@@ -38,7 +38,7 @@ const TAKES: Duration = Duration::from_secs(40);
 /// One request's profiles, in a few words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub(crate) struct Summary {
     pub name: String,
     pub uid: String,
     /// What was asked for, as `deployment/web`; empty in manifests of older operators.
@@ -57,9 +57,9 @@ pub struct Summary {
 
 /// All of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub(crate) struct Listing {
     /// Newest first.
-    pub profiles: Vec<Arc<Summary>>,
+    pub(crate) profiles: Vec<Arc<Summary>>,
     /// Older requests that were not looked at.
     pub left_out: usize,
     /// What everything in the namespace's folder takes.
@@ -80,6 +80,7 @@ pub struct Archive {
 }
 
 impl Archive {
+    /// Nothing was read yet.
     pub fn new(store: Store) -> Self {
         Archive {
             store,
@@ -93,7 +94,11 @@ impl Archive {
     ///
     /// # Errors
     /// The store does not answer in time, or does not let the operator list.
-    pub async fn list(&self, namespace: &str, namespace_uid: &str) -> Result<Listing, StoreError> {
+    pub(crate) async fn list(
+        &self,
+        namespace: &str,
+        namespace_uid: &str,
+    ) -> Result<Listing, StoreError> {
         let listed = tokio::time::timeout(TAKES, async {
             let _alone = self.desk.acquire().await;
             self.read_all(&namespace_folder(namespace, namespace_uid))

@@ -81,6 +81,7 @@ pub fn bounds() -> Bounds {
 }
 
 impl Collector {
+    /// Of profiles in that store.
     pub fn new(store: Store) -> Self {
         Collector {
             store,

@@ -42,7 +42,9 @@ pub struct StoreConfig {
     pub endpoint: Option<String>,
     /// Whether the endpoint may begin with http://.
     pub allow_insecure: bool,
+    /// Of S3; else that of the environment.
     pub region: Option<String>,
+    /// The bucket is in the path and not in the host: for S3 without a wildcard DNS name.
     pub path_style: bool,
     /// PEM of a private CA, trusted beside the webpki roots.
     pub ca_bundle: Option<String>,
@@ -55,24 +57,32 @@ impl StoreConfig {
     }
 }
 
+/// Why a store cannot be used, with what to write instead.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// As it was given.
     #[error("the store's url {0:?} is not one; write s3://bucket/prefix")]
     Url(String),
+    /// The scheme alone.
     #[error(
         "the store's scheme {0:?} is not supported; write s3://bucket/prefix, gs://, az:// or file:///folder"
     )]
     Scheme(String),
+    /// Of a `file://` store.
     #[error("the store's folder {0:?} cannot be used; is its volume mounted?")]
     Folder(String, #[source] object_store::Error),
+    /// As it was given.
     #[error(
         "the store's endpoint {0:?} is not encrypted; write https://, or allow it by --store-allow-insecure (store.allowInsecure in the chart)"
     )]
     Insecure(String),
+    /// The environment variable.
     #[error("{0} has a character that no credential has; look at the store's Secret")]
     Credential(&'static str),
+    /// It has no certificate that can be read.
     #[error("the CA bundle is not PEM")]
     CaBundle(#[source] object_store::Error),
+    /// object_store refuses the configuration.
     #[error("the store cannot be set up")]
     Build(#[source] object_store::Error),
 }
@@ -80,7 +90,7 @@ pub enum OpenError {
 /// What a listing tells of an object.
 /// Older ones come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Object {
+pub(crate) struct Object {
     /// By the store's clock, since 1970.
     pub changed_millis: i64,
     pub key: String,
@@ -89,7 +99,7 @@ pub struct Object {
 
 /// What came of a write that does not overwrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Created {
+pub(crate) enum Created {
     Now,
     Before,
 }
@@ -126,6 +136,10 @@ pub struct Store {
 }
 
 impl Store {
+    /// Sets the store up; a bucket is not asked yet, a folder must be there.
+    ///
+    /// # Errors
+    /// An [`OpenError`] that says what to write instead.
     pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
         let url = Url::parse(&config.url).map_err(|_| OpenError::Url(config.url.clone()))?;
         if url.scheme() == "file" {
@@ -330,7 +344,7 @@ impl Store {
     }
 
     /// All objects of a folder below the prefix, as they are found.
-    pub fn objects(
+    pub(crate) fn objects(
         &self,
         folder: &str,
     ) -> impl futures::Stream<Item = Result<Object, StoreError>> + use<> {
@@ -355,7 +369,7 @@ impl Store {
     }
 
     /// Writes an object unless there is one.
-    pub async fn create(
+    pub(crate) async fn create(
         &self,
         key: &str,
         bytes: impl Into<PutPayload>,

@@ -23,6 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Nothing was counted yet.
     #[must_use]
     pub fn new(store: Store) -> Self {
         Self {

@@ -6,17 +6,27 @@ use std::iter::successors;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
+/// What came of a call, where it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Without what differs from one try to the next, because it goes into a status.
     #[error("{0}")]
     Store(String),
+    /// The bucket's policy, mostly.
     #[error("the store denies access; check the permissions of the operator's credentials")]
     Denied,
+    /// Its key.
     #[error("object {0} does not exist")]
     Missing(String),
+    /// Nothing of it was kept.
     #[error("object {key} has more than {limit} bytes")]
-    TooLarge { key: String, limit: u64 },
+    TooLarge {
+        /// The object's.
+        key: String,
+        /// Of its kind.
+        limit: u64,
+    },
+    /// `file://`, Azure, or credentials that cannot sign.
     #[error("this store cannot sign create-only writes")]
     CannotSign,
 }

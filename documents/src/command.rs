@@ -4,6 +4,7 @@
 
 use thiserror::Error;
 
+/// Why a block is no command line, in the words of `shlex`.
 #[derive(Debug, Error)]
 #[error("not the words of a shell: {0}")]
 pub struct Unreadable(String);
@@ -11,6 +12,7 @@ pub struct Unreadable(String);
 /// A program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
+    /// The program first.
     pub words: Vec<String>,
 }
 

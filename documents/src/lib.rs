@@ -58,6 +58,7 @@ pub struct Block {
     pub line: usize,
     /// What follows the fence.
     pub info: String,
+    /// Its lines, without the fences.
     pub text: String,
 }
 

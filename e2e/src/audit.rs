@@ -21,13 +21,17 @@ pub type Rights = BTreeMap<String, BTreeSet<String>>;
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
+    /// As RBAC has it: `get`, `list`, `patch`, …
     pub verb: String,
     /// With group and subresource: `profilerequests.phpprof.dev/status`.
     pub resource: String,
+    /// By the API server's clock.
     pub received: Timestamp,
+    /// The status of its answer.
     pub code: u16,
     /// The pod that made it.
     pub pod: String,
+    /// Nothing was written by it.
     pub is_dry_run: bool,
     /// By which role it was allowed; none where it was not.
     pub role: Option<String>,

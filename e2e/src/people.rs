@@ -32,7 +32,9 @@ const READY: Duration = Duration::from_secs(20);
 /// A right as RBAC has it: verb, and resource with its subresource. `services/proxy` is that of the operator, in its namespace; the others are in the scene's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
+    /// For instance `create`.
     pub verb: &'static str,
+    /// For instance `pods/ephemeralcontainers`.
     pub resource: &'static str,
 }
 
@@ -75,8 +77,11 @@ pub struct Person {
 /// What the plugin said.
 #[derive(Debug)]
 pub struct Said {
+    /// Its exit code.
     pub code: i32,
+    /// Its standard output.
     pub out: String,
+    /// Its standard error.
     pub err: String,
 }
 

@@ -15,8 +15,10 @@ use crate::say;
 use crate::scene::poll;
 use crate::store::StoreFiles;
 
+/// Of the release.
 pub const NAMESPACE: &str = "phpprof-system";
 const NAME: &str = "phpprof";
+/// Of relay and results; the Deployment has the same name.
 pub const SERVICE: &str = "phpprof-operator";
 const DEPLOYMENT: &str = "deployment/phpprof-operator";
 /// The folder of the chart's default store.
@@ -33,6 +35,7 @@ pub const ON_VOLUME: &[&str] = &[
 const SECRET: &str = "phpprof-store";
 /// Where the profiles of the tests lie in the bucket.
 pub const PREFIX: &str = "e2e";
+/// `limits.durationSeconds`.
 pub const DURATION_LIMIT: i32 = 60;
 /// A release whose operator nothing fences in.
 pub const WITHOUT_POLICIES: &str = "policies.enabled=false";
@@ -40,8 +43,11 @@ pub const WITHOUT_POLICIES: &str = "policies.enabled=false";
 pub const RESIDENT_USER: &str = "e2e-schedules";
 /// Too late for each of the promises below: what holds them is that the relay keeps questions open.
 pub const RESIDENT_ASKS: Duration = Duration::from_secs(8);
+/// `resident.leaseSeconds`: a resident sampler without an answer ends soon enough for a test to see it.
 pub const RESIDENT_LEASE: Duration = Duration::from_secs(20);
+/// `startSlackSeconds`.
 pub const START_SLACK: Duration = Duration::from_secs(15);
+/// `uploadDeadlineSeconds`.
 pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(15);
 
 /// What the release differs by from its values for most tests; nothing until it was looked at.

@@ -157,8 +157,11 @@ impl Scene {
 
 /// An ephemeral container and the pod that it is in.
 pub struct Sampler {
+    /// As it was when it was looked at.
     pub pod: Pod,
+    /// The sampler's, of its spec.
     pub container: EphemeralContainer,
+    /// What the kubelet says of it.
     pub status: ContainerStatus,
 }
 

@@ -18,16 +18,21 @@ use crate::requests::{folder, status};
 
 /// What came back.
 pub struct Reply {
+    /// Of HTTP.
     pub status: u16,
+    /// As the API server has passed them on.
     pub headers: HeaderMap,
+    /// All of it.
     pub body: Vec<u8>,
 }
 
 impl Reply {
+    /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The first of this name; empty where there is none.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value
@@ -57,6 +62,7 @@ impl Scene {
         })
     }
 
+    /// Gets a path of the operator's service.
     pub async fn get(&self, path: &str) -> Result<Reply> {
         self.ask(Method::GET, path, Value::Null).await
     }
@@ -101,6 +107,7 @@ impl Scene {
     }
 }
 
+/// What opens a request's merged profile, by its status.
 pub fn access_key(request: &ProfileRequest) -> Result<String> {
     let profile = status(request).profile.context("no merged profile")?;
     ensure!(!profile.access_key.is_empty(), "no access key");

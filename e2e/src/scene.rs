@@ -38,8 +38,11 @@ static PREPARED: OnceCell<()> = OnceCell::const_new();
 
 /// Where one test plays.
 pub struct Scene {
+    /// The administrator's.
     pub client: Client,
+    /// The test's own; it goes with the test.
     pub namespace: String,
+    /// The bucket that the release stores in.
     pub store: Store,
 }
 

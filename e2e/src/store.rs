@@ -24,14 +24,20 @@ const FILES: &str = "/run/phpprof-e2e/store";
 /// What `STORE_FILES` names: the files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt.
 #[derive(Clone)]
 pub struct StoreFiles {
+    /// Its URL.
     pub endpoint: String,
+    /// Its bucket.
     pub bucket: String,
+    /// Who asks.
     pub access_key: String,
+    /// What requests are signed with.
     pub secret_key: String,
+    /// PEM; empty where a public authority vouches for the endpoint.
     pub authority: String,
 }
 
 impl StoreFiles {
+    /// Reads the folder that `STORE_FILES` names, else that of e2e/cluster.
     pub fn read() -> Result<Self> {
         let folder = PathBuf::from(std::env::var("STORE_FILES").unwrap_or(FILES.to_owned()));
         let file = |name: &str| {
@@ -63,8 +69,11 @@ impl StoreFiles {
 /// One HTTP call.
 #[derive(Clone, Serialize)]
 pub struct Call {
+    /// Of HTTP.
     pub method: String,
+    /// As a grant has it, for instance.
     pub url: String,
+    /// By name.
     pub headers: std::collections::BTreeMap<String, String>,
     /// Base64.
     body: String,
@@ -75,6 +84,7 @@ pub struct Call {
 }
 
 impl Call {
+    /// One without headers and body.
     pub fn new(method: &str, url: &str) -> Self {
         let (method, url) = (method.to_owned(), url.to_owned());
         Call {
@@ -87,11 +97,13 @@ impl Call {
         }
     }
 
+    /// For a server whose certificate nobody has signed, as the relay's.
     pub fn unverified(mut self) -> Self {
         self.unverified = true;
         self
     }
 
+    /// With a body that is sent so many times, one after another.
     pub fn body(mut self, body: &[u8], times: usize) -> Self {
         self.body = STANDARD.encode(body);
         self.times = times;
@@ -105,6 +117,7 @@ impl Call {
             .header("content-digest", &format!("sha-256=:{sum}:"))
     }
 
+    /// With one header more.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_owned(), value.to_owned());
         self
@@ -114,7 +127,9 @@ impl Call {
 /// What came back; status 0 is no answer at all.
 #[derive(Debug)]
 pub struct Answer {
+    /// Of HTTP.
     pub status: u16,
+    /// All of it.
     pub body: Vec<u8>,
     /// SHA-256 of the body that was sent, as receipts write it.
     pub sent: String,
@@ -231,11 +246,13 @@ impl Scene {
 
 /// Where the store is and who owns it.
 pub struct Store {
+    /// Where it is, and with what it is asked.
     pub files: StoreFiles,
     caller: tokio::sync::OnceCell<()>,
 }
 
 impl Store {
+    /// The store of these tests.
     pub fn open() -> Result<Self> {
         Ok(Store {
             files: StoreFiles::read()?,
@@ -256,6 +273,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     base64url(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
+/// RFC 4648 section 5, without padding.
 pub fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }

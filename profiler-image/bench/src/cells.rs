@@ -11,9 +11,13 @@ use crate::workload::{
 /// One cell: all profilers are run on it in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
+    /// The program that is sampled.
     pub workload: Workload,
+    /// Its processes, or threads where it is thread-safe.
     pub workers: usize,
+    /// How many of them have work at a time.
     pub busy: usize,
+    /// Samples a second of each worker.
     pub rate: u32,
     /// By `/proc/PID/mem`.
     pub mem: bool,
@@ -43,7 +47,9 @@ impl Cell {
 /// How long and how often each profiler runs on a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length {
+    /// Of one run of one profiler.
     pub slice: Duration,
+    /// Runs of each profiler, in turn with the others.
     pub rounds: usize,
     /// What is counted later in a slice is steady.
     pub steady_after: Duration,

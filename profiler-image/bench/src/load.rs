@@ -21,11 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server, and its pages.
 #[derive(Debug, Clone)]
 pub enum Server {
+    /// php-fpm.
     FastCgi {
+        /// Where its pool listens.
         socket: PathBuf,
+        /// The folder that the application's own lies in.
         root: PathBuf,
+        /// What is asked for.
         application: &'static Application,
     },
+    /// A server of its own, such as FrankenPHP, and the path of its page.
     Http(SocketAddr, String),
 }
 

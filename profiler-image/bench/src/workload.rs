@@ -6,7 +6,9 @@ use crate::small::SMALL_CALLS;
 /// A program to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
+    /// In tables, and where one is asked for by its name.
     pub name: &'static str,
+    /// How it is started.
     pub kind: Kind,
     /// Frames of the stack, where the program was made for that.
     pub depth: Option<u32>,
@@ -30,7 +32,9 @@ pub enum Kind {
 /// An application: its folder, and the pages that are asked for in turn, as script and query.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Application {
+    /// Below what `workloads/applications` has unpacked.
     pub root: &'static str,
+    /// Script and query.
     pub pages: &'static [(&'static str, &'static str)],
 }
 
@@ -43,6 +47,7 @@ const fn constructed(name: &'static str, script: &'static str, edges: &'static [
     }
 }
 
+/// Nine methods deep, and asleep for 50 µs at a time.
 pub const SYNTHETIC: Workload = constructed(
     "synthetic",
     "workloads/synthetic.php",
@@ -60,6 +65,7 @@ pub const SYNTHETIC: Workload = constructed(
     ],
 );
 
+/// A controller that asks a repository for rows and encodes them: short methods of namespaced classes.
 pub const FRAMEWORK: Workload = constructed(
     "framework",
     "workloads/framework.php",
@@ -70,6 +76,7 @@ pub const FRAMEWORK: Workload = constructed(
     ],
 );
 
+/// Filters by name and priority: two closures for each of a hundred names.
 pub const WORDPRESS: Workload = constructed(
     "wordpress",
     "workloads/wordpress.php",
@@ -108,6 +115,7 @@ pub const fn small(depth: u32) -> Workload {
     }
 }
 
+/// Four workers at a time, each of which works for 200 ms and ends.
 pub const CHURN: Workload = Workload {
     kind: Kind::Parent("workloads/churn.php"),
     ..constructed(
@@ -125,6 +133,7 @@ pub const CHURN: Workload = Workload {
     )
 };
 
+/// Debian's package, with its own pages.
 pub const DOKUWIKI: Workload = application(
     "dokuwiki",
     &Application {
@@ -144,6 +153,7 @@ pub const DOKUWIKI: Workload = application(
     },
 );
 
+/// Debian's package, with its own pages.
 pub const MEDIAWIKI: Workload = application(
     "mediawiki",
     &Application {
@@ -165,6 +175,7 @@ pub const MEDIAWIKI: Workload = application(
     },
 );
 
+/// Thread-safe PHP, a thread for each worker.
 pub const FRANKENPHP: Workload = Workload {
     name: "frankenphp",
     kind: Kind::FrankenPhp("workloads/served.php"),

@@ -13,7 +13,9 @@ const BYTES: u64 = 1 << 30;
 /// An engine that was found, and its threads.
 #[derive(Debug)]
 pub struct Found {
+    /// As a sampler would have it.
     pub engine: Engine,
+    /// Those of a thread-safe engine; without threads there are none.
     pub threads: Vec<Engine>,
 }
 

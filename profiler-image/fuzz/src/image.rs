@@ -17,6 +17,7 @@ const MAX_SIZE: u32 = 2 << 20;
 /// The words and the regions of some bytes.
 #[derive(Debug, Clone)]
 pub struct Image<'a> {
+    /// The first bytes: what the reader is asked for (addresses, flags), as each fuzzer takes it.
     pub words: [u64; WORDS],
     regions: BTreeMap<u64, (u64, &'a [u8])>,
     /// What may be read before the reader is taken for one that does not end.

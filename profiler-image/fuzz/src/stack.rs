@@ -22,8 +22,11 @@ const MAX_NAMED: usize = 256;
 /// A stack as it was read, leaf first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
+    /// Why the walk ended.
     pub end: End,
+    /// Of the frames' functions, leaf first.
     pub names: Vec<String>,
+    /// Their files, in the same order.
     pub files: Vec<String>,
     /// Whether each frame's call by the next is proven by its site alone.
     pub proven: Vec<bool>,

@@ -39,12 +39,14 @@ struct ProgramHeader {
 pub struct Symbol {
     /// In the process.
     pub address: u64,
+    /// In bytes; 0 where the image does not say it.
     pub size: u64,
 }
 
 /// One mapped ELF image.
 #[derive(Debug, Clone)]
 pub struct Image {
+    /// `e_machine`.
     pub machine: Machine,
     bias: u64,
     headers: Vec<ProgramHeader>,

@@ -22,12 +22,14 @@ const VERSION_HEADER: &[u8] = b"X-Powered-By: PHP/";
 pub struct Module {
     /// Where its first page is mapped.
     pub base: u64,
+    /// As the target's own mount namespace has it.
     pub path: String,
 }
 
 /// An engine whose layout is known and was seen to hold: a process's, or one thread's of a thread-safe build.
 #[derive(Debug, Clone)]
 pub struct Engine {
+    /// The row of its version and machine.
     pub layout: &'static Layout,
     /// As PHP prints it, with the distribution's suffix.
     pub version: String,
@@ -40,6 +42,7 @@ pub struct Engine {
     pub fingerprint_at: u64,
     /// Address of `sapi_globals.global_request_time`, where the symbol is there.
     pub request_time: Option<u64>,
+    /// What tells phases: compiling, collecting garbage, starting, shutting down.
     pub phase_globals: PhaseGlobals,
     /// Address of the pointer `zend_flf_functions`: the functions that are called without a frame, from 8.4 on.
     pub frameless_functions: Option<u64>,
@@ -49,7 +52,9 @@ pub struct Engine {
     pub execute_hook: Option<u64>,
     /// The threads of a thread-safe build.
     pub threads: Option<Threads>,
+    /// The one that defines the engine's symbols.
     pub module: Module,
+    /// Of that module, in hexadecimal digits; empty where it has none.
     pub build_id: String,
 }
 
@@ -97,12 +102,17 @@ impl Engine {
 /// Why a process cannot be sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
+    /// None of the modules defines an engine's symbols.
     NoPhpFound,
+    /// There is no row for it: PHP's version.
     UnsupportedVersion(String),
+    /// Its path.
     NoEngineSymbols(String),
+    /// What does not hold, for instance by a patch of the distribution.
     LayoutMismatch(&'static str),
     /// The engine is being started: a moment later it can be judged.
     Starting,
+    /// Mostly for want of rights.
     Unreadable(Fault),
 }
 

@@ -24,13 +24,16 @@ const MAX_SEGMENTS: u32 = 1024;
 pub struct Extensions {
     /// Each call of a function goes through Xdebug: it is loaded, and its mode is not `off`.
     pub xdebug: bool,
+    /// `None` where it is not known.
     pub opcache: Option<Opcache>,
 }
 
+/// Whether scripts are kept compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opcache {
     /// It is not loaded, or has no memory.
     Off,
+    /// It keeps them, in memory that all workers share.
     On {
         /// No more scripts are taken until it begins anew (`cache_full` of `opcache_get_status()`).
         is_full: bool,

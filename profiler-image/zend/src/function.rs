@@ -28,6 +28,7 @@ pub struct Key {
     pub code: u64,
     /// Number of ops; 0 for an internal function.
     pub last: u32,
+    /// `zend_function.type`: 1 internal, 2 user code, 4 eval()'d code (Zend/zend_compile.h).
     pub kind: u8,
     /// `ZEND_ACC_CLOSURE` and the like: the struct does not outlive the call or the object.
     pub passing: bool,
@@ -37,6 +38,7 @@ pub struct Key {
     pub scope: u64,
     /// Address of the file name's `zend_string`; 0 for an internal function.
     pub filename: u64,
+    /// Of the declaration; 0 for an internal function.
     pub line_start: u32,
     /// Address of the `zend_module_entry` of an internal function's extension; 0 where it has none.
     pub module: u64,
@@ -154,9 +156,11 @@ pub type ShortName = Short<u8, 40>;
 /// A function as call sites know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
+    /// Its identity.
     pub key: Key,
     /// As the engine stores it, for comparing with a call site's literal.
     pub function_name: ShortName,
+    /// The class's name as the engine stores it; empty without a class.
     pub class: ShortName,
     /// What tells the texts at [`Key::anchors`] from others: [`ZendString::fingerprint`], 0 for none.
     pub fingerprints: [u64; 2],
@@ -182,6 +186,7 @@ impl Function {
 /// A function with the texts that people know it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedFunction {
+    /// As call sites know it.
     pub function: Function,
     /// The name and then the file.
     shown: String,

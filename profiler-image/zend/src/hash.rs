@@ -14,6 +14,7 @@ const MAX_HOLES: u32 = 64;
 /// An entry of a hash table whose keys are strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
+    /// Address of its `zend_string`.
     pub key: u64,
     /// The zval's value: a pointer in the engine's own tables.
     pub value: u64,

@@ -9,7 +9,9 @@ use crate::memory::word_at;
 /// Where the buffer is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JitBuffer {
+    /// Its first address.
     pub start: u64,
+    /// The first address behind it.
     pub end: u64,
 }
 

@@ -30,7 +30,9 @@ impl std::error::Error for Fault {}
 
 /// One piece of a gather: where from, and where to.
 pub struct Piece<'a> {
+    /// In the target.
     pub address: u64,
+    /// Filled as a whole, or the read is a fault.
     pub bytes: &'a mut [u8],
 }
 

@@ -11,6 +11,7 @@ use crate::memory::{Memory, byte_at, half_at};
 pub(crate) const ASSIGN_OBJ: u8 = 24;
 pub(crate) const INIT_FCALL_BY_NAME: u8 = 59;
 pub(crate) const DO_FCALL: u8 = 60;
+/// ZEND_INIT_FCALL: prepares the call of a function that was known when the script was compiled.
 pub const INIT_FCALL: u8 = 61;
 pub(crate) const RETURN: u8 = 62;
 pub(crate) const SEND_VAL: u8 = 65;
@@ -18,20 +19,25 @@ pub(crate) const SEND_VAR_EX: u8 = 66;
 pub(crate) const SEND_REF: u8 = 67;
 pub(crate) const NEW: u8 = 68;
 pub(crate) const INIT_NS_FCALL_BY_NAME: u8 = 69;
+/// ZEND_INCLUDE_OR_EVAL: runs a file or a text.
 pub const INCLUDE_OR_EVAL: u8 = 73;
 pub(crate) const FE_RESET_R: u8 = 77;
 pub(crate) const FE_FETCH_R: u8 = 78;
 pub(crate) const FETCH_OBJ_R: u8 = 82;
 pub(crate) const FETCH_OBJ_FUNC_ARG: u8 = 94;
 pub(crate) const INIT_METHOD_CALL: u8 = 112;
+/// ZEND_INIT_STATIC_METHOD_CALL: prepares `A::b()`.
 pub const INIT_STATIC_METHOD_CALL: u8 = 113;
 pub(crate) const SEND_VAL_EX: u8 = 116;
 pub(crate) const SEND_VAR: u8 = 117;
 pub(crate) const INIT_USER_CALL: u8 = 118;
 pub(crate) const FE_RESET_RW: u8 = 125;
 pub(crate) const FE_FETCH_RW: u8 = 126;
+/// ZEND_INIT_DYNAMIC_CALL: prepares `$f()`.
 pub const INIT_DYNAMIC_CALL: u8 = 128;
+/// ZEND_DO_ICALL: calls an internal function.
 pub const DO_ICALL: u8 = 129;
+/// ZEND_DO_UCALL: calls user code.
 pub const DO_UCALL: u8 = 130;
 pub(crate) const DO_FCALL_BY_NAME: u8 = 131;
 /// Up to 7.3 the number of ASSIGN_DIM, which resumes no generator.
@@ -119,14 +125,23 @@ pub fn is_frameless(opcode: u8) -> bool {
 /// A `zend_op` as read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
+    /// Where it lies.
     pub address: u64,
+    /// `op1.var` or `op1.constant`, by its type; so are the next two.
     pub op1: u32,
+    /// `op2.var` or `op2.constant`.
     pub op2: u32,
+    /// `result.var`, or what the opcode keeps there.
     pub result: u32,
+    /// What it means depends on the opcode.
     pub extended_value: u32,
+    /// The line of the statement or expression.
     pub lineno: u32,
+    /// By Zend/zend_vm_opcodes.h.
     pub opcode: u8,
+    /// IS_CONST, IS_CV, … (Zend/zend_compile.h).
     pub op1_type: u8,
+    /// The same of `op2`.
     pub op2_type: u8,
 }
 

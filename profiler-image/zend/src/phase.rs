@@ -33,8 +33,11 @@ const MAX_OPS_AHEAD: usize = 16;
 /// Where an engine, or a thread of it, keeps the words that tell phases; what is not known tells none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PhaseGlobals {
+    /// Address of `CG`.
     pub compiler_globals: Option<u64>,
+    /// Address of `PG`.
     pub core_globals: Option<u64>,
+    /// Address of `GC_G`.
     pub gc_globals: Option<u64>,
 }
 

@@ -65,26 +65,35 @@ impl Source {
 /// Where an engine, or a thread of it, keeps what is read here.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
+    /// By the SAPI.
     pub source: Source,
+    /// Address of `EG`.
     pub executor_globals: u64,
+    /// Address of `PG`, where `$_SERVER` is.
     pub core_globals: Option<u64>,
 }
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted {
+    /// The request's method.
     pub method: bool,
+    /// Its path.
     pub path: bool,
+    /// The script that serves it.
     pub script: bool,
+    /// The id in its header `traceparent`.
     pub traceparent: bool,
 }
 
 /// What a request says of itself; each is `None` where it was not asked for or does not say it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
+    /// At most 20 bytes.
     pub method: Option<String>,
     /// Up to the query, without scheme and host; begins with a slash.
     pub path: Option<String>,
+    /// Its file.
     pub script: Option<String>,
     /// `DOCUMENT_ROOT`.
     pub root: Option<String>,
@@ -99,6 +108,7 @@ pub struct Request {
 pub struct Trail {
     /// Address and length of each range, in the order of their bytes.
     pub ranges: Vec<(u64, usize)>,
+    /// What they held, one range after the other.
     pub bytes: Vec<u8>,
 }
 

@@ -58,6 +58,7 @@ pub enum Evidence {
 /// that two frames of a proven edge were read at different moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Check {
+    /// Any two frames agree with it.
     #[default]
     Nothing,
     /// `$this->m()`: both have the same `This`.
@@ -66,7 +67,12 @@ pub enum Check {
     ThisIn(u32),
     /// `f($cv)`: the callee's argument `to` is the object in the caller's variable `from`, both as offsets into the frames
     /// (`opline->result.var` and `op1.var` of ZEND_SEND_VAR).
-    Passed { from: u32, to: u32 },
+    Passed {
+        /// Of the variable in the caller's frame.
+        from: u32,
+        /// Of the argument in the callee's.
+        to: u32,
+    },
 }
 
 impl Check {
@@ -93,7 +99,9 @@ impl Check {
 /// One side of an edge.
 #[derive(Clone, Copy)]
 pub struct Side<'a> {
+    /// As it was read.
     pub frame: &'a Frame,
+    /// What it runs.
     pub function: &'a Function,
     /// Address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
     pub scope: u64,
@@ -103,16 +111,23 @@ pub struct Side<'a> {
 
 /// Everything that a judgement looks at.
 pub struct Site<'a, M: Memory + ?Sized> {
+    /// For what is not in the copy.
     pub memory: &'a M,
+    /// The engine's row.
     pub layout: &'a Layout,
+    /// The stack that both frames are of.
     pub copy: &'a Copy,
+    /// Address of `EG`.
     pub executor_globals: u64,
+    /// Address of `CG`: a `ZEND_MAP_PTR` counts from a word in it.
     pub compiler_globals: Option<u64>,
     /// Address of `zend_flf_functions`, where there is one.
     pub frameless_functions: Option<u64>,
     /// The function that stands between the two and has no frame.
     pub through: Option<&'a str>,
+    /// The frame that called.
     pub caller: Side<'a>,
+    /// The frame above it.
     pub callee: Side<'a>,
 }
 

@@ -19,6 +19,7 @@ pub const BLOCK: u64 = 0x200;
 const FRAME: u64 = 0x100;
 /// Types of a zval (Zend/zend_types.h).
 pub const IS_NULL: u8 = 1;
+/// A zval that holds a `zend_string`.
 pub const IS_STRING: u8 = 6;
 
 /// An address that looks like the heap's.
@@ -29,9 +30,11 @@ const OWN_SIZE: usize = 0x2_0000;
 
 /// The memory of one engine: its globals, a page of its VM stack, and whatever else a test puts there.
 pub struct EngineImage {
+    /// By which everything is written.
     pub layout: &'static Layout,
     /// Addresses of `EG` and `CG`.
     pub executor_globals: u64,
+    /// Address of `CG`.
     pub compiler_globals: u64,
     /// The VM stack's page.
     pub page: u64,

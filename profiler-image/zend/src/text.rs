@@ -20,6 +20,7 @@ const TYPE_INFO: usize = 4;
 /// A `zend_string` as read from the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZendString {
+    /// Without the NUL behind them.
     pub bytes: Text,
     /// The stored hash; 0 where the engine has not computed it.
     pub hash: u64,
@@ -90,6 +91,7 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
 /// A class's name, as the engine stores it and as people know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassName {
+    /// As the engine stores it: an anonymous class's has a NUL and more behind what people know.
     pub stored: Text,
     /// Where an anonymous class begins.
     pub line: u32,

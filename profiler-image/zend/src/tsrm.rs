@@ -59,9 +59,13 @@ pub struct Threads {
 pub struct Thread {
     /// Its `pthread_t`.
     pub thread_id: u64,
+    /// Address of its `EG`.
     pub executor_globals: u64,
+    /// Address of its `CG`.
     pub compiler_globals: u64,
+    /// Address of its `SG`.
     pub sapi_globals: Option<u64>,
+    /// Address of its `PG`.
     pub core_globals: Option<u64>,
     /// What the collector's globals seem to be: their flags must look like flags each time.
     pub gc_globals: Option<u64>,

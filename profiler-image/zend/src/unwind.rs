@@ -36,11 +36,17 @@ const MAX_NAMELESS: usize = 1024;
 /// One `zend_execute_data`, its words as they were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Frame {
+    /// Where it lies.
     pub address: u64,
+    /// The op that was saved last; the caller of another frame saves it before it calls.
     pub opline: u64,
+    /// Address of its `zend_function`.
     pub func: u64,
+    /// The object, or the class that was called, or what an earlier call left.
     pub this: u64,
+    /// `prev_execute_data`: its caller's address.
     pub prev: u64,
+    /// Where its call sites remember whom they called.
     pub run_time_cache: u64,
     /// `ZEND_CALL_INFO`, shifted.
     pub call_info: u32,
@@ -105,9 +111,11 @@ type Fetched = Short<u8, FETCH>;
 pub struct Copy {
     /// Address of the page, whose header (`zend_vm_stack`) is copied too.
     pub base: u64,
+    /// What the page held from its first byte on.
     pub bytes: Vec<u8>,
-    /// Address of the part around the top, and what each look at it showed: the same call has read it several times.
+    /// Address of the part around the top, which the same call has read several times.
     pub hot: u64,
+    /// What each look at the part at `hot` showed, in their order.
     pub looks: Vec<Vec<u8>>,
     /// Looks that are not taken now, kept for their memory.
     spare: Vec<Vec<u8>>,

@@ -11,11 +11,15 @@ pub const FILE: &str = "/srv/a.php";
 /// An op to be written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NewOp<'a> {
+    /// By Zend/zend_vm_opcodes.h.
     pub opcode: u8,
     /// The texts of its literals.
     pub op1: Option<&'a str>,
+    /// The text of its literal.
     pub op2: Option<&'a str>,
+    /// As [`Op::result`].
     pub result: u32,
+    /// As [`Op::extended_value`].
     pub extended_value: u32,
     /// The number of its slot in the run-time cache.
     pub cache_slot: Option<u32>,

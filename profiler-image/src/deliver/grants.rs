@@ -63,9 +63,13 @@ pub enum UploadRoute {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
+    /// Who takes the write.
     pub route: UploadRoute,
+    /// Of HTTP: PUT.
     pub method: String,
+    /// Holds the grant, so it is written nowhere.
     pub url: String,
+    /// To be sent as they are; some are part of the signature.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// Empty for a checkpoint and a list of requests.

@@ -18,11 +18,13 @@ const REPLICAS: u32 = 12;
 /// What became of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Brought {
+    /// The relay holds it.
     Taken,
     /// Another replica has to be met.
     Elsewhere,
     /// Nobody looks any more, or may: the run ends.
     Over,
+    /// It could not be brought; the next one may be.
     Lost,
 }
 

@@ -27,14 +27,18 @@ const MAX_BUSY_PERCENTS: usize = 64;
 /// What the sampler itself has used; measured by the caller at the end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
+    /// User and system time of the process.
     pub cpu_milliseconds: u64,
+    /// The most memory that it had resident.
     pub peak_bytes: u64,
 }
 
 /// A finished profile as a file, and how many samples it holds.
 #[derive(Debug)]
 pub struct Output {
+    /// A gzip-compressed pprof.
     pub bytes: Vec<u8>,
+    /// All of them.
     pub samples: u64,
     /// Those among them that found no room by worker.
     pub without_worker: u64,

@@ -23,14 +23,17 @@ pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
 /// What an answer means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
+    /// The object is there.
     Stored,
     /// Worth another try; the text says why.
     Again(String),
     /// Nobody is there; another route is tried at once.
     Unreachable(String),
+    /// For good, with that status: the grant is not taken.
     Refused(u16),
     /// By the relay, which saw another address than the pod's; the text has both.
     SourceNotPod(String),
+    /// Nobody who is trusted vouches for whoever answered.
     CertificateUntrusted,
 }
 

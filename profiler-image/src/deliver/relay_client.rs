@@ -33,10 +33,13 @@ pub const SHORT_ANSWER: usize = 8 << 10;
 /// How a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
+    /// No address took the connection, or the name is unknown.
     #[error("no connection: {0}")]
     Unreachable(String),
+    /// Nothing was sent.
     #[error("the server has another key than the grant names")]
     Untrusted,
+    /// The connection was there, and no answer came of it.
     #[error("{0}")]
     Broken(String),
 }
@@ -44,16 +47,23 @@ pub enum CallError {
 /// What the server said.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
+    /// Of HTTP.
     pub status: u16,
+    /// The header `Date`, as it stands.
     pub date: Option<String>,
+    /// Without blanks at its ends.
     pub body: String,
 }
 
 /// One call.
 pub struct Call<'a> {
+    /// Of HTTP; with PUT the body is sent with its length and digest.
     pub method: &'a str,
+    /// It begins with `https://`.
     pub url: &'a str,
+    /// Sent as they are.
     pub headers: &'a BTreeMap<String, String>,
+    /// Empty but for a PUT.
     pub body: &'a [u8],
     /// For all of it.
     pub takes: Duration,

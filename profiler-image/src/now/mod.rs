@@ -19,6 +19,7 @@ pub use kernel::{Begin, Said};
 
 /// The run: its rate, and how long it takes.
 pub const SAMPLES_PER_SECOND: u32 = 99;
+/// How long it samples.
 pub const TAKES: Duration = Duration::from_millis(100);
 /// What is told of requests: their method, route and script.
 pub const LABELS: Labels = [true, true, true, false, false];

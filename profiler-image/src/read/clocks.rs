@@ -41,6 +41,7 @@ pub struct Look {
 pub enum Mark {
     /// The CPU time of its process.
     Process(TimeSpec),
+    /// What the kernel says of the thread.
     Thread(Look),
 }
 

@@ -30,8 +30,11 @@ const MAX_NAMES: usize = 16;
 /// A stack that was true at one moment, leaf first.
 #[derive(Debug, Default)]
 pub struct Observation {
+    /// The worker's thread.
     pub tid: i32,
+    /// Leaf first.
     pub frames: Vec<Frame>,
+    /// By frame; `None` where a function does not hold together.
     pub keys: Vec<Option<Key>>,
     /// Names of what would not outlive the window.
     pub functions: Vec<NamedFunction>,

@@ -42,9 +42,13 @@ type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
 /// The words of `executor_globals` that a sample needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Globals {
+    /// `EG(vm_stack_top)`.
     pub top: u64,
+    /// `EG(vm_stack_end)`.
     pub end: u64,
+    /// `EG(vm_stack)`.
     pub page: u64,
+    /// The newest frame; 0 without one.
     pub current_execute_data: u64,
 }
 
@@ -91,7 +95,9 @@ pub type Tops = SmallVec<[Globals; MAX_TOPS]>;
 pub enum Reading {
     /// `EG(current_execute_data)` is NULL.
     NoFrame(Phase),
+    /// There is a frame; the stack is in [`Reader::copy`].
     Busy {
+        /// Which frame was the top, look by look.
         tops: Tops,
         /// The same when all was read.
         last: Globals,
@@ -101,6 +107,7 @@ pub enum Reading {
 /// Reads the stack of a process; used by the sampler and by the quiescent reader, each with its own.
 #[derive(Debug)]
 pub struct Reader {
+    /// The worker's process.
     pub memory: Arc<ProcessMemory>,
     layout: &'static Layout,
     executor_globals: u64,
@@ -113,6 +120,7 @@ pub struct Reader {
     pub has_jit_code: Option<bool>,
     /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
     pub in_compilation: bool,
+    /// The cycle collector was at work.
     pub gc_active: bool,
     /// The last read has shown a frame; without one the engine begins a request or ends it, or waits for one.
     pub has_frame: bool,
@@ -120,6 +128,7 @@ pub struct Reader {
     pub copy: Copy,
     /// Whether the CPU budget has room for as many looks as are needed.
     pub has_room: bool,
+    /// How far around the top is read, and how often.
     pub window: Window,
     /// Sees which request the worker serves, where that is asked for.
     pub request: Option<RequestWatch>,
@@ -212,6 +221,7 @@ impl Reader {
         found
     }
 
+    /// The row of the worker's engine.
     #[must_use]
     pub fn layout(&self) -> &'static Layout {
         self.layout

@@ -11,8 +11,11 @@ use crate::target::process::stat::Watch;
 /// A worker as the sampler reads it.
 #[derive(Debug)]
 pub struct Worker {
+    /// What it is.
     pub process: Arc<Process>,
+    /// Reads its stack.
     pub reader: Reader,
+    /// Its CPU time, and whether it sleeps.
     pub clocks: Clocks,
     /// Functions in the worker's own memory.
     pub local: Map,

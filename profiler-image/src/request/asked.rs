@@ -13,14 +13,20 @@ pub const MAX_VALUES: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Label {
+    /// GET, POST, …
     Method,
+    /// The template of its path.
     Route,
+    /// The file that serves it.
     Script,
+    /// In bands.
     RequestAge,
+    /// Of its header `traceparent`.
     TraceId,
 }
 
 impl Label {
+    /// How many there are.
     pub const COUNT: usize = 5;
     /// All, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -69,9 +75,11 @@ pub fn labels(text: &str) -> Result<Labels, String> {
 pub struct Filter {
     /// The path begins so, byte by byte.
     pub path_prefix: Option<String>,
+    /// One of these, as HTTP writes them.
     pub methods: Vec<String>,
     /// As the label has them; a leading slash is of no account.
     pub scripts: Vec<String>,
+    /// A sample counts once its request has run so long.
     pub min_age: Option<Duration>,
     /// Keeps what a request did before it was old enough, once it is.
     pub include_young: bool,
@@ -80,7 +88,9 @@ pub struct Filter {
 /// What a request is to a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
+    /// It is one of those that are asked for.
     Kept,
+    /// It is another one.
     Refused,
     /// What the filter asks for is not known of it.
     Unknown,
@@ -125,8 +135,11 @@ impl Filter {
 /// All of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
+    /// What samples shall tell.
     pub labels: Labels,
+    /// The administrator's names of routes.
     pub rules: Rules,
+    /// Which requests are kept.
     pub filter: Filter,
 }
 

@@ -38,6 +38,7 @@ pub struct Table {
 /// The same by what they are.
 #[derive(Debug, Default)]
 pub struct Values {
+    /// The values by their numbers.
     pub table: Table,
     numbers: [FxHashMap<Arc<str>, u16>; Label::COUNT],
     ids: FxHashMap<Set, SetId>,

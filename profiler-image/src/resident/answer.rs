@@ -28,7 +28,9 @@ const HOLD_SECONDS: std::ops::RangeInclusive<u64> = 1..=60;
 /// Whom to ask, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Ask {
+    /// Of the relay; holds nothing secret.
     pub url: String,
+    /// They hold the grant to ask.
     pub headers: BTreeMap<String, String>,
     /// SHA-256 of the keys that the relay may have, in base64url.
     pub pins: Vec<String>,
@@ -37,11 +39,13 @@ pub struct Ask {
 /// What the relay wants of the sampler.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// When the next question is due, by a fifth more or less at random.
     pub ask_again: Duration,
     /// The relay keeps the next question open for so long, until there is something to say.
     pub hold: Option<Duration>,
     /// From the answer on.
     pub lease: Duration,
+    /// With what to ask next.
     pub ask: Ask,
     /// In the order in which they are begun.
     pub runs: Vec<Run>,
@@ -61,6 +65,7 @@ pub struct Run {
 /// What a run's process gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
+    /// As the container of a sampler of one run has them.
     pub arguments: Vec<String>,
     /// Holds grants.
     pub environment: BTreeMap<String, String>,
@@ -69,6 +74,7 @@ pub struct Work {
 /// What came of asking.
 #[derive(Debug, Clone)]
 pub enum Heard {
+    /// The relay has answered.
     Answer(Box<Answer>),
     /// The sampler shall end, and says so.
     End(Failure),

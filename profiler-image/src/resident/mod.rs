@@ -41,7 +41,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// What a resident sampler is started with.
 pub struct Options {
+    /// Of the target: runs for another container are not begun.
     pub container_id: String,
+    /// Whom to ask first.
     pub ask: Ask,
     /// It ends where the relay has not answered by then.
     pub first_answer: Duration,

@@ -32,9 +32,19 @@ pub enum Event {
     /// The relay was asked.
     Heard(Heard),
     /// A run's process has ended.
-    Ended { key: String, receipt: String },
+    Ended {
+        /// The run's.
+        key: String,
+        /// The line that its process has left.
+        receipt: String,
+    },
     /// It was tried to store a receipt.
-    Delivered { key: String, verdict: Verdict },
+    Delivered {
+        /// The run's.
+        key: String,
+        /// What the relay has said.
+        verdict: Verdict,
+    },
     /// Somebody wants the sampler to end. Whoever says so tells the runs as well.
     Signalled,
 }
@@ -42,21 +52,29 @@ pub enum Event {
 /// What to do next. Each but `Wait` and `End` is done, then the next one is asked for.
 #[derive(Debug)]
 pub enum Step {
+    /// A line for the log.
     Say(String),
     /// One event `Heard` comes of it. The relay may keep the question open for so long.
     Ask {
+        /// Whom to ask, and how.
         ask: Ask,
+        /// For how long the relay may keep the question open.
         hold: Option<Duration>,
     },
     /// One event `Ended` comes of it.
     Begin {
+        /// The run's.
         key: String,
+        /// What its process gets.
         work: Work,
     },
     /// One event `Delivered` comes of it.
     Deliver {
+        /// The run's.
         key: String,
+        /// By which its receipt is stored.
         grant: Grant,
+        /// The receipt.
         line: String,
     },
     /// For an event, or until then.

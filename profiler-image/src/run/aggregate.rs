@@ -25,8 +25,11 @@ pub type Line = (NameId, u32);
 /// What samples of one stack amount to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
+    /// How many there are.
     pub samples: i64,
+    /// The time that they stand for.
     pub wall_nanoseconds: i64,
+    /// The CPU time that was given to those that ran.
     pub cpu_nanoseconds: i64,
     /// By how many bytes heaps became larger than before in their request,
     pub heap_growth: i64,
@@ -56,7 +59,9 @@ impl Sum {
 /// A stack, and the labels of the request that it served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Labelled {
+    /// What ran.
     pub stack: Stack,
+    /// What is told of its request.
     pub labels: SetId,
 }
 
@@ -109,8 +114,11 @@ pub struct Settled {
 pub struct Settlement {
     path: PathId,
     leaf: Option<NameId>,
+    /// What is told of the request.
     pub labels: SetId,
+    /// The number of the worker; [`ANY_WORKER`] for those that found no room.
     pub tid: i32,
+    /// All samples of them.
     pub sum: Sum,
 }
 

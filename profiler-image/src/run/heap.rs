@@ -72,7 +72,9 @@ enum Worker {
 /// A heap when it was as large as never before in its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Highest {
+    /// Then.
     pub sizes: Sizes,
+    /// What ran then.
     pub sample: Labelled,
     /// The heap was about that high in this stack. Else the peak is older than the first sample.
     pub is_seen: bool,

@@ -12,14 +12,18 @@ const FIRST_RESOLUTION: u64 = 1_000_000;
 /// A stack, and since when and how long it was seen, in nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
+    /// When it was seen first.
     pub from: u64,
     /// Of samples in which the worker ran, and of those in which it slept.
     pub busy: u64,
+    /// Of samples in which the worker slept.
     pub waiting: u64,
+    /// What was seen.
     pub stack: Stack,
 }
 
 impl Moment {
+    /// When it was seen last.
     #[must_use]
     pub fn to(&self) -> u64 {
         self.from + self.busy + self.waiting
@@ -85,6 +89,7 @@ impl Moments {
         }
     }
 
+    /// In their order.
     #[must_use]
     pub fn list(&self) -> &[Moment] {
         &self.list

@@ -30,12 +30,17 @@ const FEWEST_MOMENTS: usize = 8;
 pub struct Taken {
     /// The worker's thread, and the number that its samples are summed under.
     pub tid: i32,
+    /// The number that the worker's samples are summed under.
     pub summed_as: i32,
     /// The time that it stands for, in nanoseconds of the monotonic clock.
     pub from: u64,
+    /// The end of that time.
     pub to: u64,
+    /// Else the worker slept.
     pub ran: bool,
+    /// What was seen.
     pub stack: Stack,
+    /// What was seen of the heap, where that is asked for.
     pub heap: Option<Heap>,
 }
 
@@ -46,6 +51,7 @@ pub struct Of {
     pub number: u32,
     /// When it began, where something tells it.
     pub began: Option<u64>,
+    /// Its labels' values.
     pub values: Set,
     /// It may still be too young for the filter.
     pub is_young: bool,
@@ -54,15 +60,23 @@ pub struct Of {
 /// A request that was seen.
 #[derive(Debug)]
 pub struct Seen {
+    /// The number that the worker's samples are summed under.
     pub summed_as: i32,
+    /// Its labels' values.
     pub values: Set,
     /// In nanoseconds of the monotonic clock.
     pub began: u64,
+    /// When it was seen last, in the same clock.
     pub ended: u64,
+    /// The run ended before it.
     pub is_unfinished: bool,
+    /// Samples that were taken of it.
     pub samples: u64,
+    /// Nanoseconds that they stand for.
     pub wall: u64,
+    /// Nanoseconds of CPU time that they were given.
     pub cpu: u64,
+    /// Bytes of the largest heap that it was seen with; 0 where that is not asked for.
     pub peak_heap: u64,
     /// None where it was not among the slowest.
     pub moments: Vec<Moment>,
@@ -90,6 +104,7 @@ struct Live {
 pub struct Recorder {
     /// When the first step begins, and how long each is; nanoseconds.
     pub began: u64,
+    /// How long each step is, in nanoseconds.
     pub step: u64,
     /// By the number that samples are summed under.
     pub workers: Rows<i32>,
@@ -98,6 +113,7 @@ pub struct Recorder {
     /// Times in it are since the first step.
     pub parts: Parts<Stack>,
     live: FxHashMap<i32, Live>,
+    /// Requests that have ended.
     pub slowest: Slowest,
 }
 
@@ -108,6 +124,7 @@ pub struct Slowest {
     /// By duration and number: all that are listed, and those that still have their moments.
     order: BTreeSet<(u64, u32)>,
     recorded: BTreeSet<(u64, u32)>,
+    /// Requests that are not among them.
     pub unlisted: u64,
 }
 

@@ -24,8 +24,11 @@ use crate::target::process::calls::Calls;
 /// What to record.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Whose PHP.
     pub scope: Scope,
+    /// Of each worker.
     pub samples_per_second: u32,
+    /// From the first turn on.
     pub duration: Duration,
     /// Ends the run after so many samples, however long it has taken.
     pub max_samples: Option<u64>,
@@ -55,7 +58,9 @@ pub struct Options {
 /// A run's result.
 #[derive(Debug)]
 pub struct Recording {
+    /// What is known of functions, call paths and edges.
     pub sampler: Sampler,
+    /// All samples.
     pub aggregate: Aggregate,
     /// What is told of requests, where that was asked for.
     pub requests: Option<Told>,
@@ -63,6 +68,7 @@ pub struct Recording {
     pub heap: Option<HeapTold>,
     /// What ran when, where routes are told.
     pub recorder: Option<Recorder>,
+    /// That of the worker that was found first.
     pub engine: Arc<Engine>,
     /// The JIT had compiled code for a worker.
     pub jit: bool,
@@ -72,12 +78,15 @@ pub struct Recording {
     pub seen: HashMap<i32, Seen>,
     /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
     pub busy_percents: Vec<u8>,
+    /// Why the run ended.
     pub ended: Ended,
     /// Unix time of the first turn, and how long the run took.
     pub began_unix_nanoseconds: i64,
+    /// How long the run took.
     pub took: Duration,
     /// Between two samples of a worker: as it was asked for, and as it was kept.
     pub asked_period: Duration,
+    /// Between two samples of a worker, as it was kept.
     pub effective_period: Duration,
     /// CPU time of workers that no running sample could be given.
     pub cpu_unattributed: Duration,
@@ -94,14 +103,19 @@ pub struct Recording {
 /// Why nothing could be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
+    /// With the most telling reason why a process was not taken.
     #[error("no PHP was found")]
     NoPhp(Option<Refused>),
+    /// By a signal, or because nobody wants it.
     #[error("stopped before the first sample")]
     Stopped,
+    /// Clocks, signals or CPU sets.
     #[error("the kernel refused what the sampler needs of it")]
     Kernel(#[from] nix::Error),
+    /// The kernel gives no thread for it.
     #[error("the quiescent reader could not be started")]
     QuiescentReader(#[from] std::io::Error),
+    /// The kernel gives no thread for it.
     #[error("the scanner could not be started")]
     Scanner(#[source] std::io::Error),
 }

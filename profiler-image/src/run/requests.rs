@@ -40,16 +40,22 @@ pub struct RequestCounts {
     pub changed: u64,
     /// Samples that the filter dropped: by what their request is, by its age, and because that is not known.
     pub filtered: u64,
+    /// Samples that the filter dropped by the age of their request.
     pub young: u64,
+    /// Samples that the filter dropped because what it asks for is not known.
     pub undecided: u64,
 }
 
 /// What a profile says of requests.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
+    /// The values of labels by their numbers.
     pub table: Table,
+    /// What became of requests and samples.
     pub counts: RequestCounts,
+    /// Labels were asked for.
     pub has_labels: bool,
+    /// A filter was.
     pub has_filter: bool,
 }
 
@@ -60,6 +66,7 @@ pub enum Fate {
     Summed(u32, Labelled),
     /// Kept until the request of this number of the worker is old enough.
     Young(u32, Labelled),
+    /// By the filter.
     Dropped,
 }
 
@@ -111,6 +118,7 @@ pub struct Requests {
     asked: Asked,
     values: Values,
     bands: [u16; BANDS.len()],
+    /// So far.
     pub counts: RequestCounts,
 }
 
@@ -124,6 +132,7 @@ impl Requests {
         }
     }
 
+    /// What it is asked for.
     #[must_use]
     pub fn asked(&self) -> &Asked {
         &self.asked

@@ -23,6 +23,7 @@ pub struct Schedule {
 pub struct Turn {
     /// Which group of workers is due: those whose index is this number modulo the number of groups.
     pub group: usize,
+    /// How many groups there are.
     pub groups: usize,
     /// Whole turns of this and other groups that have passed unused.
     pub missed: u64,

@@ -21,6 +21,7 @@ use crate::target::process::calls::Calls;
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
+    /// The time was over.
     Done,
     /// SIGTERM, SIGINT, SIGHUP, or a request that was cancelled: what was sampled is kept.
     Stopped,
@@ -31,25 +32,34 @@ pub enum Ended {
 /// What a sample's labels say of its worker.
 #[derive(Debug, Clone)]
 pub struct Seen {
+    /// Its process.
     pub pid: i32,
+    /// Its version and SAPI.
     pub engine: Arc<Engine>,
 }
 
 /// What a profile is made of.
 #[derive(Debug)]
 pub struct Snapshot {
+    /// What was sampled.
     pub samples: Samples,
     /// What is told of requests, where that was asked for.
     pub requests: Option<Told>,
     /// What is told of heaps, where that was asked for.
     pub heap: Option<HeapTold>,
+    /// That of the worker that was found first.
     pub engine: Arc<Engine>,
+    /// The JIT had compiled code for a worker.
     pub jit: bool,
     /// The extensions of a worker, where they could be read.
     pub extensions: Option<Extensions>,
+    /// The workers, by the number that their samples were summed under.
     pub seen: HashMap<i32, Seen>,
+    /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
     pub busy_percents: Vec<u8>,
+    /// Unix time of the first turn.
     pub began_unix_nanoseconds: i64,
+    /// How long the run has taken.
     pub took: Duration,
     /// Between two samples of a worker, as it was asked for.
     pub asked_period: Duration,
@@ -66,8 +76,11 @@ pub struct Snapshot {
 /// The stacks, and what their lines are.
 #[derive(Debug)]
 pub struct Samples {
+    /// The stacks with their sums.
     pub settled: Settled,
+    /// What their lines are called.
     pub names: NameList,
+    /// What happened to the samples.
     pub quality: Quality,
 }
 
@@ -127,6 +140,7 @@ pub trait Keep: fmt::Debug + Send + Sync {
 /// What a run has counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
+    /// What happened to the samples.
     pub quality: Quality,
     /// Calls of turns that found a worker between two requests.
     pub idle: Calls,

@@ -62,13 +62,16 @@ pub struct Quality {
 pub enum Outcome {
     /// Between requests.
     Idle,
+    /// A stack.
     Sample(Sampled),
+    /// The read failed.
     Failed(Fault),
 }
 
 /// The stack of a worker that serves a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampled {
+    /// Where it counts.
     pub stack: Stack,
     /// An edge of it is not proven yet.
     pub is_open: bool,
@@ -79,9 +82,13 @@ pub struct Sampled {
 /// What samplers know, shared by all workers.
 #[derive(Debug, Default)]
 pub struct Sampler {
+    /// What frames run.
     pub functions: Functions,
+    /// Which calls the program has.
     pub edges: Edges,
+    /// The call paths that were seen.
     pub tree: CallTree,
+    /// What happened so far.
     pub quality: Quality,
     /// Whether a sample that is hard to prove may cost more: not while there is no room in the CPU budget.
     pub has_room: bool,

@@ -26,6 +26,7 @@ pub struct Edge {
     pub site: (NameId, u32),
     /// The internal function between the two, as `array_map` above a closure.
     pub via: Option<NameId>,
+    /// The function that is called.
     pub callee: NameId,
 }
 
@@ -44,6 +45,7 @@ impl Edge {
 /// What is known of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
+    /// The program has it; two frames of it must agree with this.
     Proven(Check),
     /// Needs a quiescent read.
     Open(EdgeId),

@@ -66,7 +66,9 @@ pub struct FunctionId(u32);
 /// A function that has been resolved, and its ops. What people know it by is kept in [`Names`] only.
 #[derive(Debug)]
 pub struct Code {
+    /// As call sites know it.
     pub function: Function,
+    /// As people know it.
     pub name: NameId,
     /// The same as the bottom of a stack, once it was met there.
     main: Option<NameId>,
@@ -147,15 +149,21 @@ impl Map {
 
 /// Where a stack was read.
 pub struct Place<'a, M: Memory + ?Sized> {
+    /// The worker's.
     pub memory: &'a M,
+    /// The engine's row.
     pub layout: &'a Layout,
+    /// Address of the worker's `EG`.
     pub executor_globals: u64,
     /// Memory shared between the engine's processes.
     pub shared_ranges: &'a [Range<u64>],
+    /// What is known of memory that the engine's processes share.
     pub shared: &'a mut Map,
+    /// What is known of the worker's own memory.
     pub local: &'a mut Map,
     /// Whether the end of a request is seen, so that functions can be trusted until then.
     pub request_ends: bool,
+    /// Nanoseconds of the monotonic clock.
     pub now: u64,
 }
 
@@ -166,6 +174,7 @@ pub struct Functions {
     arena: Vec<Option<Code>>,
     free: Vec<FunctionId>,
     bytes: usize,
+    /// What people know them by.
     pub names: Names,
     /// Addresses of what was looked at since the last [`Functions::begin`] and is not known: no look at the same read tells more.
     refused: SmallVec<[u64; FEW]>,

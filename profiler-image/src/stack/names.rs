@@ -20,8 +20,11 @@ pub struct NameId(u32);
 /// A function for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a> {
+    /// `App\Cart::total`, `{main}`, `[gc]`, …
     pub name: &'a str,
+    /// Where it is declared; empty for a phase.
     pub file: &'a str,
+    /// Of the declaration; 0 where there is none.
     pub start_line: u32,
 }
 

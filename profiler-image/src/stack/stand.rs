@@ -5,7 +5,9 @@
 /// The frames above `below`, up to `above`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stand {
+    /// The last frame from the root that does not stand, or 0.
     pub below: usize,
+    /// The last one above it that does.
     pub above: usize,
 }
 

@@ -12,9 +12,11 @@ use super::stand::Stand;
 /// The frames of one read, leaf first, and what their functions are.
 #[derive(Debug)]
 pub struct Trace {
+    /// As they were read.
     pub frames: Vec<Frame>,
     /// By frame; `None` where a function does not hold together.
     pub ids: Vec<Option<FunctionId>>,
+    /// How unwinding them ended.
     pub end: End,
     /// The looks at the part around the top that are next to its moment; none where what lies below that part is of another one.
     pub around: Range<usize>,
@@ -83,7 +85,9 @@ pub enum Ending {
 /// Where a sample counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stack {
+    /// The calls from the root on.
     pub path: PathId,
+    /// What stands at its leaf.
     pub ending: Ending,
     /// What the engine does on behalf of the leaf.
     pub phase: Option<NameId>,

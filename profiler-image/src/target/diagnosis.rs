@@ -21,9 +21,11 @@ const SYS_PTRACE: u64 = 1 << 19;
 /// Why a process of the target is not sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
+    /// The process.
     pub pid: i32,
     /// Its name, which everybody may read.
     pub comm: String,
+    /// Why it is not taken.
     pub refusal: Refusal,
 }
 
@@ -76,6 +78,7 @@ pub type Tried = Result<(), Errno>;
 /// What can be known of a process that may not be read, and of who wants to read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
+    /// The process.
     pub pid: i32,
     /// Opening `/proc/PID/mem`, for which the kernel asks all its questions.
     pub open: Tried,
@@ -85,11 +88,15 @@ pub struct Facts {
     pub call: Tried,
     /// The same on this process itself, which the kernel always allows: who refuses it is a seccomp filter.
     pub call_on_itself: Tried,
+    /// Of this process.
     pub own: Option<Identity>,
+    /// Of the target; `None` where its `status` cannot be read.
     pub target: Option<Identity>,
     /// Owner of the target's files in `/proc`: its user, or root where it is not dumpable.
     pub owner: Option<u32>,
+    /// Of this process.
     pub own_namespace: UserNamespace,
+    /// Of the target.
     pub target_namespace: UserNamespace,
     /// `/proc/sys/kernel/yama/ptrace_scope`, where the kernel has Yama.
     pub yama: Option<u8>,
@@ -102,8 +109,11 @@ pub struct Facts {
 pub struct Identity {
     /// Real, effective, saved.
     pub uids: [u32; 3],
+    /// Real, effective, saved.
     pub gids: [u32; 3],
+    /// Capabilities as a set of bits (linux/capability.h).
     pub permitted: u64,
+    /// Those that hold.
     pub effective: u64,
     /// Whether a seccomp filter holds for it.
     pub filtered: bool,
@@ -178,6 +188,7 @@ pub enum Cause {
     Capabilities,
     /// The same, but root's.
     RootWithCapabilities,
+    /// As a php-fpm worker that has changed its user, where `process.dumpable` is off.
     NotDumpable,
     /// Nothing of the above: AppArmor, SELinux or another security module.
     SecurityModule,

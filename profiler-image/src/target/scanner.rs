@@ -30,6 +30,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// What a scan has found.
 #[derive(Debug)]
 pub struct Report {
+    /// Workers that began and ended.
     pub changes: Changes,
     /// The most telling reason so far why a process of the target was not taken.
     pub refused: Option<Arc<Refused>>,

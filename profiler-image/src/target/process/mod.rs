@@ -25,14 +25,19 @@ pub use text::{proc_path, text};
 /// An interpreter: that of a process, or of one of its threads.
 #[derive(Debug)]
 pub struct Process {
+    /// In the sampler's PID namespace.
     pub pid: i32,
     /// The kernel's number of the thread that runs PHP; the PID itself where the engine is not thread-safe.
     pub tid: i32,
+    /// Ticks since boot: with the PID it names a process for good.
     pub start_time: u64,
+    /// Its engine, or its thread's.
     pub engine: Arc<Engine>,
     /// Memory that it shares with its siblings: opcache's.
     pub shared_ranges: Arc<[Range<u64>]>,
+    /// Where the JIT puts code, where there is one.
     pub jit: Option<JitBuffer>,
+    /// Its memory.
     pub memory: Arc<ProcessMemory>,
     /// Where RoadRunner has started it.
     pub relay: Option<Relay>,

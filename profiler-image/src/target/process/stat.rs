@@ -19,6 +19,7 @@ pub struct Stat {
     pub comm: SmallVec<[u8; 16]>,
     /// `R` running or runnable, `S` sleeping, `D` waiting for a device, `Z` ended, …
     pub state: char,
+    /// PID of its parent.
     pub parent: i32,
     /// Ticks since boot: with the PID it names a process for good.
     pub start_time: u64,

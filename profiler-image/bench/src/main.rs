@@ -25,6 +25,7 @@ const USAGE: &str = "usage: truth stacks|cpu|favour|wikis PHP RESULTS.csv [WORDS
 
 /// What was asked for.
 pub struct Asked {
+    /// How it is started.
     pub php: Php,
     /// The long form.
     pub full: bool,

@@ -5,6 +5,7 @@
 use phpprof_crds::{Reason, TargetReason, UploadRoute};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::{ByCode, ByPart, ByReason, ByResult, ByRoute, Metrics, signed};
@@ -12,6 +13,12 @@ use super::{ByCode, ByPart, ByReason, ByResult, ByRoute, Metrics, signed};
 impl Metrics {
     pub(super) fn register(&self, memory_limit: Option<u64>) -> Registry {
         let mut all = Registry::with_prefix("phpprof");
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        all.register(
+            "build",
+            "The operator's version",
+            Info::new(version.to_vec()),
+        );
         self.register_requests(&mut all);
         self.register_profiles(&mut all);
         self.register_neighbours(&mut all);

@@ -88,6 +88,7 @@ fn reference(text: &str) -> String {
             .unwrap_or_default();
         let (end, labels) = match kind {
             "counter" => ("_total", labels(text, name)),
+            "info" => ("_info", labels(text, name)),
             _ => ("", labels(text, name)),
         };
         let words = words.trim_end_matches('.');

@@ -23,7 +23,10 @@ async fn main() -> ExitCode {
         .with_span_list(false)
         .with_env_filter(filter)
         .init();
-    match serve::serve(Args::parse()).await {
+    let args = Args::parse();
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, "the operator starts");
+    match serve::serve(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = error.to_string();

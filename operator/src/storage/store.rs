@@ -442,10 +442,14 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
 }
 
 fn s3(config: &StoreConfig, bucket: String, options: ClientOptions) -> Result<AmazonS3, OpenError> {
+    let builder = s3_settings(config, bucket)?.with_client_options(options);
+    builder.build().map_err(OpenError::Build)
+}
+
+fn s3_settings(config: &StoreConfig, bucket: String) -> Result<AmazonS3Builder, OpenError> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_virtual_hosted_style_request(!config.path_style)
-        .with_client_options(options)
         .with_retry(quick_retry());
     for (name, key) in CREDENTIALS {
         if let Ok(value) = std::env::var(name) {
@@ -458,7 +462,7 @@ fn s3(config: &StoreConfig, bucket: String, options: ClientOptions) -> Result<Am
     if let Some(region) = &config.region {
         builder = builder.with_region(region);
     }
-    builder.build().map_err(OpenError::Build)
+    Ok(builder)
 }
 
 const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [

@@ -29,7 +29,7 @@ pub struct Args {
     /// Allow an endpoint that begins with http://: samplers upload through the operator then
     #[arg(long)]
     pub store_allow_insecure: bool,
-    /// Region of the bucket
+    /// Region of an S3 bucket; without it AWS_REGION, else us-east-1
     #[arg(long)]
     pub store_region: Option<String>,
     /// Put the bucket into the path instead of the host name

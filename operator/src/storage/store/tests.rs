@@ -21,6 +21,27 @@ async fn a_grant_is_a_put_of_one_key_that_signs_the_precondition() {
 }
 
 #[tokio::test]
+async fn a_grant_is_signed_for_the_region_that_was_named() {
+    let config = StoreConfig {
+        region: Some("eu-central-1".into()),
+        ..StoreConfig::default()
+    };
+    let bucket = s3_settings(&config, "profiles".into()).unwrap();
+    let bucket = bucket.with_access_key_id("test");
+    let bucket = bucket.with_secret_access_key("test").build().unwrap();
+    let presigner = Presigner::new(Arc::new(bucket), "if-none-match", "*");
+    let store = Store {
+        presigner: Some(presigner),
+        ..Store::in_memory(Arc::new(InMemory::new()))
+    };
+    let grant = store.grant("a", Duration::from_secs(60)).await.unwrap();
+    let url = Url::parse(&grant.url).unwrap();
+    let host = url.host_str().unwrap_or_default();
+    assert!(host.contains("eu-central-1"), "{url}");
+    assert!(url.as_str().contains("%2Feu-central-1%2Fs3%2F"), "{url}");
+}
+
+#[tokio::test]
 async fn an_object_is_never_overwritten() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     assert_eq!(store.create("a", vec![1]).await.unwrap(), Created::Now);

@@ -44,10 +44,19 @@ impl Compared {
         })
     }
 
-    /// What a pipeline is told, where functions grew by more than so many points.
+    /// By how many points a function's own part can differ by chance.
+    pub fn noise(&self, change: &Change) -> f64 {
+        match self.requests {
+            None => self.diff.flat_noise(change),
+            Some(_) => self.diff.flat_noise_of_fixed(change),
+        }
+    }
+
+    /// What a pipeline is told, where functions grew by more than so many points, and by more than chance.
     pub fn grown(&self, limit: f64) -> Result<(), Failure> {
         let points = |change: &Change| self.diff.flat_points(change);
-        let grown = self.diff.changes.iter().filter(|it| points(it) > limit);
+        let is_grown = |it: &&Change| points(it) > limit.max(self.noise(it));
+        let grown = self.diff.changes.iter().filter(is_grown);
         let worst = grown.clone().max_by(|a, b| points(a).total_cmp(&points(b)));
         let Some(worst) = worst else { return Ok(()) };
         let of = match self.requests {
@@ -130,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_is_told_what_grew_beyond_its_limit() {
-        let (before, after) = (profile(50, 50, None), profile(70, 30, None));
+        let (before, after) = (profile(500, 500, None), profile(700, 300, None));
         check(
             Per::Share,
             19.0,
@@ -141,6 +150,15 @@ mod tests {
         check(Per::Share, 19.0, &before, &after, Some("slow by 20.00"));
         check(Per::Share, 20.5, &before, &after, None);
         check(Per::Share, 5.0, &after, &before, Some("fast"));
+    }
+
+    /// 10 points: three standard errors are 21 with a hundred samples each, and 2 with ten thousand.
+    #[test]
+    fn a_pipeline_does_not_fail_by_chance() {
+        let (before, after) = (profile(50, 50, None), profile(60, 40, None));
+        check(Per::Share, 5.0, &before, &after, None);
+        let (before, after) = (profile(5000, 5000, None), profile(6000, 4000, None));
+        check(Per::Share, 5.0, &before, &after, Some("slow by 10.00"));
     }
 
     #[test]

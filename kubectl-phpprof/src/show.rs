@@ -243,7 +243,8 @@ pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option
     }
     let amount = diff.amount();
     let what = match compared.requests {
-        None => "shares of each, in percent, and their difference in points".to_owned(),
+        None => "shares of each, in percent, and their difference in points (±: by chance alone)"
+            .to_owned(),
         Some((before, after)) => format!(
             "of {before} and {after} requests; the time of one, in percent of all that one took before"
         ),
@@ -256,6 +257,7 @@ pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option
     );
     let mut heads = vec![
         ">SELF",
+        ">±",
         ">BEFORE",
         ">AFTER",
         ">TOTAL",
@@ -270,6 +272,7 @@ pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option
     for change in diff.changes.iter().take(count) {
         let mut cells = vec![
             points(diff.flat_points(change)),
+            percent(compared.noise(change)),
             percent(diff.share_before(change.flat_before)),
             percent(diff.share_after(change.flat_after)),
             points(diff.cum_points(change)),
@@ -291,7 +294,7 @@ fn diff_data(compared: &Compared, count: usize) -> Value {
     let rows = diff.changes.iter().take(count).map(|change| {
         json!({
             "function": change.name, "file": change.file,
-            "self": {"before": change.flat_before, "after": change.flat_after},
+            "self": {"before": change.flat_before, "after": change.flat_after, "points": rounded(diff.flat_points(change)), "noisePoints": rounded(compared.noise(change))},
             "total": {"before": change.cum_before, "after": change.cum_after},
         })
     });
@@ -319,6 +322,11 @@ fn percent(share: f64) -> String {
     } else {
         format!("{share:.2}")
     }
+}
+
+/// To hundredths.
+fn rounded(points: f64) -> f64 {
+    (points * 100.0).round() / 100.0
 }
 
 fn points(points: f64) -> String {

@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::noise::{self, Errors, Part};
 use crate::proto::Profile;
 use crate::stacks::{View, ViewError};
 use crate::text::Amount;
 use crate::top::{Row, top, total};
 
 /// A function in both profiles; 0 where it was not seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// The function's.
     pub name: String,
@@ -26,10 +27,12 @@ pub struct Change {
     pub cum_before: i64,
     /// The same in the later profile.
     pub cum_after: i64,
+    /// Squared errors of the own values, before and after.
+    errors: [f64; 2],
 }
 
 /// What has changed from one profile to another, in one sample type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
     /// The one that is compared.
     pub sample_type: String,
@@ -41,6 +44,8 @@ pub struct Diff {
     pub total_after: i64,
     /// The largest change of the own share first.
     pub changes: Vec<Change>,
+    /// Squared errors of the totals, before and after.
+    errors: [f64; 2],
 }
 
 /// Compares the samples that the view lets through.
@@ -77,7 +82,13 @@ pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, View
             (change.flat_after, change.cum_after) = (row.flat, row.cum);
         });
     }
+    let [before_errors, after_errors] =
+        [&before, &after_kept].map(|profile| Errors::of(profile, name));
+    for ((function, file), change) in &mut changes {
+        change.errors = [&before_errors, &after_errors].map(|errors| errors.own(function, file));
+    }
     let mut diff = Diff {
+        errors: [before_errors.all, after_errors.all],
         sample_type: name.to_owned(),
         unit: unit.to_owned(),
         total_before: total(&before, name),
@@ -92,6 +103,33 @@ impl Diff {
     /// By how many points of the total the function's own share has grown; negative where it shrank.
     pub fn flat_points(&self, change: &Change) -> f64 {
         self.points(change.flat_before, change.flat_after)
+    }
+
+    /// By how many points the function's own share can differ by chance: three standard errors.
+    pub fn flat_noise(&self, change: &Change) -> f64 {
+        self.noise(change, self.errors.map(Some))
+    }
+
+    /// The same where the totals do not vary, as those of a number of requests.
+    pub fn flat_noise_of_fixed(&self, change: &Change) -> f64 {
+        self.noise(change, [None; 2])
+    }
+
+    fn noise(&self, change: &Change, [all_before, all_after]: [Option<f64>; 2]) -> f64 {
+        let [error_before, error_after] = change.errors;
+        let before = Part {
+            value: change.flat_before,
+            total: self.total_before,
+            error: error_before,
+            error_of_all: all_before,
+        };
+        let after = Part {
+            value: change.flat_after,
+            total: self.total_after,
+            error: error_after,
+            error_of_all: all_after,
+        };
+        noise::points(before, after)
     }
 
     /// The same for the function with all that it called.

@@ -20,6 +20,7 @@ mod format;
 pub mod live;
 mod lookup;
 mod merge;
+mod noise;
 mod packed;
 mod packer;
 pub mod page;

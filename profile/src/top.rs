@@ -105,7 +105,7 @@ pub fn table(rows: &[Row], count: usize, total: i64, unit: &str) -> String {
     text
 }
 
-fn values<'a>(
+pub(crate) fn values<'a>(
     profile: &'a Profile,
     sample_type: &str,
 ) -> impl Iterator<Item = (&'a crate::proto::Sample, i64)> {

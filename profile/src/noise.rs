@@ -1,0 +1,111 @@
+//! How far two profiles' shares can differ by chance alone.
+//!
+//! The rule is that of `assets/page/noise.js`: three standard errors, where a value stands for as many samples as the sample type `samples`
+//! says, and a count varies by its square root (Poisson). That the samples of one long call are alike is not in the bound.
+//!
+//! Invariant: a profile that does not count its samples has no errors, so none of its differences counts as chance.
+
+use std::collections::HashMap;
+
+use crate::lookup::Lookup;
+use crate::proto::Profile;
+use crate::top::values;
+
+const STANDARD_ERRORS: f64 = 3.0;
+
+/// The squared errors of a profile's values in one sample type, in the square of its unit.
+pub(crate) struct Errors<'a> {
+    /// Of each function's own value, by name and file.
+    own: HashMap<(&'a str, &'a str), f64>,
+    /// Of all together.
+    pub(crate) all: f64,
+}
+
+impl<'a> Errors<'a> {
+    pub(crate) fn of(profile: &'a Profile, sample_type: &'a str) -> Self {
+        let lookup = Lookup::new(profile);
+        let count = profile.value_index("samples");
+        let mut errors = Errors {
+            own: HashMap::new(),
+            all: 0.0,
+        };
+        for (sample, value) in values(profile, sample_type) {
+            let Some(&count) = count.and_then(|index| sample.value.get(index)) else {
+                continue;
+            };
+            // Values that each stand for one sample have the sum of their squares as their squared error.
+            let error = (value as f64).powi(2) / count.max(1) as f64;
+            errors.all += error;
+            if let Some(leaf) = lookup.frames(sample).next() {
+                *errors.own.entry((leaf.name, leaf.file)).or_default() += error;
+            }
+        }
+        errors
+    }
+
+    pub(crate) fn own(&self, name: &str, file: &str) -> f64 {
+        self.own.get(&(name, file)).copied().unwrap_or(0.0)
+    }
+}
+
+/// A value with its squared error, and the total that it is a share of.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) value: i64,
+    pub(crate) total: i64,
+    pub(crate) error: f64,
+    /// Of the total; the error of the value alone where the total does not vary.
+    pub(crate) error_of_all: Option<f64>,
+}
+
+impl Part {
+    /// Squared error of the share: what is in it and what is not vary by themselves.
+    fn variance(self) -> f64 {
+        if self.total <= 0 {
+            return 0.0;
+        }
+        let total = self.total as f64;
+        let part = self.value as f64 / total;
+        let squared = match self.error_of_all {
+            None => self.error,
+            Some(all) => {
+                self.error * (1.0 - part).powi(2) + (all - self.error).max(0.0) * part.powi(2)
+            }
+        };
+        squared / total.powi(2)
+    }
+}
+
+/// By how many points (hundredths) two shares can differ by chance.
+pub(crate) fn points(before: Part, after: Part) -> f64 {
+    100.0 * STANDARD_ERRORS * (before.variance() + after.variance()).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(value: i64, total: i64, error_of_all: Option<f64>) -> Part {
+        Part {
+            value,
+            total,
+            error: value as f64,
+            error_of_all,
+        }
+    }
+
+    #[test]
+    fn a_share_varies_as_one_of_a_poll_does() {
+        // sqrt(p (1 - p) / n) of 50 % of 100 is 5 points.
+        let half = part(50, 100, Some(100.0));
+        assert!((points(half, half) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
+        let none = part(0, 0, Some(0.0));
+        assert_eq!(points(none, none), 0.0);
+    }
+
+    #[test]
+    fn where_the_total_does_not_vary_the_value_varies_alone() {
+        let (half, none) = (part(50, 100, None), part(0, 100, None));
+        assert!((points(half, none) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
+    }
+}

@@ -2,22 +2,18 @@
 //!
 //! The totals are asked for in Pyroscope's own words. With PYROSCOPE_URL the same test asks a real server.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+mod server;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::post;
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, ProfileResult, TargetState, TargetStatus, condition};
-use phpprof_profile::{
-    Builder, FrameRef, Label, Limits as Bounds, Profile, Settings, decode, encode_gzip, total,
-};
+use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, encode_gzip};
 use serde_json::{Value, json};
 
+use self::server::{Server, TOKEN};
 use super::*;
 use crate::export::series::KINDS;
 use crate::sampler::object_keys::MERGED;
@@ -27,171 +23,6 @@ use crate::testing::request;
 
 const PODS: [&str; 2] = ["web-1", "web-2"];
 const STACKS: i64 = 3;
-const TOKEN: &str = "glsa_secret";
-
-type Labels = HashMap<String, String>;
-type Answer = (StatusCode, String);
-
-/// What a server was told, and how often it will say that it is busy.
-#[derive(Clone, Default)]
-struct Server(Arc<Mutex<Told>>);
-
-#[derive(Default)]
-struct Told {
-    busy: u32,
-    calls: u32,
-    pushes: Vec<(Labels, Profile)>,
-    tenants: Vec<String>,
-    annotations: Vec<Value>,
-}
-
-impl Server {
-    fn told<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
-        look(&mut self.0.lock().unwrap())
-    }
-
-    async fn start(&self) -> String {
-        let router = Router::new()
-            .route("/push.v1.PusherService/Push", post(push))
-            .route(
-                "/querier.v1.QuerierService/SelectMergeStacktraces",
-                post(select),
-            )
-            .route("/api/annotations", post(annotate))
-            .with_state(self.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        format!("http://{address}")
-    }
-}
-
-/// As Connect says it.
-fn refusal(status: StatusCode, code: &str, message: &str) -> Answer {
-    let body = json!({"code": code, "message": message});
-    (status, body.to_string())
-}
-
-async fn push(State(server): State<Server>, headers: HeaderMap, body: String) -> Answer {
-    let busy = server.told(|told| {
-        told.calls += 1;
-        let busy = told.busy > 0;
-        told.busy -= u32::from(busy);
-        busy
-    });
-    if busy {
-        let message = "the limit of ingested bytes is reached";
-        return refusal(StatusCode::TOO_MANY_REQUESTS, "resource_exhausted", message);
-    }
-    if headers["content-type"] != "application/json" {
-        return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unknown", "");
-    }
-    let tenant = headers.get("x-scope-orgid");
-    let tenant = tenant
-        .and_then(|tenant| tenant.to_str().ok())
-        .map(str::to_owned);
-    server.told(|told| told.tenants.extend(tenant));
-    match judged(&body) {
-        Ok(pushes) => {
-            server.told(|told| told.pushes.extend(pushes));
-            (StatusCode::OK, "{}".to_owned())
-        }
-        Err(message) => refusal(StatusCode::BAD_REQUEST, "invalid_argument", &message),
-    }
-}
-
-/// As Pyroscope's distributor judges a push with its default limits.
-fn judged(body: &str) -> Result<Vec<(Labels, Profile)>, String> {
-    let request: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    let mut pushes = Vec::new();
-    for series in request["series"].as_array().ok_or("no series")? {
-        let labels = labels(&series["labels"])?;
-        for sample in series["samples"].as_array().ok_or("no samples")? {
-            let raw = sample["rawProfile"].as_str().ok_or("no profile")?;
-            let raw = STANDARD.decode(raw).map_err(|error| error.to_string())?;
-            let bounds = Bounds {
-                decompressed_bytes: 4 << 20,
-                ..Bounds::default()
-            };
-            let profile = decode(&raw, &bounds).map_err(|error| error.to_string())?;
-            if profile.sample.len() > 16_000 {
-                return Err("exceeds the samples count limit".to_owned());
-            }
-            if profile.sample_type.len() != 1 {
-                return Err("one type each".to_owned());
-            }
-            if profile.sample.iter().any(|sample| !sample.label.is_empty()) {
-                return Err("would become a series each".to_owned());
-            }
-            pushes.push((labels.clone(), profile));
-        }
-    }
-    Ok(pushes)
-}
-
-fn labels(given: &Value) -> Result<Labels, String> {
-    let mut labels = Labels::new();
-    for label in given.as_array().ok_or("no labels")? {
-        let (Some(name), Some(value)) = (label["name"].as_str(), label["value"].as_str()) else {
-            return Err("a label is a name and a value".to_owned());
-        };
-        let legal = name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !legal || name.starts_with(|first: char| first.is_ascii_digit()) {
-            return Err(format!("invalid label name {name}"));
-        }
-        if labels.insert(name.to_owned(), value.to_owned()).is_some() {
-            return Err(format!("duplicate label name {name}"));
-        }
-    }
-    let needed = ["__name__", "service_name"];
-    if labels.len() > 30 || needed.iter().any(|name| !labels.contains_key(*name)) {
-        return Err("too many label names, or too few".to_owned());
-    }
-    Ok(labels)
-}
-
-/// The sum of what was pushed, as a flame graph has it.
-async fn select(State(server): State<Server>, body: String) -> Answer {
-    let query: Value = serde_json::from_str(&body).unwrap();
-    let text = |key: &str| query[key].as_str().unwrap().to_owned();
-    let (kind, selector) = (text("profileTypeID"), text("labelSelector"));
-    let (name, rest) = kind.split_once(':').unwrap();
-    let sample_type = rest.split(':').next().unwrap();
-    let wanted: Vec<(&str, &str)> = selector
-        .trim_matches(['{', '}'])
-        .split(',')
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(name, value)| (name, value.trim_matches('"')))
-        .chain([("__name__", name)])
-        .collect();
-    let number = |key: &str| text(key).parse::<i64>().unwrap();
-    let range = number("start")..=number("end");
-    let sum = server.told(|told| {
-        let chosen = told.pushes.iter().filter(|(labels, profile)| {
-            let named =
-                |(name, value): &(&str, &str)| labels.get(*name).is_some_and(|is| is == value);
-            wanted.iter().all(named) && range.contains(&(profile.time_nanos / 1_000_000))
-        });
-        let totals = chosen.map(|(_, profile)| total(profile, sample_type));
-        totals.sum::<i64>()
-    });
-    let body = json!({"flamegraph": {"total": sum.to_string()}});
-    (StatusCode::OK, body.to_string())
-}
-
-async fn annotate(State(server): State<Server>, headers: HeaderMap, body: String) -> Answer {
-    if headers["authorization"] != format!("Bearer {TOKEN}").as_str() {
-        return (StatusCode::UNAUTHORIZED, "Invalid API key".to_owned());
-    }
-    let body = serde_json::from_str(&body).unwrap();
-    server.told(|told| told.annotations.push(body));
-    (
-        StatusCode::OK,
-        r#"{"message":"Annotation added","id":1}"#.to_owned(),
-    )
-}
 
 /// A request that ended a moment ago with the profiles of two pods, in a store.
 struct Scene {

@@ -315,6 +315,7 @@ impl Exporter {
                         series::bodies(profile, &one, &request)
                     })
                     .await?;
+                let bodies = bodies.map_err(|error| error.to_string())?;
                 for body in bodies {
                     let call = Call {
                         url: pyroscope.push.clone(),

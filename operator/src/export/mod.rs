@@ -3,5 +3,7 @@
 pub mod exporter;
 mod grafana;
 pub mod links;
+#[cfg(test)]
+pub(crate) mod receivers;
 mod retry;
 mod series;

@@ -9,22 +9,27 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, Target, TargetState};
-use phpprof_profile::{PieceBounds, Profile, SampleType, Source, encode_gzip, pieces};
+use phpprof_profile::{PieceBounds, Profile, SampleType, Source, encode_gzip};
 use serde_json::{Value, json};
 
-/// What Pyroscope takes where nothing else is configured: 4 MB before compression, 16,000 samples.
+/// What Pyroscope takes where nothing else is configured: 16,000 samples, and 2 MiB before compression, labels included. It accepts profiles of
+/// 4 MiB, but its rate limiter never lets more than its burst through, and answers 429 each time.
 const BOUNDS: PieceBounds = PieceBounds {
-    bytes: 4_000_000,
+    bytes: 2_000_000,
     samples: 16_000,
 };
 /// Of Pyroscope's 30, the rest is ours.
 pub const MOST_LABELS: usize = 20;
+const LONGEST_NAME: usize = 1024;
 const LONGEST_VALUE: usize = 2048;
-/// Of one series; what a profile within the operator's bounds has at most, and more than one ever has.
-const MOST_PIECES: usize = 64;
+/// Of one series; no profile has had as many.
+const MOST_PIECES: usize = 128;
+/// How long before its request's end a profile may begin. Pyroscope refuses what is older than an hour; the push may come twenty minutes after
+/// the end.
+const OLDEST: SignedDuration = SignedDuration::from_mins(40);
 
 /// A sample type as a series of its own: a push has one type only, or the types of one profile would share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +92,9 @@ impl FromStr for ExtraLabel {
         if name.starts_with("__") || OURS.contains(&name) {
             return Err(format!("the label {name} is not free"));
         }
-        if value.len() > LONGEST_VALUE {
+        if name.len() > LONGEST_NAME || value.len() > LONGEST_VALUE {
             return Err(format!(
-                "the value of label {name} has more than {LONGEST_VALUE} bytes"
+                "label {name:.20}: a name has at most {LONGEST_NAME} bytes, a value {LONGEST_VALUE}"
             ));
         }
         Ok(ExtraLabel {
@@ -188,15 +193,35 @@ pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
         .collect()
 }
 
+/// A part of a profile is not pushed for the whole, since its totals would be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the profile is too large: it would be {0} pushes, and {MOST_PIECES} are the most")]
+pub struct TooLarge(usize);
+
 /// The bodies that push one series of the merged profile, in JSON as the push API's schema has it; none where it has no time.
-pub fn bodies(merged: &impl Source, series: &Series, request: &ProfileRequest) -> Vec<String> {
-    let mut pieces = pieces(merged, series.kind.sample_type, &series.of, &BOUNDS);
-    pieces.truncate(MOST_PIECES);
+pub fn bodies(
+    merged: &impl Source,
+    series: &Series,
+    request: &ProfileRequest,
+) -> Result<Vec<String>, TooLarge> {
+    let mut pieces = pieces(merged, series, &BOUNDS)?;
     let bodies = pieces.iter_mut().enumerate().map(|(index, piece)| {
         piece.time_nanos = time_of(merged.head(), request, index);
         body(series, &encode_gzip(piece)).to_string()
     });
-    bodies.collect()
+    Ok(bodies.collect())
+}
+
+fn pieces(
+    merged: &impl Source,
+    series: &Series,
+    bounds: &PieceBounds,
+) -> Result<Vec<Profile>, TooLarge> {
+    let pieces = phpprof_profile::pieces(merged, series.kind.sample_type, &series.of, bounds);
+    match pieces.len() {
+        ..=MOST_PIECES => Ok(pieces),
+        more => Err(TooLarge(more)),
+    }
 }
 
 fn body(series: &Series, profile: &[u8]) -> Value {
@@ -213,9 +238,10 @@ fn time_of(merged: &Profile, request: &ProfileRequest, piece: usize) -> i64 {
     let (Some(start), Some(end)) = (status.start_time, status.completion_time) else {
         return merged.time_nanos;
     };
-    let (start, end) = (nanos(start.0), nanos(end.0));
+    let end = end.0.max(start.0);
+    let start = start.0.max(end - OLDEST);
     let apart = i64::try_from(piece).unwrap_or(0) * 1_000_000;
-    merged.time_nanos.clamp(start, end.max(start)) + apart
+    merged.time_nanos.clamp(nanos(start), nanos(end)) + apart
 }
 
 #[cfg(test)]

@@ -84,6 +84,7 @@ fn check_types(head: &Profile) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::receivers;
     use phpprof_profile::{Builder, FrameRef, Label};
 
     #[track_caller]
@@ -112,6 +113,21 @@ mod tests {
         check_profile(older, &[1, 2, 3], &[], "");
         let of_heap = Settings::default().with_heap();
         check_profile(of_heap, &[1, 2, -3, 4, 5], &[], "");
+    }
+
+    #[test]
+    fn parca_keeps_every_label_of_a_stored_profile_beside_those_of_a_series() {
+        let labels = LABELS.map(|key| Label::Str(key, "x"));
+        let mut builder = Builder::new(Settings::default().with_heap());
+        builder.add(&[FrameRef::default()], &[1, 2, 3, 4, 5], &labels);
+        let profile = builder.finish();
+        let series = ["__name__", "namespace", "pod", "container"];
+        let named = series.map(|name| (name.to_owned(), "phpprof".to_owned()));
+        assert_eq!(receivers::parca(&named, &profile), Ok(()));
+        let taken = series.map(|name| (name, "phpprof")).into();
+        let kept = receivers::of_samples(&taken, &profile).unwrap();
+        assert_eq!(kept.len(), LABELS.len());
+        assert_eq!((kept["exported_pod"], kept["route"]), ("pod", "route"));
     }
 
     #[test]

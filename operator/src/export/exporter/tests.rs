@@ -1,6 +1,6 @@
 //! Pushes and annotations against a server that judges them as Pyroscope and Grafana do.
 //!
-//! The totals are asked for in Pyroscope's own words. With PYROSCOPE_URL the same test asks a real server.
+//! What has arrived is asked for in Pyroscope's own words. With PYROSCOPE_URL the same tests ask a real server.
 
 mod server;
 
@@ -10,7 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, ProfileResult, TargetState, TargetStatus, condition};
-use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, encode_gzip};
+use phpprof_profile::{
+    Builder, FrameRef, Label, Limits as Bounds, Profile, Settings, decode, encode_gzip, top, total,
+};
 use serde_json::{Value, json};
 
 use self::server::{Server, TOKEN};
@@ -23,6 +25,11 @@ use crate::testing::request;
 
 const PODS: [&str; 2] = ["web-1", "web-2"];
 const STACKS: i64 = 3;
+/// Of a PHP that ran.
+const RECORDED: &[u8] = include_bytes!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../profile/tests/findings/query-loop-has.pb.gz"
+));
 
 /// A request that ended a moment ago with the profiles of two pods, in a store.
 struct Scene {
@@ -31,11 +38,11 @@ struct Scene {
     limits: Limits,
 }
 
-/// Of each pod so many stacks, each with 10 ms of wall time and 3 of CPU time.
-fn merged() -> Profile {
+/// Of each pod so many stacks of a function with so long a name, each with 10 ms of wall time and 3 of CPU time.
+fn merged(stacks: i64, length: usize) -> Profile {
     let mut builder = Builder::new(Settings::default());
-    for stack in 0..STACKS {
-        let name = format!("function{stack}");
+    for stack in 0..stacks {
+        let name = format!("function{stack:0length$}");
         let frame = FrameRef {
             name: &name,
             ..FrameRef::default()
@@ -49,6 +56,10 @@ fn merged() -> Profile {
 }
 
 async fn scene() -> Scene {
+    scene_of(&merged(STACKS, 1)).await
+}
+
+async fn scene_of(profile: &Profile) -> Scene {
     let now = Timestamp::now();
     let workload = format!("e2e-{}", now.as_nanosecond());
     let mut request = request(json!({"target": {"workloadRef": {
@@ -78,7 +89,7 @@ async fn scene() -> Scene {
     });
     let limits = Limits::default();
     let store = Store::in_memory(Arc::new(InMemory::new()));
-    let file = encode_gzip(&merged());
+    let file = encode_gzip(profile);
     let place = key(&request, &limits.key_prefix, MERGED);
     store.create(&place, file).await.unwrap();
     Scene {
@@ -98,18 +109,18 @@ impl Scene {
         events.into_iter().map(told).collect()
     }
 
-    /// What a server has of a pod of this request within its time, once it has it all.
-    async fn total(&self, url: &str, kind: usize, pod: &str, expected: i64) -> i64 {
+    /// The flame graph that a server has of this request within its time and by these labels, once its total is the expected one, or never is.
+    async fn flame_graph(&self, url: &str, kind: usize, labels: &str, expected: i64) -> Value {
         let status = self.request.status.clone().unwrap();
         let milliseconds = |time: Option<Time>| time.unwrap().0.as_millisecond().to_string();
         let service = series::service(&self.request);
         let query = json!({
             "profileTypeID": KINDS[kind].id(),
-            "labelSelector": format!(r#"{{service_name="{service}",pod="{pod}"}}"#),
+            "labelSelector": format!(r#"{{service_name="{service}"{labels}}}"#),
             "start": milliseconds(status.start_time), "end": milliseconds(status.completion_time),
         });
         let url = format!("{url}/querier.v1.QuerierService/SelectMergeStacktraces");
-        let mut sum = 0;
+        let mut flame_graph = Value::Null;
         for _ in 0..60 {
             let asked = client(None)
                 .unwrap()
@@ -118,15 +129,33 @@ impl Scene {
                 .body(query.to_string());
             let answer = asked.send().await.unwrap().text().await.unwrap();
             let answer: Value = serde_json::from_str(&answer).unwrap();
-            let shown = answer["flamegraph"]["total"].as_str();
-            sum = shown.and_then(|total| total.parse().ok()).unwrap_or(0);
-            if sum == expected {
+            flame_graph = answer["flamegraph"].clone();
+            if flame_graph["total"] == expected.to_string() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        sum
+        flame_graph
     }
+
+    /// Pushes to the server of PYROSCOPE_URL, or to one that judges as it does, and holds what each pod has there to what its stacks have.
+    async fn check_totals(&self, stacks: i64) {
+        let url = url().await;
+        let told = self.tell(&exporter(pyroscope(&url), PATIENCE)).await;
+        assert_eq!(told[0].0, "Pushed", "{}", told[0].1);
+        for pod in PODS {
+            for (kind, each) in [(0, 10_000_000), (1, 3_000_000)] {
+                let pod = format!(r#",pod="{pod}""#);
+                let found = self.flame_graph(&url, kind, &pod, each * stacks).await;
+                assert_eq!(found["total"], (each * stacks).to_string());
+            }
+        }
+    }
+}
+
+async fn url() -> String {
+    let stub = Server::default().start().await;
+    std::env::var("PYROSCOPE_URL").unwrap_or(stub)
 }
 
 fn exporter(arguments: ExportArgs, patience: Duration) -> Exporter {
@@ -155,16 +184,39 @@ fn grafana(url: &str, token: &str) -> ExportArgs {
 
 #[tokio::test]
 async fn a_receiver_of_pushes_finds_the_totals_of_each_pod_and_type() {
-    let stub = Server::default().start().await;
-    let url = std::env::var("PYROSCOPE_URL").unwrap_or(stub);
-    let scene = scene().await;
-    let told = scene.tell(&exporter(pyroscope(&url), PATIENCE)).await;
-    let (reason, note) = &told[0];
-    assert_eq!(reason, "Pushed", "{note}");
-    for pod in PODS {
-        for (kind, each) in [(0, 10_000_000), (1, 3_000_000)] {
-            let expected = each * STACKS;
-            assert_eq!(scene.total(&url, kind, pod, expected).await, expected);
+    scene().await.check_totals(STACKS).await;
+}
+
+/// A push of 3 MB would be answered by 429 as often as it is tried.
+#[tokio::test]
+async fn a_profile_over_the_receivers_burst_arrives_whole() {
+    let stacks = 10_000;
+    scene_of(&merged(stacks, 300))
+        .await
+        .check_totals(stacks)
+        .await;
+}
+
+#[tokio::test]
+async fn a_recorded_profile_arrives_with_its_totals_and_every_function() {
+    let recorded = decode(RECORDED, &Bounds::default()).unwrap();
+    let url = url().await;
+    let together = ExportArgs {
+        pyroscope_merge_pods: true,
+        ..pyroscope(&url)
+    };
+    let scene = scene_of(&recorded).await;
+    let told = scene.tell(&exporter(together, PATIENCE)).await;
+    assert_eq!(told[0].0, "Pushed", "{}", told[0].1);
+    for (index, kind) in KINDS.iter().enumerate() {
+        let (sample_type, _) = kind.sample_type;
+        let expected = total(&recorded, sample_type);
+        let found = scene.flame_graph(&url, index, "", expected).await;
+        assert_eq!(found["total"], expected.to_string());
+        let names = found["names"].as_array().unwrap();
+        for row in top(&recorded, sample_type) {
+            let is_there = row.cum == 0 || names.contains(&json!(row.name));
+            assert!(is_there, "{}", row.name);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A server that judges pushes and annotations as Pyroscope and Grafana do.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -10,8 +10,11 @@ use axum::routing::post;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
+use jiff::Timestamp;
 use phpprof_profile::{Limits as Bounds, Profile, decode, total};
 use serde_json::{Value, json};
+
+use crate::export::receivers;
 
 pub const TOKEN: &str = "glsa_secret";
 
@@ -86,7 +89,7 @@ async fn push(State(server): State<Server>, headers: HeaderMap, body: String) ->
     }
 }
 
-/// As Pyroscope's distributor judges a push with its default limits.
+/// As Pyroscope judges a push, and whether it would make a series for each value of a sample's label.
 fn judged(body: &str) -> Result<Vec<(Labels, Profile)>, String> {
     let request: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let mut pushes = Vec::new();
@@ -100,45 +103,30 @@ fn judged(body: &str) -> Result<Vec<(Labels, Profile)>, String> {
                 ..Bounds::default()
             };
             let profile = decode(&raw, &bounds).map_err(|error| error.to_string())?;
-            if profile.sample.len() > 16_000 {
-                return Err("exceeds the samples count limit".to_owned());
-            }
+            receivers::pyroscope(&labels, &profile, Timestamp::now())?;
             if profile.sample_type.len() != 1 {
                 return Err("one type each".to_owned());
             }
             if profile.sample.iter().any(|sample| !sample.label.is_empty()) {
                 return Err("would become a series each".to_owned());
             }
-            pushes.push((labels.clone(), profile));
+            pushes.push((labels.iter().cloned().collect(), profile));
         }
     }
     Ok(pushes)
 }
 
-fn labels(given: &Value) -> Result<Labels, String> {
-    let mut labels = Labels::new();
-    for label in given.as_array().ok_or("no labels")? {
-        let (Some(name), Some(value)) = (label["name"].as_str(), label["value"].as_str()) else {
-            return Err("a label is a name and a value".to_owned());
-        };
-        let legal = name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !legal || name.starts_with(|first: char| first.is_ascii_digit()) {
-            return Err(format!("invalid label name {name}"));
-        }
-        if labels.insert(name.to_owned(), value.to_owned()).is_some() {
-            return Err(format!("duplicate label name {name}"));
-        }
-    }
-    let needed = ["__name__", "service_name"];
-    if labels.len() > 30 || needed.iter().any(|name| !labels.contains_key(*name)) {
-        return Err("too many label names, or too few".to_owned());
-    }
-    Ok(labels)
+fn labels(given: &Value) -> Result<Vec<(String, String)>, String> {
+    let given = given.as_array().ok_or("no labels")?.iter();
+    let label = |label: &Value| {
+        let text = |key: &str| label[key].as_str().map(str::to_owned);
+        text("name").zip(text("value"))
+    };
+    let labels: Option<_> = given.map(label).collect();
+    labels.ok_or("a label is a name and a value".to_owned())
 }
 
-/// The sum of what was pushed, as a flame graph has it.
+/// The sum of what was pushed and the functions in it, as a flame graph has them.
 async fn select(State(server): State<Server>, body: String) -> Answer {
     let query: Value = serde_json::from_str(&body).unwrap();
     let text = |key: &str| query[key].as_str().unwrap().to_owned();
@@ -154,16 +142,21 @@ async fn select(State(server): State<Server>, body: String) -> Answer {
         .collect();
     let number = |key: &str| text(key).parse::<i64>().unwrap();
     let range = number("start")..=number("end");
-    let sum = server.told(|told| {
+    let flamegraph = server.told(|told| {
         let chosen = told.pushes.iter().filter(|(labels, profile)| {
             let named =
                 |(name, value): &(&str, &str)| labels.get(*name).is_some_and(|is| is == value);
             wanted.iter().all(named) && range.contains(&(profile.time_nanos / 1_000_000))
         });
-        let totals = chosen.map(|(_, profile)| total(profile, sample_type));
-        totals.sum::<i64>()
+        let (mut sum, mut names) = (0, BTreeSet::new());
+        for (_, profile) in chosen {
+            sum += total(profile, sample_type);
+            let functions = profile.function.iter();
+            names.extend(functions.map(|function| profile.string(function.name)));
+        }
+        json!({"total": sum.to_string(), "names": names})
     });
-    let body = json!({"flamegraph": {"total": sum.to_string()}});
+    let body = json!({"flamegraph": flamegraph});
     (StatusCode::OK, body.to_string())
 }
 

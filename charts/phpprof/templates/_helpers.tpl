@@ -107,7 +107,8 @@ matchResources:
 {{- end }}
 {{- end }}
 
-{{- /* A dashboard of Grafana out of titles and queries: two panels in a row, each with its lines by their legend. */ -}}
+{{- /* A dashboard of Grafana out of titles and queries: two panels in a row, each with its lines by their legend. Above them are the other
+dashboards, and the times of profiles where grafana.annotations marks these. */ -}}
 {{- define "phpprof.dashboard" -}}
 {{- $source := dict "type" "prometheus" "uid" "${datasource}" }}
 {{- $panels := list }}
@@ -121,7 +122,10 @@ matchResources:
 {{- $panels = append $panels (dict "id" (add1 $index) "type" "timeseries" "title" $panel.title "datasource" $source "gridPos" $place "fieldConfig" $field "targets" $targets) }}
 {{- end }}
 {{- $variable := dict "name" "datasource" "type" "datasource" "query" "prometheus" "label" "Data source" }}
-{{- dict "title" .title "uid" .uid "tags" (list "phpprof") "schemaVersion" 39 "refresh" "1m" "time" (dict "from" "now-6h" "to" "now") "templating" (dict "list" (list $variable)) "panels" $panels | toJson }}
+{{- $links := list (dict "title" "phpprof" "type" "dashboards" "tags" (list "phpprof") "icon" "" "tooltip" "" "url" "" "asDropdown" false "targetBlank" false "includeVars" true "keepTime" true) }}
+{{- $marks := dict "type" "tags" "tags" (list "phpprof") "limit" 100 "matchAny" false }}
+{{- $profiles := dict "name" "Profiles" "datasource" (dict "type" "grafana" "uid" "-- Grafana --") "enable" true "hide" false "iconColor" "orange" "target" $marks }}
+{{- dict "title" .title "uid" .uid "tags" (list "phpprof") "links" $links "annotations" (dict "list" (list $profiles)) "schemaVersion" 39 "refresh" "1m" "time" (dict "from" "now-6h" "to" "now") "templating" (dict "list" (list $variable)) "panels" $panels | toJson }}
 {{- end }}
 
 {{- /* Whose requests may have resident samplers: a policy vouches for who has created a request, so without it there are none. */ -}}

@@ -1,6 +1,7 @@
 //! What the chart refuses before anything is installed, in helm's words. No cluster is needed, only helm.
 
 mod alerts;
+mod dashboards;
 mod documents;
 mod upgrade;
 

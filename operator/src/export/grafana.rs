@@ -99,6 +99,9 @@ impl Grafana {
             ("to-2", until),
             ("from-3", "{from}"),
             ("to-3", "{to}"),
+            // What was from-3 before.
+            ("comparisonFrom", "{from}"),
+            ("comparisonTo", "{to}"),
             ("diffFrom", before),
             ("diffTo", until),
             ("diffFrom-2", "{from}"),

@@ -183,6 +183,8 @@ fn the_baseline_is_the_day_before_and_ends_before_the_profile_begins() {
             ("to-2", moment_before),
             ("from-3", from),
             ("to-3", to),
+            ("comparisonFrom", from),
+            ("comparisonTo", to),
             ("diffFrom", day_before),
             ("diffTo", moment_before),
             ("diffFrom-2", from),

@@ -15,6 +15,9 @@ use crate::decide::status::pods;
 use crate::export::links::Template;
 use crate::export::series::{KINDS, workload};
 
+/// Of a tag behind its colon, in characters. Grafana's databases refuse a longer one, after they have the annotation.
+const LONGEST_TAG: usize = 100;
+
 /// What of Grafana is linked to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grafana {
@@ -179,11 +182,12 @@ pub fn annotation(request: &ProfileRequest, dashboard: Option<&str>) -> Option<V
         pods(succeeded),
         profile.samples
     );
+    let tagged: String = workload.chars().take(LONGEST_TAG).collect();
     let milliseconds = |time: Timestamp| time.as_millisecond();
     let mut body = json!({
         "time": milliseconds(start),
         "timeEnd": milliseconds(end.max(start)),
-        "tags": ["phpprof", format!("namespace:{namespace}"), format!("workload:{workload}")],
+        "tags": ["phpprof", format!("namespace:{namespace}"), format!("workload:{tagged}")],
         "text": text,
     });
     if let Some(dashboard) = dashboard {

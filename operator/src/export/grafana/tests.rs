@@ -210,6 +210,21 @@ fn an_annotation_marks_the_time_of_the_request_and_links_to_nothing() {
     assert!(everywhere.get("dashboardUID").is_none());
 }
 
+/// By the columns of its table `tag`, and by `annotations.tags_length`, of the whole as JSON.
+#[test]
+fn tags_are_as_long_as_grafana_takes_them() {
+    let mut longest = completed();
+    longest.metadata.namespace = Some("n".repeat(63));
+    longest.spec.target = serde_json::from_value(json!({"podName": "p".repeat(253)})).unwrap();
+    let body = annotation(&longest, None).unwrap();
+    assert!(body["tags"].to_string().len() <= 500);
+    for tag in body["tags"].as_array().unwrap() {
+        let tag = tag.as_str().unwrap();
+        let (key, value) = tag.split_once(':').unwrap_or((tag, ""));
+        assert!(key.len() <= 100 && value.len() <= 100, "{tag}");
+    }
+}
+
 #[test]
 fn a_request_without_a_profile_is_not_marked() {
     let mut failed = completed();

@@ -3,10 +3,10 @@
 //! Pyroscope 2.2.1 (df3c0391b7df): `pkg/validation/validate.go` (labels, profiles), the defaults in `pkg/validation/limits.go`, the rate
 //! limiter in `pkg/distributor/distributor.go`. Parca 0.28.0 (2f973236aa16): `pkg/normalizer/normalizer.go` (labels),
 //! `pkg/normalizer/validate.go` (profiles), `pkg/profilestore/profilecolumnstore.go` (profile types). Both take names of labels by the rules of
-//! `model.LabelName` of github.com/prometheus/common; the older of these, without UTF-8, are the narrower ones and stand here.
+//! `model.LabelName` of github.com/prometheus/common.
 //!
-//! Invariant: what is refused here is refused by the real server, in default settings. docs/measurements/exports.md says what of this they were
-//! asked.
+//! Invariant: the real servers take what passes here, in default settings. They take more: names of labels with UTF-8, which older versions and
+//! Alloy refuse. docs/measurements/exports.md has what they said.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,7 @@ const LONGEST_VALUE: usize = 2048;
 /// `distributor.ingestion-burst-size-mb`: a push above it never passes the rate limiter.
 const BURST: usize = 2 << 20;
 const MOST_SAMPLES: usize = 16_000;
+const LONGEST_STRING: usize = 65_535;
 const MOST_SAMPLE_LABELS: usize = 100;
 /// `validation.reject-older-than` and `-newer-than`.
 const WINDOW: [i64; 2] = [-3_600_000_000_000, 600_000_000_000];
@@ -63,6 +64,9 @@ pub fn pyroscope(labels: &Labels, profile: &Profile, now: Timestamp) -> Result<(
     let [oldest, newest] = WINDOW.map(|from_now| now + from_now);
     let in_time = (oldest + 1..newest).contains(&profile.time_nanos);
     need(in_time, || "outside of the ingestion window".to_owned())?;
+    let mut strings = profile.string_table.iter();
+    let fit = strings.all(|string| string.len() <= LONGEST_STRING);
+    need(fit, || "a string that would be cut".to_owned())?;
     for (kind, _) in profile.sample_types() {
         need(!kind.contains('-'), || format!("sample type {kind}"))?;
     }

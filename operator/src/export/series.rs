@@ -25,6 +25,8 @@ const BOUNDS: PieceBounds = PieceBounds {
 pub const MOST_LABELS: usize = 20;
 const LONGEST_NAME: usize = 1024;
 const LONGEST_VALUE: usize = 2048;
+/// Of a name. Pyroscope cuts a longer one, which may leave half a character, and then refuses the profile.
+const LONGEST_STRING: usize = 65_535;
 /// Of one series; no profile has had as many.
 const MOST_PIECES: usize = 128;
 /// How long before its request's end a profile may begin. Pyroscope refuses what is older than an hour; the push may come twenty minutes after
@@ -217,11 +219,16 @@ fn pieces(
     series: &Series,
     bounds: &PieceBounds,
 ) -> Result<Vec<Profile>, TooLarge> {
-    let pieces = phpprof_profile::pieces(merged, series.kind.sample_type, &series.of, bounds);
-    match pieces.len() {
-        ..=MOST_PIECES => Ok(pieces),
-        more => Err(TooLarge(more)),
+    let mut pieces = phpprof_profile::pieces(merged, series.kind.sample_type, &series.of, bounds);
+    if pieces.len() > MOST_PIECES {
+        return Err(TooLarge(pieces.len()));
     }
+    for string in pieces.iter_mut().flat_map(|piece| &mut piece.string_table) {
+        while string.len() > LONGEST_STRING {
+            string.pop();
+        }
+    }
+    Ok(pieces)
 }
 
 fn body(series: &Series, profile: &[u8]) -> Value {

@@ -49,6 +49,12 @@ fn extra() -> impl Strategy<Value = Vec<ExtraLabel>> {
     })
 }
 
+/// Of a function or a file.
+fn name() -> impl Strategy<Value = String> {
+    let long = ".{1,4}".prop_map(|part| part.repeat(66_000 / part.len()));
+    prop_oneof![40 => ".*", 1 => long]
+}
+
 prop_compose! {
     fn naming()(labels in extra(), per_pod: bool, request_label: bool) -> Naming {
         Naming { labels, per_pod, request_label }
@@ -112,7 +118,7 @@ proptest! {
     fn receivers_take_every_push_and_its_total(
         request in ended(),
         naming in naming(),
-        names in vec((".*", ".*"), 0..40),
+        names in vec((name(), name()), 0..40),
         skew in -2 * HOUR..2 * HOUR,
         late in 0..LATEST,
     ) {

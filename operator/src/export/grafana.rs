@@ -102,7 +102,7 @@ impl Grafana {
             ("to-2", until),
             ("from-3", "{from}"),
             ("to-3", "{to}"),
-            // What was from-3 before.
+            // Since Profiles Drilldown 2.0.2, what was from-3.
             ("comparisonFrom", "{from}"),
             ("comparisonTo", "{to}"),
             ("diffFrom", before),

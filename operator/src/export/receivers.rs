@@ -5,10 +5,10 @@
 //! `pkg/normalizer/validate.go` (profiles), `pkg/profilestore/profilecolumnstore.go` (profile types). Both take names of labels by the rules of
 //! `model.LabelName` of github.com/prometheus/common.
 //!
-//! Invariant: the real servers take what passes here, in default settings. They take more: names of labels with UTF-8, which older versions and
-//! Alloy refuse. docs/measurements/exports.md has what they said.
+//! Invariant: the real servers take what passes here, in default settings. They take more: names of labels with UTF-8, which Pyroscope refuses in
+//! other settings. docs/measurements/exports.md has what they said.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use phpprof_profile::Profile;
@@ -81,7 +81,7 @@ pub fn pyroscope(labels: &Labels, profile: &Profile, now: Timestamp) -> Result<(
     well_formed(profile)
 }
 
-/// What Parca says of a push.
+/// What Parca says of a push. It keeps the labels of series, and drops those of samples.
 pub fn parca(labels: &Labels, profile: &Profile) -> Result<(), String> {
     let named = names(labels)?;
     let name = named.get("__name__").copied().unwrap_or_default();
@@ -101,31 +101,7 @@ pub fn parca(labels: &Labels, profile: &Profile) -> Result<(), String> {
         let legal = legal(&selector.replace(':', "_"));
         need(legal, || format!("invalid profile type {selector}"))?;
     }
-    of_samples(&named, profile).map(drop)
-}
-
-/// The names that Parca gives to the labels of a profile's samples, where none is lost.
-pub fn of_samples<'a>(
-    series: &BTreeMap<&str, &str>,
-    profile: &'a Profile,
-) -> Result<BTreeMap<String, &'a str>, String> {
-    let labels = profile.sample.iter().flat_map(|sample| &sample.label);
-    // It drops numbers.
-    let words = labels.filter(|label| label.str != 0);
-    let keys: BTreeSet<&str> = words.map(|label| profile.string(label.key)).collect();
-    let mut given = BTreeMap::new();
-    for key in keys {
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let sanitized = key.replace(|letter| !plain(letter), "_");
-        let name = match series.contains_key(&*sanitized) {
-            true => format!("exported_{sanitized}"),
-            false => sanitized,
-        };
-        if let Some(other) = given.insert(name, key) {
-            return Err(format!("the labels {other} and {key} become one"));
-        }
-    }
-    Ok(given)
+    Ok(())
 }
 
 /// The labels, where their names are legal and there is one of each.

@@ -120,6 +120,7 @@ impl Scene {
             "start": milliseconds(status.start_time), "end": milliseconds(status.completion_time),
         });
         let url = format!("{url}/querier.v1.QuerierService/SelectMergeStacktraces");
+        let expected = expected.to_string();
         let mut flame_graph = Value::Null;
         for _ in 0..60 {
             let asked = client(None)
@@ -130,7 +131,7 @@ impl Scene {
             let answer = asked.send().await.unwrap().text().await.unwrap();
             let answer: Value = serde_json::from_str(&answer).unwrap();
             flame_graph = answer["flamegraph"].clone();
-            if flame_graph["total"] == expected.to_string() {
+            if flame_graph["total"] == expected {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;

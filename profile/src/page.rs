@@ -62,7 +62,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-kPXboTdru1wa88yQv0NDXxmxSk0gESt6a+qa8xGd14I='; \
+    'sha256-1DWgfxNaPAQlK2UvqCBHgOACr4qi9tMBR8kgST3MEyA='; \
     style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

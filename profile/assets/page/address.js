@@ -21,7 +21,14 @@ const fragment = () => {
   for (const pattern of state.only) words.append("only", pattern);
   for (const pattern of state.without) words.append("without", pattern);
   say("zoom", state.zoom.join("."), "");
+  say("span", state.span === null ? "" : state.span.join("-"), "");
+  say("of", state.moments, "");
   return String(words);
+};
+// Steps of the time strip, from and to.
+const spanIn = (text) => {
+  const [first, last, more] = /^\d{1,4}-\d{1,4}$/.test(text) ? text.split("-").map(Number) : [];
+  return first <= last && last < steps && more === undefined ? [first, last] : null;
 };
 const recall = (words) => {
   const one = (key, known, usual) => (known.includes(words.get(key)) ? words.get(key) : usual);
@@ -34,6 +41,7 @@ const recall = (words) => {
     type: type < 0 ? data.chosen : type,
     labels: new Map(), search: search.slice(1), regex: search.startsWith("~"), exact: words.has("function") ? numberOfKey(words.get("function")) : -1,
     only: patterns("only"), without: patterns("without"), zoom: path.length > 0 ? [Number(pane), ...path] : [],
+    span: spanIn(words.get("span")), moments: timeline ? one("of", ["requests", "parts"], "") : "",
   });
   const chosen = words.getAll("label");
   data.labels.forEach((label, number) => { if (chosen.includes(label.join("="))) choosesLabel(label[0], number, true); });
@@ -67,6 +75,7 @@ const follow = () => {
   if (requests[number] && isRecorded(requests[number])) return openRequest(number);
   if (timeline && words.get("view") === "requests") return openList();
   recall(words);
+  if (timeline) drawBand();
   drawView();
 };
 const openList = () => {

@@ -37,6 +37,7 @@ const selectSpan = (span) => {
   shown.rows = MORE_REQUESTS;
   drawRequests();
   if (state.moments !== "") draw();
+  else remember();
 };
 const clearSpan = () => {
   const isClear = state.span === null;

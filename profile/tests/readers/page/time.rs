@@ -158,6 +158,28 @@ fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts()
         "{said}"
     );
     page.picture("time-parts.png");
+    // The address opens the same again, and one with another profile's times nothing.
+    let shown = "['#facts', '#spanned', '#unfiltered', '#rows'].map((one) => document.querySelector(one).textContent).join()";
+    let (before, link) = (page.browser.eval(shown), page.browser.eval("location.href"));
+    let link = link.as_str().unwrap();
+    assert!(link.ends_with("#span=48-71&of=parts"), "{link}");
+    page.browser.open("about:blank#");
+    page.browser.open(link);
+    assert_eq!(page.browser.eval(shown), before);
+    for words in [
+        "span=71-48",
+        "span=48-9999",
+        "span=-1-2&of=x",
+        "of=constructor",
+    ] {
+        page.browser.eval(&format!("location.hash = '{words}'"));
+        page.browser
+            .wait_for("document.querySelector('#span').hidden");
+    }
+    page.browser
+        .eval("history.replaceState(null, '', '#'), location.hash = 'span=48-71&of=parts'");
+    page.browser
+        .wait_for(&ends(" 6.00 s of wall time in whole parts of the run"));
     page.browser.click(&button("#span", "Clear"));
     page.browser
         .wait_for(&ends(" 11.00 s of wall time in whole parts of the run"));

@@ -259,6 +259,25 @@ fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
     assert_eq!(counted, [1, 1, 1, 2, 3]);
 }
 
+/// Between the read of the stack and that of the request the worker may have gone on to the next one.
+#[test]
+fn another_request_in_a_read_that_was_held_up_is_not_believed() {
+    let mut scene = Scene::frameless("strpos", IS_NULL);
+    scene.serve("GET", "/a", "/srv/www/index.php");
+    let all = asked("Route", Filter::default());
+    let mut worker = worker(&scene, Some(&all));
+    let memory = Arc::clone(&worker.reader.memory);
+    let watch = worker.reader.request.as_mut().unwrap();
+    for (was_held_up, expected) in [(true, Seen::Changing), (false, Seen::Other)] {
+        watch.begin();
+        let mut pieces: Vec<Piece<'_>> = watch.pieces().collect();
+        memory.gather(&mut pieces).unwrap();
+        drop(pieces);
+        watch.took(0, was_held_up);
+        assert_eq!(watch.seen(), expected);
+    }
+}
+
 /// Counts the calls that reach a memory.
 struct Counted<'a>(&'a ProcessMemory, Cell<u32>);
 

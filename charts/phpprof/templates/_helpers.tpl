@@ -19,7 +19,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if kindIs "bool" .Values.store.pathStyle }}{{ .Values.store.pathStyle }}{{ else }}{{ ne .Values.store.endpoint "" }}{{ end }}
 {{- end }}
 
-{{- /* The name of an image: of the chart, and which one. A digest alone tells what runs; a tag beside it is for people. */ -}}
+{{- /* The full name of one of the chart's images. If there is a digest, it alone decides what runs; the tag before it is for people. */ -}}
 {{- define "phpprof.image" -}}
 {{- $root := index . 0 }}
 {{- $image := index $root.Values.images (index . 1) }}
@@ -35,7 +35,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if hasPrefix "file://" .Values.store.url }}{{ trimPrefix "file://" .Values.store.url }}{{ end }}
 {{- end }}
 
-{{- /* Where people reach the results; empty where only a port-forward and the API server's proxy do. */ -}}
+{{- /* The URL of the results for people; empty if they need a port-forward or the API server's proxy. */ -}}
 {{- define "phpprof.resultsURL" -}}
 {{- if .Values.results.url }}{{ .Values.results.url }}
 {{- else if .Values.results.ingress.host }}{{ ternary "https" "http" (ne .Values.results.ingress.tlsSecret "") }}://{{ .Values.results.ingress.host }}
@@ -46,7 +46,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "phpprof.checkStore" -}}
 {{- with .Values.store }}
 {{- if and (hasPrefix "http://" .endpoint) (not .allowInsecure) }}
-{{- fail (printf "store: endpoint %s is not encrypted; write https://, or set store.allowInsecure=true where nobody else is on the way" .endpoint) }}
+{{- fail (printf "store: endpoint %s is not encrypted; use https://, or set store.allowInsecure=true on a network that you trust" .endpoint) }}
 {{- end }}
 {{- if and .allowInsecure (not (hasPrefix "http://" .endpoint)) }}
 {{- fail "store: allowInsecure needs an endpoint that begins with http://" }}
@@ -55,7 +55,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail "store: azureAccount needs a store.url that begins with az://" }}
 {{- end }}
 {{- if and .azureAccount .credentialsSecret }}
-{{- fail "store: azureAccount and credentialsSecret both say which account it is; leave one out" }}
+{{- fail "store: azureAccount and credentialsSecret both name the account; leave one out" }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -70,7 +70,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail "grafana: annotations.dashboardUID needs annotations.tokenSecret" }}
 {{- end }}
 {{- if and .pyroscopeDatasource (not $.Values.pyroscope.url) }}
-{{- fail "grafana: pyroscopeDatasource needs pyroscope.url, or the links would lead to nothing" }}
+{{- fail "grafana: pyroscopeDatasource needs pyroscope.url; without it, the links show no profile" }}
 {{- end }}
 {{- end }}
 {{- with .Values.pyroscope }}
@@ -85,7 +85,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
-{{- /* Images that the operator may run, as JSON: this release's, the one that an operator of before still runs while it is replaced, and the administrator's. */ -}}
+{{- /* Images that the operator may run, as JSON: this release's, the previous release's (its operator still runs while it is replaced), and the administrator's. */ -}}
 {{- define "phpprof.samplerImages" -}}
 {{- $images := list (include "phpprof.image" (list . "sampler")) }}
 {{- $running := lookup "apps/v1" "Deployment" .Release.Namespace (include "phpprof.name" .) }}
@@ -97,7 +97,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- concat $images .Values.policies.samplerImages | uniq | toJson }}
 {{- end }}
 
-{{- /* Where the release's policies hold: everywhere, or in the namespaces that it has rights in. */ -}}
+{{- /* Where the release's policies apply: everywhere, or in the namespaces where the operator has rights. */ -}}
 {{- define "phpprof.policyNamespaces" -}}
 {{- with .Values.rbac.namespaces -}}
 matchResources:
@@ -107,8 +107,8 @@ matchResources:
 {{- end }}
 {{- end }}
 
-{{- /* A dashboard of Grafana out of titles and queries: two panels in a row, each with its lines by their legend. Above them are the other
-dashboards, and the times of profiles where grafana.annotations marks these. */ -}}
+{{- /* Builds a Grafana dashboard from titles and queries: two panels in a row, and in each one line per legend. Above them are links to the other
+dashboards, and the times of profiles if grafana.annotations marks them. */ -}}
 {{- define "phpprof.dashboard" -}}
 {{- $source := dict "type" "prometheus" "uid" "${datasource}" }}
 {{- $panels := list }}
@@ -128,14 +128,14 @@ dashboards, and the times of profiles where grafana.annotations marks these. */ 
 {{- dict "title" .title "uid" .uid "tags" (list "phpprof") "links" $links "annotations" (dict "list" (list $profiles)) "schemaVersion" 39 "refresh" "1m" "time" (dict "from" "now-6h" "to" "now") "templating" (dict "list" (list $variable)) "panels" $panels | toJson }}
 {{- end }}
 
-{{- /* Whose requests may have resident samplers: a policy vouches for who has created a request, so without it there are none. */ -}}
+{{- /* Users whose requests may have resident samplers. Only a policy ensures who created a request, so without policies there are none. */ -}}
 {{- define "phpprof.residentUsers" -}}
 {{- $users := .Values.resident.users }}
 {{- if and $users (not .Values.policies.enabled) }}
-{{- fail "resident.users needs policies.enabled: without it anybody could say to be one of them" }}
+{{- fail "resident.users needs policies.enabled: without it, anybody could pretend to be one of them" }}
 {{- end }}
 {{- if ge (int .Values.resident.askSeconds) (int .Values.resident.leaseSeconds) }}
-{{- fail "resident.askSeconds must be less than resident.leaseSeconds: a sampler ends where it is not answered within its lease" }}
+{{- fail "resident.askSeconds must be less than resident.leaseSeconds: a sampler that gets no answer within its lease ends" }}
 {{- end }}
 {{- if gt (int .Values.resident.askSeconds) (int .Values.startSlackSeconds) }}
 {{- fail "resident.askSeconds must not be more than startSlackSeconds: a run that begins later fails" }}

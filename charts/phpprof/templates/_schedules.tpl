@@ -11,13 +11,13 @@ app.kubernetes.io/component: schedule
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* Refuses what would fail later, in a Job that nobody looks at. */ -}}
+{{- /* Refuses schedules that would fail later, in a Job that nobody looks at. */ -}}
 {{- define "phpprof.checkSchedule" -}}
 {{- $schedule := .schedule }}
 {{- $limits := .root.Values.limits }}
 {{- $here := printf "schedules: %s" $schedule.name }}
 {{- if has $schedule.name .others }}
-{{- fail (printf "%s is there twice; each schedule needs a name of its own" $here) }}
+{{- fail (printf "%s: two schedules have this name; give each its own" $here) }}
 {{- end }}
 {{- $name := printf "%s-%s" .root.Release.Name $schedule.name }}
 {{- if gt (len $name) 52 }}
@@ -42,12 +42,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $asked := 1 }}
 {{- if hasKey $schedule.request $field }}{{ $asked = int (index $schedule.request $field) }}{{ end }}
 {{- if or (lt $asked 1) (gt $asked $most) }}
-{{- fail (printf "%s: request.%s is %d, and must be from 1 to %d, the chart's limits.%s" $here $field $asked $most $field) }}
+{{- fail (printf "%s: request.%s is %d, but must be from 1 to %d, the chart's limits.%s" $here $field $asked $most $field) }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{- /* The fields and the kinds of their values are those of the CustomResourceDefinition. */ -}}
+{{- /* Checks fields and the types of their values against the CustomResourceDefinition. */ -}}
 {{- define "phpprof.checkFields" -}}
 {{- $path := .path }}
 {{- $schema := .schema }}

@@ -78,7 +78,7 @@ fn a_schedule_that_could_never_make_a_request_is_refused_by_its_name() -> Result
             "schedules[1].schedule=@daily",
             "schedules[1].request.target.podName=web",
         ],
-        "schedules: web is there twice",
+        "schedules: web: two schedules have this name",
     )?;
     check(&["schedules[0].name=Web"], "/schedules/0/name")?;
     check(&["schedules[0].every=5m"], "'every' not allowed")?;
@@ -113,11 +113,11 @@ fn a_request_that_the_api_server_would_refuse_is_refused_before() -> Result<()> 
     )?;
     check(
         &["schedules[0].request.durationSeconds=301"],
-        "request.durationSeconds is 301, and must be from 1 to 300, the chart's limits.durationSeconds",
+        "request.durationSeconds is 301, but must be from 1 to 300, the chart's limits.durationSeconds",
     )?;
     check(
         &["schedules[0].request.samplesPerSecond=0"],
-        "request.samplesPerSecond is 0, and must be from 1 to 1000",
+        "request.samplesPerSecond is 0, but must be from 1 to 1000",
     )?;
     check(
         &["schedules[0].request.durationSeconds=30s"],
@@ -336,7 +336,7 @@ fn an_endpoint_that_is_not_encrypted_needs_consent() -> Result<()> {
     let url = ["store.url=s3://bucket", "store.endpoint=http://minio:9000"];
     check(
         &url,
-        "store: endpoint http://minio:9000 is not encrypted; write https://, or set store.allowInsecure=true",
+        "store: endpoint http://minio:9000 is not encrypted; use https://, or set store.allowInsecure=true",
     )?;
     check(
         &["store.allowInsecure=true"],

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 pub const ONE: &str = "the operator may add one ephemeral container at a time";
 pub const PREFIX: &str =
-    "the operator may add ephemeral containers only whose names begin with phpprof-";
+    "the operator may only add ephemeral containers whose names begin with phpprof-";
 pub const IMAGE: &str =
-    "add an image that a webhook makes of it to policies.samplerImages in the chart";
+    "if a webhook rewrites image names, add the new name to policies.samplerImages in the chart";
 pub const OPT_IN: &str = "phpprof.dev/profiling=enabled";
 pub const PRIVILEGED: &str = "a sampler may not be privileged";
 pub const ESCALATION: &str = "a sampler must have allowPrivilegeEscalation: false";
@@ -15,14 +15,13 @@ pub const SECCOMP: &str = "a sampler must have the seccomp profile RuntimeDefaul
 pub const PROC: &str = "a sampler must have the default procMount";
 pub const ROOT: &str = "a sampler must have a read-only root file system";
 pub const DROP: &str = "a sampler must drop all capabilities";
-pub const ADD: &str = "a sampler may have no capability, or SYS_PTRACE alone with user 0";
-pub const VOLUME: &str = "a sampler may have no volume";
+pub const ADD: &str = "a sampler may have no capability, except SYS_PTRACE alone with user 0";
+pub const VOLUME: &str = "a sampler may not have volumes";
 pub const ENV_FROM: &str = "a sampler may not have envFrom";
 pub const VALUE_FROM: &str = "a sampler may not have valueFrom";
 pub const STDIN: &str = "a sampler may have neither stdin nor a terminal";
-pub const COMMAND: &str = "a sampler runs what its image starts; it may not have a command";
-pub const NAMES: &str =
-    "names of ephemeral containers that begin with phpprof- are the operator's; choose another one";
+pub const COMMAND: &str = "a sampler may not have a command; it runs its image's entrypoint";
+pub const NAMES: &str = "ephemeral container names that begin with phpprof- are reserved for the operator; choose another name";
 
 /// A container as the operator adds it to a pod of user 1000.
 pub fn sampler(name: &str) -> Value {

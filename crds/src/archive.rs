@@ -1,7 +1,7 @@
-//! What a namespace has stored, and the right to read it: ProfileArchive, of which each namespace has one.
+//! ProfileArchive: the right to read all stored profiles of a namespace. Each namespace has one.
 //!
-//! The operator makes it with the namespace's first accepted request. Who may get it may read every profile that is stored of the namespace, also
-//! those whose requests are gone.
+//! The operator creates it with the namespace's first accepted request. Users who may get it may read every stored profile of the namespace, also
+//! profiles whose requests are gone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
@@ -18,21 +18,21 @@ pub const ARCHIVE: &str = "profiles";
     version = "v1alpha1",
     kind = "ProfileArchive",
     plural = "profilearchives",
-    doc = "Opens what is stored of the profiles of a namespace. The operator makes it, with the name profiles.",
+    doc = "Opens the stored profiles of a namespace. The operator creates it, with the name profiles.",
     category = "phpprof",
     namespaced,
     cel,
     status = "ProfileArchiveStatus",
     derive = "PartialEq",
     validation = Rule::new("self.metadata.name == 'profiles'")
-        .message("a namespace has one ProfileArchive, whose name is profiles; the operator makes it"),
-    printcolumn = r#"{"name":"Profiles","type":"integer","description":"Requests of which profiles are stored.","jsonPath":".status.profiles"}"#,
-    printcolumn = r#"{"name":"Bytes","type":"integer","description":"What they take in the store.","jsonPath":".status.bytes"}"#,
+        .message("a namespace has one ProfileArchive, named profiles; the operator creates it"),
+    printcolumn = r#"{"name":"Profiles","type":"integer","description":"Requests with stored profiles.","jsonPath":".status.profiles"}"#,
+    printcolumn = r#"{"name":"Bytes","type":"integer","description":"Bytes of these profiles in the store.","jsonPath":".status.bytes"}"#,
     printcolumn = r#"{"name":"Updated","type":"date","jsonPath":".status.lastUpdateTime"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileArchiveSpec {
-    /// Raise it to have another status.accessKey; the one before opens nothing from then on. It cannot go down.
+    /// Raise it to get another status.accessKey; the old one then opens nothing. It cannot go down.
     #[serde(default)]
     #[x_kube(
         validation = Rule::new("self >= 0").message("accessKeyGeneration must be 0 or more"),
@@ -42,25 +42,25 @@ pub struct ProfileArchiveSpec {
     pub access_key_generation: i64,
 }
 
-/// How the archive is opened, and what is in it.
+/// The archive's access key, and what the archive contains.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileArchiveStatus {
-    /// UID of the namespace: what is stored lies in a folder of that name, and accessKey opens no other.
+    /// UID of the namespace. Its stored profiles are in a folder of that name; accessKey opens no other folder.
     #[serde(rename = "namespaceUID")]
     #[schemars(length(max = 128))]
     pub namespace_uid: String,
-    /// Opens all that is stored of the namespace at the operator: POST {"accessKey": …} to /a/NAMESPACE there.
+    /// Opens all stored profiles of the namespace: POST {"accessKey": …} to /a/NAMESPACE at the operator.
     #[schemars(length(max = 256))]
     pub access_key: String,
-    /// Where the operator is reached, if the administrator has said so; else through the API server's proxy.
+    /// URL of the operator's results, if the administrator has set one. Otherwise use the API server's proxy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32768))]
     pub url: String,
-    /// Requests of which profiles are stored. Absent until they were counted.
+    /// Requests with stored profiles. Absent until they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiles: Option<i64>,
-    /// What all that is stored takes.
+    /// Bytes of all stored profiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
     /// When this status changed last.

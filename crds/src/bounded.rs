@@ -1,6 +1,6 @@
-//! Schemas of Kubernetes' own types, with bounds that theirs do not have.
+//! Schemas of Kubernetes' own types, with bounds that Kubernetes does not set.
 //!
-//! Invariant: each list, map and string is bounded. A schema cannot bound a map's keys: a rule of the request does.
+//! Invariant: each list, map and string is bounded. A schema cannot bound a map's keys, so a rule of the request does.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -10,7 +10,7 @@ const MOST: usize = 64;
 const LONGEST_KEY: usize = 317;
 /// `LabelValueMaxLength` there.
 const LONGEST_VALUE: usize = 63;
-/// `labelValueFmt` there. A rule, since a pattern is told to people as it is.
+/// `labelValueFmt` there. A rule has a message for people; a pattern has none.
 const VALUE: &str = "self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')";
 const VALUE_IN_WORDS: &str = "the value of a label must be of letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
 
@@ -26,7 +26,7 @@ pub fn selector(_: &mut SchemaGenerator) -> Schema {
         "nullable": true,
         "properties": {
             "matchLabels": {
-                "description": "Labels with the value that a pod must have for each of them.",
+                "description": "Labels and values that a pod must have.",
                 "type": "object",
                 "maxProperties": MOST,
                 "additionalProperties": value,
@@ -41,7 +41,7 @@ pub fn selector(_: &mut SchemaGenerator) -> Schema {
                     "properties": {
                         "key": {"description": "The key of a label.", "type": "string", "maxLength": LONGEST_KEY},
                         "operator": {
-                            "description": "In and NotIn compare with the values; Exists and DoesNotExist take none.",
+                            "description": "In and NotIn need values; Exists and DoesNotExist take none.",
                             "type": "string",
                             "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
                         },
@@ -73,7 +73,7 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
                 "message": {"description": "The reason in words, with what to do next.", "type": "string", "maxLength": 32768},
                 "lastTransitionTime": {"description": "When the status changed last.", "type": "string", "format": "date-time"},
                 "observedGeneration": {
-                    "description": "The generation of the spec that the condition speaks of.",
+                    "description": "The generation of the spec that the condition describes.",
                     "type": "integer",
                     "format": "int64",
                 },
@@ -108,7 +108,7 @@ pub fn scripts(_: &mut SchemaGenerator) -> Schema {
             "maxLength": 256,
             "x-kubernetes-validations": [{
                 "rule": "self.matches('^[!-~]+$')",
-                "message": "a script must be named as the label script has it, without spaces, for instance index.php",
+                "message": "a script must be written as in the label script, without spaces, for instance index.php",
             }],
         },
     })

@@ -1,4 +1,4 @@
-//! The sampler's exit codes, as contract/README.md has them, for the reference page.
+//! The sampler's exit codes, as in contract/README.md, for the reference page.
 
 /// One row of the contract's table.
 pub struct ExitCode {

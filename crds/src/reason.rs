@@ -14,9 +14,9 @@ use serde_json::Value;
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]
 pub enum Reason {
-    /// Held back: spec.suspend is true, and no sampler was started.
+    /// Held back: spec.suspend is true, and no sampler has started.
     Suspended,
-    /// Held back: as many requests or samplers run as the administrator allows at the same time; the message has its place in the line.
+    /// Held back: the administrator's limits on running requests or samplers are reached; the message has the request's place in the queue.
     Queued,
     /// Held back: the administrator, or the namespace's label phpprof.dev/profiling=disabled, has stopped profiling.
     ProfilingDisabled,
@@ -24,29 +24,29 @@ pub enum Reason {
     Starting,
     /// In progress: samplers run.
     Sampling,
-    /// In progress: every sampler has ended; profiles are verified and merged.
+    /// In progress: every sampler has ended; the operator verifies and merges profiles.
     Collecting,
-    /// In progress: the store does not answer; it is tried again until the message's deadline.
+    /// In progress: the store does not answer; the operator retries until the deadline in the message.
     WaitingForStore,
-    /// Complete: every chosen pod's profile is in the merged one; of pods that went during a long run, what had been stored until then.
+    /// Complete: every chosen pod's profile is in the merged one; for a pod that went away during a long run, its last checkpoint.
     Complete,
     /// Complete: the merged profile is stored, but at least one chosen pod is not in it; `status.targets` says why.
     SomeTargetsFailed,
-    /// Complete: the pods were profiled, but no PHP work was seen in them.
+    /// Complete: the pods were profiled, but PHP did no work in them.
     NoSamples,
     /// Complete: the request was cancelled, or profiling was stopped; what was sampled until then is in the merged profile.
     Cancelled,
     /// Refused: the request was cancelled before it was accepted.
     CancelledBeforeStart,
-    /// Refused: the namespace does not carry the label phpprof.dev/profiling=enabled.
+    /// Refused: the namespace does not have the label phpprof.dev/profiling=enabled.
     NamespaceNotEnabled,
     /// Refused: durationSeconds is over the administrator's limit.
     DurationOverLimit,
     /// Refused: samplesPerSecond is over the administrator's limit.
     RateOverLimit,
-    /// Refused: the namespace's profiles take as much of the store as the administrator allows.
+    /// Refused: the namespace's stored profiles have reached the administrator's limit.
     StorageQuotaExceeded,
-    /// Refused: it waited for its turn for too long.
+    /// Refused: the request waited too long for its turn.
     QueueTimeout,
     /// Refused: the workload that workloadRef names does not exist.
     WorkloadNotFound,
@@ -56,28 +56,28 @@ pub enum Reason {
     NoPodsMatched,
     /// Refused: pods match, but none is ready.
     NoPodsReady,
-    /// Refused: no ready pod has the container, or it does not run.
+    /// Refused: no ready pod has the container, or the container does not run.
     ContainerNotFound,
-    /// Refused: every ready pod already has as many of our ephemeral containers as it may have; they go when the pod is replaced.
+    /// Refused: every ready pod has reached its limit of phpprof's ephemeral containers; they go when the pod is replaced.
     EphemeralContainerBudgetSpent,
-    /// Refused: resident samplers of the matching pods have ended a moment ago, as those of a container that is restarted again and again; the message
-    /// has when the next one may be added.
+    /// Refused: resident samplers of the matching pods ended a moment ago, for instance because their container restarts again and again; the message
+    /// says when the next one may be added.
     ResidentSamplerBackOff,
-    /// Refused: samplerMode is Resident, and the administrator does not allow it for who created the request.
+    /// Refused: samplerMode is Resident, and the administrator does not allow it for the request's creator.
     ResidentNotAllowed,
     /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes.
     DirectNotSupported,
-    /// Failed: the API server did not say what the request's acceptance depends on; the message has its words.
+    /// Failed: the operator could not read from the API server what it needs to accept the request; the message has the error.
     ObserveFailed,
     /// Failed: no chosen pod gave a profile; `status.targets` says why.
     AllTargetsFailed,
-    /// Failed: pods were profiled, but they could not be merged; the message says why. Their own profiles are in the store.
+    /// Failed: pods were profiled, but their profiles could not be merged; the message says why. Each pod's profile is in the store.
     MergeFailed,
-    /// Failed: the store did not answer for too long.
+    /// Failed: the store did not answer until the deadline.
     StoreUnavailable,
 }
 
-/// What a [`Reason`] says of the request.
+/// What a [`Reason`] says about the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Neither accepted nor refused yet.
@@ -86,7 +86,7 @@ pub enum Outcome {
     InProgress,
     /// Over, as it was asked for or nearly so.
     Complete,
-    /// Failed before anything was started.
+    /// Failed before any sampler was started.
     Refused,
     /// Over without a profile.
     Failed,
@@ -125,9 +125,9 @@ impl Reason {
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]
 pub enum TargetReason {
-    /// Admission refused the sampler's container: the pod's user is root, which needs SYS_PTRACE, and Pod Security does not allow it.
+    /// Admission refused the sampler's container: PHP runs as root, so the sampler needs SYS_PTRACE, and Pod Security does not allow it.
     PodSecurityDenied,
-    /// Admission refused SYS_PTRACE, and the pod does not say which user PHP runs as.
+    /// Admission refused SYS_PTRACE, and the pod does not name the user that PHP runs as.
     UserUnknown,
     /// The API server or a webhook refused the sampler's container for another reason.
     InjectionRefused,
@@ -145,57 +145,57 @@ pub enum TargetReason {
     TargetExited,
     /// The request was cancelled before this pod's first sample.
     Cancelled,
-    /// The sampler ended without a receipt, for instance killed for want of memory.
+    /// The sampler ended without a receipt, for instance because it was killed when memory ran out.
     SamplerKilled,
-    /// A fault of the sampler itself.
+    /// A bug in the sampler.
     Internal,
     /// The sampler refused its flags or grants: its image does not fit this operator.
     Usage,
     /// No process of the container maps a PHP engine.
     NoPhpFound,
-    /// A PHP version that the sampler does not know.
+    /// The sampler does not know this PHP version.
     UnsupportedVersion,
-    /// A PHP engine without symbols in .dynsym, such as a static binary.
+    /// The PHP engine has no symbols in .dynsym, for instance a static binary.
     NoEngineSymbols,
-    /// A known PHP version whose live structures do not hold together.
+    /// The PHP version is known, but its structures in memory do not match it.
     LayoutMismatch,
-    /// The kernel refused to read PHP's memory: it runs as another user than the sampler, or a security module such as AppArmor forbids it.
+    /// The kernel did not let the sampler read PHP's memory: PHP runs as another user, or a security module such as AppArmor forbids it.
     PermissionDenied,
-    /// The PHP process has capabilities of its own, from its file for instance, and cannot be read by its own user.
+    /// The PHP process has capabilities of its own, for instance from its file, so its own user cannot read it.
     FileCapabilities,
-    /// The PHP process is not dumpable, as an FPM worker that has changed its user, and cannot be read by its own user.
+    /// The PHP process is not dumpable, for instance an FPM worker that has changed its user, so its own user cannot read it.
     NotDumpable,
-    /// The node's kernel.yama.ptrace_scope forbids the sampler to read PHP's memory.
+    /// The node's kernel.yama.ptrace_scope does not let the sampler read PHP's memory.
     YamaRestricted,
-    /// The pod's seccomp profile refuses both ways to PHP's memory.
+    /// The pod's seccomp profile refuses both ways to read PHP's memory.
     SeccompRestricted,
     /// PHP runs in a user namespace in which the sampler has no rights.
     OtherUserNamespace,
-    /// The pod runs on gVisor, whose kernel does not let PHP's memory be read.
+    /// The pod runs on gVisor, whose kernel does not let the sampler read PHP's memory.
     GVisor,
     /// The profile was not stored in time; the message has the last error.
     UploadDeadlineExceeded,
     /// The store refused the profile for good.
     UploadRefused,
-    /// The relay saw the upload come from an address that is not the pod's; the message has both.
+    /// The upload came to the relay from an address that is not the pod's; the message has both addresses.
     SourceNotPod,
-    /// The resident sampler did not reach the relay; the message has the last error.
+    /// The resident sampler could not reach the relay; the message has the last error.
     RelayUnreachable,
     /// The store's certificate is not signed by a CA that the sampler trusts.
     CertificateUntrusted,
     /// The profile is over 32 MiB.
     ProfileTooLarge,
-    /// The sampler says that it stored a profile, but the store has none.
+    /// The sampler reported that it stored a profile, but the store has none.
     ProfileMissing,
-    /// What the store has is not of the size that the receipt names.
+    /// The stored profile does not have the size in the receipt.
     SizeMismatch,
-    /// What the store has does not have the SHA-256 that the receipt names.
+    /// The stored profile does not have the SHA-256 in the receipt.
     ChecksumMismatch,
-    /// What the store has is not a profile of phpprof, or not one within bounds.
+    /// The stored object is not a profile of phpprof, or is over its limits.
     InvalidProfile,
-    /// The API server did not show the pod to the operator until it was too late.
+    /// The operator could not read the pod from the API server in time.
     ObserveFailed,
-    /// The store did not answer the operator in time, so that the profile could not be verified.
+    /// The store did not answer in time, so the operator could not verify the profile.
     StoreUnavailable,
 }
 

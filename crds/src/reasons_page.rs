@@ -1,6 +1,6 @@
-//! docs/reference/reasons.md, and the tables of reasons in a guide, written from the comments on the reasons and from their remedies.
+//! Generates docs/reference/reasons.md and a guide's tables of reasons, from the comments on the reasons and from their remedies.
 //!
-//! Invariant: a guide has prose of its own, and every word of its tables from here; writing it once more changes nothing.
+//! Invariant: a guide's prose is its own, and all of its tables come from here; generating it again changes nothing.
 
 use crate::{EXIT_CODES, Reason, TargetReason, documented};
 
@@ -49,8 +49,8 @@ const HEAD: &str = "<!-- Generated from crds/src by `make generate`; do not edit
 
 # Reasons
 
-Why a request or a pod is as it is, and what to do about it. `kubectl phpprof explain REASON` says the same, and the message of a failure ends
-with it. In brackets are flags of the plugin.
+What each reason of a request or a pod means, and what to do about it. `kubectl phpprof explain REASON` prints the same, and the message of a
+failure ends with it. The plugin's flags are in brackets.
 ";
 const TABLE: &str = "| reason | exit code | meaning | what to do |\n|---|---|---|---|\n";
 const BEGIN: &str = "<!-- Reasons, generated from crds/src by `make generate`: ";

@@ -12,7 +12,7 @@ pub fn request() -> Result<String, serde_json::Error> {
     for (state, meaning) in documented::<TargetState>() {
         page += &format!("| `{state:?}` | {meaning} |\n");
     }
-    page += "\nThe reasons of conditions and of pods have [a page of their own](reasons.md).\n";
+    page += "\n[Reasons](reasons.md) lists the reasons of conditions and of pods.\n";
     Ok(page)
 }
 
@@ -29,7 +29,7 @@ fn kind<K: CustomResourceExt>(head: &str) -> Result<String, serde_json::Error> {
     let schema = &schema["properties"];
     page += "\n## spec\n\n| field | type | default | meaning |\n|---|---|---|---|\n";
     fields(&schema["spec"], "", true, &mut page);
-    page += "\nThe API server refuses what breaks one of these rules:\n\n";
+    page += "\nThe API server enforces these rules:\n\n";
     for rule in whole.as_array().into_iter().flatten() {
         page += &format!("- {}\n", rule["message"].as_str().unwrap_or_default());
     }
@@ -48,11 +48,11 @@ Profiles PHP in running pods for a while and stores one merged pprof. Short name
 
 const ARCHIVE: &str = "# ProfileArchive (phpprof.dev/v1alpha1)
 
-Opens what is stored of the profiles of a namespace, also when the requests are gone. Category `phpprof`. A namespace has one, with the name
-`profiles`, which the operator makes with the first request that it accepts there. Whoever may `get` it may read every profile of the namespace.
+Opens the stored profiles of a namespace, also of requests that are gone. Category `phpprof`. Each namespace has one, named `profiles`. The operator
+creates it with the first request that it accepts there. Users who may `get` it may read every profile of the namespace.
 
 ```sh example
-kubectl patch profilearchive profiles --type=merge -p '{\"spec\": {\"accessKeyGeneration\": 1}}'   # another key; the one before opens nothing any more
+kubectl patch profilearchive profiles --type=merge -p '{\"spec\": {\"accessKeyGeneration\": 1}}'   # another key; the old one then opens nothing
 ```
 ";
 

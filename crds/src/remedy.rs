@@ -1,38 +1,38 @@
-//! What to do about each reason, the one table of it: status messages, the plugin's `explain` and the pages in docs have it from here.
+//! What to do about each reason. Status messages, the plugin's `explain` and the pages in docs take it from this table.
 //!
-//! It speaks to whoever asked for a profile, of the fields of a request; in brackets are the plugin's flags.
+//! Readers are users who created a request, so it names fields of a request; the plugin's flags are in brackets.
 //!
-//! Invariant: no reason that is no success lacks a remedy, and one that is both a request's and a pod's has one.
+//! Invariant: every reason but a success has a remedy, and a reason of both requests and pods has the same remedy for both.
 
 use crate::{Reason, TargetReason};
 
 impl Reason {
-    /// Nothing where the request goes on, or ended as it was wanted.
+    /// None if the request goes on, or ended as the user wanted.
     #[rustfmt::skip] // One reason a line.
     pub fn remedy(self) -> Option<&'static str> {
         use Reason::*;
         Some(match self {
             Starting | Sampling | Collecting | Complete | Cancelled => return None,
             Suspended => "Set spec.suspend to false: kubectl patch pprof NAME --type=merge -p '{\"spec\":{\"suspend\":false}}'",
-            Queued => "It starts by itself. More may run at a time with limits.requestsPerNamespace, limits.requests and limits.samplersPerNode in the chart.",
-            ProfilingDisabled => "Ask the administrator why (killSwitch in the chart), or whoever has labelled the namespace: kubectl label namespace NAME phpprof.dev/profiling=enabled --overwrite",
-            WaitingForStore => "Look at the store and at the operator's credentials; kubectl logs of the operator has its errors.",
+            Queued => "It starts by itself. The administrator may raise limits.requestsPerNamespace, limits.requests or limits.samplersPerNode in the chart.",
+            ProfilingDisabled => "Ask the administrator why (killSwitch in the chart). If the namespace has the label phpprof.dev/profiling=disabled: kubectl label namespace NAME phpprof.dev/profiling=enabled --overwrite",
+            WaitingForStore => "Check the store and the operator's credentials; the operator's log has the errors.",
             SomeTargetsFailed => "The profile holds the other pods. Look at the reasons of the pods that failed.",
-            NoSamples => "Ask for a profile under load or for longer, or with includeIdle (--include-idle), which shows where PHP waits.",
-            CancelledBeforeStart => "Ask again; nothing was started.",
+            NoSamples => "Profile under load or for longer, or set includeIdle (--include-idle), which shows where PHP waits.",
+            CancelledBeforeStart => "Create another request; nothing was started.",
             NamespaceNotEnabled => "Enable it: kubectl label namespace NAME phpprof.dev/profiling=enabled",
-            DurationOverLimit => "Ask for less in durationSeconds (--duration), or raise limits.durationSeconds in the chart.",
-            RateOverLimit => "Ask for less in samplesPerSecond (--samples-per-second), or raise limits.samplesPerSecond in the chart.",
-            StorageQuotaExceeded => "Wait until profiles go, keep them for less long (profileRetentionSeconds), or let the administrator raise limits.storageBytesPerNamespace in the chart.",
-            QueueTimeout => "Ask again, or for fewer profiles at a time; the administrator may raise limits.requestsPerNamespace, limits.requests, limits.samplersPerNode or queueTimeoutSeconds in the chart.",
-            WorkloadNotFound => "Look for its kind, name and namespace: kubectl api-resources; kubectl get deploy,sts,ds,job",
-            WorkloadNotSupported => "Name pods in target.selector (--selector), or let the operator read that kind: rbac.workloads in the chart.",
+            DurationOverLimit => "Set a lower durationSeconds (--duration), or raise limits.durationSeconds in the chart.",
+            RateOverLimit => "Set a lower samplesPerSecond (--samples-per-second), or raise limits.samplesPerSecond in the chart.",
+            StorageQuotaExceeded => "Wait until profiles expire, keep them for a shorter time (profileRetentionSeconds), or ask the administrator to raise limits.storageBytesPerNamespace in the chart.",
+            QueueTimeout => "Create another request, or fewer at the same time; the administrator may raise limits.requestsPerNamespace, limits.requests, limits.samplersPerNode or queueTimeoutSeconds in the chart.",
+            WorkloadNotFound => "Check its kind, name and namespace: kubectl api-resources; kubectl get deploy,sts,ds,job",
+            WorkloadNotSupported => "Select pods with target.selector (--selector), or let the operator read that kind (rbac.workloads in the chart).",
             NoPodsMatched => "Compare the target with kubectl get pods --show-labels",
-            NoPodsReady => "Ask again when a pod is ready; kubectl describe pod says why none is.",
+            NoPodsReady => "Create another request when a pod is ready; kubectl describe pod says why none is.",
             ContainerNotFound => "Name the container that runs PHP in target.containerName (--container); kubectl phpprof doctor lists them.",
             EphemeralContainerBudgetSpent => "Replace the pods (kubectl rollout restart), target others, or raise limits.ephemeralContainers in the chart.",
-            ResidentSamplerBackOff => "Look why the container is restarted (kubectl describe pod), or ask for a sampler of its own: samplerMode Once (--sampler-mode).",
-            ResidentNotAllowed => "Leave samplerMode out (--sampler-mode), or let the administrator name the account in resident.users in the chart.",
+            ResidentSamplerBackOff => "Find out why the container restarts (kubectl describe pod), or request a new sampler: samplerMode Once (--sampler-mode).",
+            ResidentNotAllowed => "Leave samplerMode out (--sampler-mode), or ask the administrator to add the account to resident.users in the chart.",
             DirectNotSupported => "Leave uploadMode out, or set it to Auto or Relay.",
             ObserveFailed => OBSERVE_FAILED,
             AllTargetsFailed => "Look at the reasons of the pods.",
@@ -48,40 +48,40 @@ impl TargetReason {
     pub fn remedy(self) -> &'static str {
         use TargetReason::*;
         match self {
-            PodSecurityDenied => "Run PHP as an ordinary user, or profile it in a namespace that allows SYS_PTRACE. Where the message names another container of the pod, replace the pod.",
-            UserUnknown => "Say which user PHP runs as in target.runAsUser (--run-as-user; kubectl exec POD -- id shows it), or in the pod's security context.",
-            InjectionRefused => "Let the API server and its webhooks accept ephemeral containers named phpprof-…; where the pod has one of that name that is not the operator's, replace the pod.",
-            ImagePullFailed => "Let the nodes pull the sampler's image: images.sampler and imagePullSecrets in the chart.",
-            ContainerCreateFailed => "Look at the node: kubectl describe pod has its error.",
-            StartDeadlineExceeded => "Ask again, and look at the node (kubectl describe pod); a slow pull needs a larger startSlackSeconds in the chart.",
-            PodDeleted => "Ask again; a new request takes the pods that there are then.",
-            TargetRestarted => "Ask again; kubectl describe pod says why the container was restarted.",
-            TargetExited => "Ask again, or for a shorter time; kubectl describe pod says why the container ended.",
-            Cancelled => "Ask again.",
-            SamplerKilled => "Ask again; kubectl describe pod says how the sampler ended, and the pod's memory limit may be used up.",
-            Internal => "Please report it, with kubectl phpprof logs NAME.",
-            Usage => "Use the sampler's image of the operator's version: images.sampler in the chart.",
-            NoPhpFound => "Name the container that runs PHP in target.containerName (--container), or ask again when PHP runs.",
+            PodSecurityDenied => "Run PHP as an ordinary user, or profile it in a namespace that allows SYS_PTRACE. If the message names another container of the pod, replace the pod.",
+            UserUnknown => "Set the user that PHP runs as in target.runAsUser (--run-as-user; kubectl exec POD -- id shows it), or in the pod's security context.",
+            InjectionRefused => "Let the API server and its webhooks accept ephemeral containers named phpprof-…. If the pod has one of that name that is not the operator's, replace the pod.",
+            ImagePullFailed => "Let the nodes pull the sampler's image: check images.sampler in the chart and the pod's imagePullSecrets.",
+            ContainerCreateFailed => "Check the node; kubectl describe pod has the error.",
+            StartDeadlineExceeded => "Create another request, and check the node (kubectl describe pod); a slow image pull needs a larger startSlackSeconds in the chart.",
+            PodDeleted => "Create another request; it chooses among the pods that exist then.",
+            TargetRestarted => "Create another request; kubectl describe pod says why the container restarted.",
+            TargetExited => "Create another request, maybe for a shorter time; kubectl describe pod says why the container ended.",
+            Cancelled => "Create another request.",
+            SamplerKilled => "Create another request; kubectl describe pod says how the sampler ended. The pod may have reached its memory limit.",
+            Internal => "Please report it with the output of kubectl phpprof logs NAME.",
+            Usage => "Use a sampler image of the operator's version: images.sampler in the chart.",
+            NoPhpFound => "Name the container that runs PHP in target.containerName (--container), or create another request when PHP runs.",
             UnsupportedVersion => "Use a newer phpprof; the message has the version.",
-            NoEngineSymbols => "Use a PHP with its symbols in .dynsym, as all packaged ones are.",
+            NoEngineSymbols => "Use a PHP that has its symbols in .dynsym, as all packaged ones have.",
             LayoutMismatch => "The engine seems to be patched. Please report it with the output of php -i.",
-            PermissionDenied => "Set target.runAsUser and target.runAsGroup (--run-as-user, --run-as-group) to PHP's own, or leave both out where SYS_PTRACE is allowed. Where the message names a security module, look for its denial in the kernel's log on the node (dmesg).",
-            FileCapabilities => "Take the capabilities off PHP's file (setcap -r), or profile where SYS_PTRACE is allowed, without target.runAsUser.",
-            NotDumpable => "Set process.dumpable = yes in php-fpm's pool, or start PHP as its user, or profile where SYS_PTRACE is allowed, without target.runAsUser.",
-            YamaRestricted => "Profile where SYS_PTRACE is allowed, without target.runAsUser, or set kernel.yama.ptrace_scope=0 on the node; from 3 it is lowered by a restart of the machine only.",
+            PermissionDenied => "Set target.runAsUser and target.runAsGroup (--run-as-user, --run-as-group) to the ids of PHP, or leave both out if SYS_PTRACE is allowed. If the message names a security module, look for its denial in the kernel's log on the node (dmesg).",
+            FileCapabilities => "Remove the capabilities from PHP's file (setcap -r), or profile where SYS_PTRACE is allowed, without target.runAsUser.",
+            NotDumpable => "Set process.dumpable = yes in php-fpm's pool, start PHP as its user, or profile where SYS_PTRACE is allowed, without target.runAsUser.",
+            YamaRestricted => "Profile where SYS_PTRACE is allowed, without target.runAsUser, or set kernel.yama.ptrace_scope=0 on the node; only a reboot can lower it from 3.",
             SeccompRestricted => "Let the node's default seccomp profile (kubelet, containerd) allow process_vm_readv or pread64.",
-            OtherUserNamespace => "Profile a pod whose container makes no user namespace of its own.",
-            GVisor => "Profile the workload where runtimeClassName is another one.",
-            UploadDeadlineExceeded => "Let the pods reach the store, or the operator as a relay (uploadMode): look at network policies, DNS and the store itself.",
-            UploadRefused => "Look at the operator's credentials and the node's clock; the message has the HTTP status.",
-            SourceNotPod => "Where masquerading or a mesh changes addresses, set relay.verifySource to Warn in the chart; else somebody else has used the pod's grant.",
-            RelayUnreachable => "Let the pods reach the operator's relay: look at network policies and DNS. The next request gets a sampler of its own, where samplerMode is Auto.",
+            OtherUserNamespace => "Profile a pod whose container does not create a user namespace.",
+            GVisor => "Profile the workload with another runtimeClassName.",
+            UploadDeadlineExceeded => "Let the pods reach the store, or the operator as a relay (uploadMode): check network policies, DNS and the store itself.",
+            UploadRefused => "Check the operator's credentials and the node's clock; the message has the HTTP status.",
+            SourceNotPod => "If masquerading or a mesh changes addresses, set relay.verifySource to Warn in the chart. Otherwise, somebody else has used the pod's grant.",
+            RelayUnreachable => "Let the pods reach the operator's relay: check network policies and DNS. If samplerMode is Auto, the next request gets a new sampler.",
             CertificateUntrusted => "Set store.caBundle in the chart to the CA that signed the store's certificate.",
             ProfileTooLarge => "Sample for a shorter time.",
-            ProfileMissing => "Ask again; somebody removed the object, or the store lost it.",
-            SizeMismatch => "Ask again; another profile lies under its name.",
-            ChecksumMismatch => "Ask again; another profile lies under its name.",
-            InvalidProfile => "Use the sampler's image of the operator's version; a hostile pod can do this too.",
+            ProfileMissing => "Create another request; somebody removed the object, or the store lost it.",
+            SizeMismatch => "Create another request; another object has the profile's key.",
+            ChecksumMismatch => "Create another request; another object has the profile's key.",
+            InvalidProfile => "Use a sampler image of the operator's version; a hostile pod can cause this too.",
             ObserveFailed => OBSERVE_FAILED,
             StoreUnavailable => STORE_UNAVAILABLE,
         }
@@ -89,9 +89,9 @@ impl TargetReason {
 }
 
 const OBSERVE_FAILED: &str =
-    "Ask again when the API server answers; kubectl logs of the operator has its words.";
+    "Create another request when the API server answers; the operator's log has the errors.";
 const STORE_UNAVAILABLE: &str =
-    "Look at the store and at the operator's credentials, then ask again.";
+    "Check the store and the operator's credentials, then create another request.";
 
 #[cfg(test)]
 mod tests {

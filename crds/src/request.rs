@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ProfileRequestStatus, bounded};
 
-/// What to profile, for how long and how often.
+/// Which pods to profile, for how long and how often.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "phpprof.dev",
@@ -26,17 +26,17 @@ use crate::{ProfileRequestStatus, bounded};
     printcolumn = r#"{"name":"Done","type":"integer","description":"Pods whose profile is stored and verified.","jsonPath":".status.succeeded"}"#,
     printcolumn = r#"{"name":"Samples","type":"integer","description":"Samples in the merged profile.","jsonPath":".status.profile.samples"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"URL","type":"string","description":"Where the merged profile lies.","jsonPath":".status.profile.url","priority":1}"#
+    printcolumn = r#"{"name":"URL","type":"string","description":"URL of the merged profile in the store.","jsonPath":".status.profile.url","priority":1}"#
 )]
 #[x_kube(validation = Rule::new(
     "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle && self.heap == oldSelf.heap && self.uploadMode == oldSelf.uploadMode && self.samplerMode == oldSelf.samplerMode && self.mode == oldSelf.mode && self.labels == oldSelf.labels && has(self.filter) == has(oldSelf.filter) && (!has(self.filter) || self.filter == oldSelf.filter)"
-).message("the spec cannot be changed but for cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead"),
+).message("the spec cannot be changed, except cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead"),
 validation = Rule::new("!oldSelf.cancel || self.cancel")
-    .message("cancel cannot be taken back; create another ProfileRequest instead"),
+    .message("cancel cannot be undone; create another ProfileRequest instead"),
 validation = Rule::new("self.samplerMode != 'Resident' || self.uploadMode != 'Direct'")
     .message("a resident sampler needs the relay: leave uploadMode out, or set samplerMode to Once"),
 validation = Rule::new("self.mode != 'Snapshot' || self.durationSeconds == 1")
-    .message("a snapshot takes a moment: set durationSeconds to 1"),
+    .message("a snapshot has no duration: set durationSeconds to 1"),
 validation = Rule::new("self.mode != 'Snapshot' || !has(self.filter)")
     .message("a snapshot shows every worker: leave filter out"),
 validation = Rule::new("self.mode != 'Live' || self.uploadMode != 'Direct'")
@@ -46,8 +46,8 @@ pub struct ProfileRequestSpec {
     /// The pods to profile.
     pub target: Target,
 
-    /// Profile samples for durationSeconds. Snapshot says once where every worker is, and what it waits for. Live shows each second of a profile as
-    /// it is sampled to whoever reads it with status.accessKey, and ends when nobody reads.
+    /// Profile: samples for durationSeconds. Snapshot: shows once where every worker is, and what it waits for. Live: shows each second of the profile
+    /// as it is sampled, to readers that have status.accessKey, and ends when nobody reads.
     #[serde(default)]
     pub mode: Mode,
 
@@ -63,52 +63,53 @@ pub struct ProfileRequestSpec {
         .message("samplesPerSecond must be from 1 to 1000, for instance 99"))]
     pub samples_per_second: i32,
 
-    /// Keeps the time between requests too, as `[idle]`. By default only busy time is in the profile.
+    /// Also keeps the time between HTTP requests, as `[idle]`. By default the profile has busy time only.
     #[serde(default)]
     pub include_idle: bool,
 
-    /// Also tells which stacks made the workers' heaps grow (sample type heap_growth), and what they still hold of it (heap_change).
+    /// Also shows which stacks made the workers' heaps grow (sample type heap_growth), and how much of it they still hold (heap_change).
     /// The sampler reads sizes, never contents.
     #[serde(default)]
     pub heap: bool,
 
-    /// Labels that samples have of their HTTP request: Method, Route (the path, with ids replaced and without its
-    /// query), Script, RequestAge (in bands), TraceID (of the header traceparent). Nothing else of a request is read.
+    /// Labels of each sample that describe its HTTP request: Method, Route (the path without its query, with ids replaced), Script,
+    /// RequestAge (in bands), TraceID (of the header traceparent). The sampler reads nothing else of a request.
     #[serde(default = "defaults::labels")]
     #[schemars(length(max = 5))]
     #[x_kube(validation = Rule::new("self.all(label, self.exists_one(other, other == label))")
         .message("labels must name each label once, for instance [Method, Route]"))]
     pub labels: Vec<RequestLabel>,
 
-    /// Samples of these HTTP requests only. Others are dropped in the pod, and counted.
+    /// Keeps only the samples of these HTTP requests. The sampler drops and counts the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
 
     /// How profiles get from the pods to the store. Direct: the sampler uploads with a signed URL. Relay: through the operator, for pods
-    /// that do not reach the store. Auto: Direct where the store supports it and the upload works, else Relay.
+    /// that do not reach the store. Auto: Direct if the store supports it and the upload works, else Relay.
     #[serde(default)]
     pub upload_mode: UploadMode,
 
     /// Which sampler serves the request. Once: a new one, which uses up one of the pod's ephemeral containers. Resident: one that stays in
-    /// the pod and serves many requests; the administrator says whose. Auto: Resident where it is allowed, as for the chart's schedules, else Once.
+    /// the pod and serves many requests; the administrator decides for which users. Auto: Resident if it is allowed, as for the chart's
+    /// schedules, else Once.
     #[serde(default)]
     pub sampler_mode: SamplerMode,
 
-    /// Ends the run early: samplers stop within seconds, and what they have sampled is kept. It cannot be taken back.
+    /// Ends the run early: samplers stop within seconds, and what they have sampled is kept. It cannot be undone.
     #[serde(default)]
     pub cancel: bool,
 
-    /// Holds the request back before its first sampler. The request goes on when this is false. After the first sampler it has no effect.
+    /// Holds the request back until this is false. It has no effect once the first sampler is started.
     #[serde(default)]
     pub suspend: bool,
 
-    /// Seconds after its acceptance until a request's profiles are deleted from the store. The value at the end of the request applies.
+    /// Seconds from the request's acceptance until its profiles are deleted from the store. The value at the end of the request applies.
     #[serde(default = "defaults::profile_retention_seconds")]
     #[x_kube(validation = Rule::new("self >= 3600 && self <= 2147483647")
         .message("profileRetentionSeconds must be from 3600 to 2147483647, for instance 604800 for a week"))]
     pub profile_retention_seconds: i32,
 
-    /// Seconds after its end until the request is deleted. Stored profiles stay until profileRetentionSeconds are over.
+    /// Seconds from the request's end until the request is deleted. Its profiles stay for profileRetentionSeconds.
     #[serde(default = "defaults::ttl_seconds_after_finished")]
     #[x_kube(validation = Rule::new("self >= 0 && self <= 2147483647")
         .message("ttlSecondsAfterFinished must be from 0 to 2147483647, for instance 604800 for a week"))]
@@ -139,7 +140,7 @@ pub enum SamplerMode {
     Resident,
 }
 
-/// What is wanted of the pods.
+/// What the samplers do.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Samples for durationSeconds.
@@ -151,7 +152,7 @@ pub enum Mode {
     Live,
 }
 
-/// What a sample may tell of its HTTP request.
+/// What a sample's labels may say about its HTTP request.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestLabel {
     /// `method`: GET, POST, …
@@ -166,13 +167,13 @@ pub enum RequestLabel {
     TraceID,
 }
 
-/// Which HTTP requests count. A request that is not known well enough to tell does not.
+/// Which HTTP requests count. A request of which the sampler does not know enough does not count.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[x_kube(
     validation = Rule::new("has(self.pathPrefix) || has(self.minRequestAgeMilliseconds) || (has(self.methods) && size(self.methods) > 0) || (has(self.scripts) && size(self.scripts) > 0)")
         .message("filter must name pathPrefix, methods, scripts or minRequestAgeMilliseconds; leave it out for all requests"),
     validation = Rule::new("!self.includeYoung || has(self.minRequestAgeMilliseconds)")
-        .message("includeYoung needs minRequestAgeMilliseconds beside it")
+        .message("includeYoung needs minRequestAgeMilliseconds too")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Filter {
@@ -180,26 +181,26 @@ pub struct Filter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     #[x_kube(validation = Rule::new("self.matches('^/[!-~]*$') && !self.contains('?') && !self.contains('#')")
-        .message("pathPrefix must be the begin of a path, with a slash first and without a query, for instance /checkout"))]
+        .message("pathPrefix must be the beginning of a path, with a slash first and without a query, for instance /checkout"))]
     pub path_prefix: Option<String>,
 
-    /// One of these methods.
+    /// The method is one of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::methods")]
     pub methods: Vec<String>,
 
-    /// One of these scripts, as the label script has them, for instance index.php.
+    /// The script is one of these, written as in the label script, for instance index.php.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::scripts")]
     pub scripts: Vec<String>,
 
-    /// Least time that the request has run; 1 to 3600000. A sample counts once its request is that old.
+    /// The request has run for at least this time; 1 to 3600000. Samples count from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 3600000")
         .message("minRequestAgeMilliseconds must be from 1 to 3600000, for instance 2000"))]
     pub min_request_age_milliseconds: Option<i32>,
 
-    /// Also keeps the samples of such a request from before it was that old.
+    /// Also keeps the earlier samples of such a request.
     #[serde(default)]
     pub include_young: bool,
 }
@@ -210,7 +211,7 @@ pub struct Filter {
     validation = Rule::new("(has(self.podName) ? 1 : 0) + (has(self.selector) ? 1 : 0) + (has(self.workloadRef) ? 1 : 0) == 1")
         .message("target needs exactly one of podName, selector and workloadRef"),
     validation = Rule::new("!has(self.runAsGroup) || has(self.runAsUser)")
-        .message("runAsGroup needs runAsUser beside it")
+        .message("runAsGroup needs runAsUser too")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
@@ -218,7 +219,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("podName must be the name of one pod, of small letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z"))]
+        .message("podName must be the name of one pod, of lower-case letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z"))]
     pub pod_name: Option<String>,
 
     /// Pods by their labels.
@@ -244,16 +245,16 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
-        .message("containerName must be the name of a container, of small letters, digits and -, for instance fpm"))]
+        .message("containerName must be the name of a container, of lower-case letters, digits and -, for instance fpm"))]
     pub container_name: Option<String>,
 
-    /// Pods to profile at most, spread over nodes; 1 to 100. The administrator may allow fewer.
+    /// The most pods to profile, spread over nodes; 1 to 100. The administrator may allow fewer.
     #[serde(default = "defaults::max_pods")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 100")
         .message("maxPods must be from 1 to 100, for instance 5"))]
     pub max_pods: i32,
 
-    /// The user id that PHP runs as. Needed only where the pod does not say it and the namespace refuses SYS_PTRACE.
+    /// The user id that PHP runs as. Needed only if the pod does not name it and the namespace refuses SYS_PTRACE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 4294967294")
         .message("runAsUser must be the non-root user id that PHP runs as, from 1 to 4294967294, for instance 1000; leave it out for root"))]
@@ -278,12 +279,12 @@ pub struct WorkloadRef {
     /// Kind, for instance Deployment.
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Z][A-Za-z0-9]*$')")
-        .message("kind must be the kind of a workload as its manifest has it, for instance Deployment"))]
+        .message("kind must be the kind of a workload as in its manifest, for instance Deployment"))]
     pub kind: String,
     /// Name of the object.
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("name must be the name of the workload, of small letters, digits, - and ., for instance web"))]
+        .message("name must be the name of the workload, of lower-case letters, digits, - and ., for instance web"))]
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the operator reports: counts, conditions, one entry per pod, and where the merged profile lies.
+//! What the operator reports: counts, conditions, one entry per pod, and where the merged profile is.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -11,14 +11,14 @@ use crate::{TargetReason, bounded};
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileRequestStatus {
-    /// The generation of the spec that this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When the request was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// UID of the request's namespace when it was accepted: what the request stores lies in a folder of that name. Absent in requests of older
-    /// operators.
+    /// UID of the request's namespace when the request was accepted. Its stored profiles are in a folder of that name. Absent in requests of
+    /// older operators.
     #[serde(
         default,
         rename = "namespaceUID",
@@ -37,10 +37,10 @@ pub struct ProfileRequestStatus {
     /// Pods that the target names.
     #[serde(default)]
     pub matched: i32,
-    /// Pods that were chosen of those.
+    /// How many of those pods were chosen.
     #[serde(default)]
     pub selected: i32,
-    /// Chosen pods that are not done.
+    /// Chosen pods that are not finished.
     #[serde(default)]
     pub active: i32,
     /// Chosen pods whose profile is stored and verified.
@@ -53,29 +53,29 @@ pub struct ProfileRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub targets: Vec<TargetStatus>,
-    /// Opens what is sampled by a request of mode Live while it runs: POST {"accessKey": …, "after": 0} to /r/NAMESPACE/NAME/live at the operator.
+    /// Opens the profile of a Live request while it runs: POST {"accessKey": …, "after": 0} to /r/NAMESPACE/NAME/live at the operator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub access_key: String,
     /// All pods merged; absent until it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileResult>,
-    /// When the result was told to Pyroscope and Grafana, where the administrator has named them; events say what came of it.
+    /// When the operator sent the result to Pyroscope and Grafana, if the administrator has set them up. Events have the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_time: Option<Time>,
-    /// Where the profile can be looked at.
+    /// Pages that show the profile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub links: Vec<Link>,
 }
 
-/// A way to look at the profile.
+/// A page that shows the profile.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// For instance Flame graph.
+    /// What the page shows, for instance Flame graph.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Where it leads.
+    /// URL of the page.
     #[schemars(length(max = 32768))]
     pub url: String,
 }
@@ -84,32 +84,32 @@ pub struct Link {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileResult {
-    /// The store's own URI, never a signed one.
+    /// The store's URI of the file, without a signature.
     #[schemars(length(max = 32768))]
     pub url: String,
     /// Samples of all pods.
     pub samples: i64,
     /// Size of the file.
     pub size_bytes: i64,
-    /// Opens the request's results at the operator: POST {"accessKey": …} to /r/NAMESPACE/NAME there.
+    /// Opens the request's results: POST {"accessKey": …} to /r/NAMESPACE/NAME at the operator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub access_key: String,
 }
 
-/// Where a pod stands.
+/// The state of a pod.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetState {
-    /// Chosen; its sampler does not run yet.
+    /// The pod is chosen; its sampler does not run yet.
     #[default]
     Pending,
     /// Its sampler runs.
     Sampling,
     /// Its sampler has stored a profile, which the operator has not verified yet.
     Verifying,
-    /// Its profile is stored and verified; with a reason, only its beginning: what a run had stored before it was cut off.
+    /// Its profile is stored and verified. With a reason, the profile is the beginning only: what a run had stored before it was cut off.
     Uploaded,
-    /// There is no profile of it; the reason says why.
+    /// There is no profile of the pod; the reason says why.
     Failed,
 }
 
@@ -131,7 +131,7 @@ pub struct TargetStatus {
     /// Container that runs PHP.
     #[schemars(length(max = 63))]
     pub container_name: String,
-    /// Its id when it was chosen, with the runtime's scheme.
+    /// The container's id when it was chosen, with the runtime's scheme.
     #[serde(rename = "containerID")]
     #[schemars(length(max = 1024))]
     pub container_id: String,
@@ -141,16 +141,16 @@ pub struct TargetStatus {
     /// The sampler stays in the pod and serves other requests too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub resident: bool,
-    /// Where the pod stands.
+    /// The state of the pod.
     pub state: TargetState,
-    /// Why there is no profile, or only the beginning of one.
+    /// Why there is no profile, or only its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<TargetReason>,
     /// The reason in words, with what to do next.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32768))]
     pub message: String,
-    /// The PHP that was found.
+    /// The PHP that the sampler found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub php: Option<PhpRuntime>,
     /// Workers that were sampled.
@@ -164,8 +164,8 @@ pub struct TargetStatus {
     /// Samples in the pod's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
-    /// How often a second a worker was sampled, on average. Less than spec.samplesPerSecond where the sampler ran into its CPU budget, or the node had
-    /// no CPU for it; absent where the sampler does not say.
+    /// Samples per second of one worker, on average. Less than spec.samplesPerSecond if the sampler reached its CPU budget or got too little CPU on
+    /// its node. Absent if the sampler does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_samples_per_second: Option<f64>,
     /// How good the samples are.
@@ -178,14 +178,14 @@ pub struct TargetStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub sampler_cpu_milliseconds: Option<i64>,
-    /// The most memory that the sampler held.
+    /// The most memory that the sampler used at one time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler_peak_bytes: Option<i64>,
-    /// How often the sampler stores what it has sampled so far, so that the beginning of a profile is there when the pod goes; absent where the run
-    /// is too short for it.
+    /// Seconds between checkpoints: the sampler stores what it has sampled so far, so that the profile's beginning remains if the pod goes away. Absent
+    /// if the run is too short for checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_seconds: Option<i32>,
-    /// The way that the pod's profile took to the store, where its sampler said so.
+    /// How the pod's profile got to the store, if its sampler reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload_mode: Option<UploadRoute>,
     /// Key of the pod's profile in the store.
@@ -211,7 +211,7 @@ pub enum UploadRoute {
     /// The sampler wrote to the store itself.
     #[default]
     Direct,
-    /// Over the operator.
+    /// The operator passed it on.
     Relay,
 }
 
@@ -219,35 +219,35 @@ pub enum UploadRoute {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct PhpRuntime {
-    /// For instance 8.2.29.
+    /// Version, for instance 8.2.29.
     #[schemars(length(max = 4096))]
     pub version: String,
-    /// For instance fpm-fcgi.
+    /// SAPI, for instance fpm-fcgi.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub sapi: String,
     /// Whether it is a ZTS build.
     #[serde(default)]
     pub thread_safe: bool,
-    /// off, function or tracing.
+    /// Mode of the JIT: off, function or tracing.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub jit: String,
 }
 
-/// Counts of turns, idle ones too: due = taken + late. Busy samples are taken - idle.
+/// Counts of samples, including idle ones: due = taken + late. Busy samples are taken - idle.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Quality {
-    /// Samples that the schedule asked for.
+    /// Samples that the rate asked for.
     pub due: i64,
     /// Samples that were taken.
     pub taken: i64,
-    /// Samples whose turn came too late.
+    /// Samples that were skipped because they were too late.
     pub late: i64,
-    /// Samples proven by a quiet read.
+    /// Samples that a quiet read verified.
     pub quiet: i64,
-    /// Samples whose leaf is [unstable]: a share of the busy ones.
+    /// Busy samples whose leaf is [unstable].
     pub unstable: i64,
     /// Samples that the kernel refused.
     pub denied: i64,
@@ -255,8 +255,8 @@ pub struct Quality {
     pub idle: i64,
     /// Samples whose edges were still open at the end.
     pub open: i64,
-    /// CPU time of workers that no sample of theirs was seen running for, in milliseconds; it is in no sample.
+    /// CPU time of workers that no sample saw running, in milliseconds; it is in no sample.
     pub cpu_unattributed_milliseconds: i64,
-    /// Samples that found no room by worker: they have their stack, and no labels of their worker.
+    /// Samples without their worker's labels, because the table by worker was full; they have their stack.
     pub without_worker: i64,
 }

@@ -154,11 +154,11 @@ fn rates_pods_and_ttls_out_of_range_are_refused() {
 fn names_that_could_leave_their_place_in_a_path_are_refused() {
     check(
         json!({"target": {"podName": "../../kube-system/pods/a"}}),
-        "podName must be the name of one pod, of small letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z",
+        "podName must be the name of one pod, of lower-case letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z",
     );
     check(
         json!({"target": {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a/b"}}}),
-        "name must be the name of the workload, of small letters, digits, - and ., for instance web",
+        "name must be the name of the workload, of lower-case letters, digits, - and ., for instance web",
     );
 }
 
@@ -170,7 +170,7 @@ fn users_are_ids_of_ordinary_users() {
     );
     check(
         json!({"target": {"podName": "a", "runAsGroup": 5}}),
-        "runAsGroup needs runAsUser beside it",
+        "runAsGroup needs runAsUser too",
     );
 }
 
@@ -190,14 +190,14 @@ fn only_what_ends_a_request_or_keeps_it_can_be_changed() {
     ] {
         check_update(old.clone(), with(field, value), "");
     }
-    let message = "the spec cannot be changed but for cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead";
+    let message = "the spec cannot be changed, except cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead";
     check_update(old.clone(), json!({"target": {"podName": "b"}}), message);
     check_update(old.clone(), with("durationSeconds", json!(31)), message);
     check_update(with("suspend", json!(true)), old.clone(), "");
     check_update(
         with("cancel", json!(true)),
         old,
-        "cancel cannot be taken back; create another ProfileRequest instead",
+        "cancel cannot be undone; create another ProfileRequest instead",
     );
 }
 

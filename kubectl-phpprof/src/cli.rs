@@ -1,4 +1,4 @@
-//! The command line: what was typed. What it means is in the module of each verb.
+//! The command line as typed. The module of each verb says what it means.
 //!
 //! Invariant: usage begins with `kubectl phpprof`, and flags are spelled as kubectl spells them.
 
@@ -16,7 +16,7 @@ use crate::jsonpath::Path;
 use crate::output::Output;
 use crate::release::Prefix;
 
-/// Profile PHP in running pods, and look at the profiles.
+/// Profile PHP in running pods, and view the profiles.
 #[derive(Parser, Debug)]
 #[command(
     name = "kubectl phpprof",
@@ -35,13 +35,13 @@ pub struct Cli {
 /// Which cluster, as whom.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Global {
-    /// Namespace; that of the context where there is none.
+    /// Namespace. Default: the context's.
     #[arg(short, long, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
     /// Context of the kubeconfig.
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
-    /// Kubeconfig file; KUBECONFIG and ~/.kube/config where there is none.
+    /// Kubeconfig file. Default: KUBECONFIG, else ~/.kube/config.
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Cluster of the kubeconfig.
@@ -53,10 +53,10 @@ pub struct Global {
     /// User to impersonate.
     #[arg(long = "as", global = true, value_name = "USER")]
     pub impersonate: Option<String>,
-    /// Group to impersonate; may be given several times.
+    /// Group to impersonate. May be repeated.
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub impersonate_groups: Vec<String>,
-    /// How long to wait for an answer of the API server, for instance 5s; 0 is without end. 60s where there is none.
+    /// How long to wait for an answer of the API server, for instance 5s. 0 means no limit. Default: 60s.
     #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse, hide_short_help = true)]
     pub request_timeout: Option<u64>,
     /// Namespace of the operator.
@@ -70,7 +70,7 @@ pub struct Global {
         hide_short_help = true
     )]
     pub operator_namespace: String,
-    /// Name of the operator's Deployment and Service: the chart's release and "-operator".
+    /// Name of the operator's Deployment and Service: the chart's release name and "-operator".
     #[arg(
         long,
         global = true,
@@ -87,28 +87,28 @@ pub struct Global {
 pub enum Verb {
     /// Profile a workload or pods, wait, and show the top functions.
     Run(Run),
-    /// Profile again and again: CronJobs in your namespace, without rights of the administrator.
+    /// Profile on a schedule, with CronJobs in your namespace. Needs no administrator's rights.
     Schedule(Schedule),
     /// List profile requests.
     #[command(visible_alias = "ls")]
     List(List),
-    /// Show a profile request, or print it as YAML or JSON. Without a name: list.
+    /// Show a profile request, or print it as YAML or JSON. Without a name, list requests.
     Get(Get),
-    /// Delete profile requests. What is stored of them stays until its time is over.
+    /// Delete profile requests. Their stored profiles stay until their retention ends.
     Delete(Delete),
     /// Show a profile request with each of its pods, and what to do about failures.
     Describe(Named),
     /// Stop a running profile request early; what was sampled is kept.
     Cancel(Cancel),
-    /// Print what the samplers of a profile request said.
+    /// Print the logs of a profile request's samplers.
     Logs(Logs),
-    /// Say what a reason or a finding means and what to do about it.
+    /// Explain a reason or a finding, and what to do about it.
     Explain(Explain),
-    /// Show the functions that take most, of a request or a profile file.
+    /// Show the top functions of a request or a profile file.
     Top(Top),
-    /// Say what an experienced PHP engineer would, of a request or a profile file.
+    /// Show known problems in the profile of a request or a file.
     Findings(Findings),
-    /// List the slowest HTTP requests that a request's samplers have seen, or of a file.
+    /// List the slowest HTTP requests that samplers saw, of a profile request or a file.
     Requests(Requests),
     /// Draw the flame graph page of a request or a profile file.
     Flame(Flame),
@@ -118,15 +118,15 @@ pub enum Verb {
     Ui(Ui),
     /// Save the profile of a request, or convert a profile file.
     Download(Download),
-    /// Check whether a workload can be profiled, by whom and how; and if not, why.
+    /// Check whether you can profile a workload, and how; if not, why.
     Doctor(Doctor),
-    /// Where every worker is now, and what it waits for: stuck ones first.
+    /// Show where every worker is now, and what it waits for. Stuck workers come first.
     Dump(Dump),
     /// Print the versions of the plugin, the operator and the sampler's image.
     Version(Version),
     /// Print a completion script.
     Completion(Completion),
-    /// The reference page of all this.
+    /// The reference page of this command line.
     #[command(name = "__reference", hide = true)]
     Reference,
     #[command(name = "__complete", hide = true, disable_help_flag = true)]
@@ -145,10 +145,10 @@ pub enum ListForm {
 
 #[derive(Args, Debug, Default)]
 pub struct List {
-    /// Of all namespaces.
+    /// List requests of all namespaces.
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// What is stored of the namespace, also of requests that are gone.
+    /// List the namespace's stored profiles, also of requests that are gone.
     #[arg(long, conflicts_with_all = ["all_namespaces", "selector", "watch"])]
     pub stored: bool,
     /// Requests by their labels.
@@ -160,14 +160,14 @@ pub struct List {
     /// Sort by the value at this JSONPath, for instance .metadata.creationTimestamp.
     #[arg(long, value_name = "PATH", value_parser = Path::parse)]
     pub sort_by: Option<Path>,
-    /// Go on, and print what changes.
+    /// Keep running, and print changes.
     #[arg(short, long)]
     pub watch: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Get {
-    /// Name of a request, or pprof/NAME; of one that is gone NAME, or NAME@UID, which list --stored has.
+    /// Name of a request, or pprof/NAME. For a request that is gone: NAME, or NAME@UID as list --stored shows it.
     #[arg(value_name = "NAME", conflicts_with_all = ["all_namespaces", "stored", "selector", "sort_by", "watch"])]
     pub name: Option<String>,
     #[command(flatten)]
@@ -192,10 +192,10 @@ pub struct Delete {
     /// Requests by their labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// Do not fail where a request is gone already.
+    /// Do not fail if a request is already gone.
     #[arg(long)]
     pub ignore_not_found: bool,
-    /// Delete nothing: client lists what would be, server has the API server check it.
+    /// Delete nothing: client lists what would be deleted, server lets the API server check it.
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
 }
@@ -222,55 +222,55 @@ pub struct Logs {
     /// Name of a request, or pprof/NAME.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Of this pod only.
+    /// Print the logs of this pod only.
     #[arg(long, value_name = "NAME")]
     pub pod: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Explain {
-    /// The reason as the status spells it, or a finding; all reasons where there is none.
+    /// A reason as the status spells it, or a finding. Default: list all reasons.
     #[arg(value_name = "REASON")]
     pub reason: Option<String>,
 }
 
-/// What of a profile is shown.
+/// Which part of a profile is shown.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ViewArguments {
-    /// Sample type: wall, cpu or samples; without it the profile's default, which is wall.
+    /// Sample type: wall, cpu or samples. Default: the profile's default, which is wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<String>,
-    /// Only samples with this label; may be given several times.
+    /// Only samples with this label. May be repeated.
     #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
 }
 
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Name of a request, or a profile file; with --live whose PHP: deploy/web, pod/web-1, as for run.
+    /// Name of a request, or a profile file. With --live, what to profile: deploy/web, pod/web-1, as for run.
     #[arg(value_name = "NAME|FILE|TYPE/NAME")]
     pub source: String,
-    /// Sample these pods now, and draw the table again each second: functions, lines, routes, workers. `s` saves the profile, `q` ends it.
+    /// Sample these pods now, and update the table each second: functions, lines, routes, workers. `s` saves the profile, `q` quits.
     #[arg(long, conflicts_with_all = ["sample_type", "labels", "count", "sort", "by", "output"])]
     pub live: bool,
     /// Container that runs PHP.
     #[arg(short, long, value_name = "NAME", requires = "live")]
     pub container: Option<String>,
-    /// Pods to sample, at most.
+    /// The most pods to sample.
     #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "live")]
     pub max_pods: i32,
-    /// How long at most; the administrator may allow less.
+    /// The longest time to sample; the administrator may allow less.
     #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "5m", requires = "live")]
     pub duration: u64,
     #[command(flatten)]
     pub view: ViewArguments,
-    /// How many functions.
+    /// How many functions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
-    /// What comes first.
+    /// Column to sort by.
     #[arg(long, value_name = "COLUMN", default_value = "self")]
     pub sort: TopSort,
-    /// A line for each value of this label instead of each function; `waiting` is what was waited for.
+    /// Show a line per value of this label instead of per function; `waiting` is what workers waited for.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
     #[arg(short, long, value_name = "FORM", default_value = "table")]
@@ -299,7 +299,7 @@ pub struct Findings {
     /// Name of a request, or a profile file.
     #[arg(value_name = "NAME|FILE")]
     pub source: String,
-    /// Only samples with this label; may be given several times.
+    /// Only samples with this label. May be repeated.
     #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
     #[arg(short, long, value_name = "FORM", default_value = "table")]
@@ -319,10 +319,10 @@ pub struct Requests {
     /// Name of a profile request with the label Route, or a file of its list (requests.json.gz).
     #[arg(value_name = "NAME|FILE")]
     pub source: String,
-    /// Only those of this route, as the label tells it.
+    /// Only HTTP requests with this value of the label route.
     #[arg(long, value_name = "ROUTE")]
     pub route: Option<String>,
-    /// How many.
+    /// How many HTTP requests to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub limit: usize,
     #[arg(short, long, value_name = "FORM", default_value = "table")]
@@ -342,35 +342,35 @@ pub struct Flame {
     pub source: String,
     #[command(flatten)]
     pub view: ViewArguments,
-    /// Where to write the page (.html) or picture (.svg); without it the page is opened in a browser.
+    /// Where to write the page (.html) or picture (.svg). Default: open the page in a browser.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Diff {
-    /// What it was: name of a request, or a profile file.
+    /// The profile before: name of a request, or a profile file.
     #[arg(value_name = "BEFORE")]
     pub before: String,
-    /// What it is now.
+    /// The profile after: name of a request, or a profile file.
     #[arg(value_name = "AFTER")]
     pub after: String,
     #[command(flatten)]
     pub view: ViewArguments,
-    /// What is compared: shares of all time, or the time of one HTTP request, by the requests that samples have shown. Short requests
-    /// are seen in proportion to their duration, so compare runs of the same rate and load.
+    /// What to compare: shares of all time, or the time per HTTP request, counted from the requests that samples saw. Sampling sees short
+    /// requests in proportion to their duration, so compare runs of the same rate and load.
     #[arg(long, value_name = "WHAT", default_value = "share")]
     pub per: Per,
-    /// End with exit code 9 where a function's own part has grown by more than so many points: hundredths of all that was before.
+    /// End with exit code 9 if the self time of a function has grown by more than this many points: hundredths of the total before.
     #[arg(long, value_name = "POINTS", value_parser = points)]
     pub fail_above: Option<f64>,
-    /// Beginning of paths that is no difference, for instance /srv/releases/*; may be given several times.
+    /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.
     #[arg(long, value_name = "FOLDER", value_parser = Prefix::parse)]
     pub trim_path: Vec<Prefix>,
-    /// How many functions.
+    /// How many functions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
-    /// Where to write the differential flame graph (.html or .svg); without it the functions are listed.
+    /// Where to write the differential flame graph (.html or .svg). Default: list the functions.
     #[arg(short, long, value_name = "FILE|FORM")]
     pub output: Option<String>,
 }
@@ -386,7 +386,7 @@ pub struct Download {
     /// Name of a request, or a profile file.
     #[arg(value_name = "NAME|FILE")]
     pub source: String,
-    /// Where to write it; the end of the name says the format. NAME.pb.gz where there is none.
+    /// Where to write it; the file's extension sets the format. Default: NAME.pb.gz.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
     /// The profile of this pod alone.
@@ -398,13 +398,13 @@ pub struct Download {
 
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// What would be profiled: deploy/web, pod/web-1 and so on.
+    /// What to check: deploy/web, pod/web-1 and so on.
     #[arg(value_name = "TYPE/NAME")]
     pub target: String,
     /// Container that runs PHP.
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
-    /// User id that PHP runs as, where the pod does not say it.
+    /// User id that PHP runs as, if the pod does not name it.
     #[arg(long, value_name = "UID")]
     pub run_as_user: Option<i64>,
     #[arg(short, long, value_name = "FORM", default_value = "table")]
@@ -413,7 +413,7 @@ pub struct Doctor {
 
 #[derive(Args, Debug)]
 pub struct Version {
-    /// Of the plugin only.
+    /// Print the version of the plugin only.
     #[arg(long)]
     pub client: bool,
     #[arg(short, long, value_name = "FORM", default_value = "table")]
@@ -422,7 +422,7 @@ pub struct Version {
 
 #[derive(Args, Debug)]
 pub struct Completion {
-    /// kubectl prints the script that must be in PATH as kubectl_complete-phpprof.
+    /// For kubectl, save the script as kubectl_complete-phpprof in your PATH.
     pub shell: Shell,
 }
 
@@ -444,7 +444,7 @@ fn points(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|points: &f64| points.is_finite() && *points >= 0.0)
-        .ok_or_else(|| format!("{text:?} is no number of points; write for instance 5"))
+        .ok_or_else(|| format!("{text:?} is not a number of points; for instance: 5"))
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -13,7 +13,7 @@ use command::call;
 use command::record::{self, Record};
 use command::resident::{self, Resident};
 
-/// Sampling profiler for PHP: reads the stacks of running PHP processes out of their memory.
+/// Sampling profiler for PHP: reads the stacks of running PHP processes from their memory.
 #[derive(Parser)]
 #[command(name = "phpprof", version, arg_required_else_help = true)]
 struct Cli {
@@ -28,12 +28,12 @@ enum Command {
     /// Show where each worker is now, and what it waits for.
     #[cfg(feature = "host")]
     Dump(command::host::dump::Dump),
-    /// Show what PHP does now, as a table that is drawn again each second.
+    /// Show what PHP does now, as a table that is updated each second.
     #[cfg(feature = "host")]
     Top(Box<command::host::top::Top>),
-    /// Stay beside one container, and do the runs that the operator's relay names (contract/README.md).
+    /// Stay next to one container, and do the runs that the operator's relay assigns (contract/README.md).
     ///
-    /// The variable PHPPROF_ASK says whom to ask. It ends with the lease that the relay gives it.
+    /// The variable PHPPROF_ASK has the relay's address and the grant. The sampler ends when its lease from the relay ends.
     Resident(Resident),
     /// One call of the relay, for a resident sampler.
     #[command(hide = true)]

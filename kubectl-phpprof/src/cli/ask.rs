@@ -1,12 +1,12 @@
-//! The command lines of the verbs that ask for something of pods: `run` and `dump`.
+//! The command lines of the verbs that sample pods: `run` and `dump`.
 
 use clap::{Args, ValueEnum};
 use phpprof_crds::{RequestLabel, SamplerMode};
 
-/// Whose PHP is sampled, and how: of a `run`, and of each run of a schedule.
+/// Which PHP to sample, and how: for `run`, and for each run of a schedule.
 #[derive(Args, Debug, Clone)]
 pub struct RequestArguments {
-    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
+    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale subresource.
     #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
     pub target: Option<String>,
     /// Pods by their labels, for instance app=web,tier!=cache.
@@ -29,22 +29,22 @@ pub struct RequestArguments {
     /// Samples per second of each worker.
     #[arg(short = 'F', long, value_name = "RATE", default_value_t = 99)]
     pub samples_per_second: i32,
-    /// Pods to profile at most.
+    /// The most pods to profile.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub max_pods: i32,
-    /// User id that PHP runs as, where the pod does not say it.
+    /// User id that PHP runs as, if the pod does not name it.
     #[arg(long, value_name = "UID")]
     pub run_as_user: Option<i64>,
     /// Group id that PHP runs as.
     #[arg(long, value_name = "GID", requires = "run_as_user")]
     pub run_as_group: Option<i64>,
-    /// Keep the time between requests too.
+    /// Also keep the time between HTTP requests.
     #[arg(long)]
     pub include_idle: bool,
-    /// Tell also which stacks made the heap grow (heap_growth), and what of it they still hold (heap_change).
+    /// Also show which stacks made the heap grow (heap_growth), and how much of it they still hold (heap_change).
     #[arg(long)]
     pub heap: bool,
-    /// What samples tell of their HTTP request, as labels of the profile.
+    /// Labels of samples that describe their HTTP request.
     #[arg(
         long,
         value_name = "LABEL,...",
@@ -52,22 +52,22 @@ pub struct RequestArguments {
         default_value = "script"
     )]
     pub labels: Vec<RunLabel>,
-    /// Requests whose path begins so only.
+    /// Only HTTP requests whose path begins with this.
     #[arg(long, value_name = "PATH")]
     pub path_prefix: Option<String>,
-    /// Requests of this method only; may be given several times.
+    /// Only HTTP requests with this method. May be repeated.
     #[arg(long, value_name = "METHOD")]
     pub method: Vec<String>,
-    /// Requests of this script only, as the label script has it; may be given several times.
+    /// Only HTTP requests of this script, written as in the label script. May be repeated.
     #[arg(long, value_name = "FILE")]
     pub script: Vec<String>,
-    /// Requests that have run so long only, for instance 500ms or 2s.
+    /// Only HTTP requests that have run for at least this time, for instance 500ms or 2s.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::milliseconds)]
     pub min_request_age: Option<u64>,
-    /// Keep what such requests did before they were that old, too.
+    /// Also keep the earlier samples of such requests.
     #[arg(long, requires = "min_request_age")]
     pub include_young: bool,
-    /// Which sampler does it: one of its own, or one that stays in the pod, which the administrator allows some accounts.
+    /// Which sampler to use: once is a new one; resident is one that stays in the pod, if the administrator allows it for your account.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub sampler_mode: RunMode,
 }
@@ -76,25 +76,25 @@ pub struct RequestArguments {
 pub struct Run {
     #[command(flatten)]
     pub request: RequestArguments,
-    /// Sample type of the table at the end; wall where there is none.
+    /// Sample type of the final table. Default: wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<RunType>,
-    /// A line of that table for each value of this label instead of each function, for instance pod, script or waiting.
+    /// Show a line per value of this label instead of per function, for instance pod, script or waiting.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
-    /// Name of the request; one is made from the target where there is none.
+    /// Name of the request. Default: made from the target.
     #[arg(long, value_name = "NAME", conflicts_with = "filename")]
     pub name: Option<String>,
-    /// Create nothing: client prints the request, server has the API server check it.
+    /// Create nothing: client prints the request, server lets the API server check it.
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
     /// Print the created request in this form.
     #[arg(short, long, value_name = "FORM")]
     pub output: Option<ObjectForm>,
-    /// Wait until the request is over.
+    /// Wait until the request ends.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub wait: bool,
-    /// How long to wait; the duration and 20 minutes where there is none.
+    /// How long to wait. Default: the duration and 20 minutes.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub timeout: Option<u64>,
     /// End with exit code 0 if there is no profile, for hooks that must not stop a rollout. A wrong command line still ends with 2.
@@ -104,7 +104,7 @@ pub struct Run {
 
 #[derive(Args, Debug, Clone)]
 pub struct Dump {
-    /// Whose workers: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale.
+    /// Whose workers to show: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale subresource.
     #[arg(
         value_name = "TYPE/NAME",
         required_unless_present = "selector",
@@ -117,10 +117,10 @@ pub struct Dump {
     /// Container that runs PHP.
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
-    /// Pods to look at, at most.
+    /// The most pods to look at.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub max_pods: i32,
-    /// User id that PHP runs as, where the pod does not say it.
+    /// User id that PHP runs as, if the pod does not name it.
     #[arg(long, value_name = "UID")]
     pub run_as_user: Option<i64>,
     /// Group id that PHP runs as.
@@ -164,7 +164,7 @@ impl RunLabel {
     }
 }
 
-/// What a sampler tells of each stack.
+/// What a sampler measures of each stack.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunType {
     Wall,

@@ -13,7 +13,7 @@ pub struct Schedule {
 
 #[derive(Subcommand, Debug)]
 pub enum ScheduleVerb {
-    /// Create a CronJob that creates a profile request each time, with a service account that may do this alone.
+    /// Create a CronJob that creates a profile request at each run, with a service account that may do only this.
     Create(Box<ScheduleCreate>),
     /// List the schedules of the namespace.
     #[command(visible_alias = "ls")]
@@ -24,7 +24,7 @@ pub enum ScheduleVerb {
     Resume(ScheduleNamed),
     /// Start one run now.
     Run(ScheduleNamed),
-    /// Delete schedules. Their requests and profiles stay until their time is over.
+    /// Delete schedules. Their requests and profiles stay until their retention ends.
     Delete(ScheduleDelete),
 }
 
@@ -35,10 +35,10 @@ pub struct ScheduleCreate {
     pub schedule_name: String,
     #[command(flatten)]
     pub request: RequestArguments,
-    /// When: the five fields of cron, for instance "*/10 * * * *", or @hourly.
+    /// When to run: the five fields of cron, for instance "*/10 * * * *", or @hourly.
     #[arg(long, value_name = "CRON")]
     pub schedule: String,
-    /// Time zone of the schedule, for instance Europe/Berlin; that of the cluster where there is none.
+    /// Time zone of the schedule, for instance Europe/Berlin. Default: the cluster's.
     #[arg(long, value_name = "ZONE")]
     pub time_zone: Option<String>,
     /// Start no runs until resume.
@@ -47,13 +47,13 @@ pub struct ScheduleCreate {
     /// Image of this plugin, which creates the requests in the cluster.
     #[arg(long, value_name = "IMAGE", default_value = concat!("phpprof.dev/kubectl-phpprof:", env!("CARGO_PKG_VERSION")))]
     pub image: String,
-    /// Secret to pull the image with.
+    /// Name of the Secret to pull the image with.
     #[arg(long, value_name = "NAME")]
     pub image_pull_secret: Option<String>,
-    /// ClusterRole that may create requests and profile; that of the chart where there is none.
+    /// ClusterRole that may create requests and profile. Default: the chart's.
     #[arg(long, value_name = "NAME")]
     pub cluster_role: Option<String>,
-    /// Create nothing: client prints the objects, server has the API server check them.
+    /// Create nothing: client prints the objects, server lets the API server check them.
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
     /// Print the objects in this form.

@@ -34,19 +34,19 @@ const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 /// Flags and variables; the chart's `pyroscope` and `grafana`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ExportArgs {
-    /// Where completed requests' profiles are pushed to, for instance http://pyroscope.monitoring.svc:4040
+    /// URL to push completed requests' profiles to, for instance http://pyroscope.monitoring.svc:4040
     #[arg(long)]
     pyroscope_url: Option<Url>,
     /// Tenant of the pushed profiles
     #[arg(long)]
     pyroscope_tenant: Option<String>,
-    /// Label of every pushed series, as NAME=VALUE; may be given several times
+    /// Label of every pushed series, as NAME=VALUE. May be repeated
     #[arg(long)]
     pyroscope_label: Vec<ExtraLabel>,
     /// Push the pods of a request as one series
     #[arg(long)]
     pyroscope_merge_pods: bool,
-    /// Give every pushed series the label profile_request, so that each request makes series of its own
+    /// Give every pushed series the label profile_request; each request then creates new series
     #[arg(long)]
     pyroscope_request_label: bool,
     #[arg(long, env = "PHPPROF_PYROSCOPE_USERNAME", hide = true)]
@@ -65,19 +65,19 @@ pub struct ExportArgs {
         hide_env_values = true
     )]
     pyroscope_token: Option<String>,
-    /// Where people reach Grafana, for instance https://grafana.example.org
+    /// URL of Grafana for people, for instance https://grafana.example.org
     #[arg(long)]
     grafana_url: Option<Url>,
     /// Organisation of the links to Grafana
     #[arg(long, default_value_t = 1)]
     grafana_org_id: u32,
-    /// Uid of the Pyroscope data source; requests get links to Grafana then
+    /// Uid of the Pyroscope data source; each request's status then links to Grafana
     #[arg(long)]
     grafana_datasource: Option<String>,
-    /// How far the baseline of a difference reaches back before its request
+    /// How many seconds before its request the baseline of a difference is
     #[arg(long, default_value_t = 86_400)]
     grafana_baseline_seconds: u32,
-    /// Annotate this dashboard alone
+    /// Annotate this dashboard only
     #[arg(long)]
     grafana_dashboard: Option<String>,
     #[arg(
@@ -104,7 +104,7 @@ pub enum ExportError {
     #[error("--pyroscope-label is given more than {MOST_LABELS} times, or one name twice")]
     Labels,
     /// One header cannot have both.
-    #[error("a token and a username for Pyroscope: give one of them")]
+    #[error("Pyroscope has a token and a username: set one of them")]
     TwoCredentials,
     /// TLS could not be set up, as with a CA bundle that is not PEM.
     #[error(transparent)]
@@ -216,7 +216,8 @@ impl ExportArgs {
         };
         let mut headers = headers(credentials.as_deref())?;
         if let Some(tenant) = &self.pyroscope_tenant {
-            let wrong = |_| ExportError::Header("--pyroscope-tenant is no header's value".into());
+            let wrong =
+                |_| ExportError::Header("--pyroscope-tenant is not a valid header value".into());
             headers.insert(TENANT, HeaderValue::from_str(tenant).map_err(wrong)?);
         }
         Ok(Some(Pyroscope {

@@ -39,7 +39,7 @@ impl Delivery {
         contract::check(environment.get(contract::VARIABLE))?;
         let grants = environment.get(GRANTS).unwrap_or_default();
         let grants = Grants::parse(grants).map_err(|failure| {
-            let message = format!("{failure}; give -o FILE to write the profile to a file");
+            let message = format!("{failure}; use -o FILE to write the profile to a file");
             Failure { message, ..failure }
         })?;
         let checkpoints = environment.get(CHECKPOINTS).map(CheckpointGrants::parse);
@@ -71,7 +71,7 @@ impl Delivery {
         });
         match &stored {
             Ok(size) => say(&format!("the list of requests: {size} bytes")),
-            Err(why) => say(&format!("the list of requests is not stored: {why}")),
+            Err(why) => say(&format!("storing the list of requests failed: {why}")),
         }
         Some(stored.is_ok())
     }
@@ -98,7 +98,7 @@ impl Delivery {
             way.bring(&output(&delta, &labels, Cost::default()).bytes);
         });
         let deltas = deltas.map_err(|error| {
-            let message = format!("no thread for what is shown: {error}");
+            let message = format!("starting a thread for the live profile failed: {error}");
             Failure::new(Reason::Internal, "live", message)
         })?;
         Ok(Some(Arc::new(deltas)))

@@ -27,7 +27,7 @@ pub fn summarize(recording: &Recording) {
     }
     if told.without_heap > 0 {
         say(&format!(
-            "{} workers have no heap that can be read: PHP runs without its memory manager (USE_ZEND_ALLOC=0), or with another one",
+            "the heaps of {} workers cannot be read: PHP runs without its memory manager (USE_ZEND_ALLOC=0), or with another one",
             told.without_heap
         ));
     }

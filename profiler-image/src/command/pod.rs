@@ -45,7 +45,7 @@ pub struct Host {
 }
 
 pub fn nothing_chosen() -> Failure {
-    let message = "nothing was chosen; give --pid, --all or --container-id";
+    let message = "choose what to sample with --pid, --all or --container-id";
     Failure::new(Reason::Usage, "no target", message)
 }
 
@@ -72,7 +72,7 @@ impl Host {
     pub fn prepare(&mut self, _: &Arguments, _: &mut Options, _: bool) {}
 
     pub fn end_of_endless(&self) -> &'static str {
-        "until a signal comes"
+        "until a signal"
     }
 
     pub fn be_still(&mut self) {}

@@ -35,7 +35,7 @@ const LONGEST: u64 = 86_400;
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = host::EXAMPLES)]
 pub struct Record {
-    /// Process to sample, with its descendants (a php-fpm master stands for its workers); may be given several times.
+    /// Process to sample, with its descendants (a php-fpm master selects its workers). May be repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
     /// Sample every PHP process that this user may read.
@@ -44,50 +44,50 @@ pub struct Record {
     /// Sample the PHP processes of the container with this id.
     #[arg(long, value_name = "ID", group = "what", help_heading = WHAT)]
     container_id: Option<String>,
-    /// How long to sample, from the first sample on, at most a day: 30, 30s, 2m, 1h; 0 until Ctrl-C, which keeps what was sampled.
-    /// By default 10 s.
+    /// How long to sample, from the first sample on, at most a day: 30, 30s, 2m, 1h. 0 means until Ctrl-C, which keeps what was sampled.
+    /// Default: 10 s.
     #[arg(short, long, alias = "duration-seconds", value_name = "TIME", value_parser = seconds, help_heading = HOW)]
     duration: Option<u64>,
-    /// Samples a second, of each worker.
+    /// Samples per second of each worker.
     #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = HOW)]
     samples_per_second: u32,
-    /// Keep the time between requests too, as `[idle]`.
+    /// Also keep the time between HTTP requests, as `[idle]`.
     #[arg(long, help_heading = HOW)]
     include_idle: bool,
-    /// Tell also which stacks made the heap larger than before (sample type heap_growth) and what of it they still hold (heap_change). Sizes
-    /// are read, nothing of what is stored.
+    /// Also show which stacks made the heap grow (sample type heap_growth), and how much of it they still hold (heap_change). The sampler reads
+    /// sizes, never contents.
     #[arg(long, help_heading = HOW)]
     heap: bool,
-    /// Look once where every worker is, in the place of samples for a while.
+    /// Show once where every worker is, instead of sampling.
     #[arg(long, hide_short_help = true, help_heading = POD)]
     snapshot: bool,
-    /// Bring what was sampled in each second to the relay, too, as long as somebody looks at it there.
+    /// Also send each second's samples to the relay, as long as somebody reads them there.
     #[arg(long, hide_short_help = true, help_heading = POD)]
     live: bool,
-    /// Share of one core that the sampler may use, in percent; 0 for no such limit.
+    /// Percent of one core that the sampler may use; 0 means no limit.
     #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=400), help_heading = HOW)]
     cpu_budget_percent: u32,
     #[command(flatten)]
     host: host::Arguments,
-    /// Where to write the profile; - is the standard output. Without it, in a pod, the profile is uploaded with the grants in PHPPROF_GRANTS.
+    /// Where to write the profile; - is standard output. Default, in a pod: upload the profile with the grants in PHPPROF_GRANTS.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// Label of each sample, as KEY=VALUE; may be given several times.
+    /// Label to add to each sample, as KEY=VALUE. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = OUTPUT)]
     label: Vec<(String, String)>,
-    /// Say nothing but why it fails.
+    /// Print nothing but errors.
     #[arg(short, long, help_heading = OUTPUT)]
     quiet: bool,
-    /// Read the variables PHPPROF_GRANTS, PHPPROF_CHECKPOINTS and PHPPROF_CA_BUNDLE from the standard input, as one JSON object.
+    /// Read the variables PHPPROF_GRANTS, PHPPROF_CHECKPOINTS and PHPPROF_CA_BUNDLE from standard input, as one JSON object.
     #[arg(long, conflicts_with = "output", hide_short_help = true, help_heading = POD)]
     grants_on_stdin: bool,
-    /// Unix time after which nothing is begun.
+    /// Unix time after which the sampler does not start.
     #[arg(long, value_name = "SECONDS", hide_short_help = true, help_heading = POD)]
     not_after: Option<u64>,
-    /// Unix time until which an upload is tried.
+    /// Unix time until which an upload is retried.
     #[arg(long, value_name = "SECONDS", hide_short_help = true, help_heading = POD)]
     upload_until: Option<u64>,
-    /// Where to write the receipt; - is the standard output.
+    /// Where to write the receipt; - is standard output.
     #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = POD)]
     pub receipt: Option<PathBuf>,
     #[command(flatten)]
@@ -139,7 +139,7 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
         return Ok(receipt::failed(Reason::NotAfterPassed, ""));
     };
     if deadlines != asked {
-        say("this node's clock is ahead; the deadlines are moved by as much");
+        say("this node's clock is ahead; the deadlines are moved by the difference");
     }
     let duration = upload::time_to_sample(
         time(arguments),
@@ -293,7 +293,7 @@ fn summarize(recording: &Recording, output: &Output, of_program: bool) {
         Ended::WorkersGone => ", the target has ended",
     };
     say(&format!(
-        "PHP {} ({}), {} workers: {} samples, {} turns idle, {} late{how}",
+        "PHP {} ({}), {} workers: {} samples, {} idle, {} late{how}",
         recording.engine.version,
         recording.engine.sapi,
         recording.busy_percents.len(),
@@ -302,13 +302,11 @@ fn summarize(recording: &Recording, output: &Output, of_program: bool) {
         quality.late
     ));
     if let Some(count) = recording.not_running {
-        say(&format!(
-            "{count} samples of workers that slept are left out"
-        ));
+        say(&format!("{count} samples of sleeping workers are left out"));
     }
     if output.without_worker > 0 {
         say(&format!(
-            "{} samples found no room by worker: they have their stack, and no pid",
+            "{} samples have their stack but no pid, because the table by worker was full",
             output.without_worker
         ));
     }
@@ -317,7 +315,7 @@ fn summarize(recording: &Recording, output: &Output, of_program: bool) {
     let [asked, kept] = [recording.asked_period, recording.effective_period].map(per_second);
     if kept < 0.98 * asked {
         say(&format!(
-            "{kept:.1} samples a second instead of {asked:.0}: ask for less with -F, or allow more CPU with --cpu-budget-percent"
+            "{kept:.1} samples per second instead of {asked:.0}: set a lower rate with -F, or allow more CPU with --cpu-budget-percent"
         ));
     }
 }
@@ -332,15 +330,15 @@ fn seconds(text: &str) -> Result<u64, String> {
     match seconds {
         Some(0) => Ok(ENDLESS),
         Some(seconds @ 1..=LONGEST) => Ok(seconds),
-        Some(_) => Err("that is longer than a day; 0 samples until Ctrl-C".to_owned()),
-        None => Err("a time is 30, 30s, 2m or 1h; 0 samples until Ctrl-C".to_owned()),
+        Some(_) => Err("a duration must be at most a day; 0 samples until Ctrl-C".to_owned()),
+        None => Err("a duration must be like 30, 30s, 2m or 1h; 0 samples until Ctrl-C".to_owned()),
     }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("a label is KEY=VALUE".to_owned()),
+        _ => Err("a label must be KEY=VALUE".to_owned()),
     }
 }
 

@@ -12,30 +12,30 @@ use phpprof::run::Recording;
 
 use super::{REQUESTS, host, say};
 
-/// What is told of requests, and which are kept.
+/// Labels of HTTP requests, and which requests are kept.
 #[derive(Args)]
 pub struct Requests {
-    /// What is told of a sample's request: Method, Route, Script, RequestAge, TraceID; with commas. Query strings, cookies, arguments,
+    /// Labels of a sample's HTTP request, separated by commas: Method, Route, Script, RequestAge, TraceID. Query strings, cookies, arguments,
     /// bodies and other headers are never read.
     #[arg(long, value_name = "LABELS", value_parser = asked::labels, default_value = "", help_heading = REQUESTS)]
     labels: Labels,
-    /// Names the paths that match a glob, as /shop/*/cart=cart: * is one segment, ** at the end any rest. May be given several times; the
-    /// first match counts, before the built-in rules.
+    /// Name for the paths that match a glob, for instance /shop/*/cart=cart: * is one segment, ** at the end is any rest. May be repeated. The
+    /// first match applies, before the built-in rules.
     #[arg(long, value_name = "GLOB=NAME", value_parser = Rule::parse, help_heading = REQUESTS)]
     route: Vec<Rule>,
-    /// Keep only requests whose path begins so.
+    /// Keep only requests whose path begins with this.
     #[arg(long, value_name = "PREFIX", value_parser = path_prefix, help_heading = REQUESTS)]
     path_prefix: Option<String>,
-    /// Keep only requests with this method; may be given several times.
+    /// Keep only requests with this method. May be repeated.
     #[arg(long, value_name = "METHOD", value_parser = method, help_heading = REQUESTS)]
     method: Vec<String>,
-    /// Keep only requests of this script, as the label Script tells it; may be given several times.
+    /// Keep only requests of this script, written as in the label Script. May be repeated.
     #[arg(long, value_name = "PATH", help_heading = REQUESTS)]
     script: Vec<String>,
-    /// Keep only what requests do once they are so old.
+    /// Keep only the samples of requests that have run for at least this time.
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400_000), help_heading = REQUESTS)]
     min_request_age_ms: Option<u64>,
-    /// With it: keep also what such a request did before.
+    /// Also keep the earlier samples of such requests.
     #[arg(long, requires = "min_request_age_ms", help_heading = REQUESTS)]
     include_young: bool,
     #[command(flatten)]
@@ -82,13 +82,13 @@ pub fn summarize(recording: &Recording) {
     let counts = told.counts;
     if told.has_filter {
         say(&format!(
-            "the filter dropped {} samples of other requests, {} of younger ones and {} of which nothing is known",
+            "the filter dropped {} samples of other requests, {} of younger requests and {} of unknown requests",
             counts.filtered, counts.young, counts.undecided
         ));
     }
     if counts.unknown + counts.changed > 0 {
         say(&format!(
-            "{} samples have no labels of a request: it is not known of {}, and changed meanwhile in {}",
+            "{} samples have no labels of a request: the request is unknown for {}, and changed during the read for {}",
             counts.unknown + counts.changed,
             counts.unknown,
             counts.changed
@@ -98,7 +98,7 @@ pub fn summarize(recording: &Recording) {
         let other = told.table.other[label as usize];
         if other > 0 {
             say(&format!(
-                "{other} requests are told as {OTHER} by {}: there were more values than are kept; name routes with --route",
+                "{other} requests have the value {OTHER} for {}: there were more values than are kept; name routes with --route",
                 label.key()
             ));
         }
@@ -108,7 +108,7 @@ pub fn summarize(recording: &Recording) {
 fn path_prefix(text: &str) -> Result<String, String> {
     match text.starts_with('/') && !text.contains(['?', '#']) {
         true => Ok(text.to_owned()),
-        false => Err("a path begins with / and has no query".to_owned()),
+        false => Err("a path must begin with / and have no query".to_owned()),
     }
 }
 
@@ -116,7 +116,7 @@ fn method(text: &str) -> Result<String, String> {
     let may_be = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
     match !text.is_empty() && text.bytes().all(may_be) {
         true => Ok(text.to_owned()),
-        false => Err("a method is written in capitals, as POST".to_owned()),
+        false => Err("a method must be in capitals, for instance POST".to_owned()),
     }
 }
 

@@ -18,16 +18,16 @@ const IDLE_SECONDS: RangeInclusive<u64> = 1..=31_536_000;
 
 #[derive(Args, PartialEq, Eq, Debug)]
 pub struct Resident {
-    /// Container whose PHP processes are sampled; runs for another one are refused.
+    /// Container whose PHP processes are sampled. Runs for another container are refused.
     #[arg(long, value_name = "ID")]
     container_id: String,
-    /// How long it tries to get the relay's first answer.
+    /// How long the sampler waits for the relay's first answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(FIRST_ANSWER_SECONDS))]
     first_answer_seconds: u64,
-    /// How long it stays without a run.
+    /// How long the sampler stays without a run.
     #[arg(long, value_name = "SECONDS", default_value_t = 21_600, value_parser = clap::value_parser!(u64).range(IDLE_SECONDS))]
     idle_seconds: u64,
-    /// Where to write the receipt; - is the standard output.
+    /// Where to write the receipt; - is standard output.
     #[arg(long, value_name = "FILE")]
     pub receipt: Option<PathBuf>,
 }

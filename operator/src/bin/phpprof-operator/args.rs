@@ -1,4 +1,4 @@
-//! The operator's flags, and what they say as values.
+//! The operator's flags, and their values.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use phpprof_operator::storage::store::{Store, StoreConfig};
 
 use crate::Failed;
 
-/// Turns ProfileRequests into samplers and their uploads into one profile. Every flag is set by the chart.
+/// Runs a sampler for each pod of a ProfileRequest, and merges their uploads into one profile. The chart sets every flag.
 #[derive(Parser)]
 #[command(version)]
 pub struct Args {
@@ -23,10 +23,10 @@ pub struct Args {
     /// credentials come from the environment
     #[arg(long)]
     pub store_url: String,
-    /// Endpoint of an S3 server that is not at AWS, for instance https://s3.example.org
+    /// Endpoint of an S3 server outside AWS, for instance https://s3.example.org
     #[arg(long)]
     pub store_endpoint: Option<String>,
-    /// Allow an endpoint that begins with http://: samplers upload through the operator then
+    /// Allow an endpoint that begins with http://; samplers then upload through the operator
     #[arg(long)]
     pub store_allow_insecure: bool,
     /// Region of an S3 bucket; without it AWS_REGION, else us-east-1
@@ -44,17 +44,16 @@ pub struct Args {
     /// When nodes pull the sampler's image
     #[arg(long, default_value = "IfNotPresent")]
     pub sampler_pull_policy: String,
-    /// What a sampler may use of one core, in percent; beyond that it samples less often
+    /// Percent of one core that a sampler may use; a sampler that needs more samples less often
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=400))]
     pub sampler_cpu_percent: u32,
-    /// How samplers name a route, as GLOB=NAME: * stands for one segment of a path, ** for all that is left; may be given several times, and the first
-    /// that matches holds
+    /// Name of a route, as GLOB=NAME: * matches one segment of a path, ** matches the rest. May be repeated; the first match applies
     #[arg(long)]
     pub route: Vec<Route>,
-    /// Accept requests of every namespace, not only of those labelled phpprof.dev/profiling=enabled
+    /// Accept requests of every namespace, not only of namespaces labelled phpprof.dev/profiling=enabled
     #[arg(long)]
     pub all_namespaces: bool,
-    /// Look after the requests of this namespace only; may be given several times
+    /// Handle the requests of this namespace only. May be repeated
     #[arg(long)]
     pub namespace: Vec<String>,
     /// The longest durationSeconds of a request
@@ -66,31 +65,31 @@ pub struct Args {
     /// The most pods of a request
     #[arg(long, default_value_t = 10)]
     pub max_pods: i32,
-    /// Ephemeral containers of ours in one pod, over its whole life
+    /// The most ephemeral containers of phpprof in one pod, over its whole life
     #[arg(long, default_value_t = 64)]
     pub max_ephemeral_containers: usize,
-    /// Requests that run at the same time in a namespace; others wait
+    /// The most requests that run at the same time in a namespace; others wait
     #[arg(long, default_value_t = 16)]
     pub max_requests_per_namespace: usize,
-    /// Requests that run at the same time in all; others wait
+    /// The most requests that run at the same time in the cluster; others wait
     #[arg(long, default_value_t = 64)]
     pub max_requests: usize,
-    /// Samplers that run at the same time on a node; requests for more wait
+    /// The most samplers that run at the same time on a node; requests for more wait
     #[arg(long, default_value_t = 16)]
     pub max_samplers_per_node: usize,
-    /// Bytes that the profiles of a namespace may take in the store; while they take more, no request is accepted there. 0 for no limit
+    /// The most bytes that a namespace's profiles may use in the store. Above it, no request is accepted there. 0 means no limit
     #[arg(long, default_value_t = 0)]
     pub max_stored_bytes_per_namespace: u64,
-    /// A user, as the API server names it, whose requests may have samplers that stay in their pods; may be given several times
+    /// User, as the API server names it, whose requests may have resident samplers, which stay in their pods. May be repeated
     #[arg(long)]
     pub resident_user: Vec<String>,
-    /// How often such a sampler asks for runs
+    /// Seconds between two polls of a resident sampler for a run
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(i64).range(1..=3600))]
     pub resident_ask_seconds: i64,
-    /// How long it stays without a run
+    /// How long a resident sampler stays without a run
     #[arg(long, default_value_t = 21600, value_parser = clap::value_parser!(i64).range(60..=31_536_000))]
     pub resident_idle_seconds: i64,
-    /// How long it stays without an answer
+    /// How long a resident sampler stays without an answer
     #[arg(long, default_value_t = 900, value_parser = clap::value_parser!(i64).range(10..=86400))]
     pub resident_lease_seconds: i64,
     /// How long a request waits for its turn
@@ -99,49 +98,49 @@ pub struct Args {
     /// How long a sampler may take to start
     #[arg(long, default_value_t = 60)]
     pub start_slack_seconds: i64,
-    /// How long uploads are retried; grants end then
+    /// How long uploads are retried; grants expire after that
     #[arg(long, default_value_t = 600)]
     pub upload_deadline_seconds: i64,
-    /// How often a run that takes longer stores what it has sampled so far; in long runs more seldom, 29 times at most
+    /// Seconds between two checkpoints of a longer run; long runs have longer intervals, and at most 29 checkpoints
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(i32).range(10..))]
     pub checkpoint_seconds: i32,
-    /// How long profiles are verified and merged after that, while the store does not answer
+    /// How long after the upload deadline the operator still tries to verify and merge profiles, while the store does not answer
     #[arg(long, default_value_t = 300)]
     pub store_grace_seconds: i64,
-    /// Address of the relay, where samplers bring their profiles
+    /// Address to listen on for the relay, which receives profiles from samplers
     #[arg(long, default_value = "0.0.0.0:8443")]
     pub relay_address: SocketAddr,
-    /// Where samplers reach the relay, for instance https://phpprof-operator.phpprof-system.svc:8443
+    /// URL of the relay for samplers, for instance https://phpprof-operator.phpprof-system.svc:8443
     #[arg(long)]
     pub relay_url: String,
-    /// What the relay does about an upload whose source is not an address of its pod
+    /// What the relay does with an upload that does not come from an address of its pod
     #[arg(long, value_enum, default_value_t)]
     pub verify_source: VerifySource,
-    /// Secret that holds the operator's own keys, as namespace/name; it must exist, and is filled at the first start
+    /// Secret for the operator's keys, as namespace/name. It must exist; the operator fills it at its first start
     #[arg(long)]
     pub key_secret: String,
-    /// Lease of which one replica at a time looks after requests, as namespace/name; it must exist. Without it the operator must be alone
+    /// Lease, as namespace/name. The replica that holds it handles requests. It must exist. Without this flag, run one replica only
     #[arg(long)]
     pub lease: Option<String>,
-    /// ConfigMap that stops all profiling, as namespace/name: profiling: stopped
+    /// ConfigMap, as namespace/name, that stops all profiling if it has profiling: stopped
     #[arg(long)]
     pub switch_config_map: Option<String>,
-    /// Address of the results, which are served without TLS: behind an Ingress, a port-forward or the API server
+    /// Address to listen on for results. They are served without TLS: use an Ingress, a port-forward or the API server
     #[arg(long, default_value = "0.0.0.0:8080")]
     pub results_address: SocketAddr,
-    /// Where people reach the results, for instance https://phpprof.example.org; requests get a link to their flame graph then
+    /// URL of the results for people, for instance https://phpprof.example.org. Each request's status then links to its flame graph
     #[arg(long)]
     pub results_url: Option<String>,
-    /// Link of each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, {from} and {to}; may be
-    /// given several times
+    /// Link for each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, {from} and {to}. May be
+    /// repeated
     #[arg(long)]
     pub link: Vec<Template>,
-    /// What the operator's container may take of memory, for its metrics
+    /// Memory limit of the operator's container in bytes, for its metrics
     #[arg(long, env = "PHPPROF_MEMORY_LIMIT_BYTES")]
     pub memory_limit_bytes: Option<u64>,
     #[command(flatten)]
     pub exporter: ExportArgs,
-    /// Address of /healthz, /readyz and /metrics
+    /// Address to listen on for /healthz, /readyz and /metrics
     #[arg(long, default_value = "0.0.0.0:8081")]
     pub health_address: SocketAddr,
 }
@@ -217,5 +216,5 @@ impl Args {
 /// Namespace and name out of a flag's value; `flag` is how the flag is written.
 pub fn split<'a>(flag: &str, value: &'a str) -> Result<(&'a str, &'a str), Failed> {
     let split = value.split_once('/');
-    split.ok_or_else(|| format!("{flag} is namespace/name").into())
+    split.ok_or_else(|| format!("{flag} must be namespace/name").into())
 }

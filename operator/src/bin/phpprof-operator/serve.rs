@@ -1,4 +1,4 @@
-//! The operator's tasks, from its start until it is asked to end.
+//! The operator's tasks, from its start to its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;

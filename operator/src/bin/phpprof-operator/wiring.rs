@@ -1,4 +1,4 @@
-//! What the operator is made of, each from the flags and what was made before it.
+//! Builds the parts of the operator from the flags and from each other.
 
 use std::sync::Arc;
 

@@ -18,15 +18,15 @@ use super::{Common, none_of, with_listing};
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")))]
 pub struct Dump {
-    /// A process and its descendants (a php-fpm master stands for its workers); may be given several times.
+    /// Process to show, with its descendants (a php-fpm master selects its workers). May be repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
-    /// Every PHP process that this user may read.
+    /// Show every PHP process that this user may read.
     #[arg(short, long, group = "what", help_heading = WHAT)]
     all: bool,
     #[command(flatten)]
     common: Common,
-    /// How it is written: text or json.
+    /// Output format: text or json.
     #[arg(short, long, value_name = "FORM", default_value = "text", value_parser = ["text", "json"], help_heading = OUTPUT)]
     output: String,
 }

@@ -38,7 +38,7 @@ pub fn say() -> String {
 
 fn words(found: &[Found]) -> String {
     if found.is_empty() {
-        return "No process that this user may read runs PHP; as root all processes are looked at."
+        return "No process that this user may read runs PHP. Run phpprof as root to look at all processes."
             .to_owned();
     }
     let mut pools: BTreeMap<&str, (usize, &str)> = BTreeMap::new();

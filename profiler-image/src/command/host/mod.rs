@@ -61,14 +61,14 @@ impl Common {
 pub struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Start this program and sample it, with its descendants, until it ends. Its exit code is phpprof's.
+    /// Start this program, and sample it and its descendants until it ends. phpprof ends with its exit code.
     #[arg(last = true, value_name = "PROGRAM", group = "what", help_heading = WHAT, conflicts_with = "grants_on_stdin")]
     program: Vec<OsString>,
-    /// Keep samples of workers that run on a CPU or wait for one, and none of those that sleep.
+    /// Keep only samples of workers that run on a CPU or wait for one, not of workers that sleep.
     #[arg(long, conflicts_with = "include_idle", help_heading = HOW)]
     only_running: bool,
-    /// Format of the profile: pprof, folded, speedscope, callgrind, svg or html. By default the end of the file's name says it; without a
-    /// file the profile goes to the standard output.
+    /// Format of the profile: pprof, folded, speedscope, callgrind, svg or html. Default: from the file's extension. Without a file, the
+    /// profile goes to standard output.
     #[arg(short, long, value_parser = format, help_heading = OUTPUT)]
     format: Option<Format>,
 }
@@ -85,13 +85,13 @@ impl Arguments {
 }
 
 fn format(name: &str) -> Result<Format, String> {
-    Format::named(name).ok_or_else(|| format!("a format is one of {}", Format::names()))
+    Format::named(name).ok_or_else(|| format!("a format must be one of {}", Format::names()))
 }
 
 /// The list of requests beside a profile.
 #[derive(Args)]
 pub struct RequestList {
-    /// Write the slowest requests, what each did in its order, and what ran when to this file, gzip of JSON. The label Route is on then.
+    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped JSON. This turns the label Route on.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     requests: Option<PathBuf>,
 }
@@ -119,7 +119,7 @@ pub fn nothing_chosen() -> Failure {
 
 fn none_of(flags: &str) -> Failure {
     let message = format!(
-        "nothing was chosen; give one of {flags}\n{}",
+        "choose what to sample with one of {flags}\n{}",
         listing::say()
     );
     Failure::new(Reason::Usage, "no target", message)
@@ -147,7 +147,7 @@ impl Host {
         let stop = Stop::default();
         let program = match has_program {
             true if sink.is_none() => {
-                let message = "the profile of a program goes to a file: give -o FILE";
+                let message = "the profile of a program must go to a file: add -o FILE";
                 return Err(Failure::new(Reason::Usage, "output", message));
             }
             true => Some(Program::start(&arguments.program, &stop)?),
@@ -203,7 +203,7 @@ impl Host {
         match (&self.program, error) {
             (Some(program), RecordError::Stopped) => {
                 let message = format!(
-                    "{} has ended before PHP was seen in it: there is no profile",
+                    "{} ended before it ran PHP: there is no profile",
                     program.name()
                 );
                 Failure::new(Reason::TargetExited, "", message)

@@ -62,7 +62,7 @@ impl Program {
             })
         });
         begun.map_err(|error| {
-            let message = format!("the sampler beside {} failed: {error}", program.name);
+            let message = format!("the sampler of {} failed: {error}", program.name);
             Failure::new(Reason::Internal, "program", message)
         })?;
         Ok(program)

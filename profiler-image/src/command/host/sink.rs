@@ -42,7 +42,7 @@ impl Sink {
             None if path.exists() && !path.is_file() => Format::Pprof,
             None => {
                 let message = format!(
-                    "{}: the end of the name says no format; let it end with {}, or give -f",
+                    "{}: the file's extension is not a known format; use one of {}, or add -f",
                     path.display(),
                     Format::extensions()
                 );
@@ -56,12 +56,12 @@ impl Sink {
     fn stdout(format: Format, has_program: bool) -> Result<Self, Failure> {
         if has_program {
             return Err(usage(
-                "the standard output is the program's: give -o FILE".to_owned(),
+                "the program uses standard output: add -o FILE".to_owned(),
             ));
         }
         if format == Format::Pprof && std::io::stdout().is_terminal() {
             return Err(usage(
-                "a pprof is no text for a terminal: give -o FILE, or -f folded".to_owned(),
+                "a pprof is not text for a terminal: add -o FILE, or -f folded".to_owned(),
             ));
         }
         let place = Place::Stdout;

@@ -31,30 +31,30 @@ use super::{Common, none_of, with_listing};
 const KEYS: &str = "\
 Keys:
   1-4, Tab   functions, lines, routes, workers      c       wall time or CPU time
-  < >        sort by another column                 r       the smallest first
-  /          only rows with this in their name      space   hold what is shown
-  s          save what was sampled, as a pprof      q       end
+  < >        sort by another column                 r       reverse the order
+  /          only rows with this in their name      space   freeze the table
+  s          save the profile, as a pprof           q       quit
 
-OWN% and TOTAL% are shares of the last second, OWN and TOTAL what came together since the begin.";
+OWN% and TOTAL% are shares of the last second, OWN and TOTAL are sums since the start.";
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = KEYS)]
 pub struct Top {
-    /// A process and its descendants (a php-fpm master stands for its workers); may be given several times.
+    /// Process to sample, with its descendants (a php-fpm master selects its workers). May be repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
-    /// Every PHP process that this user may read.
+    /// Sample every PHP process that this user may read.
     #[arg(short, long, group = "what", help_heading = WHAT)]
     all: bool,
     #[command(flatten)]
     common: Common,
-    /// Samples a second, of each worker.
+    /// Samples per second of each worker.
     #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = HOW)]
     samples_per_second: u32,
-    /// Keep the time between requests too, as `[idle]`.
+    /// Also keep the time between HTTP requests, as `[idle]`.
     #[arg(long, help_heading = HOW)]
     include_idle: bool,
-    /// Share of one core that the sampler may use, in percent; 0 for no such limit.
+    /// Percent of one core that the sampler may use; 0 means no limit.
     #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=400), help_heading = HOW)]
     cpu_budget_percent: u32,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub struct Top {
 pub fn run(arguments: &Top) -> Result<String, Failure> {
     let (scope, title) = chosen(arguments)?;
     if !screen::is_there() {
-        let message = "top draws on a terminal, and this is none; for a file or a pipe: phpprof record -f folded";
+        let message = "top needs a terminal, and standard output is not one; for a file or a pipe: phpprof record -f folded";
         return Err(Failure::new(Reason::Usage, "terminal", message));
     }
     let requests = asked(&arguments.requests)?;
@@ -127,7 +127,8 @@ fn options(
         // Who looked at it is gone, and ends the run.
         let _ = give.send(tick(&delta));
     });
-    let deltas = deltas.map_err(|error| internal(format!("no thread for profiles: {error}")))?;
+    let deltas = deltas
+        .map_err(|error| internal(format!("starting a thread for profiles failed: {error}")))?;
     Ok(Options {
         scope,
         samples_per_second: arguments.samples_per_second,

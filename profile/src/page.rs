@@ -62,7 +62,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-1DWgfxNaPAQlK2UvqCBHgOACr4qi9tMBR8kgST3MEyA='; \
+    'sha256-T+3HAdSw6owvM4n2EIdWvDN/dJhP1XcLRmkhDR+Q/0o='; \
     style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

@@ -45,7 +45,9 @@ pub fn differential(before: &Stacks<'_>, after: &Stacks<'_>, title: &str) -> Str
         .nodes
         .first()
         .map_or((0, 0), |root| (root.before, root.value));
-    let subtitle = format!("{name}: share of the total; red grew, blue shrank, as wide as after");
+    let subtitle = format!(
+        "{name}: share of the total; red grew, blue shrank; widths are of the profile after"
+    );
     let describe = |node: &Node<'_>| {
         format!(
             "{} before, {} after",

@@ -85,7 +85,7 @@ const drawFacts = () => {
     .sort((one, other) => one.effectiveSamplesPerSecond - other.effectiveSamplesPerSecond);
   if (slow.length > 0) {
     const many = receipts.length > 1 ? " in " + slow.length + " of " + receipts.length + " profiles" : "";
-    facts.push(slow[0].effectiveSamplesPerSecond + " instead of " + slow[0].samplesPerSecond + " samples a second" + many);
+    facts.push(slow[0].effectiveSamplesPerSecond + " instead of " + slow[0].samplesPerSecond + " samples per second" + many);
   }
   const less = state.moments ? 0 : freed();
   if (less < 0) facts.push(amount(less) + " of older memory, not drawn");

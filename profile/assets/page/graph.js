@@ -56,8 +56,8 @@ const drawGraph = () => {
   panes = SHAPES[state.shape][1]().filter(({ root }) => root.value > 0).map(makePane);
   at("empty").hidden = panes.length > 0;
   at("empty").textContent = state.shape === "sandwich" && state.exact < 0
-    ? "Choose a function in the table, or a frame of another graph, to see what calls it and what it calls."
-    : "Nothing here: no sample has these labels and functions, or all of its values are 0.";
+    ? "Select a function in the table, or a frame in another graph, to see its callers and callees."
+    : "No sample has these labels and functions, or all their values are 0.";
   drawLegend();
   if (panes.length === 0) {
     at("matches").textContent = "";
@@ -107,7 +107,7 @@ const drawSearchWords = () => {
   const sum = lit ? found(lit) : null;
   at("search").setAttribute("aria-invalid", String(isWrong));
   at("regex").setAttribute("aria-pressed", String(state.regex));
-  at("matches").textContent = isWrong ? "no regular expression" : !lit ? "" : sum === null ? "not found" : percent(share(sum, drawn.root.value));
+  at("matches").textContent = isWrong ? "not a regular expression" : !lit ? "" : sum === null ? "not found" : percent(share(sum, drawn.root.value));
   for (const id of ["keep", "drop"]) at(id).disabled = state.search === "" || isWrong;
 };
 // What is below any frame that matches, wherever the graph is zoomed in to; null where none does.

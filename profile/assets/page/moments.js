@@ -33,7 +33,7 @@ const clockOfParts = (chosen) => clock(Math.min(...chosen.map(({ begin }) => beg
 const unnamed = (chosen) => {
   const other = chosen.reduce((sum, part) => sum + part.other, 0);
   const named = chosen.reduce((sum, part) => sum + part.stacks.reduce((own, [, busy, waiting]) => own + busy + waiting, 0), 0);
-  return other > 0 ? percent(share(other, other + named)) + " of it is of stacks that took less, and is not drawn. " : "";
+  return other > 0 ? percent(share(other, other + named)) + " of the time belongs to smaller stacks, which are not drawn. " : "";
 };
 // The tree without its lines: nodes of the same functions become one.
 const ofMoments = () => {

@@ -64,7 +64,7 @@ const drawKept = () => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = word + wordsOf(pattern) + " ×";
-      button.title = "Take back: " + word + wordsOf(pattern);
+      button.title = "Remove: " + word + wordsOf(pattern);
       button.addEventListener("click", () => {
         list.splice(list.indexOf(pattern), 1);
         draw();

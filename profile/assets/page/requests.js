@@ -94,10 +94,10 @@ const drawRequests = () => {
 };
 const cautions = (number) => {
   const recorded = requests.filter(isRecorded).length;
-  const said = ["Short requests are seen in proportion to their duration; do not derive rates from this list."];
-  if (timeline.unlistedRequests > 0) said.push(number(timeline.unlistedRequests) + " more were seen and are not listed: these are the slowest.");
-  if (recorded > 0) said.push(recorded === 1 ? "1 was recorded and opens as a flame chart over time." : number(recorded) + " were recorded and open as flame charts over time.");
-  if (timeline.cut > 0) said.push(number(timeline.cut) + " more were recorded and left out, as the file would have been too large.");
+  const said = ["Sampling sees short requests in proportion to their duration. Do not derive rates from this list."];
+  if (timeline.unlistedRequests > 0) said.push(number(timeline.unlistedRequests) + " more requests were seen; this list has the slowest.");
+  if (recorded > 0) said.push(recorded === 1 ? "1 request was recorded and opens as a flame chart over time." : number(recorded) + " requests were recorded and open as flame charts over time.");
+  if (timeline.cut > 0) said.push(number(timeline.cut) + " more were recorded but left out, because the file would have been too large.");
   return said;
 };
 const drawRequestHeads = () => {

@@ -64,9 +64,9 @@ const drawSpan = () => {
   at("parts").textContent = state.moments === "parts" || chosen.length === 0 ? whole : "Flame graph of all from " + clockOfParts(chosen);
   at("clear").hidden = state.span === null;
   at("unfiltered").textContent = {
-    requests: "The flame graph is of the " + recorded + " recorded requests (of " + many + ") in this time: the slowest ones, not all that ran. " + cutWords,
-    parts: chosen.length === 0 ? "" : "The flame graph is of all that ran from " + clockOfParts(chosen) + " UTC, as wall time, in whole parts of the run. " + unnamed(chosen) + cutWords,
-    "": "The flame graph of the whole profile has no times, so it is not narrowed to this span" + (chosen.length > 0 ? " but by whole parts of the run" : "") + "; the list of requests is.",
+    requests: "The flame graph shows the " + recorded + " recorded requests (of " + many + ") in this time: the slowest ones, not everything that ran. " + cutWords,
+    parts: chosen.length === 0 ? "" : "The flame graph shows everything that ran from " + clockOfParts(chosen) + " UTC, as wall time, in whole parts of the run. " + unnamed(chosen) + cutWords,
+    "": "The flame graph of the whole profile has no times, so " + (chosen.length > 0 ? "only whole parts of the run narrow it" : "this span does not narrow it") + ". The span narrows the list of requests.",
   }[state.moments];
 };
 

@@ -91,7 +91,7 @@ const depthOfNode = (() => {
   return depths;
 })();
 const isCut = depthOfNode.some((depth) => depth > DEEPEST);
-const cutWords = isCut ? "Stacks are drawn to a depth of " + DEEPEST + " frames." : "";
+const cutWords = isCut ? "The graph shows stacks to a depth of " + DEEPEST + " frames." : "";
 // Nodes from the root to this one.
 const pathTo = (leaf) => {
   const path = [];

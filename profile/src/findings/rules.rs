@@ -116,7 +116,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Xdebug,
         only: Only::Everywhere,
         unless: &[],
-        sentence: "Xdebug is on, and runs each call of a function: small ones become several times slower, and this profile shows its cost among theirs. Do not load it in production, or set xdebug.mode=off.",
+        sentence: "Xdebug is on and handles each function call: small functions become several times slower, and this profile includes Xdebug's cost in theirs. Do not load it in production, or set xdebug.mode=off.",
     },
     Rule {
         id: "opcache-off",
@@ -125,7 +125,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Compiles(Opcache::Off),
         only: Only::Serving,
         unless: &[],
-        sentence: "opcache is off: each request compiles its scripts anew. Set opcache.enable=1, and load it with zend_extension=opcache where PHP is older than 8.5.",
+        sentence: "opcache is off: each request compiles its scripts again. Set opcache.enable=1, and load it with zend_extension=opcache if PHP is older than 8.5.",
     },
     Rule {
         id: "opcache-full",
@@ -134,7 +134,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Compiles(Opcache::Full),
         only: Only::Serving,
         unless: &[],
-        sentence: "opcache is full: what has no room in it is compiled in each request. Give it more by opcache.memory_consumption, or opcache.max_accelerated_files where there are more scripts than that.",
+        sentence: "opcache is full: each request compiles the scripts that do not fit. Raise opcache.memory_consumption, or opcache.max_accelerated_files if there are more scripts than that.",
     },
     Rule {
         id: "opcache-restarts",
@@ -143,7 +143,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Compiles(Opcache::Restarted),
         only: Only::Serving,
         unless: &[],
-        sentence: "PHP compiles scripts while it serves, and opcache has forgotten all of them before, because it was full. Give it more by opcache.memory_consumption, or change scripts less often.",
+        sentence: "PHP compiles scripts while it serves requests, and opcache has dropped all scripts before, because it was full. Raise opcache.memory_consumption, or change scripts less often.",
     },
     Rule {
         id: "compiling",
@@ -152,7 +152,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Leaf(COMPILING),
         only: Only::Serving,
         unless: &["opcache-off", "opcache-full", "opcache-restarts"],
-        sentence: "PHP compiles scripts while it serves: they are new or change, opcache does not keep them (no room for a large one, eval, its blacklist, opcache.enable in the pool), or PHP was just started. See opcache_get_status().",
+        sentence: "PHP compiles scripts while it serves requests: scripts are new or change, opcache does not keep them (no room for a large one, eval, its blacklist, opcache.enable in the pool), or PHP has just started. See opcache_get_status().",
     },
     Rule {
         id: "class-map",
@@ -171,7 +171,7 @@ pub static RULES: [Rule; 22] = [
         },
         only: Only::Serving,
         unless: &[],
-        sentence: "The autoloader looks for the files of classes on the disk. A class map knows them; with Composer: composer dump-autoload --classmap-authoritative.",
+        sentence: "The autoloader searches the disk for class files. A class map avoids that; with Composer: composer dump-autoload --classmap-authoritative.",
     },
     Rule {
         id: "preloading",
@@ -186,7 +186,7 @@ pub static RULES: [Rule; 22] = [
             "compiling",
             "class-map",
         ],
-        sentence: "Each request loads its classes anew, though they are compiled. opcache.preload loads them once, when PHP starts.",
+        sentence: "Each request loads its classes again, although they are compiled. opcache.preload loads them once, when PHP starts.",
     },
     Rule {
         id: "session-lock",
@@ -195,7 +195,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::WaitsBelow(&["session_start"]),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "Requests wait in session_start(), mostly for another request of the same session that holds its lock. Call session_write_close() once the session is read, or start it with read_and_close.",
+        sentence: "Requests wait in session_start(), mostly for the session's lock, which another request of the same session holds. Call session_write_close() once the session is read, or start it with read_and_close.",
     },
     Rule {
         id: "waiting-database",
@@ -213,7 +213,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::PreparesAgain,
         only: Only::Everywhere,
         unless: &[],
-        sentence: "{function} prepares a statement each time that it runs it, and does both often. If a loop calls it, fetch all rows with one query, or prepare once before the loop.",
+        sentence: "{function} prepares a statement each time it runs it, and does both often. If a loop calls it, fetch all rows with one query, or prepare once before the loop.",
     },
     Rule {
         id: "waiting-cache",
@@ -222,7 +222,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Waits("cache"),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "PHP waits for the cache server, most in {function}. Ask for many keys at once (MGET, getMulti), or keep hot ones in APCu.",
+        sentence: "PHP waits for the cache server, most in {function}. Request many keys at once (MGET, getMulti), or keep frequent ones in APCu.",
     },
     Rule {
         id: "waiting-http",
@@ -231,7 +231,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Waits("http"),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "PHP waits for another HTTP service, most in {function}. Cache its answers, ask several at once, and set a timeout.",
+        sentence: "PHP waits for another HTTP service, most in {function}. Cache its responses, send several requests in parallel, and set a timeout.",
     },
     Rule {
         id: "waiting-process",
@@ -240,7 +240,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Waits("process"),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "PHP waits for programs that it starts, most in {function}. Use a library in their place, or leave them to a queue.",
+        sentence: "PHP waits for programs that it starts, most in {function}. Use a library instead, or move this work to a queue.",
     },
     Rule {
         id: "waiting-lock",
@@ -249,7 +249,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Waits("lock"),
         only: Only::Everywhere,
         unless: &["session-lock"],
-        sentence: "PHP waits for a lock in {function}. Hold it for less time, or lock less with it.",
+        sentence: "PHP waits for a lock in {function}. Hold the lock for less time, or lock less with it.",
     },
     Rule {
         id: "sleep",
@@ -258,7 +258,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Waits("sleep"),
         only: Only::Serving,
         unless: &[],
-        sentence: "Requests sleep in {function}, and each holds its worker meanwhile. Leave retries and polling to a queue or to the browser.",
+        sentence: "Requests sleep in {function}, and each blocks its worker meanwhile. Move retries and polling to a queue or to the browser.",
     },
     Rule {
         id: "gc",
@@ -267,7 +267,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Leaf(&["[gc]"]),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "PHP looks for cycles among its objects again and again. Where many objects are built and kept, call gc_disable() around it.",
+        sentence: "PHP's garbage collector runs often. If code builds and keeps many objects, call gc_disable() around it.",
     },
     Rule {
         id: "output-buffer",
@@ -283,7 +283,7 @@ pub static RULES: [Rule; 22] = [
         ]),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "The output buffer's callback {function} rewrites what was printed. Do it once, when the page is stored or sent, or in the web server.",
+        sentence: "The output buffer's callback {function} rewrites the output. Do that once, when the page is stored or sent, or in the web server.",
     },
     Rule {
         id: "regex",
@@ -300,7 +300,7 @@ pub static RULES: [Rule; 22] = [
         ]),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "Single calls of {function} take long: its pattern backtracks, or its text is large. Make repetitions possessive (a++), and do not nest them.",
+        sentence: "Single calls of {function} take long: the pattern backtracks, or the text is large. Make repetitions possessive (a++), and do not nest them.",
     },
     Rule {
         id: "serialising",
@@ -319,7 +319,7 @@ pub static RULES: [Rule; 22] = [
         ]),
         only: Only::Everywhere,
         unless: &[],
-        sentence: "PHP turns values into text or back, most in {function}: they are large, or many. Keep less in them, or keep the result.",
+        sentence: "PHP serialises or parses values, most in {function}: they are large, or many. Store less in them, or keep the result.",
     },
     Rule {
         id: "jit",
@@ -328,7 +328,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::LittleForTheJit,
         only: Only::Everywhere,
         unless: &[],
-        sentence: "The JIT is on, but only this much of the time is code of PHP, which is all that it makes faster. Without it there is less that can go wrong: opcache.jit=disable.",
+        sentence: "The JIT is on, but only this share of the time is in PHP code, the only code that it speeds up. Without the JIT, less can go wrong: opcache.jit=disable.",
     },
     Rule {
         id: "all-busy",
@@ -337,7 +337,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::AllBusy,
         only: Only::Serving,
         unless: &[],
-        sentence: "No worker was idle at any time. If there cannot be more of them (pm.max_children), requests wait before PHP sees them: make them shorter, or allow more where there is memory.",
+        sentence: "No worker was idle at any time. If no more workers can start (pm.max_children), requests wait before PHP sees them: make requests faster, or allow more workers if there is memory.",
     },
     Rule {
         id: "memory-limit",
@@ -346,7 +346,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::NearTheLimit,
         only: Only::Everywhere,
         unless: &[],
-        sentence: "A worker's memory{request} came near memory_limit, beyond which PHP ends a request with a fatal error. The sample type heap_growth tells which functions made it grow.",
+        sentence: "A worker's memory{request} came near memory_limit; above it, PHP ends a request with a fatal error. The sample type heap_growth shows which functions made it grow.",
     },
 ];
 

@@ -158,7 +158,7 @@ fn draw_table(top: &Top, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
 fn nothing(top: &Top) -> &'static str {
     match (top.shown().ticks, top.filter.is_empty()) {
         (0, _) => "waiting for the first second",
-        (_, false) => "no row has this in its name; Esc shows all",
+        (_, false) => "no row's name contains this; Esc shows all rows",
         (_, true) => "nothing has run yet",
     }
 }
@@ -255,7 +255,7 @@ fn keys(top: &Top) -> Line<'static> {
         return Line::from(Span::styled(crate::dump::printable(&top.said), STRONG));
     }
     let keys = match top.is_typing {
-        true => "type a part of a name   Enter keep it   Esc all rows",
+        true => "type part of a name   Enter keep   Esc all rows",
         false => "q quit  s save  p pause  / filter  < > sort  r reverse  c clock  1-4 tabs",
     };
     Line::from(Span::styled(keys, FAINT))

@@ -108,7 +108,7 @@ fn take(top: &mut Top, update: Update) {
     match update {
         Update::Tick(profiles, span) => {
             if let Err(error) = top.add(profiles, span) {
-                top.said = format!("a profile is left out: {error}");
+                top.said = format!("a profile is missing: {error}");
             }
         }
         Update::Message(text) => top.said = text,
@@ -119,7 +119,7 @@ fn take(top: &mut Top, update: Update) {
 fn save(top: &Top, saved: &mut Vec<PathBuf>) -> String {
     let file = match top.file() {
         Ok(file) => file,
-        Err(_) => return "nothing was sampled yet".to_owned(),
+        Err(_) => return "no samples yet".to_owned(),
     };
     match written(&file) {
         Ok(path) => {
@@ -127,7 +127,7 @@ fn save(top: &Top, saved: &mut Vec<PathBuf>) -> String {
             saved.push(path);
             words
         }
-        Err(error) => format!("not saved: {error}"),
+        Err(error) => format!("saving failed: {error}"),
     }
 }
 

@@ -36,13 +36,13 @@ pub enum TimelineError {
     #[error("the file has more than {MAX_INFLATED} bytes when it is decompressed")]
     InflatedTooLarge,
     /// It has another form.
-    #[error("the file is no timeline: {0}")]
+    #[error("the file is not a timeline: {0}")]
     Json(#[source] serde_json::Error),
     /// An older or a newer phpprof has written it.
-    #[error("the file is of version {0}, and this phpprof reads {VERSION}")]
+    #[error("the file has version {0}, but this phpprof reads version {VERSION}")]
     Version(u32),
     /// An index leads nowhere, or a time is out of order; the text says where.
-    #[error("the timeline is not whole: {0}")]
+    #[error("the timeline is incomplete: {0}")]
     NotWhole(&'static str),
 }
 

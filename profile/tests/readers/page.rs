@@ -120,12 +120,12 @@ fn a_rate_that_was_not_kept_is_said() {
     slower(&mut slow, "62.4");
     let said = facts(&slow);
     assert!(
-        said.contains(" · 62.4 instead of 99 samples a second · "),
+        said.contains(" · 62.4 instead of 99 samples per second · "),
         "{said}"
     );
     let said = facts(&merge(&[shop(400), slow]).unwrap());
     assert!(
-        said.contains(" · 62.4 instead of 99 samples a second in 1 of 2 profiles · "),
+        said.contains(" · 62.4 instead of 99 samples per second in 1 of 2 profiles · "),
         "{said}"
     );
 }

@@ -19,7 +19,7 @@ fn a_finding_shows_its_function_in_the_graph() {
     assert_eq!(page.browser.text("#said"), "1 finding");
     let said = page.browser.text("#list");
     assert!(
-        said.contains(" % of the CPU time PHP looks for cycles"),
+        said.contains(" % of the CPU time PHP's garbage collector runs often"),
         "{said}"
     );
     assert_eq!(page.browser.eval(HIGHLIGHTED), 0);

@@ -17,7 +17,7 @@ fn a_regular_expression_searches_and_an_invalid_one_says_so() {
     let mut page = saved_shop();
     page.browser.click("document.querySelector('#regex')");
     search(&mut page, r"^Shop.*::(total|find");
-    assert_eq!(page.browser.text("#matches"), "no regular expression");
+    assert_eq!(page.browser.text("#matches"), "not a regular expression");
     assert_eq!(page.browser.eval(HIGHLIGHTED), 0);
     let invalid = "document.querySelector('#search').getAttribute('aria-invalid')";
     assert_eq!(page.browser.eval(invalid), "true");

@@ -140,7 +140,10 @@ fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts()
     let mut page = saved_with(&timeline);
     page.browser.drag(STRIP, 0.402, 0.598);
     let said = page.browser.text("#span");
-    assert!(said.contains("but by whole parts of the run"), "{said}");
+    assert!(
+        said.contains("only whole parts of the run narrow it"),
+        "{said}"
+    );
     let all = "Flame graph of all from 14:13:30.000 to 14:13:40.000";
     page.browser.click(&button("#span", all));
     let ends =
@@ -154,7 +157,8 @@ fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts()
     );
     let said = page.browser.text("#unfiltered");
     assert!(
-        said.contains("from 14:13:30.000 to 14:13:40.000 UTC") && said.contains("25.0 % of it"),
+        said.contains("from 14:13:30.000 to 14:13:40.000 UTC")
+            && said.contains("25.0 % of the time"),
         "{said}"
     );
     page.picture("time-parts.png");
@@ -213,7 +217,7 @@ fn a_span_of_time_filters_the_requests_and_the_recorded_ones_make_a_flame_graph(
         "{said}"
     );
     assert!(said.contains(&format!("Show {inside} requests")), "{said}");
-    assert!(said.contains("is not narrowed to this span"), "{said}");
+    assert!(said.contains("this span does not narrow it"), "{said}");
     page.picture("time-span.png");
     page.browser
         .click(&button("#span", "Flame graph of the recorded"));
@@ -414,7 +418,7 @@ fn a_recursion_that_does_not_end_is_drawn_to_a_depth() {
     page.opens("request=0");
     let said = page.browser.text("#its");
     assert!(
-        said.ends_with("Stacks are drawn to a depth of 512 frames."),
+        said.ends_with("The graph shows stacks to a depth of 512 frames."),
         "{said}"
     );
     page.browser.eval("location.hash = ''");

@@ -1,8 +1,8 @@
-//! Which pods a request profiles, in which container, and how the sampler gets in: pure functions of what the cluster says.
+//! Which pods a request profiles, in which container, and in which mode: pure functions of the cluster's state.
 //!
-//! The operator decides by them, and the plugin's `doctor` foretells by the same what the operator will decide.
+//! The operator decides with them, and the plugin's `doctor` uses the same to predict the operator's decisions.
 //!
-//! Invariant: nothing here waits, reads or writes, and nothing knows of a request's life: that is `operator/src/decide`.
+//! Invariant: nothing here waits, reads or writes. A request's life cycle is in `operator/src/decide`.
 
 pub mod admission;
 pub mod limits;

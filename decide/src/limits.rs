@@ -1,4 +1,4 @@
-//! What the administrator set, as values that `decide` takes.
+//! The administrator's settings, as values for `decide`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How the sampler is let in: as the target's own user, or as root with SYS_PTRACE.
+//! The sampler's mode: as the target's own user, or as root with SYS_PTRACE.
 
 use k8s_openapi::api::core::v1::{Capabilities, SeccompProfile, SecurityContext};
 use phpprof_crds::Target;

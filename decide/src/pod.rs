@@ -1,4 +1,4 @@
-//! What matters of a pod, out of the API server's.
+//! The relevant parts of a pod, from the API server's object.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

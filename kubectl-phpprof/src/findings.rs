@@ -1,8 +1,8 @@
-//! What is said of a profile: by `findings`, at the end of `run`, and by `describe`.
+//! Prints the findings of a profile: for `findings`, at the end of `run`, and for `describe`.
 //!
-//! It finds nothing itself: `phpprof_profile::findings` does.
+//! `phpprof_profile::findings` has the rules.
 //!
-//! Invariant: no word of a sentence is cut, and names from a profile reach the terminal without what would move its cursor.
+//! Invariant: no word of a sentence is cut, and names from a profile cannot move the terminal's cursor.
 
 use std::time::Duration;
 

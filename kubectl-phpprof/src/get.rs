@@ -1,4 +1,4 @@
-//! `list` and `get`: requests, or what is stored of a namespace.
+//! `list` and `get`: requests, or the stored profiles of a namespace.
 //!
 //! Invariant: `get` without a name is `list`.
 

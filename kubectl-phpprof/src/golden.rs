@@ -1,4 +1,4 @@
-//! Every output, at 80 and at 200 columns, against what it was.
+//! Golden tests of every output, at 80 and at 200 columns.
 
 use std::time::Duration;
 

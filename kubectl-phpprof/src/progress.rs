@@ -1,6 +1,6 @@
 //! What a waiting `run` shows: one line for the request, one for each of its pods.
 //!
-//! It is pure: it is given the request and the time, and answers with lines.
+//! It is pure: it takes the request and the time, and returns lines.
 //!
 //! Invariant: time left is counted from the moment a pod was first seen sampling, and is never negative.
 

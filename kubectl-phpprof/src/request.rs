@@ -1,8 +1,8 @@
-//! A ProfileRequest as it is read for people: its reason, its counts, its pods.
+//! A ProfileRequest as it is shown to people: its reason, its counts, its pods.
 //!
 //! It reads JSON and no types, so that a newer operator's reasons and fields are shown, not refused.
 //!
-//! Invariant: what is missing reads as empty or 0.
+//! Invariant: missing fields read as empty or 0.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

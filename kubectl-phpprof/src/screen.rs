@@ -1,6 +1,6 @@
-//! What the terminal is like: its width, whether it is one, whether colours are wanted.
+//! The terminal: its width, whether there is one, whether to use colours.
 //!
-//! Invariant: off a terminal there is no colour, no spinner and no cut; NO_COLOR is obeyed (no-color.org).
+//! Invariant: without a terminal, there is no colour, no spinner and no cut; NO_COLOR is honoured (no-color.org).
 
 use std::io::IsTerminal;
 

@@ -1,8 +1,8 @@
-//! The command lines that hints and results tell people to type.
+//! The command lines that hints and results suggest.
 //!
-//! It is pure. Every hint that names a command about a namespace takes it from here.
+//! It is pure. Every hint with a command for a namespace takes it from here.
 //!
-//! Invariant: what is suggested works as it stands, in the shell that it is read in: it names the namespace where the context has another.
+//! Invariant: a suggestion works unchanged in the user's shell: it names the namespace if the context has another.
 
 /// How commands are to be written for a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! Tables as kubectl prints them, cut to the width of the screen where there is one.
+//! Tables as in kubectl, cut to the width of the screen if there is one.
 //!
-//! It knows nothing of what is in the cells.
+//! It knows nothing about the content of cells.
 //!
-//! Invariant: what tells rows apart (names, reasons) is never cut; where a table is too wide even so, its lines wrap, as kubectl's do.
-//! No cell can move the cursor or begin a line, whatever a target has put into its names.
+//! Invariant: columns that identify rows (names, reasons) are never cut; if a table is still too wide, its lines wrap, as in kubectl.
+//! No cell can move the cursor or begin a line, whatever names a target has.
 
 /// A column is not cut below this.
 const SMALLEST: usize = 6;

@@ -1,6 +1,6 @@
 //! `version`: of the plugin, the operator and the sampler's image.
 //!
-//! Invariant: what may not be read is said, and is no failure.
+//! Invariant: versions that the user may not read are reported as such, and are not a failure.
 
 use serde_json::{Value, json};
 

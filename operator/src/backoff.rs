@@ -1,4 +1,4 @@
-//! How long to wait before something is tried again: one rule for the API server, the store and the services that are told of results.
+//! How long to wait before a retry: one rule for the API server, the store and the services that get results.
 //!
 //! Invariant: a pause is at least half a second and at most half a minute, grows with the tries, and differs from one operator to the next.
 

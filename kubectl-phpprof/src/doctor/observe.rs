@@ -1,8 +1,8 @@
-//! What the API server says of a workload, its namespace, its operator and this user's rights.
+//! What the API server says about a workload, its namespace, its operator and this user's rights.
 //!
-//! It changes nothing: rights are asked by reviews, admission by a dry run.
+//! It changes nothing: it checks rights with reviews, and admission with a dry run.
 //!
-//! Invariant: what may not be asked is told from what is not there.
+//! Invariant: a refused read differs from a missing object.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! What samplers store beside their profiles. Checkpoints of long runs: how often a sampler stores what it has sampled so far, under which keys, and which of them may be there when it
-//! has gone.
+//! What samplers store in addition to their profiles: checkpoints of long runs. How often a sampler stores one, under which keys, and which of them may
+//! exist after the sampler is gone.
 //!
-//! It is pure; `storage` asks the store.
+//! It is pure; `storage` reads the store.
 //!
-//! Invariant: a target's keys follow from its status and the duration alone, so that whoever comes later knows all that were granted; there are
+//! Invariant: a target's keys follow from its status and the duration alone, so a later operator knows all granted keys; there are
 //! fewer than [`MOST`] of them.
 
 use jiff::Timestamp;

@@ -1,9 +1,9 @@
-//! What becomes of a request's samplers, and of what they have stored, when it is deleted while it runs.
+//! What happens to a request's samplers, and to the objects that they stored, when the request is deleted while it runs.
 //!
 //! It is pure; `reconcile::deletion` does it.
 //!
-//! Invariant: it follows from what was known of the request when it was accepted, or later, so that an operator that was away when it was deleted
-//! decides the same by the request's record. No profile that was verified is deleted: the manifest names it, and it goes when its time is over.
+//! Invariant: it depends only on what was known of the request at its acceptance or later, so an operator that was down during the deletion
+//! decides the same from the request's record. No verified profile is deleted: the manifest names it, and it is deleted when its retention ends.
 
 use jiff::Timestamp;
 use phpprof_crds::ProfileRequest;

@@ -1,4 +1,4 @@
-//! What to do next for a request: pure functions of what was observed, the time and the limits.
+//! What to do next for a request: pure functions of the observed state, the time and the limits.
 //!
 //! Invariant: nothing here waits, reads or writes.
 

@@ -1,4 +1,4 @@
-//! What `observe` found out, as plain values: everything that `decide` may know of the cluster.
+//! The observed state as plain values: everything that `decide` may know of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! How often a request that runs is looked at: what happens to many pods at about the same time is one change of the status.
+//! How often a running request is reconciled: events of many pods at about the same time become one change of the status.
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::ProfileRequest;

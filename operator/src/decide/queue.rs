@@ -1,8 +1,8 @@
-//! Whose turn it is: the line of requests that wait for a place, first come first served in a namespace and fair between namespaces.
+//! Whose turn it is: the queue of waiting requests, first come first served within a namespace and fair between namespaces.
 //!
-//! It is pure, so every request that asks about the same cluster gets an answer that fits the others'.
+//! It is pure, so all requests that ask about the same state of the cluster get consistent answers.
 //!
-//! Invariant: no more requests run than there are places, in a namespace and in all; whoever waits in a namespace that has a place moves up with
+//! Invariant: no more requests run than the limits allow, in a namespace and in all; a request that waits in a namespace with a free place moves up with
 //! each request that ends.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a request wants of one pod, as its sampler is told it.
+//! What a request asks of one pod, in the form that its sampler gets.
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;

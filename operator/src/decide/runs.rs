@@ -1,6 +1,6 @@
-//! The runs that a resident sampler shall do now: a pure function of the requests that there are.
+//! The runs that a resident sampler must do now: a pure function of the existing requests.
 //!
-//! Invariant: a run follows from its request's status alone, so that every replica gives the same one, and it is given until its end is known.
+//! Invariant: a run follows from its request's status alone, so every replica offers the same one, until its end is known.
 
 use phpprof_crds::{ProfileRequest, TargetStatus};
 

@@ -1,4 +1,4 @@
-//! What is told as events: what changed between two statuses.
+//! Events: the differences between two statuses.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};

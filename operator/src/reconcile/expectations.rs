@@ -1,4 +1,4 @@
-//! What the operator remembers between two looks at a request; losing it costs a repeated call and nothing else.
+//! What the operator remembers between two reconciliations of a request; losing it costs a repeated call and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

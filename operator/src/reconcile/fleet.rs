@@ -1,4 +1,4 @@
-//! What all requests together take of the cluster: who runs, who waits, and how many samplers each node has.
+//! What all requests together use of the cluster: which run, which wait, and how many samplers each node has.
 //!
 //! Invariant: a request that this operator has accepted or ended counts as such at once, whatever the watch still shows.
 

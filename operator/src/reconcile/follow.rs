@@ -1,4 +1,4 @@
-//! What a replica does about a request that another one looks after: it tells the samplers that ask it over the relay to stop.
+//! What a replica does for a request that the leader handles: it tells samplers that poll its relay to stop.
 //!
 //! Invariant: nothing is written to the API server here. Of a request that is deleted while it runs both replicas list what it has
 //! stored, each object once: the store refuses the second.

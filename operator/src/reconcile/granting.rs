@@ -1,6 +1,6 @@
-//! What a sampler may write and ask, made anew for each: grants of the store and of the relay.
+//! Grants of the store and of the relay: what a sampler may write and poll. Each sampler gets new ones.
 //!
-//! Invariant: a grant is for one key, of one pod, until one instant; nothing here can be written over what is there.
+//! Invariant: a grant is for one key, of one pod, until one instant; it cannot overwrite an existing object.
 
 use std::time::Duration;
 

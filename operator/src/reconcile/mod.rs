@@ -1,4 +1,4 @@
-//! The loop around each request: what the cluster has is observed, and what was decided is done.
+//! The loop for each request: observe the cluster, decide, execute.
 
 pub mod archives;
 pub(crate) mod calls;

@@ -1,6 +1,6 @@
-//! What a resident sampler is answered: the runs of the requests that this replica knows, with fresh grants.
+//! The answer to a resident sampler's poll: the runs of the requests that this replica knows, with fresh grants.
 //!
-//! Invariant: any replica gives the same runs, so that it does not matter which one is asked; a sampler is kept only where profiling is allowed.
+//! Invariant: every replica returns the same runs, so it does not matter which one gets the poll; a sampler stays only where profiling is allowed.
 
 use std::sync::Arc;
 use std::time::Duration;

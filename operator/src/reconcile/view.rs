@@ -1,4 +1,4 @@
-//! The stripping of pods before they are kept.
+//! Strips pods before they are kept.
 
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod};
 use phpprof_decide::pod::{DEFAULT_CONTAINER, SAMPLER_PREFIX};

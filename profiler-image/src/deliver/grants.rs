@@ -1,6 +1,6 @@
-//! What the operator lets the sampler write, out of its environment (`contract/env.json`).
+//! The operator's grants: what the sampler may write, from its environment (`contract/env.json`).
 //!
-//! Invariant: an error quotes nothing of a grant.
+//! Invariant: errors do not quote grants.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! From what was sampled to a stored profile and a receipt, over whatever the operator has granted.
+//! From samples to a stored profile and a receipt, with the operator's grants.
 
 pub mod cancellation;
 pub mod checkpoints;

@@ -1,4 +1,4 @@
-//! From what was sampled to a pprof: pure.
+//! From samples to a pprof: pure.
 //!
 //! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
 //! of busy turns that were taken.

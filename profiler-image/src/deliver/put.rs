@@ -1,7 +1,7 @@
 //! One try: a create-only PUT by a grant, to a store or to the relay.
 //!
-//! What an answer means is [`verdict`], a pure function. What this module does not do: read, list or delete anything, or send a
-//! grant anywhere but to its URL; redirects are not followed.
+//! [`verdict`], a pure function, interprets the answer. This module does not read, list or delete anything, and sends a
+//! grant to its URL only; it does not follow redirects.
 
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the sampler says at its end: one line of at most 120 bytes, and an exit code (`contract/README.md`).
+//! The sampler's receipt: one line of at most 120 bytes, and an exit code (`contract/README.md`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,6 +1,6 @@
-//! What time it is for whoever takes the profile: the operator's deadlines are by a clock that may not be this node's.
+//! The time of the server that receives the profile: the operator's deadlines may be in another clock than this node's.
 //!
-//! Invariant: without an answer this node's clock holds; nothing but a `Date` header (RFC 9110, section 6.6.1) is believed of an answer.
+//! Invariant: without an answer, this node's clock decides; only the `Date` header of an answer (RFC 9110, section 6.6.1) counts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};

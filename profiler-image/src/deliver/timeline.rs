@@ -1,7 +1,7 @@
-//! From what was recorded to `requests.json`: pure.
+//! From recorded requests to `requests.json`: pure.
 //!
-//! Invariant: it names what the profile of the same run names, and nothing else: functions by the run's names, proven as far as the
-//! profile's stacks are, and values of requests out of the table of the labels that were asked for.
+//! Invariant: it has the same names as the profile of the same run, and no others: functions by the run's names, verified as far as the
+//! profile's stacks, and values of requests from the table of the requested labels.
 
 use phpprof_profile::timeline::{
     Cell, Moment, Node, OTHER, Request, RouteRow, Slot, Timeline, Tree, VERSION, WorkerRow,

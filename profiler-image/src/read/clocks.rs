@@ -1,4 +1,4 @@
-//! What the kernel's scheduler says of a worker: how long it has run, whether it sleeps, and whether it still does.
+//! What the kernel's scheduler says about a worker: how long it has run, whether it sleeps, and whether it still sleeps.
 //!
 //! | question | answer | a read here |
 //! |---|---|---|

@@ -1,10 +1,10 @@
-//! Which samples a worker's CPU time belongs to: pure.
+//! Divides a worker's CPU time among its samples: pure.
 //!
-//! A sample stands for a period, whatever ran before and after it: of the CPU time of a while, all samples in which the worker
-//! ran get the same share. How far the clock moved between two samples says how much ran, not what: given to the samples beside
-//! it, functions shorter than a period get their neighbours' time. One that sleeps gets none, nor one that waited for a CPU,
-//! which is known afterwards: a wait is counted when it ends.
-//! Invariant: what was given and what still waits is the whole advance of the clock.
+//! A sample represents a period, whatever ran before and after it. So all samples in which the worker ran get equal shares of the
+//! CPU time of a while. The clock's advance between two samples says how much ran, not what: if it went to the adjacent samples,
+//! functions shorter than a period would get their neighbours' time. A sleeping sample gets none. Neither does one that waited for
+//! a CPU, which is known afterwards: the kernel counts a wait when it ends.
+//! Invariant: the CPU time given and the CPU time still waiting add up to the whole advance of the clock.
 
 use super::clocks::Look;
 

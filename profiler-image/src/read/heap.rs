@@ -1,7 +1,7 @@
-//! What a worker's heap was when its stack was read: its sizes come with the one call that reads the stack.
+//! The sizes of a worker's heap when its stack was read; they come with the one call that reads the stack.
 //!
-//! Where the heap is, is found once a worker, through the VM stack. Invariant: numbers that do not fit one another are counted and not given, and
-//! the heap is found anew after them.
+//! The heap is found once for each worker, through the VM stack. Invariant: inconsistent numbers are counted and not returned, and
+//! the heap is then searched again.
 
 use phpprof_zend::Layout;
 use phpprof_zend::heap::{self, HEAD, Sizes};

@@ -1,6 +1,6 @@
 //! Pauses of uneven length between two looks at a program.
 //!
-//! Reads that come at even intervals can be in step with a loop of the program, and all show the same. Invariant: a pause takes
+//! Reads at even intervals can be in step with a loop of the program, and all show the same state. Invariant: a pause takes
 //! about two microseconds at most.
 
 use std::hint::spin_loop;

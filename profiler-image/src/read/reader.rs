@@ -1,11 +1,11 @@
 //! The one call that reads a worker's stack.
 //!
-//! The call's pieces are read in their order: the word that says which is the top, the part around the stack's top several times, with
-//! that word in between from the second time on, what tells phases, then what lies below that part, and that word again. Where the
-//! top lies is known from the sample before; where that was far off, the call is made again.
+//! The kernel reads the call's pieces in order: the word that points to the top, the part around the stack's top several times, with
+//! that word in between from the second time on, the words that show phases, then the part below, and that word again. The sample
+//! before says where the top is; if that was far off, the call is made again.
 //!
-//! The word comes first, and the sample is its moment: a part that was read has to be fetched back by the target's CPU when the
-//! program writes to it, a tenth of a microsecond for each cache line. So reading slows down just the calls, which push frames.
+//! The word comes first, and the sample is its moment: the target's CPU has to fetch back each cache line that was read when the
+//! program writes to it, which takes a tenth of a microsecond. So reading slows down exactly the calls, because they push frames.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

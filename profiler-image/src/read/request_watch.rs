@@ -1,8 +1,8 @@
-//! Which request a worker serves, seen in the one call that reads its stack.
+//! Which request a worker serves, from the one call that reads its stack.
 //!
-//! The words and bytes that a request was read through ([`Trail`]) are read again with each stack; while they are the same, so is the
-//! request, and nothing more is read. Where they are not, the request is read, and held against the stack's read once more.
-//! Invariant: a request is believed only where nothing that tells it has changed from the read of the stack to the end of its own.
+//! The words and bytes that led to a request ([`Trail`]) are read again with each stack; while they are the same, so is the
+//! request, and nothing more is read. If they differ, the request is read, and compared with the stack's read again.
+//! Invariant: a request is accepted only if nothing in its trail has changed from the read of the stack to the end of its own read.
 
 use std::hash::Hasher as _;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
-//! How much of a stack a read looks at: so many looks at so many bytes around the top.
+//! How much of a stack a read looks at: the number of looks, and the number of bytes around the top.
 //!
-//! Both follow what the reads before have shown. Invariant: both stay within their bounds.
+//! Both depend on what earlier reads have shown. Invariant: both stay within their bounds.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! One PHP worker, a process or a thread: what reads it, and what is known of its own memory.
+//! One PHP worker, a process or a thread: its reader, and what is known of its memory.
 
 use std::sync::Arc;
 

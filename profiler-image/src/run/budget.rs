@@ -1,7 +1,7 @@
-//! How much CPU the sampler may use, and what it gives up for that: pure.
+//! How much CPU the sampler may use, and what it gives up to stay within that: pure.
 //!
-//! Under pressure proof is cut first (more of a profile is `[unstable]`), then the rate; both come back when the pressure is
-//! over. Start-up and the last second do not count. Invariant: the rate is never above the asked one.
+//! Under pressure, it first cuts proofs (more of a profile is `[unstable]`), then the rate; both come back when the pressure is
+//! over. Start-up and the last second do not count. Invariant: the rate is never above the requested one.
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;

@@ -1,11 +1,11 @@
-//! What a worker's heap has done between two samples, and which stack it belongs to.
+//! How a worker's heap changed between two samples, and which stack the change counts for.
 //!
-//! What was added belongs to the stack that was running when it was seen. What was freed is taken back from the stacks that added last, as a
-//! function frees what it held when it returns, and the next one is running by then: so each stack's change is what is still held of what it
-//! added. Only what was there before the first look is freed by the stack that is running. The engine empties the heap when a request
-//! ends: that is no stack's doing. A worker that serves requests in a loop of its own keeps its heap, and with it what it has leaked. What this
-//! module does not do: see what was allocated and freed again between two samples.
-//! Invariant: while a heap lives, the changes that were given sum to what its size has changed by.
+//! Added memory counts for the stack that was running when the sampler saw it. Freed memory is subtracted from the stacks that added last, because a
+//! function frees its memory when it returns, and the next one is running by then. So each stack's change is the part of its added memory that is still
+//! held. Only memory from before the first look counts as freed by the running stack. The engine empties the heap when a request
+//! ends: that counts for no stack. A worker that serves requests in its own loop keeps its heap, and with it its leaks. This
+//! module does not see memory that was allocated and freed between two samples.
+//! Invariant: while a heap lives, the changes of all stacks add up to the change of its size.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! How late turns were: counts in classes that grow by a quarter, so that a percentile is right to a quarter.
+//! How late turns were: counts in classes that grow by a quarter, so a percentile is accurate to a quarter.
 
 /// Four classes for each doubling: up to 2^40 ns, some 18 minutes.
 const CLASSES: usize = 160;

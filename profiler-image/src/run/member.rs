@@ -1,4 +1,4 @@
-//! A worker in a run: when it was sampled last, whether it sleeps since, and which of its samples wait for their CPU time.
+//! A worker in a run: when it was last sampled, whether it has slept since, and which of its samples wait for their CPU time.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The loop: look for workers, wait for the next turn, read those due, ask the quiescent reader, until the time is over.
 //!
-//! One thread does it all beside the quiescent reader. The duration counts from the first turn in which a worker was there. The
-//! sampler holds itself to a CPU budget: beyond it the rate is halved, and the receipt says so.
+//! One thread does all of this; only the quiescent reader has its own. The duration counts from the first turn with a worker. The
+//! sampler stays within a CPU budget: above it, the rate is halved, and the receipt says so.
 
 use std::collections::HashMap;
 use std::sync::Arc;

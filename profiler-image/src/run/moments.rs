@@ -1,8 +1,8 @@
-//! What one request did, in its order: a moment is as long as its stack was seen one sample after the other.
+//! What one request did, in order: a moment lasts as long as consecutive samples show the same stack.
 //!
-//! Invariant: moments follow each other, their times are those of the samples, and there are never more than so many. Where there would
-//! be, neighbours become one, by a resolution that doubles until a quarter of the room is free: of two that become one, the stack of
-//! the longer one is kept, and the time of both.
+//! Invariant: moments follow each other, their times are those of the samples, and their number is bounded. If there would be more,
+//! neighbours become one, by a resolution that doubles until a quarter of the room is free: the result has the stack of
+//! the longer one, and the time of both.
 
 use crate::stack::trace::Stack;
 

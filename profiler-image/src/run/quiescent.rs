@@ -1,6 +1,6 @@
-//! When the quiescent reader is asked for a quiescent read, and what becomes of its answers.
+//! When the loop asks the quiescent reader for a quiescent read, and what it does with the answers.
 //!
-//! What this module does not do: tell what a quiescent read proves; `sample/quiescent.rs` does. Invariant: nobody waits for an answer
+//! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nobody waits for an answer
 //! while the run goes on.
 
 use super::{Run, SECOND, now, sleep_until};

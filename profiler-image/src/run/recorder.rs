@@ -1,4 +1,4 @@
-//! What ran when, and what the slowest requests did: what a profile cannot say, kept beside its sums from the same samples. Pure.
+//! What ran when, and what the slowest requests did: data that a profile does not have, kept from the same samples. Pure.
 //!
 //! Invariant: the cells of the workers, those of the routes, and the parts of the run are the wall time of all samples that are summed; and memory
 //! is bounded, at about 16 MB when everything is full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the

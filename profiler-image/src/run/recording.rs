@@ -1,4 +1,4 @@
-//! What a run is asked for, and what comes of it.
+//! The options of a run, and its result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -110,12 +110,12 @@ pub enum RecordError {
     #[error("stopped before the first sample")]
     Stopped,
     /// Clocks, signals or CPU sets.
-    #[error("the kernel refused what the sampler needs of it")]
+    #[error("the kernel refused a call that the sampler needs")]
     Kernel(#[from] nix::Error),
     /// The kernel gives no thread for it.
-    #[error("the quiescent reader could not be started")]
+    #[error("starting the quiescent reader failed")]
     QuiescentReader(#[from] std::io::Error),
     /// The kernel gives no thread for it.
-    #[error("the scanner could not be started")]
+    #[error("starting the scanner failed")]
     Scanner(#[source] std::io::Error),
 }

@@ -1,7 +1,7 @@
-//! Which request a sample belongs to, and what becomes of the sample: summed under the request's labels, kept until the request is old
+//! Which request a sample belongs to, and what happens to the sample: summed under the request's labels, kept until the request is old
 //! enough, or dropped by the filter.
 //!
-//! A request is read once, when a sample first shows it. Invariant: a sample whose request is not certain has no labels, is dropped where
+//! A request is read once, when a sample first shows it. Invariant: a sample whose request is not certain has no labels, is dropped if
 //! there is a filter, and is counted.
 
 use phpprof_zend::request::{Request, Source};

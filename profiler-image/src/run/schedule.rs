@@ -1,4 +1,4 @@
-//! When which worker is read: a pure function of time.
+//! When each worker is read: a pure function of time.
 //!
 //! Due times are absolute, so lateness does not add up. A wake-up costs more than a read: workers due together are read
 //! in one, up to [`TOGETHER`]; more are spread evenly over the period.

@@ -1,4 +1,4 @@
-//! What was sampled until a moment, apart from the run, which may go on: all that a profile is made of.
+//! A copy of everything sampled so far, from which a profile is built; the run may go on.
 //!
 //! Taking one takes as long as there are distinct stacks; names are shared.
 

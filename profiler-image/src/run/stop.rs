@@ -1,4 +1,4 @@
-//! Whether a run shall end before its time, as somebody outside of it says.
+//! A signal from outside that a run must end early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

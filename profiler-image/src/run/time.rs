@@ -1,4 +1,4 @@
-//! The clocks that a run goes by, in nanoseconds.
+//! The clocks of a run, in nanoseconds.
 
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};

@@ -1,7 +1,7 @@
-//! One turn: each worker that is due is looked at, read where it does not still sleep, and summed.
+//! One turn: look at each worker that is due, read it unless it still sleeps, and sum its sample.
 //!
-//! Invariant: a turn that failed keeps its time; it goes to the worker's next sample. Nothing is summed that was read of a
-//! process that is known to be gone.
+//! Invariant: a turn that failed keeps its time, which goes to the worker's next sample. A read of a process that is known to
+//! be gone is not summed.
 
 use super::aggregate::Sum;
 use super::member::{Asleep, Member};

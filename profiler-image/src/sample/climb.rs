@@ -1,8 +1,8 @@
 //! From the root of a stack towards its leaf, for as long as its edges are not refuted: each frame becomes a node of the
 //! call tree.
 //!
-//! A known node costs one look-up. A proof is sought at an edge's first sight, and seldom again while it was not found
-//! ([`super::proof`]). Invariant: a path leads over proven and open edges only.
+//! A known node costs one look-up. The sampler looks for a proof when it first sees an edge, and rarely again until it finds one
+//! ([`super::proof`]). Invariant: a path has proven and open edges only.
 
 use std::sync::Arc;
 

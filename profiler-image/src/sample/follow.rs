@@ -1,4 +1,4 @@
-//! From one read to a stack: of the moments that the read shows, the first one that is whole.
+//! From one read to a stack: the first whole moment that the read shows.
 //!
 //! The sample's moment is the first word with the first look after it. The program goes on between the two: in a call that lasts less
 //! than that, the frame of the word is gone when the look is read, or another call's stands in its place. Then the look's own frames are

@@ -1,8 +1,8 @@
-//! What the engine does besides running PHP code, as lines of a stack.
+//! What the engine does besides running PHP code, as frames of a stack.
 //!
-//! A phase is told from words that were read between the two reads of the stack's top (`phpprof_zend::phase`), and only
-//! where both name the same frame. Each must also be possible where the stack's leaf stands. Invariant: a phase never
-//! changes which edges are believed.
+//! A phase is recognised from words that were read between the two reads of the stack's top (`phpprof_zend::phase`), and only
+//! if both name the same frame. Each phase must also be possible at the stack's leaf. Invariant: a phase never
+//! changes which edges are accepted.
 
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};

@@ -1,6 +1,6 @@
 //! What quiescent reads prove: every edge of the stack that they show.
 //!
-//! They come from the quiescent reader, or from a worker that sleeps. What this module does not do: count them as samples.
+//! They come from the quiescent reader, or from a sleeping worker. They are not counted as samples.
 
 use phpprof_zend::site::Check;
 use phpprof_zend::unwind::MAX_FRAMES;

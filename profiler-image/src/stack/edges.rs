@@ -1,4 +1,4 @@
-//! Which edges (a call site and whom it called) are known to exist in the program.
+//! Which edges (a call site and its callee) are known to exist in the program.
 //!
 //! An edge is keyed by names and the op's index, so that its proof outlives a request and serves every worker of the
 //! run. Invariant: proven stays proven; an edge becomes proven only by its call site or by a quiescent read.

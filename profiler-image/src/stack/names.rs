@@ -1,7 +1,7 @@
-//! The names that samples speak of, each kept once.
+//! The names in samples, each kept once.
 //!
-//! A name is what stays the same when a worker compiles a script anew or is replaced: so stacks and proofs are keyed by
-//! it, and memory grows with the program's functions, not with time.
+//! A name stays the same when a worker compiles a script again or is replaced. So stacks and proofs are keyed by
+//! names, and memory grows with the program's functions, not with time.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Why no process of the target is sampled: from what is known of it to one reason, and what to do about it.
+//! Why no process of the target is sampled: from facts to one reason, and what to do about it.
 //!
 //! [`cause`] follows the kernel's own order of questions (`__ptrace_may_access` in kernel/ptrace.c, then the security
-//! modules) and is a pure and total function of [`Facts`]; `gather` collects those, and `words` says it to people.
+//! modules) and is a pure and total function of [`Facts`]; `gather` collects those, and `words` turns the cause into a message.
 
 mod gather;
 #[cfg(test)]

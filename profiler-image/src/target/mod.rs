@@ -1,4 +1,4 @@
-//! Who is sampled: the PHP processes and threads of the target, and why there are none.
+//! The PHP processes and threads of the target, or the reason why there are none.
 
 pub mod diagnosis;
 pub mod discovery;

@@ -1,6 +1,6 @@
 //! The thread that looks for workers, so that a long look delays no sample.
 //!
-//! It always runs: ten wake-ups a second cost less than to tell beforehand which look will be long. Its CPU time is
+//! It always runs: ten wake-ups per second cost less than predicting which look will be long. Its CPU time is
 //! the sampler's. It ends with the [`Scanner`], at the latest when the look that is under way is over.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What a process was found to be, and until when that holds.
+//! What a process is known to be, and until when that is valid.
 //!
-//! Invariant: who is asked opens no file.
+//! Invariant: a look-up opens no file.
 
 use std::fs::read_link;
 use std::hash::{DefaultHasher, Hasher as _};

@@ -1,6 +1,6 @@
-//! What the full receipt tells of heaps: pure.
+//! The full receipt's data about heaps: pure.
 //!
-//! Invariant: it takes less than half of what a receipt may take, whatever the names are.
+//! Invariant: it takes less than half of a receipt's maximum size, whatever the names are.
 
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
-//! Collects what can be known of a process that may not be read: from `/proc`, and by trying each way once.
+//! Collects facts about a process that may not be read: from `/proc`, and by trying each way to read it once.
 //!
-//! What it does not do: judge, or fail; what cannot be had is left out.
+//! It does not judge and does not fail; it leaves out unavailable facts.
 
 use std::fs::{File, metadata, read_link, read_to_string};
 use std::io::{self, IoSliceMut};

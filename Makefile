@@ -33,7 +33,7 @@ help: ## this list
 	@sed -nE 's/^# ([A-Z_]+=[a-z0-9]+) +(.*)/      \1\t\2/p' $(MAKEFILE_LIST) | expand -t 34
 
 .PHONY: setup
-setup: ## check for what a machine must bring, and install the rest
+setup: ## check what the machine must have, and install the rest
 	@tools/givens
 	@$(STAGE) "install packages" tools/packages
 	@tools/own-target
@@ -56,24 +56,24 @@ unit: setup ## unit tests, and the sampler against real PHP on this machine
 	@$(STAGE) "release tool" go -C release/tool test ./...
 
 .PHONY: real
-real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl) against programs whose shares are known; FULL=1 for all
+real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl), with programs whose shares are known; FULL=1 for all
 	@$(STAGE) "build runtimes" e2e/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 
 .PHONY: truth
-truth: setup ## stacks and CPU time against programs that know theirs; FULL=1 for a million samples a row, shares of time, and two wikis against Xdebug's traces
+truth: setup ## stacks and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, shares of time, and two wikis compared with Xdebug's traces
 	@$(STAGE) "truth" profiler-image/bench/truth.sh
 
 .PHONY: bench
-bench: setup ## what sampling costs, on constructed programs and real applications, PEERS="phpspy=/path pfp=/path" beside it; BENCH=smoke for a minute, as make test runs it
+bench: setup ## what sampling costs, on constructed programs and real applications, PEERS="phpspy=/path pfp=/path" to compare; BENCH=smoke for a minute, as make test runs it
 	@$(STAGE) "bench" profiler-image/bench/bench.sh
 
 .PHONY: slowdown
-slowdown: setup ## what profiling costs the target, beside Excimer, Xdebug and tideways_xhprof: up to two hours
+slowdown: setup ## what profiling costs the target, compared with Excimer, Xdebug and tideways_xhprof: up to two hours
 	@$(STAGE) "slowdown" profiler-image/bench/slowdown.sh
 
 .PHONY: scale
-scale: setup ## the operator beside a real API server with 5,000 pods and 1,000 requests, seven minutes; SCALE=smoke for 200 pods, as make test runs it
+scale: setup ## the operator with a real API server, 5,000 pods and 1,000 requests, seven minutes; SCALE=smoke for 200 pods, as make test runs it
 	@$(TOOLS) kubernetes helm
 	@$(STAGE) "scale" e2e/tools/scale
 
@@ -91,7 +91,7 @@ browser: setup ## the plugin as krew installs it; formats and flame graph page i
 
 .PHONY: aarch64
 aarch64: FULL := 1
-aarch64: setup ## the sampler for aarch64: built, and its tests on memory images run under qemu
+aarch64: setup ## build the sampler for aarch64, and run its tests on memory images under qemu
 	@$(STAGE) "aarch64" profiler-image/aarch64
 
 # Both install what an arm64 program is built and tried with.
@@ -102,7 +102,7 @@ release: setup ## everything that a tag publishes, for amd64 and arm64, in targe
 	@$(STAGE) "release" release/build
 
 .PHONY: release-check
-release-check: setup ## a release made twice, published to a registry here, pulled by digest and started
+release-check: setup ## make a release twice, publish it to a local registry, pull it by digest and start it
 	@$(STAGE) "check the release" release/check
 
 .PHONY: images
@@ -113,11 +113,11 @@ images: ## build phpprof's images for this machine, as any user on x86_64 or arm
 	@if [ -w /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load $(IMAGES); fi
 
 .PHONY: cluster-up
-cluster-up: setup ## a real one-node Kubernetes with DNS, storage and an S3 server, in a network of its own
+cluster-up: setup ## start a real one-node Kubernetes with DNS, storage and an S3 server, in its own network
 	@e2e/cluster/up
 
 .PHONY: cluster-down
-cluster-down: ## take it away, and check that nothing is left
+cluster-down: ## remove the cluster, and check that nothing is left
 	@$(STAGE) "remove the cluster" e2e/cluster/down
 
 # The cluster that demo and e2e run on: a test cluster, unless a context was named.
@@ -134,7 +134,7 @@ e2e: cluster plugin ## tests on a real cluster
 	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" e2e/tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
 
 .PHONY: plugin
-plugin: setup ## kubectl phpprof, beside the test cluster's programs
+plugin: setup ## install kubectl phpprof next to the test cluster's programs
 	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
 	@install -D "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof"
 
@@ -145,7 +145,7 @@ demo: cluster plugin ## from a PHP application on a cluster to a profile on the 
 	@$(STAGE) "demo" e2e/tools/with-cluster demo/run.sh
 
 .PHONY: generate
-generate: ## write what is generated: CRD YAML and chart from the API types, the plugin's reference, layout rows from php-abi.json
+generate: ## write all generated files: CRD YAML and chart from the API types, the plugin's reference, layout rows from php-abi.json
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 	@cargo run --quiet -p kubectl-phpprof -- __reference > docs/reference/kubectl-phpprof.md
 	@cargo run --quiet -p phpprof-zend --example layouts

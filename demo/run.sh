@@ -56,7 +56,7 @@ check_givens() {
     volume) ;;
     s3)
       for file in endpoint bucket access-key secret-key; do
-        [ -r "$files/$file" ] || fail "$files/$file is missing: it says where profiles are stored" \
+        [ -r "$files/$file" ] || fail "$files/$file is missing; it is needed to store profiles" \
           "make cluster-up writes it; with a cluster of your own, STORE_FILES=folder names another"
       done
       ;;
@@ -118,7 +118,7 @@ profile() {
 truth() {
   of_demo logs job/load --tail=2 | grep '}}$' | tail -n 1 >"$out/truth.json" || true
   jq -e '.requests > 0' "$out/truth.json" >/dev/null ||
-    fail "the load made no request that was answered" "kubectl -n $namespace logs job/load; kubectl -n $namespace logs deploy/web"
+    fail "the load got no answer to its requests" "kubectl -n $namespace logs job/load; kubectl -n $namespace logs deploy/web"
   jq -r '"\(.requests) requests, \(.errors) errors"' "$out/truth.json"
 }
 
@@ -137,10 +137,10 @@ step "fetch the profile and its flame graph"
 truth
 kubectl phpprof download "$request" -n "$namespace" -o "$out/merged.pb.gz"
 kubectl phpprof flame "$request" -n "$namespace" -o "$out/flame.html"
-step "hold it against what the application measured itself"
+step "compare it with what the application measured itself"
 cargo run --quiet -p phpprof-profile --example shares -- \
   "$out/merged.pb.gz" "$out/truth.json" "$out/calls.txt" "$(jq .status.profile.samples "$out/request.json")"
-step "the functions that take most: kubectl phpprof top $request"
+step "the top functions: kubectl phpprof top $request"
 kubectl phpprof top "$request" -n "$namespace" --count 15
 
 cat <<TEXT

@@ -1,6 +1,6 @@
-//! What the API server's answer to the sampler's container means, be it to the patch of a pod or to a dry run of it.
+//! What the API server's answer to the sampler's container means, for the patch of a pod or a dry run of it.
 //!
-//! Invariant: nothing is final that may pass, and a sampler that is there already is no fault.
+//! Invariant: no temporary answer is final, and a sampler that already exists is not an error.
 
 use kube::core::Status;
 use phpprof_crds::TargetReason;
@@ -51,15 +51,15 @@ fn pod_security(said: String, name: &str, mode: Mode) -> NotAdded {
     let (reason, found) = match mode {
         _ if !said.contains(name) => (
             PodSecurityDenied,
-            "it is another container of the pod that is refused",
+            "admission refuses another container of the pod",
         ),
         Mode::Ptrace { user_known: false } => (
             UserUnknown,
-            "SYS_PTRACE is refused and the pod does not say its user",
+            "admission refuses SYS_PTRACE, and the pod does not name its user",
         ),
         Mode::Ptrace { user_known: true } => (
             PodSecurityDenied,
-            "PHP starts as root, which needs SYS_PTRACE",
+            "PHP starts as root, so the sampler needs SYS_PTRACE",
         ),
         Mode::SameUser { .. } => return NotAdded::Final(PodSecurityDenied, said),
     };
@@ -94,7 +94,7 @@ mod tests {
             PTRACE,
             403,
             VIOLATION,
-            "UserUnknown: SYS_PTRACE is refused and the pod does not say its user: pods",
+            "UserUnknown: admission refuses SYS_PTRACE, and the pod does not name its user: pods",
         );
         check(
             Mode::Ptrace { user_known: true },
@@ -111,7 +111,7 @@ mod tests {
             SAME_USER,
             403,
             &other,
-            "PodSecurityDenied: it is another container of the pod",
+            "PodSecurityDenied: admission refuses another container of the pod",
         );
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Ephemeral containers are never removed from a pod, so a schedule needs one that stays. It is pure.
 //!
-//! Invariant: a sampler stays only for a request of an account that the administrator has named; who the account is, an admission policy of the chart
-//! vouches for. A pod gets a successor the later the more of them have ended there.
+//! Invariant: a sampler stays only for a request of an account that the administrator has named; an admission policy of the chart ensures that the
+//! account is true. The more samplers have ended in a pod, the later it gets the next one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -94,10 +94,12 @@ pub fn stays(request: &ProfileRequest, limits: &Limits) -> Result<Stays, Refusal
         (SamplerMode::Resident, true) => Ok(Stays::Always),
         (SamplerMode::Resident, false) => {
             let who = match by {
-                Some(by) => format!("{by} may not have one"),
-                None => format!("the annotation {REQUESTED_BY} does not say who asks for it"),
+                Some(by) => format!("{by} may not have a resident sampler"),
+                None => {
+                    format!("the annotation {REQUESTED_BY} does not name the request's creator")
+                }
             };
-            let message = format!("samplerMode is Resident, and {who}");
+            let message = format!("samplerMode is Resident, but {who}");
             let reason = Reason::ResidentNotAllowed;
             Err(Refusal { reason, message })
         }

@@ -1,4 +1,4 @@
-//! Which of the pods that a target names are profiled, and in which container.
+//! Chooses which of a target's pods are profiled, and in which container.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -81,7 +81,7 @@ pub fn select(
         return refuse(
             Reason::Queued,
             format!(
-                "nodes of the matching pods have room for {free} of {wanted} samplers; each takes {most} at the same time"
+                "nodes of the matching pods have room for {free} of {wanted} samplers; each node may run {most} at the same time"
             ),
         );
     }
@@ -161,7 +161,7 @@ fn servable<'a>(
         Some(next) => refuse(
             Reason::ResidentSamplerBackOff,
             format!(
-                "the resident samplers of the pods have ended again and again; the next one may be added at {next:.0}"
+                "the pods' resident samplers ended repeatedly; the next one may be added at {next:.0}"
             ),
         ),
         None => budget_spent(limits),
@@ -176,7 +176,7 @@ fn budget_spent<T>(limits: &Limits) -> Result<T, Refusal> {
     let budget = limits.ephemeral_containers;
     refuse(
         Reason::EphemeralContainerBudgetSpent,
-        format!("every matching pod was profiled {budget} times already"),
+        format!("every matching pod already has {budget} ephemeral containers of phpprof"),
     )
 }
 

@@ -1,6 +1,6 @@
 //! `cancel`: stops requests early; what was sampled is kept.
 //!
-//! Invariant: it says that a request is cancelled only where the API server has taken `spec.cancel`.
+//! Invariant: it reports a request as cancelled only if the API server has accepted `spec.cancel`.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -33,7 +33,7 @@ pub async fn one(
     let object = cluster.request(name).await?;
     if Request::of(&object).outcome() != Outcome::InProgress {
         return Ok(format!(
-            "profilerequest.phpprof.dev/{name} is over already\n"
+            "profilerequest.phpprof.dev/{name} has already ended\n"
         ));
     }
     if dry_run == Some(DryRun::Client) {

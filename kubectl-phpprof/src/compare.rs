@@ -66,7 +66,7 @@ impl Compared {
         Err(Failure::new(
             Exit::Grew,
             format!(
-                "{} of the functions grew by more than {limit} {of}, most of all {} by {:.2}",
+                "{} of the functions grew by more than {limit} {of}; {} grew most, by {:.2}",
                 grown.count(),
                 printable(&worst.name),
                 points(worst)
@@ -96,8 +96,8 @@ fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
         Some(sum) if sum > 0 => Ok(sum),
         _ => Err(Failure::new(
             Exit::Usage,
-            format!("the profile {which} does not say how many requests its samples have shown"),
-            "sample both with labels of requests, for instance kubectl phpprof run TYPE/NAME --labels route; or compare by --per share",
+            format!("the profile {which} does not say how many requests its samples saw"),
+            "record both with labels of requests, for instance kubectl phpprof run TYPE/NAME --labels route; or compare with --per share",
         )),
     }
 }
@@ -147,7 +147,13 @@ mod tests {
             &after,
             Some("1 of the functions"),
         );
-        check(Per::Share, 19.0, &before, &after, Some("slow by 20.00"));
+        check(
+            Per::Share,
+            19.0,
+            &before,
+            &after,
+            Some("slow grew most, by 20.00"),
+        );
         check(Per::Share, 20.5, &before, &after, None);
         check(Per::Share, 5.0, &after, &before, Some("fast"));
     }
@@ -158,7 +164,13 @@ mod tests {
         let (before, after) = (profile(50, 50, None), profile(60, 40, None));
         check(Per::Share, 5.0, &before, &after, None);
         let (before, after) = (profile(5000, 5000, None), profile(6000, 4000, None));
-        check(Per::Share, 5.0, &before, &after, Some("slow by 10.00"));
+        check(
+            Per::Share,
+            5.0,
+            &before,
+            &after,
+            Some("slow grew most, by 10.00"),
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `delete`: removes requests from the cluster.
 //!
-//! What is stored of a request that is over has its own time; a request that is running is cut off, and what its samplers have is dropped.
+//! The stored profiles of a finished request have their own retention; a running request is cut off, and its samplers drop their samples.
 //!
-//! Invariant: a request is called deleted only where the API server has taken its deletion.
+//! Invariant: a request is reported as deleted only if the API server has accepted its deletion.
 
 use kube::api::DeleteParams;
 
@@ -37,7 +37,7 @@ pub async fn run(global: &Global, arguments: &Delete) -> Result<String, Failure>
     }
     if is_kept && arguments.dry_run.is_none() {
         eprintln!(
-            "their profiles stay in the store until profileRetentionSeconds are over: {}",
+            "their profiles stay in the store for profileRetentionSeconds: {}",
             cluster.suggest.phpprof("list --stored")
         );
     }
@@ -65,7 +65,7 @@ async fn one(cluster: &Cluster, name: &str, dry_run: Option<DryRun>) -> Result<b
     let has_profile = !request.words("/status/profile/url").is_empty();
     if request.outcome() == Outcome::InProgress && dry_run.is_none() {
         eprintln!(
-            "{name} is running: its samplers stop and drop what they have; {} would have kept it",
+            "{name} was running: its samplers stop and drop their samples; {} would have kept them",
             cluster.suggest.phpprof(&format!("cancel {name}"))
         );
     }

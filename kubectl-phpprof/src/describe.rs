@@ -1,8 +1,8 @@
 //! `describe`: a request and each of its pods, in words.
 //!
-//! It is pure but for the caller's `get`.
+//! It is pure, except for the caller's `get`.
 //!
-//! Invariant: every failure that is shown has what to do about it beside it.
+//! Invariant: every failure is shown with its remedy.
 
 use jiff::Timestamp;
 use phpprof_crds::{Reason, TargetReason};
@@ -80,7 +80,7 @@ fn facts(request: &Request<'_>, now: Timestamp) -> String {
         (
             "Sampling",
             format!(
-                "{}s, {} times a second",
+                "{}s, {} samples per second",
                 request.number("/spec/durationSeconds"),
                 request.number("/spec/samplesPerSecond")
             ),
@@ -160,7 +160,7 @@ fn rates(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>
         let kept = target.decimal("/effectiveSamplesPerSecond")?;
         (kept < 0.98 * asked as f64).then(|| {
             let pod = printable(target.pod());
-            let line = format!("  {pod}: {kept:.1} times a second instead of {asked}");
+            let line = format!("  {pod}: {kept:.1} samples per second instead of {asked}");
             cut(&line, width.unwrap_or(usize::MAX)) + "\n"
         })
     });
@@ -169,8 +169,8 @@ fn rates(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>
         return slow;
     }
     format!(
-        "\nSampled less often than asked for:\n{slow}    {}\n",
-        "The sampler ran into its CPU budget (limits.samplerCPUPercent in the chart), or its node had no CPU left: ask for less with --samples-per-second, or allow more."
+        "\nSampled less often than requested:\n{slow}    {}\n",
+        "The sampler reached its CPU budget (limits.samplerCPUPercent in the chart), or its node had no CPU left: set a lower --samples-per-second, or raise the budget."
     )
 }
 

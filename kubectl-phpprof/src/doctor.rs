@@ -1,8 +1,8 @@
-//! `doctor`: can this be profiled, by whom and how; and if not, why, and what to change.
+//! `doctor`: can this user profile the workload, and how; if not, why, and what to change.
 //!
-//! [`observe`] asks the API server, and changes nothing there; [`check_all`] is a pure function of what was found.
+//! [`observe`] reads from the API server, and changes nothing there; [`judge`] is a pure function of the observed state.
 //!
-//! Invariant: what could not be asked is `unknown`, never `ok`.
+//! Invariant: a check that could not be made is `unknown`, never `ok`.
 
 pub mod checks;
 pub mod observe;
@@ -55,7 +55,7 @@ fn verdict(checks: &[Check], target: &str) -> Result<(), Failure> {
     Err(Failure::new(
         Exit::Unfit,
         format!("{message}: {count} of {of} checks failed"),
-        "change what stands beside each failed check",
+        "do what each failed check says",
     ))
 }
 

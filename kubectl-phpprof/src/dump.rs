@@ -1,6 +1,6 @@
 //! `dump`: where every worker of the pods is now, by a request for a snapshot.
 //!
-//! Invariant: what is shown is of the request that this command made, and of no earlier one.
+//! Invariant: it shows the result of the request that this command created, never of an earlier one.
 
 use std::io::Write as _;
 
@@ -34,9 +34,9 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
         DumpForm::Json => Ok(json(&workers)),
         DumpForm::Text if workers.is_empty() => Err(Failure::new(
             Exit::NoProfile,
-            format!("no PHP worker was seen by {name}"),
+            format!("{name} saw no PHP worker"),
             format!(
-                "{} says what the samplers saw",
+                "{} shows what the samplers saw",
                 cluster.suggest.phpprof(&format!("describe {name}"))
             ),
         )),

@@ -6,7 +6,7 @@
 
 /// In seconds.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no duration; write 30s, 2m or 1h30m");
+    let wrong = || format!("{text:?} is not a duration; use for instance 30s, 2m or 1h30m");
     if let Ok(seconds) = text.parse::<u64>() {
         return Ok(seconds);
     }
@@ -42,7 +42,7 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
     match text.strip_suffix("ms") {
         Some(number) => number
             .parse()
-            .map_err(|_| format!("{text:?} is no duration; write 500ms or 2s")),
+            .map_err(|_| format!("{text:?} is not a duration; use for instance 500ms or 2s")),
         None => Ok(parse(text)?.saturating_mul(1000)),
     }
 }

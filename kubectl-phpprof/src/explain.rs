@@ -1,6 +1,6 @@
 //! `explain`: what a reason or a finding means, and what to do about it.
 //!
-//! Meanings and remedies are the API's own; what is said of findings is their reference page, which the program has in it.
+//! Meanings and remedies come from the API's types. Findings come from their reference page, which is compiled in.
 //!
 //! Invariant: every reason of the API and every finding is explained.
 
@@ -18,7 +18,7 @@ pub fn reasons() -> Vec<(String, String)> {
     for (reason, meaning) in documented::<TargetReason>() {
         let name = reason.to_string();
         match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = format!("{known} Of a pod: {meaning}"),
+            Some((_, known)) => *known = format!("{known} For a pod: {meaning}"),
             None => all.push((name, meaning)),
         }
     }
@@ -80,7 +80,7 @@ pub fn text(asked: Option<&str>) -> Result<String, Failure> {
         };
         return Err(Failure::new(
             Exit::NotFound,
-            format!("there is no reason and no finding {asked:?}"),
+            format!("there is no reason or finding {asked:?}"),
             hint,
         ));
     };

@@ -1,8 +1,8 @@
-//! What went wrong, what to do about it, and the exit code that says so to a script.
+//! What went wrong, what to do about it, and the exit code for scripts.
 //!
 //! It prints nothing.
 //!
-//! Invariant: every failure has a hint; what the API server refused names the right that is missing.
+//! Invariant: every failure has a hint; if the API server refused, the hint names the missing right.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use phpprof_crds::chain;
 /// The exit codes; a script may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Anything that has no code of its own.
+    /// Anything without an exit code of its own.
     Failed = 1,
     /// The command line is wrong; clap ends with it too.
     Usage = 2,
@@ -21,13 +21,13 @@ pub enum Exit {
     Forbidden = 4,
     /// The request ended without a profile; its reason is printed.
     NoProfile = 5,
-    /// It was not over within `--timeout`.
+    /// The request did not end within `--timeout`.
     Timeout = 6,
     /// The API server or the operator does not answer.
     Unreachable = 7,
     /// `doctor` found that the workload cannot be profiled.
     Unfit = 8,
-    /// `diff --fail-above`: a function grew by more.
+    /// `diff --fail-above`: a function grew by more than the limit.
     Grew = 9,
     /// Ctrl-C.
     Interrupted = 130,
@@ -38,7 +38,7 @@ pub const EXIT_CODES: [(u8, &str); 11] = [
     (0, "done"),
     (
         Exit::Failed as u8,
-        "failed in a way that has no code of its own",
+        "failed for a reason without an exit code of its own",
     ),
     (
         Exit::Usage as u8,
@@ -58,7 +58,7 @@ pub const EXIT_CODES: [(u8, &str); 11] = [
     ),
     (
         Exit::Timeout as u8,
-        "not over within `--timeout`; the request goes on",
+        "the request did not end within `--timeout`; it goes on",
     ),
     (
         Exit::Unreachable as u8,
@@ -66,11 +66,11 @@ pub const EXIT_CODES: [(u8, &str); 11] = [
     ),
     (
         Exit::Unfit as u8,
-        "`doctor`: the workload cannot be profiled as it is, or not by you, or you may not look at results",
+        "`doctor`: the workload cannot be profiled as it is, you may not profile it, or you may not look at results",
     ),
     (
         Exit::Grew as u8,
-        "`diff --fail-above`: a function grew by more",
+        "`diff --fail-above`: a function grew by more than the limit",
     ),
     (Exit::Interrupted as u8, "Ctrl-C"),
 ];
@@ -138,7 +138,7 @@ impl Failure {
             404 => Failure::new(
                 Exit::NotFound,
                 message,
-                "see what there is: kubectl phpprof list, with -n NAME for another namespace",
+                "list the requests: kubectl phpprof list, with -n NAME for another namespace",
             ),
             409 => Failure::new(
                 Exit::Failed,
@@ -148,23 +148,23 @@ impl Failure {
             400 | 422 => Failure::new(
                 Exit::Usage,
                 message,
-                "kubectl explain profilerequest.spec says what each field may be",
+                "kubectl explain profilerequest.spec describes each field",
             ),
             429 | 500.. => Failure::new(
                 Exit::Unreachable,
                 message,
-                "try again; kubectl get --raw /readyz says how the API server is",
+                "try again; kubectl get --raw /readyz shows the API server's health",
             ),
             _ => Failure::new(
                 Exit::Failed,
                 message,
-                "see the whole answer: kubectl get profilerequests -v=8",
+                "to see the whole answer: kubectl get profilerequests -v=8",
             ),
         }
     }
 }
 
-/// What an API server says to a path of a group that it does not have.
+/// What an API server answers for an API group that it does not have.
 fn no_such_api(message: &str) -> bool {
     ["could not find the requested resource", "page not found"]
         .into_iter()

@@ -1,8 +1,8 @@
-//! JSONPath as kubectl has it: paths (`.metadata.name`, `{.items[0]}`) and templates (`{range .items[*]}{.metadata.name}{"\n"}{end}`).
+//! JSONPath as in kubectl: paths (`.metadata.name`, `{.items[0]}`) and templates (`{range .items[*]}{.metadata.name}{"\n"}{end}`).
 //!
 //! A path becomes one of RFC 9535, which jsonpath-rust reads: kubectl needs no `$`, allows `-` in names, and escapes a dot in a name with `\`.
 //!
-//! Invariant: what is not understood is refused before anything is asked of the cluster; a field that is not there prints nothing.
+//! Invariant: an unsupported path is refused before any call to the cluster; a missing field prints nothing.
 
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
@@ -41,7 +41,7 @@ impl Path {
             .and_then(|rest| rest.strip_suffix('}'))
             .unwrap_or(bare)
             .trim();
-        let wrong = || format!("{text:?} is no JSONPath that is understood; {SUPPORTED}");
+        let wrong = || format!("{text:?} is not a supported JSONPath; {SUPPORTED}");
         if bare.is_empty() {
             return Err(wrong());
         }

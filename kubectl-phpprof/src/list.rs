@@ -1,6 +1,6 @@
 //! Requests as tables, names, JSON and YAML: `list` and `get`.
 //!
-//! Invariant: JSON and YAML hold what the API server gave, field for field.
+//! Invariant: JSON and YAML have the API server's answer, field by field.
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -162,7 +162,7 @@ pub fn plain(object: &DynamicObject) -> Result<Value, serde_json::Error> {
 pub fn unwritable(error: serde_json::Error) -> Failure {
     Failure::new(
         Exit::Failed,
-        format!("the API server's answer cannot be written: {error}"),
+        format!("printing the API server's answer failed: {error}"),
         "try another form with --output",
     )
 }

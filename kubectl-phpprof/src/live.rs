@@ -1,6 +1,6 @@
-//! `top --live`: what PHP in the pods does now, by a live request whose seconds the operator holds.
+//! `top --live`: what PHP in the pods does now, by a live request whose seconds the operator keeps.
 //!
-//! The terminal has a thread of its own; here the request is made, its seconds are fetched, and it is ended with the terminal. Invariant: however
+//! The terminal has its own thread; this module creates the request, fetches its seconds, and ends it with the terminal. Invariant: however
 //! it ends, the request is cancelled, and if that fails, its samplers end by themselves, because nobody reads.
 
 use std::collections::HashMap;
@@ -37,8 +37,8 @@ pub async fn run(global: &Global, arguments: &Top) -> Result<String, Failure> {
     if !screen::is_there() {
         return Err(Failure::new(
             Exit::Usage,
-            "top --live draws on a terminal, and this is none",
-            "for a script: kubectl phpprof run TARGET, then kubectl phpprof top NAME -o json",
+            "top --live needs a terminal, and standard output is not one",
+            "in a script, use kubectl phpprof run TARGET, then kubectl phpprof top NAME -o json",
         ));
     }
     let request = target::live(arguments)?;
@@ -114,17 +114,17 @@ async fn end(
         has_profile(&request, &cluster.suggest)?;
         tell_failed(&request);
         return Ok(format!(
-            "{name} is over; all of it: {}\n",
+            "{name} has ended; the whole profile: {}\n",
             cluster.suggest.phpprof(&format!("flame {name}"))
         ));
     }
     match cancel::one(cluster, name, None).await {
         Ok(_) => tell(&format!(
-            "{name} ends; all of it in a moment: {}",
+            "{name} is ending; the whole profile, in a moment: {}",
             cluster.suggest.phpprof(&format!("flame {name}"))
         )),
         Err(failure) => tell(&format!(
-            "{name} could not be cancelled: {}; its samplers end by themselves, since nobody looks",
+            "cancelling {name} failed: {}; its samplers end by themselves, because nobody reads them",
             failure.message
         )),
     }
@@ -193,7 +193,7 @@ fn tick(namespace: &str, seconds: &[LiveSecond]) -> Update {
         let profile = match labelled(namespace, second) {
             Ok(profile) => profile,
             Err(why) => {
-                return Update::Message(format!("a second of {} is left out: {why}", second.pod));
+                return Update::Message(format!("a second of {} is missing: {why}", second.pod));
             }
         };
         let span = spans.entry((&second.pod, &second.container)).or_default();

@@ -1,6 +1,6 @@
 //! The verbs that show a profile: `top`, `findings`, `flame`, `diff`, `download`.
 //!
-//! Invariant: with files as their sources they ask no cluster for anything.
+//! Invariant: with files as sources, they make no call to a cluster.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
@@ -165,8 +165,8 @@ fn known(path: &str) -> Result<Format, Failure> {
     Format::of_name(path).ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!("{path}: the end of the name says no format"),
-            format!("let it end with {}", Format::extensions()),
+            format!("{path}: the file's extension is not a known format"),
+            format!("use one of the extensions {}", Format::extensions()),
         )
     })
 }
@@ -177,7 +177,7 @@ fn drawn(path: &str) -> Result<Format, Failure> {
         _ => Err(Failure::new(
             Exit::Usage,
             format!("{path}: a flame graph is a page or a picture"),
-            "let the name end with .html or .svg; kubectl phpprof download writes the other formats",
+            "use the extension .html or .svg; kubectl phpprof download writes the other formats",
         )),
     }
 }

@@ -1,6 +1,6 @@
-//! `logs`: what the samplers of a request said.
+//! `logs`: the logs of a request's samplers.
 //!
-//! Invariant: each line says which pod it is from, and nothing of it moves the cursor.
+//! Invariant: each line names its pod, and nothing in it moves the cursor.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, LogParams};
@@ -61,7 +61,7 @@ pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
             Exit::NotFound,
             format!("{name} has no such pod"),
             format!(
-                "see its pods: {}",
+                "list its pods: {}",
                 cluster.suggest.phpprof(&format!("describe {name}"))
             ),
         )),

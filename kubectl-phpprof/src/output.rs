@@ -1,8 +1,8 @@
-//! What `-o` and `--sort-by` mean for what is listed: kubectl's own forms.
+//! `-o` and `--sort-by` for lists, in kubectl's own forms.
 //!
-//! It knows nothing of what is listed but that it is JSON.
+//! It knows nothing about the listed objects except that they are JSON.
 //!
-//! Invariant: a form that is not known is refused on the command line, with those that are.
+//! Invariant: the command line refuses an unknown form and names the known ones.
 
 use std::cmp::Ordering;
 
@@ -58,7 +58,7 @@ impl Output {
                 .map(Output::Form)
                 .map_err(|_| {
                     format!(
-                        "write one of table, wide, json, yaml, name, jsonpath=TEMPLATE, custom-columns=HEAD:PATH,…; {text:?} is none"
+                        "{text:?} is not an output format; use table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,…"
                     )
                 }),
         }
@@ -78,7 +78,7 @@ impl Column {
                 path: Path::parse(path)?,
             }),
             _ => Err(format!(
-                "write a column as HEAD:PATH, for instance NAME:.metadata.name; {text:?} is none"
+                "{text:?} is not a column; use HEAD:PATH, for instance NAME:.metadata.name"
             )),
         }
     }
@@ -115,8 +115,8 @@ pub fn sort<T>(
     if is_unknown {
         return Err(Failure::new(
             Exit::Usage,
-            "nothing that is listed has the field of --sort-by",
-            "see which fields there are: the same command line with -o yaml, and without --sort-by",
+            "no listed object has the field of --sort-by",
+            "to see the fields, use the same command line with -o yaml and without --sort-by",
         ));
     }
     Ok(())
@@ -171,7 +171,7 @@ mod tests {
             "custom-columns=",
         ] {
             let refusal = Output::parse(wrong).unwrap_err();
-            assert!(refusal.starts_with("write "), "{refusal}");
+            assert!(refusal.contains("; use "), "{refusal}");
         }
     }
 

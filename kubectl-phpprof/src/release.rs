@@ -1,8 +1,8 @@
-//! Makes the profiles of two releases comparable: functions that an edit or another folder has given another name get the same one.
+//! Makes the profiles of two releases comparable: functions whose name changed by an edit or another folder get the same name again.
 //!
 //! It is pure. It changes names and files of functions, and no value.
 //!
-//! Invariant: what has neither a prefix that was named nor a closure in its name stays as it is.
+//! Invariant: a name without a given prefix and without a closure stays unchanged.
 
 use phpprof_profile::Profile;
 
@@ -20,7 +20,7 @@ impl Prefix {
         match text.starts_with('/') && !folders.is_empty() {
             true => Ok(Prefix(folders)),
             false => Err(format!(
-                "write a folder that begins with /, for instance /srv/releases/20261101 or /srv/releases/*; {text:?} is none"
+                "{text:?} is not a folder that begins with /, for instance /srv/releases/20261101 or /srv/releases/*"
             )),
         }
     }

@@ -1,6 +1,6 @@
-//! `requests`: the slowest HTTP requests that a run has seen, out of its list or a file of it.
+//! `requests`: the slowest HTTP requests that a run saw, from its list or a file of it.
 //!
-//! Invariant: what a list says reaches the terminal without what would move its cursor, and no rate is made of it: short requests are seen in
+//! Invariant: the list cannot move the terminal's cursor, and no rates are derived from it: sampling sees short requests in
 //! proportion to their duration.
 
 use phpprof_profile::Amount;
@@ -19,7 +19,7 @@ pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Resul
         Failure::new(
             Exit::Failed,
             format!("{} has no list of requests: {error}", arguments.source),
-            "give a request that has Route among its labels, or a file that ends with requests.json.gz",
+            "name a request that has Route among its labels, or a file that ends with requests.json.gz",
         )
     })?;
     let chosen = chosen(&list, arguments);
@@ -29,7 +29,7 @@ pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Resul
     let more = list.requests.len().saturating_sub(chosen.len()) as u64 + list.unlisted_requests;
     if more > 0 && arguments.output == RequestsForm::Table {
         eprintln!(
-            "{more} more requests were seen. Short ones are seen in proportion to their duration."
+            "{more} more requests were seen. Sampling sees short requests in proportion to their duration."
         );
     }
     Ok(text(&list, &chosen, arguments.output, screen.width))

@@ -1,6 +1,6 @@
-//! `run`: creates a request, waits for it, shows what takes most and what there is to say of it.
+//! `run`: creates a request, waits for it, shows the top functions and findings.
 //!
-//! Invariant: a request that was created is named on the screen before anything is waited for.
+//! Invariant: the name of a created request is printed before any waiting.
 
 use std::io::Write;
 
@@ -25,7 +25,7 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
     match perform(global, arguments, screen).await {
         Err(failure) if arguments.allow_failure && may_be_ignored(failure.exit) => {
             eprintln!("{failure}");
-            eprintln!("There is no profile; --allow-failure was given, so the exit code is 0.");
+            eprintln!("There is no profile. The exit code is 0 because of --allow-failure.");
             Ok(())
         }
         outcome => outcome,
@@ -106,7 +106,7 @@ fn check_type(arguments: &Run, object: &DynamicObject) -> Result<(), Failure> {
         Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {
             Err(Failure::new(
                 Exit::Usage,
-                format!("a request without its heap has no {}", wanted.name()),
+                format!("a request without heap has no {}", wanted.name()),
                 "add --heap, or heap: true to the spec of the file",
             ))
         }
@@ -132,13 +132,13 @@ pub fn request_object(
     let wrong = |error: String| {
         Failure::new(
             Exit::Usage,
-            format!("{path} is no ProfileRequest: {error}"),
-            "print one to begin with: kubectl phpprof run deploy/web --dry-run=client",
+            format!("{path} is not a ProfileRequest: {error}"),
+            "to print an example: kubectl phpprof run deploy/web --dry-run=client",
         )
     };
     let value: Value = serde_yaml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if value["kind"] != "ProfileRequest" {
-        return Err(wrong("its kind is another".to_owned()));
+        return Err(wrong("its kind is different".to_owned()));
     }
     if let Ok(request) = serde_json::from_value(value.clone()) {
         target::check(&request)?;
@@ -161,8 +161,8 @@ pub fn as_object(
         .map_err(|error| {
             Failure::new(
                 Exit::Usage,
-                format!("{place} makes no ProfileRequest: {error}"),
-                "kubectl phpprof run --help says what each flag may be",
+                format!("{place} is not a valid ProfileRequest: {error}"),
+                "kubectl phpprof run --help describes each flag",
             )
         })
 }
@@ -247,7 +247,7 @@ async fn finish(
         }
     }
     eprintln!(
-        "the profile lies at {}",
+        "the profile is stored at {}",
         request.words("/status/profile/url")
     );
     if loaded.is_ok() {

@@ -1,9 +1,9 @@
-//! `schedule`: profiles again and again, by CronJobs in the user's own namespace.
+//! `schedule`: profiles on a schedule, with CronJobs in the user's own namespace.
 //!
 //! Each run is a pod with this plugin, which creates one request and ends. [`manifest`] has the objects, [`rights`] who may create them, [`create`]
 //! creates them.
 //!
-//! Invariant: nothing is created where a right for one of the objects is missing; what was not made by this plugin is not deleted.
+//! Invariant: nothing is created if a right for one of the objects is missing; objects that this plugin did not create are not deleted.
 
 mod create;
 mod manifest;
@@ -158,9 +158,9 @@ async fn schedule(cluster: &Cluster, name: &str, verb: &str) -> Result<DynamicOb
     {
         return Err(Failure::new(
             Exit::Failed,
-            format!("cronjob.batch/{object_name} is no schedule of phpprof"),
+            format!("cronjob.batch/{object_name} is not a schedule of phpprof"),
             format!(
-                "see which are: {}",
+                "list the schedules: {}",
                 cluster.suggest.phpprof("schedule list")
             ),
         ));
@@ -173,7 +173,7 @@ fn of_schedules(cluster: &Cluster, failure: Failure) -> Failure {
     match failure.exit {
         Exit::NotFound => Failure {
             hint: format!(
-                "see which schedules there are: {}",
+                "list the schedules: {}",
                 cluster.suggest.phpprof("schedule list")
             ),
             ..failure
@@ -256,7 +256,7 @@ async fn delete(global: &Global, arguments: &ScheduleDelete) -> Result<String, F
                     "schedule {name} is managed by {}, not by this plugin",
                     manager.map_or("something else", String::as_str)
                 ),
-                "remove it where it was made: the chart's are in its value schedules",
+                "remove it where it was created: the chart's schedules are in its value schedules",
             ));
         }
         let name = object_name(name);

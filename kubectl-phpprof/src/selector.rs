@@ -1,8 +1,8 @@
-//! Labels as kubectl's -l has them: `app=web,tier!=cache,stage in (a, b),canary,!old`.
+//! Label selectors as in kubectl's -l: `app=web,tier!=cache,stage in (a, b),canary,!old`.
 //!
-//! It checks the form alone: what a label may be named, the API server says.
+//! It checks the syntax only; the API server checks the names of labels.
 //!
-//! Invariant: a text that is not understood whole is refused.
+//! Invariant: a text that cannot be parsed completely is refused.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
@@ -14,8 +14,8 @@ pub fn parse(text: &str) -> Result<LabelSelector, Failure> {
         let term = term(part.trim()).ok_or_else(|| {
             Failure::new(
                 Exit::Usage,
-                format!("{text:?} is no selector: {:?} is not understood", part.trim()),
-                "write labels as for kubectl get -l, for instance app=web,tier!=cache or 'tier in (web, api)'",
+                format!("{text:?} is not a selector: {:?} is not understood", part.trim()),
+                "use the syntax of kubectl get -l, for instance app=web,tier!=cache or 'tier in (web, api)'",
             )
         })?;
         match (term.operator, term.values) {

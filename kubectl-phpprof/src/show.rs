@@ -1,6 +1,6 @@
 //! What `top` and `diff` print, and what `flame`, `diff` and `download` write.
 //!
-//! Invariant: names from a profile reach the terminal without what would move its cursor.
+//! Invariant: names from a profile cannot move the terminal's cursor.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -243,10 +243,10 @@ pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option
     }
     let amount = diff.amount();
     let what = match compared.requests {
-        None => "shares of each, in percent, and their difference in points (±: by chance alone)"
+        None => "shares of each profile's total, in percent, and their difference in points (±: by chance alone)"
             .to_owned(),
         Some((before, after)) => format!(
-            "of {before} and {after} requests; the time of one, in percent of all that one took before"
+            "{before} and {after} requests; time per request, in percent of the time per request before"
         ),
     };
     let mut text = format!(

@@ -1,6 +1,6 @@
-//! Where a profile comes from: a file, a request of the cluster, or the store where its request is gone.
+//! Where a profile comes from: a file, a request of the cluster, or the store if its request is gone.
 //!
-//! Invariant: a profile that comes from here is whole; files and answers are bounded before they are decoded.
+//! Invariant: a profile from here is complete; files and answers are bounded before they are decoded.
 
 use std::io::Read;
 
@@ -61,11 +61,11 @@ fn or_file(name: &str, failure: Failure) -> Failure {
             None => failure.exit,
         },
         message: format!(
-            "{name}: No such file here, and as a request: {}",
+            "{name}: no such file here; as a request: {}",
             failure.message
         ),
         hint: format!(
-            "correct the file's name; if a request was meant: {}",
+            "correct the file's name; if you meant a request: {}",
             failure.hint
         ),
     }
@@ -164,8 +164,8 @@ fn of_bytes(bytes: &[u8], title: &str) -> Result<Source, Failure> {
     let profile = decode(bytes, &LIMITS).map_err(|error| {
         Failure::new(
             Exit::Failed,
-            format!("{title} is no profile: {error}"),
-            "give a pprof file (.pb.gz), as phpprof and the store have them",
+            format!("{title} is not a profile: {error}"),
+            "use a pprof file (.pb.gz) from phpprof or the store",
         )
     })?;
     let stem = [".pb.gz", ".pprof.gz", ".pprof", ".pb"]
@@ -223,7 +223,7 @@ mod tests {
         let failure = of_bytes(b"<html>", "page.html").unwrap_err();
         assert_eq!(
             failure.message,
-            "page.html is no profile: unknown wire type 4"
+            "page.html is not a profile: unknown wire type 4"
         );
         assert!(failure.hint.contains("pprof"));
     }

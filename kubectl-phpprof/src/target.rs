@@ -1,8 +1,8 @@
-//! What TYPE/NAME means, and the request that a `run` asks for.
+//! Parses TYPE/NAME, and builds the request of a `run`.
 //!
-//! It asks nobody whether such a thing exists: the operator finds out, and says so in the status.
+//! It does not check whether the target exists: the operator does, and reports it in the status.
 //!
-//! Invariant: a request that the CRD's rules would refuse is refused here, with the same words.
+//! Invariant: a request that the CRD's rules would refuse is refused here, with the same message.
 
 use phpprof_crds::{
     Filter, Mode, ProfileRequest, ProfileRequestSpec, RequestLabel, SamplerMode, Target,
@@ -60,7 +60,7 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
         Failure::new(
             Exit::Usage,
             message,
-            "write TYPE/NAME: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or Kind.version.group/NAME for others",
+            "use TYPE/NAME: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or Kind.version.group/NAME for others",
         )
     };
     let (kind, name) = text.split_once('/').unwrap_or(("pod", text));
@@ -98,9 +98,7 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
         {
             Ok(workload(&format!("{group}/{version}"), kind))
         }
-        _ => Err(wrong(format!(
-            "{kind:?} is no kind of workload that is known here"
-        ))),
+        _ => Err(wrong(format!("{kind:?} is not a known kind of workload"))),
     }
 }
 
@@ -258,7 +256,7 @@ pub fn check(request: &ProfileRequest) -> Result<(), Failure> {
     Err(Failure::new(
         Exit::Usage,
         messages.join("; "),
-        "kubectl phpprof run --help says what each flag may be",
+        "kubectl phpprof run --help describes each flag",
     ))
 }
 
@@ -302,9 +300,6 @@ mod tests {
     fn what_is_no_target_is_refused() {
         check_target("deploy/", "\"deploy/\" names nothing");
         check_target("deploy/a/b", "\"deploy/a/b\" names nothing");
-        check_target(
-            "shop/web",
-            "\"shop\" is no kind of workload that is known here",
-        );
+        check_target("shop/web", "\"shop\" is not a known kind of workload");
     }
 }

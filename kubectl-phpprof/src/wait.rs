@@ -1,6 +1,6 @@
 //! Waiting for a request, with each pod's progress, and what Ctrl-C does meanwhile.
 //!
-//! Invariant: Ctrl-C never leaves the user in doubt about what goes on running.
+//! Invariant: after Ctrl-C, the user always knows what is still running.
 
 use std::time::{Duration, Instant};
 
@@ -75,10 +75,7 @@ fn is_final(error: &kube::Error) -> bool {
 fn too_late(cluster: &Cluster, name: &str, limit: u64) -> Failure {
     Failure::new(
         Exit::Timeout,
-        format!(
-            "{name} was not over within {}",
-            crate::duration::text(limit)
-        ),
+        format!("{name} did not end within {}", crate::duration::text(limit)),
         format!("it goes on: {}", see_or_stop(cluster, name)),
     )
 }

@@ -99,8 +99,8 @@ impl Election {
         role.set(false);
         match tokio::time::timeout(TAKES, self.release()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given up"),
-            Err(_) => tracing::warn!("the API server did not take the lease back in time"),
+            Ok(Err(error)) => tracing::warn!(%error, "releasing the lease failed"),
+            Err(_) => tracing::warn!("the API server did not release the lease in time"),
         }
     }
 
@@ -116,8 +116,8 @@ impl Election {
                     self.renewed = holds.then_some(begin);
                     role.set(holds);
                 }
-                Ok(Err(error)) => tracing::warn!(%error, "the lease could not be looked at"),
-                Err(_) => tracing::warn!("the API server did not answer for the lease in time"),
+                Ok(Err(error)) => tracing::warn!(%error, "reading the lease failed"),
+                Err(_) => tracing::warn!("the API server did not answer about the lease in time"),
             }
             if self
                 .renewed

@@ -146,7 +146,7 @@ fn a_pod_whose_budget_is_spent_is_not_chosen() {
     check(
         &target(1),
         &[spent.clone()],
-        "EphemeralContainerBudgetSpent: every matching pod was profiled 64 times already",
+        "EphemeralContainerBudgetSpent: every matching pod already has 64 ephemeral containers of phpprof",
     );
     check(&target(2), &[spent, pod("b")], "b/fpm");
 }
@@ -176,7 +176,7 @@ fn a_request_waits_for_nodes_that_have_no_room_for_its_samplers() {
     check_room(
         &pods,
         &[("n1", 1), ("n2", 1)],
-        "Queued: nodes of the matching pods have room for 2 of 3 samplers; each takes 2 at the same time",
+        "Queued: nodes of the matching pods have room for 2 of 3 samplers; each node may run 2 at the same time",
     );
     // More than a node ever takes is not waited for.
     check_room(&pods[..2], &[], "2");
@@ -184,7 +184,7 @@ fn a_request_waits_for_nodes_that_have_no_room_for_its_samplers() {
     check_room(
         &pods[..1],
         &[("n1", 7)],
-        "Queued: nodes of the matching pods have room for 0 of 1 samplers; each takes 2 at the same time",
+        "Queued: nodes of the matching pods have room for 0 of 1 samplers; each node may run 2 at the same time",
     );
 }
 

@@ -101,7 +101,7 @@ fn uploads() -> Result<Vec<Upload>> {
                 not_a_profile(),
                 1,
                 SizeMismatch,
-                "the object has 13 bytes, and the receipt says 14",
+                "the object has 13 bytes, but the receipt says 14",
             )
         },
         Upload {

@@ -161,7 +161,7 @@ async fn check_cancel(scene: &Scene, person: &Person) -> Result<()> {
         status(&ended)
     );
     let again = person.says("cancel long").await?.well()?;
-    ensure!(again.contains("is over already"), "{again}");
+    ensure!(again.contains("has already ended"), "{again}");
     Ok(())
 }
 

@@ -176,7 +176,7 @@ fn check_words(seen: &[ProfileRequest]) -> Result<()> {
         }
         let message = &status(request).conditions[0].message;
         let words = message.strip_prefix("place ").and_then(|rest| {
-            rest.strip_suffix(" in the line: as many requests run as may at the same time")
+            rest.strip_suffix(" in the queue: the limits on running requests are reached")
         });
         let (place, of) = words
             .and_then(|words| words.split_once(" of "))

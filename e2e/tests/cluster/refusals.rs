@@ -65,7 +65,7 @@ fn what_cannot_be_done_is_refused_with_a_clear_message_and_starts_nothing() -> R
         });
         let range = "durationSeconds must be from 1 to 3600";
         let limit = format!(
-            "the administrator allows {} at most",
+            "the administrator allows at most {}",
             release::DURATION_LIMIT
         );
         tokio::try_join!(

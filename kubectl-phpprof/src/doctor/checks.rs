@@ -1,6 +1,6 @@
-//! From what was observed to a verdict for each thing that a profile needs: pure. Where the operator decides, `phpprof_decide` is asked, as it asks it.
+//! From the observed state to a verdict for each requirement of a profile: pure. The operator's own decisions come from `phpprof_decide`.
 //!
-//! Invariant: one check for each need, always in the same order; a check that failed says what to change.
+//! Invariant: one check for each requirement, always in the same order; a failed check says what to change.
 
 mod chosen;
 
@@ -157,7 +157,7 @@ fn api(observed: &Observed) -> Check {
         None => check(
             "api",
             Verdict::Unknown,
-            "the API groups could not be listed",
+            "listing the API groups failed",
             "kubectl api-resources --api-group=phpprof.dev",
         ),
     }
@@ -213,7 +213,7 @@ fn namespace_check(observed: &Observed) -> Check {
     if !is_looked_after(observed) {
         let named: Vec<_> = arguments(observed, "--namespace=").collect();
         return bad(
-            format!("the operator looks after {} only", named.join(", ")),
+            format!("the operator handles requests of {} only", named.join(", ")),
             "ask its administrator to add the namespace to the chart's rbac.namespaces".to_owned(),
         );
     }
@@ -222,12 +222,11 @@ fn namespace_check(observed: &Observed) -> Check {
         return check(
             "namespace",
             Verdict::Unknown,
-            format!("the labels of {name} may not be read"),
+            format!("you may not read the labels of {name}"),
             match limits.namespace_opt_in {
                 true => command,
-                false => {
-                    "the operator profiles every namespace whose label does not stop it".to_owned()
-                }
+                false => "the operator profiles every namespace, except where the label forbids it"
+                    .to_owned(),
             },
         );
     };
@@ -282,14 +281,14 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
         Some(false) if right == PROFILE && instead => check(
             name,
             Verdict::Good,
-            format!("{}; that you may {PATCH_PODS} is as good", found("may not")),
+            format!("{}; your right to {PATCH_PODS} suffices", found("may not")),
             "",
         ),
         Some(false) if right == PROFILE => check(
             name,
             Verdict::Unknown,
             format!(
-                "{}; the chart's policies ask for it, if they are on",
+                "{}; the chart's policies, if enabled, need this right",
                 found("may not")
             ),
             remedy,
@@ -298,7 +297,7 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
         None => check(
             name,
             Verdict::Unknown,
-            format!("whether you may {right} could not be asked"),
+            format!("the check whether you may {right} failed"),
             remedy,
         ),
     }
@@ -309,13 +308,13 @@ fn image(observed: &Observed) -> Check {
         Some(image) => check(
             "image",
             Verdict::Good,
-            format!("{image}; whether the nodes can pull it shows when it is started"),
+            format!("{image}; only a run shows whether the nodes can pull it"),
             "",
         ),
         None => check(
             "image",
             Verdict::Unknown,
-            "the operator's Deployment says no sampler image that you may read",
+            "you cannot see a sampler image in the operator's Deployment",
             "ask the operator's administrator",
         ),
     }
@@ -326,13 +325,13 @@ fn store(observed: &Observed) -> Check {
         Some(url) => check(
             "store",
             Verdict::Good,
-            format!("{url}; whether it answers shows in the operator's logs"),
+            format!("{url}; the operator's logs show whether it answers"),
             "",
         ),
         None => check(
             "store",
             Verdict::Unknown,
-            "the operator's Deployment says no store that you may read",
+            "you cannot see a store in the operator's Deployment",
             "ask the operator's administrator",
         ),
     }

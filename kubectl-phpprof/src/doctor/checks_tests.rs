@@ -242,7 +242,7 @@ fn what_may_not_be_asked_is_unknown() {
 #[test]
 fn the_report_reads_well_at_every_width() {
     let mut observed = fit();
-    observed.dry_run = DryRun::Refused(TargetReason::UserUnknown, "SYS_PTRACE is refused and the pod does not say its user: violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
+    observed.dry_run = DryRun::Refused(TargetReason::UserUnknown, "admission refuses SYS_PTRACE, and the pod does not name its user: violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
     if let Ok(pods) = &mut observed.pods {
         pods[0].containers[0].uid = None;
     }

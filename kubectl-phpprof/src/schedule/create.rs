@@ -1,6 +1,6 @@
 //! `schedule create`: the objects of a schedule, printed or created.
 //!
-//! Invariant: what was created of a schedule that cannot be whole is deleted again.
+//! Invariant: if a schedule cannot be created completely, its created objects are deleted again.
 
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ fn not_created(cluster: &Cluster, object: &Value, error: &kube::Error) -> Failur
         (kube::Error::Api(status), _) if status.code == 403 && object["kind"] == "RoleBinding" => {
             Failure {
                 hint: format!(
-                    "who binds a role must have its rights: ask for ClusterRole {} in this namespace, or have an administrator create the schedule",
+                    "to bind a role, you need all its rights: ask for ClusterRole {} in this namespace, or ask an administrator to create the schedule",
                     object["roleRef"]["name"].as_str().unwrap_or_default()
                 ),
                 ..failure

@@ -1,4 +1,4 @@
-//! The objects of a schedule: what the chart's `schedules` make, in the user's own namespace.
+//! The objects of a schedule: the same as the chart's `schedules`, in the user's own namespace.
 //!
 //! It is pure.
 //!
@@ -52,7 +52,7 @@ pub fn wrong_name(name: &str) -> Option<String> {
     let ends = name.starts_with('-') || name.ends_with('-');
     match () {
         () if name.is_empty() || !letters || ends => Some(format!(
-            "{name:?} is no name of a schedule: write lower-case letters, digits and - between them"
+            "{name:?} is not a name of a schedule: use lower-case letters, digits and - between them"
         )),
         () if name.len() > LONGEST => Some(format!(
             "{name:?} is too long for a schedule: its CronJob is called {PREFIX}NAME and may have 52 letters, so NAME may have {LONGEST}"
@@ -81,7 +81,7 @@ pub fn wrong_cron(cron: &str) -> Option<String> {
         macros.contains(&cron) || (fields.len() == 5 && fields.iter().all(|text| field(text)));
     (!is_one).then(|| {
         format!(
-            "{cron:?} is no schedule: write the five fields of cron, for instance \"*/10 * * * *\", or @hourly; the time zone goes into --time-zone"
+            "{cron:?} is not a schedule: use the five fields of cron, for instance \"*/10 * * * *\", or @hourly; the time zone goes into --time-zone"
         )
     })
 }

@@ -1,6 +1,6 @@
-//! Whether this user may create a schedule: asked before anything is created, so that nothing is left half done.
+//! Whether this user may create a schedule: checked before anything is created, so nothing is left half done.
 //!
-//! Invariant: a right is called missing only where the API server says so; what cannot be asked shows when the objects are created.
+//! Invariant: a right counts as missing only if the API server says so; rights that cannot be checked show when the objects are created.
 
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
@@ -42,6 +42,6 @@ pub async fn check(cluster: &Cluster) -> Result<(), Failure> {
             cluster.namespace,
             missing.join(", ")
         ),
-        "have somebody with the role admin of the namespace create it: the same command line with --dry-run=client -o yaml prints what to apply",
+        "ask somebody with the role admin in the namespace to create it: the same command line with --dry-run=client -o yaml prints what to apply",
     ))
 }

@@ -140,7 +140,7 @@ fn a_run_creates_waits_and_shows_the_top() {
         said.err.contains("Sampling: 1 pods, 0 done")
             && said
                 .err
-                .contains("the profile lies at file:///data/web/merged.pb.gz"),
+                .contains("the profile is stored at file:///data/web/merged.pb.gz"),
         "{}",
         said.err
     );
@@ -186,7 +186,7 @@ fn a_run_shows_the_table_that_was_asked_for() {
     assert_eq!(said.code, 2);
     assert!(
         said.err.contains("with --by: pid, pod, waiting")
-            && said.err.contains("the profile lies at"),
+            && said.err.contains("the profile is stored at"),
         "{}",
         said.err
     );
@@ -431,7 +431,7 @@ fn lists_are_printed_in_the_forms_of_kubectl() {
     for (line, part) in [
         ("list -o go-template={{.}}", "custom-columns=HEAD:PATH"),
         ("list -o jsonpath={.items[}", "{range .items[*]}"),
-        ("list --sort-by {a", "is no JSONPath"),
+        ("list --sort-by {a", "is not a supported JSONPath"),
         ("get web-abcde -A", "cannot be used with"),
     ] {
         let said = run_on(&server, line);
@@ -559,7 +559,7 @@ fn cancelling_is_claimed_only_where_it_was_taken() {
     let over = cluster(vec![complete()]);
     assert_eq!(
         run_on(&over, "cancel web-abcde").out,
-        "profilerequest.phpprof.dev/web-abcde is over already\n"
+        "profilerequest.phpprof.dev/web-abcde has already ended\n"
     );
     assert_eq!(over.count("PATCH", ""), 0);
     let old = Server::start(|_| json_answer(200, &in_progress()));

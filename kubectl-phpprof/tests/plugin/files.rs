@@ -77,7 +77,7 @@ fn findings_say_what_there_is_to_say() {
         "PDO::exec\n",
         "",
     );
-    check("findings nothing.pb.gz", 3, "", "No such file");
+    check("findings nothing.pb.gz", 3, "", "no such file");
     check("findings", 2, "", "Usage: kubectl phpprof findings");
 }
 
@@ -116,7 +116,7 @@ fn diff_ends_a_pipeline_where_a_function_grew() {
         "diff before.pb.gz after.pb.gz --fail-above 5",
         9,
         "+12.50",
-        "most of all Shop\\Cart::price by 12.50",
+        "Shop\\Cart::price grew most, by 12.50",
     );
     check(
         "diff before.pb.gz after.pb.gz --fail-above 13",
@@ -168,7 +168,12 @@ fn download_converts_by_the_end_of_the_name() {
             "",
         );
     }
-    check("download after.pb.gz -o o.pdf", 2, "", "says no format");
+    check(
+        "download after.pb.gz -o o.pdf",
+        2,
+        "",
+        "is not a known format",
+    );
     let (_folder, path) = files();
     assert_eq!(
         run(&path, "download after.pb.gz -l pod=web-2 -o two.pb.gz").code,
@@ -189,7 +194,7 @@ fn flame_writes_a_page_and_says_where_it_is() {
         "flame after.pb.gz -o f.folded",
         2,
         "",
-        "hint: let the name end with .html or .svg",
+        "hint: use the extension .html or .svg",
     );
     let (_folder, path) = files();
     let said = run(&path, "flame after.pb.gz");
@@ -207,7 +212,7 @@ fn flame_writes_a_page_and_says_where_it_is() {
 
 #[test]
 fn what_goes_wrong_has_its_own_exit_code() {
-    check("top nothing.pb.gz", 3, "", "nothing.pb.gz: No such file");
+    check("top nothing.pb.gz", 3, "", "nothing.pb.gz: no such file");
     check(
         "top after.pb.gz -t heap",
         2,
@@ -216,7 +221,12 @@ fn what_goes_wrong_has_its_own_exit_code() {
     );
     check("top after.pb.gz -l pod", 2, "", "KEY=VALUE");
     check("run", 2, "", "Usage: kubectl phpprof run");
-    check("run shop/web --dry-run", 2, "", "no kind of workload");
+    check(
+        "run shop/web --dry-run",
+        2,
+        "",
+        "not a known kind of workload",
+    );
     check(
         "run deploy/web --duration 2h --dry-run",
         2,
@@ -233,14 +243,19 @@ fn what_goes_wrong_has_its_own_exit_code() {
         "run deploy/web -t heap_growth --dry-run",
         2,
         "",
-        "a request without its heap has no heap_growth",
+        "a request without heap has no heap_growth",
     );
     check("top a.b", 7, "", "as a request: no usable kubeconfig");
     check("top pprof/after.pb.gz", 7, "", "no usable kubeconfig");
     check("explain Nothing", 3, "", "hint: list all reasons");
     check("list --kubeconfig none.yaml", 7, "", "no usable kubeconfig");
     std::fs::write("/tmp/phpprof-plugin-text.pb.gz", "no profile").unwrap();
-    check("top /tmp/phpprof-plugin-text.pb.gz", 1, "", "is no profile");
+    check(
+        "top /tmp/phpprof-plugin-text.pb.gz",
+        1,
+        "",
+        "is not a profile",
+    );
     std::fs::remove_file("/tmp/phpprof-plugin-text.pb.gz").unwrap();
 }
 
@@ -277,7 +292,7 @@ fn help_and_completion_speak_as_kubectl_does() {
     let said = run(&path, "__complete do");
     assert_eq!(
         said.out,
-        "download\tSave the profile of a request, or convert a profile file\ndoctor\tCheck whether a workload can be profiled, by whom and how; and if not, why\n:4\n"
+        "download\tSave the profile of a request, or convert a profile file\ndoctor\tCheck whether you can profile a workload, and how; if not, why\n:4\n"
     );
     check("__complete run de", 0, "deploy/\tDeployment\n:4\n", "");
     check(

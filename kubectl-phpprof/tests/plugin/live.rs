@@ -137,7 +137,7 @@ fn a_live_table_shows_what_runs_saves_it_and_cancels_its_request() {
         assert!(drawn.contains(word), "{word} is not in {drawn:?}");
     }
     assert!(!drawn.contains("a-lie"), "{drawn:?}");
-    assert!(left.contains("web-live-abcde ends"), "{left:?}");
+    assert!(left.contains("web-live-abcde is ending"), "{left:?}");
     let files = std::fs::read_dir(folder.path()).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.ends_with(".pb.gz")).count(), 1);

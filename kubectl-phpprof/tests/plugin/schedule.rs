@@ -221,7 +221,7 @@ fn a_schedule_that_cannot_be_is_refused_at_once() {
     for (line, part) in [
         (
             "schedule create Web deploy/web --schedule @hourly",
-            "is no name of a schedule",
+            "is not a name of a schedule",
         ),
         (
             "schedule create web deploy/web --schedule hourly",
@@ -229,7 +229,7 @@ fn a_schedule_that_cannot_be_is_refused_at_once() {
         ),
         (
             "schedule create web shop/web --schedule @hourly",
-            "no kind of workload",
+            "not a known kind of workload",
         ),
     ] {
         fails_with_a_hint(&server, line, 2, part);

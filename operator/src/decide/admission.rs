@@ -1,4 +1,4 @@
-//! Whether a request is accepted, and the targets that it then has.
+//! Whether a request is accepted, and its targets if it is.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -67,14 +67,14 @@ fn choose(
         let (asked, allowed) = (spec.duration_seconds, limits.duration_seconds);
         return refuse(
             Reason::DurationOverLimit,
-            format!("durationSeconds is {asked}, and the administrator allows {allowed} at most"),
+            format!("durationSeconds is {asked}, but the administrator allows at most {allowed}"),
         );
     }
     if spec.samples_per_second > limits.samples_per_second {
         let (asked, allowed) = (spec.samples_per_second, limits.samples_per_second);
         return refuse(
             Reason::RateOverLimit,
-            format!("samplesPerSecond is {asked}, and the administrator allows {allowed} at most"),
+            format!("samplesPerSecond is {asked}, but the administrator allows at most {allowed}"),
         );
     }
     if limits.is_full(admission.stored_bytes) {
@@ -82,14 +82,14 @@ fn choose(
         return refuse(
             Reason::StorageQuotaExceeded,
             format!(
-                "the profiles of namespace {namespace} take the {allowed} in the store that the administrator allows"
+                "the stored profiles of namespace {namespace} have reached the administrator's limit of {allowed}"
             ),
         );
     }
     if spec.upload_mode == UploadMode::Direct && !limits.store_signs {
         return refuse(
             Reason::DirectNotSupported,
-            "uploadMode is Direct, and the operator's store cannot sign create-only writes"
+            "uploadMode is Direct, but the operator's store cannot sign create-only writes"
                 .to_owned(),
         );
     }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(full.reason, Reason::StorageQuotaExceeded);
         assert_eq!(
             full.message,
-            "the profiles of namespace shop take the 1.5 GiB in the store that the administrator allows"
+            "the stored profiles of namespace shop have reached the administrator's limit of 1.5 GiB"
         );
     }
 

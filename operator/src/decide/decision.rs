@@ -1,7 +1,7 @@
-//! What to do next for a request: a pure function of the instant, the request, what was observed and the limits.
+//! What to do next for a request: a pure function of the time, the request, the observed state and the limits.
 //!
 //! Invariant: a target is in the status before its sampler is injected, and a sampler's name follows from the
-//! request and the pod alone. So a decision can be taken again after any crash without a second sampler.
+//! request and the pod alone. So a decision can be repeated after any crash without a second sampler.
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{
@@ -198,7 +198,7 @@ impl Round<'_> {
         if let Some(queued) = &self.observed.queued {
             let Queued { place, of, since } = queued;
             let message = format!(
-                "place {place} of {of} in the line: as many requests run as may at the same time"
+                "place {place} of {of} in the queue: the limits on running requests are reached"
             );
             return self.queue(status, *since, message);
         }
@@ -235,7 +235,7 @@ impl Round<'_> {
         let timeout = self.limits.queue_timeout;
         if self.now >= later(since, timeout) {
             let seconds = timeout.as_secs();
-            let message = format!("no place became free within {seconds} s");
+            let message = format!("the request's turn did not come within {seconds} s");
             return self.conclude(status, Reason::QueueTimeout, message);
         }
         self.hold(status, Reason::Queued, message, LOOK_AGAIN)
@@ -434,7 +434,8 @@ fn cancellation(target: &TargetStatus, until: Timestamp) -> Cancellation {
 }
 
 fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {
-    let message = format!("the store cannot be used; it is tried until {give_up:.0}: {message}");
+    let message =
+        format!("the store does not work; the operator retries until {give_up:.0}: {message}");
     Verdict {
         reason: Reason::WaitingForStore,
         message,

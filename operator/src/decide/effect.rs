@@ -1,4 +1,4 @@
-//! What `decide` asks for and what came of it, as values.
+//! Effects that `decide` requests and their results, as values.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -145,7 +145,9 @@ impl Changed {
         Changed {
             pod_uid: target.pod_uid,
             reason,
-            message: format!("the verified profile of pod {pod} has changed: {message}"),
+            message: format!(
+                "the profile of pod {pod} has changed since it was verified: {message}"
+            ),
         }
     }
 }

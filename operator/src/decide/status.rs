@@ -1,4 +1,4 @@
-//! The status of a request, derived from where its pods stand: counts, order, conditions.
+//! The status of a request, derived from the states of its pods: counts, order, conditions.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -203,7 +203,7 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
     if uploaded == targets.len() && samples == 0 {
         return Verdict {
             reason: Reason::NoSamples,
-            message: format!("profiled {}, and no PHP work was seen", pods(uploaded)),
+            message: format!("profiled {}, but PHP did no work", pods(uploaded)),
         };
     }
     if uploaded == targets.len() {

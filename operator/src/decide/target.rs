@@ -192,7 +192,7 @@ fn own(
 
 fn not_ours(target: &TargetStatus) -> Step {
     let message = format!(
-        "the pod already has a container {} that is not ours",
+        "the pod already has a container {} that is not the operator's",
         target.ephemeral_container_name
     );
     Step::Fail(TargetReason::InjectionRefused, message)
@@ -212,7 +212,7 @@ fn running(
     if now > last {
         return fail(
             TargetReason::UploadDeadlineExceeded,
-            "the sampler gave no receipt in time; its grant has ended",
+            "the sampler gave no receipt in time; its grant has expired",
         );
     }
     let wait = |until| Step::Wait {
@@ -263,7 +263,7 @@ fn receipt_of_run(target: &TargetStatus, message: &str) -> Step {
         Some(receipt) => said(receipt, target),
         None => fail(
             TargetReason::InvalidProfile,
-            "what is stored as the run's receipt is none",
+            "the object stored as the run's receipt is not a receipt",
         ),
     }
 }
@@ -277,7 +277,7 @@ fn said(receipt: ShortReceipt, target: &TargetStatus) -> Step {
         }
         ShortReceipt::LeaseEnded => fail(
             TargetReason::SamplerKilled,
-            "the resident sampler ended before the run did: the operator did not answer it, or profiling was stopped there",
+            "the resident sampler ended before the run did: the operator did not answer, or profiling was stopped in the pod",
         ),
         ShortReceipt::Failed { reason, detail } => {
             Step::Fail(reason, told(reason, &detail, &target.container_name))
@@ -318,11 +318,11 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
     use TargetReason::*;
     let words = match reason {
         NoPhpFound => format!("no process of container {container} runs PHP"),
-        UnsupportedVersion => "this PHP version is not known to the sampler".to_owned(),
-        NoEngineSymbols => "this PHP has no engine symbols, as static binaries do not".to_owned(),
-        LayoutMismatch => "the memory of this PHP is not laid out as its version says".to_owned(),
+        UnsupportedVersion => "the sampler does not know this PHP version".to_owned(),
+        NoEngineSymbols => "this PHP has no engine symbols; static binaries have none".to_owned(),
+        LayoutMismatch => "the structures in this PHP's memory do not match its version".to_owned(),
         PermissionDenied => {
-            format!("the kernel refused to read PHP's memory in container {container}")
+            format!("the kernel did not let the sampler read PHP's memory in container {container}")
         }
         FileCapabilities => format!(
             "PHP in container {container} has capabilities of its own, which hide it from its own user"
@@ -331,7 +331,8 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
             "PHP in container {container} is not dumpable, which hides it from its own user"
         ),
         YamaRestricted => {
-            "the node's kernel.yama.ptrace_scope forbids to read PHP's memory".to_owned()
+            "the node's kernel.yama.ptrace_scope does not let the sampler read PHP's memory"
+                .to_owned()
         }
         SeccompRestricted => {
             "the seccomp profile refuses both process_vm_readv and /proc/PID/mem".to_owned()
@@ -339,9 +340,8 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         OtherUserNamespace => {
             format!("PHP in container {container} is in another user namespace than the sampler")
         }
-        GVisor => {
-            "the pod runs on gVisor, whose kernel does not let PHP's memory be read".to_owned()
-        }
+        GVisor => "the pod runs on gVisor, whose kernel does not let the sampler read PHP's memory"
+            .to_owned(),
         TargetExited => {
             "the container ended, or its pod was stopped, before the first sample".to_owned()
         }
@@ -349,9 +349,9 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
         UploadRefused => "the profile was refused".to_owned(),
         SourceNotPod => {
-            "the relay saw the upload come from an address that is not the pod's".to_owned()
+            "the upload came to the relay from an address that is not the pod's".to_owned()
         }
-        RelayUnreachable => "the resident sampler does not reach the relay".to_owned(),
+        RelayUnreachable => "the resident sampler cannot reach the relay".to_owned(),
         CertificateUntrusted => "the store's certificate is not trusted".to_owned(),
         ProfileTooLarge => "the profile is over 32 MiB".to_owned(),
         Usage => "the sampler's image does not fit this operator".to_owned(),

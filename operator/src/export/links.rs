@@ -29,7 +29,7 @@ impl std::str::FromStr for Template {
                 name: name.to_owned(),
                 url: url.to_owned(),
             }),
-            _ => Err("a link is NAME=URL".to_owned()),
+            _ => Err("a link must be NAME=URL".to_owned()),
         }
     }
 }

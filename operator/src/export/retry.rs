@@ -116,7 +116,7 @@ pub async fn deliver(
 pub enum Undelivered {
     #[error("refused: {0}")]
     Refused(String),
-    #[error("tried until there was no time left: {0}")]
+    #[error("retried until the deadline: {0}")]
     TooLate(String),
 }
 
@@ -160,8 +160,9 @@ fn cause(error: &dyn std::error::Error) -> String {
 
 /// A header that no log shows. A Secret made from a file often ends with a newline.
 pub fn secret_header(name: HeaderName, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let mut value = HeaderValue::from_str(value.trim())
-        .map_err(|_| format!("{name} has a character that no header has; look at its Secret"))?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| {
+        format!("{name} has a character that HTTP headers do not allow; check its Secret")
+    })?;
     value.set_sensitive(true);
     Ok((name, value))
 }

@@ -82,17 +82,17 @@ impl FromStr for ExtraLabel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or("a label is NAME=VALUE")?;
+        let (name, value) = text.split_once('=').ok_or("a label must be NAME=VALUE")?;
         let legal = |(index, letter): (usize, char)| {
             letter == '_' || letter.is_ascii_alphabetic() || (index > 0 && letter.is_ascii_digit())
         };
         if name.is_empty() || !name.chars().enumerate().all(legal) {
             return Err(format!(
-                "{name:?} is no name of a label; it has letters, digits and _, and does not begin with a digit"
+                "{name:?} is not a label name: use letters, digits and _, and do not begin with a digit"
             ));
         }
         if name.starts_with("__") || OURS.contains(&name) {
-            return Err(format!("the label {name} is not free"));
+            return Err(format!("every series already has the label {name}"));
         }
         if name.len() > LONGEST_NAME || value.len() > LONGEST_VALUE {
             return Err(format!(

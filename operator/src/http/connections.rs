@@ -112,7 +112,7 @@ where
         let (stream, peer) = match listener.accept().await {
             Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "accepting a connection failed");
                 metrics.refused();
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

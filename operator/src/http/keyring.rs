@@ -216,7 +216,7 @@ impl KeySecret {
                     Some(Ok(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret))) => Ok(secret),
                     Some(Ok(_)) => continue,
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "the Secret of the keys cannot be watched; it is tried again");
+                        tracing::warn!(%error, "watching the Secret of the keys failed; retrying");
                         continue;
                     }
                     // It ends with the process.
@@ -236,10 +236,10 @@ impl KeySecret {
                 Ok(keys) => {
                     keyring.replace(keys);
                     changed();
-                    tracing::info!("the operator's keys are new");
+                    tracing::info!("the operator's keys were renewed");
                 }
                 Err(error) => {
-                    tracing::warn!(error = chain(&error), "the keys are kept as they were");
+                    tracing::warn!(error = chain(&error), "the operator keeps its old keys");
                 }
             }
         }

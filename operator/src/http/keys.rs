@@ -23,9 +23,9 @@ const SECRET_BYTES: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("the Secret has no usable {0}; delete its data, and the operator makes new keys")]
+    #[error("the Secret has no usable {0}; delete its data to have the operator make new keys")]
     Unusable(&'static str),
-    #[error("no key could be made")]
+    #[error("making a key failed")]
     Make,
 }
 
@@ -180,7 +180,7 @@ mod tests {
         let error = Keys::from_data(&data).err().map(|error| error.to_string());
         assert_eq!(
             error.unwrap(),
-            "the Secret has no usable grants; delete its data, and the operator makes new keys"
+            "the Secret has no usable grants; delete its data to have the operator make new keys"
         );
     }
 

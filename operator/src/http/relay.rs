@@ -175,7 +175,7 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     let away = |error| {
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("the store is away: {error}\n"),
+            format!("the store does not answer: {error}\n"),
         )
     };
     match relay.store.create(key, bytes.clone()).await.map_err(away)? {
@@ -184,7 +184,7 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
             // An answer that was lost, or something else under that key.
             match relay.store.holds(key, &bytes).await.map_err(away)? {
                 true => Ok(()),
-                false => refuse(StatusCode::CONFLICT, "the key holds other bytes already"),
+                false => refuse(StatusCode::CONFLICT, "the key already holds other bytes"),
             }
         }
     }
@@ -206,7 +206,7 @@ async fn taken(
     if ring::digest::digest(&ring::digest::SHA256, &bytes).as_ref() != digest {
         return refuse(
             StatusCode::BAD_REQUEST,
-            "the body does not have its content-digest",
+            "the body does not match its content-digest",
         );
     }
     Ok((bytes, room))
@@ -228,7 +228,7 @@ async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
     if !relay.live.is_here() {
         return refuse(
             StatusCode::MISDIRECTED_REQUEST,
-            "another replica of the operator leads; try again by a new connection",
+            "another replica of the operator is the leader; try again with a new connection",
         );
     }
     let (bytes, _room) = taken(relay, request, live::LARGEST).await?;
@@ -237,10 +237,10 @@ async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
     }
     match relay.live.bring(&share.key, bytes, (relay.clock)()) {
         Brought::Taken => Ok(()),
-        Brought::NobodyLooks => refuse(StatusCode::GONE, "nobody looks any more"),
+        Brought::NobodyLooks => refuse(StatusCode::GONE, "nobody reads the live profile any more"),
         Brought::Full => refuse(
             StatusCode::INSUFFICIENT_STORAGE,
-            "too much is looked at at once",
+            "too many live profiles at once",
         ),
     }
 }
@@ -281,7 +281,12 @@ async fn body(
     body: Body,
     size: usize,
 ) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Refused> {
-    let wrong = || refuse(StatusCode::BAD_REQUEST, "the body is not of its length");
+    let wrong = || {
+        refuse(
+            StatusCode::BAD_REQUEST,
+            "the body does not match its content-length",
+        )
+    };
     // It grows with what arrives: a length is only a promise.
     let (mut bytes, mut room) = (Vec::new(), None::<SemaphorePermit<'_>>);
     let mut chunks = body.into_data_stream();
@@ -340,7 +345,7 @@ async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
         }
         Ok(None) => (StatusCode::GONE, "profiling was stopped here\n").into_response(),
         Err(why) => {
-            let why = format!("there is no answer now: {why}\n");
+            let why = format!("the relay cannot answer now: {why}\n");
             (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
         }
     }

@@ -149,7 +149,7 @@ pub fn asked(
     if !keyring.is_ask(&asker, expires, shown.token) {
         return refuse(
             StatusCode::FORBIDDEN,
-            "it may not ask for the runs of this sampler at this time",
+            "this grant may not ask for the runs of this sampler at this time",
         );
     }
     if now.as_second() > expires {

@@ -33,13 +33,13 @@ pub enum PinnedError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// rcgen could not make it out of the key.
-    #[error("the relay's certificate could not be made")]
+    #[error("making the relay's certificate failed")]
     Certificate(#[from] rcgen::Error),
     /// rustls does not take the certificate with its key.
     #[error("the relay's key cannot be used")]
     Tls(#[from] rustls::Error),
     /// Another process has it, for instance.
-    #[error("the relay's port cannot be opened")]
+    #[error("opening the relay's port failed")]
     Listen(#[from] std::io::Error),
 }
 

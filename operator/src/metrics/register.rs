@@ -31,23 +31,19 @@ impl Metrics {
         let it = self.clone();
         all.register(
             "requests",
-            "Requests that are over, by the reason that they ended with",
+            "Finished requests, by their final reason",
             it.requests,
         );
-        all.register("requests_running", "Requests that run", it.running);
-        all.register(
-            "requests_queued",
-            "Requests that wait for their turn",
-            it.queued,
-        );
+        all.register("requests_running", "Running requests", it.running);
+        all.register("requests_queued", "Requests in the queue", it.queued);
         all.register(
             "samplers_running",
-            "Samplers of requests that run",
+            "Samplers of running requests",
             it.samplers,
         );
         all.register(
             "targets",
-            "Pods that are settled: Uploaded, or why there is no profile",
+            "Finished pods: Uploaded, or the reason why there is no profile",
             it.targets,
         );
         all.register(
@@ -57,7 +53,7 @@ impl Metrics {
         );
         all.register(
             "lease_held",
-            "Whether this replica looks after requests",
+            "1 if this replica holds the lease and handles requests",
             it.lease,
         );
     }
@@ -66,33 +62,33 @@ impl Metrics {
     fn register_profiles(&self, all: &mut Registry) {
         let it = self.clone();
         all.register("samples", "Samples of verified profiles", it.samples);
-        all.register("uploads", "Verified profiles by their route", it.uploads);
+        all.register("uploads", "Verified profiles, by upload route", it.uploads);
         all.register_with_unit(
             "uploaded",
-            "Verified profiles",
+            "Size of verified profiles",
             Unit::Bytes,
             it.upload_bytes,
         );
         all.register(
             "injections",
-            "Samplers that were to be added to pods",
+            "Attempts to add a sampler to a pod",
             it.injections,
         );
         all.register_with_unit(
             "injection_duration",
-            "Adding a sampler to a pod, both calls",
+            "Time to add a sampler to a pod, both calls",
             Unit::Seconds,
             it.injection_seconds,
         );
         all.register_with_unit(
             "verification_duration",
-            "Reading and checking a pod's profile",
+            "Time to read and verify a pod's profile",
             Unit::Seconds,
             it.verification_seconds,
         );
         all.register_with_unit(
             "merge_duration",
-            "Merging a request's profiles and storing the result",
+            "Time to merge a request's profiles and store the result",
             Unit::Seconds,
             it.merge_seconds,
         );
@@ -103,27 +99,27 @@ impl Metrics {
         let it = self.clone();
         all.register(
             "relay_answers",
-            "Answers of the relay to samplers, by HTTP status",
+            "Responses of the relay to samplers, by HTTP status",
             it.relay,
         );
         all.register(
             "api_calls",
-            "Answers of the API server, by HTTP status; 0 where there was none",
+            "Responses of the API server, by HTTP status; 0 if there was none",
             it.api,
         );
         all.register(
             "store_errors",
-            "What the store did not do, by what was asked of it and why",
+            "Errors of the store, by operation and kind of error",
             it.store_errors.0,
         );
         all.register(
             "connections_open",
-            "Open connections of each port",
+            "Open connections, by port",
             it.connections.open,
         );
         all.register(
             "connections_closed",
-            "Connections of each port that are over, by what ended them",
+            "Closed connections, by port and reason",
             it.connections.closed,
         );
     }
@@ -175,7 +171,7 @@ fn register_memory(all: &mut Registry, limit: Option<u64>) {
     }
     all.register_with_unit(
         "memory_most",
-        "What each part of the operator can hold at most",
+        "The most memory that each part of the operator may use",
         Unit::Bytes,
         parts,
     );
@@ -184,7 +180,7 @@ fn register_memory(all: &mut Registry, limit: Option<u64>) {
         bytes.set(i64::try_from(limit).unwrap_or(i64::MAX));
         all.register_with_unit(
             "memory_limit",
-            "What the operator's container may take",
+            "Memory limit of the operator's container",
             Unit::Bytes,
             bytes,
         );

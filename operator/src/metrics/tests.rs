@@ -78,7 +78,7 @@ fn labels(text: &str, name: &str) -> String {
 fn reference(text: &str) -> String {
     let mut page = String::from(
         "# Metrics of the operator\n\n`/metrics` on port 8081 ([how to scrape it](../guides/grafana.md#phpprof-itself)). \
-         A test holds this page to what the operator tells.\n\n| name | type | labels | what |\n|---|---|---|---|\n",
+         A test compares this page with the metrics.\n\n| name | type | labels | what |\n|---|---|---|---|\n",
     );
     let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
     for (name, words) in helps.filter_map(|help| help.split_once(' ')) {

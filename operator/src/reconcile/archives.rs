@@ -52,7 +52,7 @@ pub enum ArchiveError {
     #[error("writing the archive's status failed")]
     Status(#[source] kube::Error),
     /// The store has refused it, or did not answer.
-    #[error("what the namespace has stored could not be counted")]
+    #[error("counting the namespace's stored profiles failed")]
     Count(#[source] crate::storage::store::StoreError),
 }
 
@@ -118,7 +118,7 @@ impl Archives {
                     tracing::warn!(
                         error,
                         namespace,
-                        "the namespace's archive cannot be made; it is tried again with the next request"
+                        "creating the namespace's archive failed; the next request retries it"
                     );
                 }
             }
@@ -235,7 +235,7 @@ fn report(archives: &Arc<Archives>, looked: Looked) {
         }
         Err(error) => {
             let error = chain(&error);
-            tracing::warn!(error, "an archive is not up to date; it is tried again");
+            tracing::warn!(error, "updating an archive failed; retrying");
         }
     }
 }

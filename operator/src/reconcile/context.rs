@@ -125,7 +125,7 @@ impl Context {
         let published = async move {
             for event in events {
                 if let Err(error) = context.recorder.publish(&event, &reference).await {
-                    tracing::warn!(%error, reason = event.reason, "an event could not be written");
+                    tracing::warn!(%error, reason = event.reason, "writing an event failed");
                 }
             }
         };

@@ -183,7 +183,7 @@ async fn announce(scopes: Vec<Requests>, readiness: Readiness) {
             .list_metadata(&ListParams::default().limit(1))
             .await
         {
-            tracing::warn!(%error, "requests cannot be listed; it is tried again");
+            tracing::warn!(%error, "listing requests failed; retrying");
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -201,7 +201,7 @@ fn retry(error: &ReconcileError) -> Action {
     let conflict =
         matches!(error, ReconcileError::Status(kube::Error::Api(status)) if status.code == 409);
     if !conflict {
-        tracing::warn!(error = %chain(error), "a request could not be looked at; it is tried again");
+        tracing::warn!(error = %chain(error), "handling a request failed; retrying");
     }
     Action::requeue(if conflict { PAUSE / 10 } else { PAUSE })
 }
@@ -232,7 +232,7 @@ async fn look_after(
     let mut request = match &guarded.0 {
         Ok(request) => context.written.newest(request),
         Err(error) => {
-            tracing::warn!(%error, "a request cannot be read; it is left alone");
+            tracing::warn!(%error, "a request cannot be parsed; ignoring it");
             return Ok(Action::await_change());
         }
     };
@@ -354,7 +354,7 @@ async fn look(context: &Context, request: &ProfileRequest, reference: &RequestRe
             let message = chain(&error);
             tracing::warn!(
                 error = message,
-                "the cluster could not be observed; it is tried again"
+                "reading the cluster's state failed; retrying"
             );
             let blind = context
                 .expectations
@@ -418,7 +418,7 @@ fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
             context.collector.clear(leftovers(&request)).await;
             // Where it stays, the first look of the next leader deletes it.
             if let Err(error) = context.collector.forget(&request, &context.limits).await {
-                tracing::info!(%error, "the record of a request is deleted later");
+                tracing::info!(%error, "deleting the record of a request failed; retrying later");
             }
         };
         tokio::spawn(cleared.in_current_span());

@@ -35,7 +35,7 @@ pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
     let (context, request) = (context.clone(), request.clone());
     let kept = async move {
         if let Err(error) = context.collector.record(&request, &context.limits).await {
-            tracing::info!(%error, "the request has no record; a deletion that no operator sees leaves what it stored");
+            tracing::info!(%error, "the request has no record; if no operator sees its deletion, its objects stay in the store");
         }
     };
     tokio::spawn(kept.in_current_span());
@@ -64,10 +64,13 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
         let mut tries = 0;
         while let Err(error) = settle(&context, &request, &deletion).await {
             if context.now() > deletion.give_up {
-                tracing::warn!(error, "what a deleted request stored is not listed");
+                tracing::warn!(error, "listing the objects of a deleted request failed");
                 return;
             }
-            tracing::info!(error, "a deleted request is settled later");
+            tracing::info!(
+                error,
+                "cleaning up after a deleted request failed; retrying later"
+            );
             tries += 1;
             tokio::time::sleep(pause(tries)).await;
         }
@@ -107,7 +110,7 @@ pub async fn resume(context: Arc<Context>, namespaces: Vec<String>) {
         match follow_records(&context, &namespaces).await {
             Ok(()) => drop(role.wait_for(|leads| !*leads).await),
             Err(error) => {
-                tracing::warn!(%error, "records of requests could not be read; it is tried again");
+                tracing::warn!(%error, "reading the records of requests failed; retrying");
                 tokio::time::sleep(PAUSE).await;
             }
         }

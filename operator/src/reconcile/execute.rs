@@ -1,4 +1,4 @@
-//! Does what was decided. Every effect can be done again without harm.
+//! Executes decisions. Every effect is idempotent.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -192,7 +192,7 @@ fn refused(refusal: NotAdded, injection: &Injection) -> Done {
         NotAdded::AlreadyThere => Done::Injected,
         NotAdded::TryAgain(message) => Done::TryAgain(message),
         NotAdded::Unknown => {
-            Done::TryAgain("the API server refused a dry run that was none".to_owned())
+            Done::TryAgain("the API server refused a call as a dry run, but it was none".to_owned())
         }
         NotAdded::Final(reason, message) => Done::TargetFailed {
             pod_uid: injection.subject.pod_uid.clone(),

@@ -125,7 +125,7 @@ pub async fn watch_switch(context: Arc<Context>, namespace: String, name: String
             Ok(watcher::Event::Delete(_)) => false,
             Ok(watcher::Event::Init | watcher::Event::InitDone) => continue,
             Err(error) => {
-                tracing::warn!(%error, "the switch that stops profiling cannot be watched; it is tried again");
+                tracing::warn!(%error, "watching the switch that stops profiling failed; retrying");
                 continue;
             }
         };
@@ -160,7 +160,7 @@ pub async fn watch_labels(context: Arc<Context>) {
             Ok(watcher::Event::Apply(namespace)) => learn(halts, &namespace, label(&namespace)),
             Ok(watcher::Event::Delete(namespace)) => learn(halts, &namespace, None),
             Err(error) => {
-                tracing::warn!(%error, "the labels of namespaces cannot be watched; it is tried again");
+                tracing::warn!(%error, "watching the labels of namespaces failed; retrying");
                 false
             }
         };

@@ -1,4 +1,4 @@
-//! Reads what `decide` has to know of one request.
+//! Reads everything that `decide` needs for one request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub enum ObserveError {
     Namespace(String, #[source] kube::Error),
     #[error("resolving the target failed")]
     Target(#[source] kube::Error),
-    #[error("the store did not say how much of it the profiles of namespace {0} take")]
+    #[error("reading the size of the stored profiles of namespace {0} failed")]
     Store(String, #[source] StoreError),
     #[error(transparent)]
     Watch(#[from] WatchError),

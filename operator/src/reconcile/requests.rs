@@ -1,6 +1,6 @@
-//! The requests that the cluster has, as the controller knows them, and whether the one of a key is gone.
+//! The cluster's requests, as the controller knows them, and whether the request of a key is gone.
 //!
-//! What is known of a request is little once it is over: there may be thousands of them, and of anybody's.
+//! The controller keeps little of a finished request: there may be thousands, and any user can create them.
 //!
 //! Invariant: a request that is there is never taken for one that is gone: what is not known is asked for, and a question without an
 //! answer says nothing.
@@ -95,7 +95,7 @@ impl Requests {
         match call(|| requests.get_metadata_opt(owner.name)).await {
             Ok(there) => !there.is_some_and(|there| owner.is(&there.metadata.uid)),
             Err(error) => {
-                tracing::debug!(%error, key, "it is not known whether the request is gone");
+                tracing::debug!(%error, key, "reading whether the request still exists failed");
                 false
             }
         }

@@ -1,4 +1,4 @@
-//! From a target to the pods that it names.
+//! Resolves a target to the pods that it names.
 
 use std::collections::HashSet;
 
@@ -131,7 +131,7 @@ async fn selector_of(
             let what = format!("{}/{}", workload.kind, workload.name);
             refuse(
                 Reason::WorkloadNotSupported,
-                format!("{what} does not say which pods are its own"),
+                format!("{what} does not have a selector for its pods"),
             )
         }
     }

@@ -119,7 +119,7 @@ impl PodWatches {
             .touched_objects()
             .for_each(move |change| {
                 if let Err(error) = change {
-                    tracing::warn!(%error, "watching pods failed; it is tried again");
+                    tracing::warn!(%error, "watching pods failed; retrying");
                 }
                 for request in interested
                     .lock()

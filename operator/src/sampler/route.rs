@@ -34,7 +34,7 @@ impl FromStr for Route {
         let is_short = |part: &str| !part.is_empty() && part.len() <= LONGEST;
         if !glob.starts_with('/') || glob.contains(['?', '#']) {
             return Err(format!(
-                "{glob} must be the glob of a path, with a slash first and without a query, for instance /shop/*/cart"
+                "{glob} must be a glob of a path, with a slash first and without a query, for instance /shop/*/cart"
             ));
         }
         match is_short(glob) && is_short(name) && is_printable(glob) && is_printable(name) {

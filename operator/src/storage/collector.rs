@@ -101,7 +101,9 @@ impl Collector {
         match size > limit {
             true => fault(
                 TargetReason::ProfileTooLarge,
-                format!("the object has {size} bytes, and {limit} are allowed; it was not read"),
+                format!(
+                    "the object has {size} bytes, but at most {limit} are allowed; it was not read"
+                ),
             ),
             false => Ok(()),
         }
@@ -121,7 +123,7 @@ impl Collector {
         if expected.is_some_and(|expected| expected != sha256) {
             return fault(
                 ChecksumMismatch,
-                "the object's SHA-256 is not the receipt's".to_owned(),
+                "the object does not have the receipt's SHA-256".to_owned(),
             );
         }
         let bounds = self.bounds.clone();
@@ -159,7 +161,7 @@ impl Collector {
         match self.store.create(key, bytes).await? {
             Created::Now => Ok(size),
             Created::Before => {
-                let missing = || Fault::Store(format!("object {key} is there and is not"));
+                let missing = || Fault::Store(format!("object {key} both exists and does not"));
                 self.store.size(key).await?.ok_or_else(missing)
             }
         }

@@ -67,11 +67,11 @@ pub async fn run(store: Store, role: Arc<Role>, swept: impl Fn()) {
                     tracing::info!(requests, "expired profiles were deleted");
                 }
                 if let Some((manifests, first)) = failed {
-                    tracing::warn!(manifests, %first, "profiles of some requests could not be deleted; it is tried again in an hour");
+                    tracing::warn!(manifests, %first, "deleting the profiles of some requests failed; retrying in an hour");
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "expired profiles could not be deleted; it is tried again in an hour");
+                tracing::warn!(%error, "deleting expired profiles failed; retrying in an hour");
             }
         }
         swept();

@@ -214,13 +214,13 @@ fn note(merged: &Merged) -> String {
     let last = |values: &[i64]| values.last().copied().unwrap_or_default();
     let percent = 100.0 * last(&merged.other) as f64 / last(&merged.totals).max(1) as f64;
     format!(
-        "{percent:.1} % of the time is [other]: {} of the profiles have more stacks than a merged one takes; each pod's own is whole",
+        "{percent:.1} % of the time is [other]: {} of the profiles have more stacks than a merged profile may have; each pod's own profile is complete",
         merged.cut
     )
 }
 
 fn unmerged(message: String) -> Fault {
-    let message = format!("{message}; the pods' own profiles are in the store");
+    let message = format!("{message}; each pod's profile is in the store");
     Fault::Target(phpprof_crds::TargetReason::InvalidProfile, message)
 }
 

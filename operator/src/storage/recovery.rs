@@ -60,7 +60,7 @@ impl Collector {
                 full: Box::new(found.full),
             },
             Err(Fault::Target(_, why)) => {
-                failed(format!("{message}; what it had stored is of no use: {why}"))
+                failed(format!("{message}; its checkpoints cannot be used: {why}"))
             }
             Err(Fault::Store(message)) => Done::StoreAway(message),
         }
@@ -77,7 +77,7 @@ impl Collector {
         let samples = full.samples;
         if samples != said {
             let message =
-                format!("the profile has {said} samples, and its own receipt says {samples}");
+                format!("the profile has {said} samples, but its own receipt says {samples}");
             return fault(TargetReason::InvalidProfile, message);
         }
         let receipt = UploadReceipt {
@@ -114,7 +114,7 @@ impl Collector {
             .try_collect::<()>()
             .await;
         if let Err(error) = deleted {
-            tracing::info!(%error, "checkpoints are deleted later, with their manifest");
+            tracing::info!(%error, "deleting checkpoints failed; they are deleted later with their manifest");
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_profile_of_ours_is_of_no_use() {
         let [_, second, first] = KEYS;
-        let refused = "TargetExited: it ended; what it had stored is of no use: ";
+        let refused = "TargetExited: it ended; its checkpoints cannot be used: ";
         let check = async |bytes: Vec<u8>, why: &str| {
             let done = recovered(&[(second, bytes), (first, profile(SAMPLES))]).await;
             let Done::TargetFailed { message, .. } = &done else {
@@ -190,7 +190,7 @@ mod tests {
         check(vec![0; 33 << 20], "the object has 34603008 bytes").await;
         check(
             profile(7),
-            "the profile has 7 samples, and its own receipt says 2970",
+            "the profile has 7 samples, but its own receipt says 2970",
         )
         .await;
     }

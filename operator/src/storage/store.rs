@@ -61,11 +61,11 @@ impl StoreConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// As it was given.
-    #[error("the store's url {0:?} is not one; write s3://bucket/prefix")]
+    #[error("the store's url {0:?} is not a URL; use for instance s3://bucket/prefix")]
     Url(String),
     /// The scheme alone.
     #[error(
-        "the store's scheme {0:?} is not supported; write s3://bucket/prefix, gs://, az:// or file:///folder"
+        "the store's scheme {0:?} is not supported; use s3://bucket/prefix, gs://, az:// or file:///folder"
     )]
     Scheme(String),
     /// Of a `file://` store.
@@ -73,17 +73,17 @@ pub enum OpenError {
     Folder(String, #[source] object_store::Error),
     /// As it was given.
     #[error(
-        "the store's endpoint {0:?} is not encrypted; write https://, or allow it by --store-allow-insecure (store.allowInsecure in the chart)"
+        "the store's endpoint {0:?} is not encrypted; use https://, or allow it with --store-allow-insecure (store.allowInsecure in the chart)"
     )]
     Insecure(String),
     /// The environment variable.
-    #[error("{0} has a character that no credential has; look at the store's Secret")]
+    #[error("{0} has a character that credentials do not have; check the store's Secret")]
     Credential(&'static str),
     /// It has no certificate that can be read.
     #[error("the CA bundle is not PEM")]
     CaBundle(#[source] object_store::Error),
     /// object_store refuses the configuration.
-    #[error("the store cannot be set up")]
+    #[error("setting up the store failed")]
     Build(#[source] object_store::Error),
 }
 

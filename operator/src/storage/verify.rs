@@ -48,7 +48,7 @@ impl Collector {
             false => fault(
                 TargetReason::InvalidProfile,
                 format!(
-                    "the profile has {samples} samples, and the receipt says {}",
+                    "the profile has {samples} samples, but the receipt says {}",
                     receipt.samples
                 ),
             ),
@@ -69,7 +69,7 @@ impl Collector {
             false => fault(
                 TargetReason::SizeMismatch,
                 format!(
-                    "the object has {size} bytes, and the receipt says {}",
+                    "the object has {size} bytes, but the receipt says {}",
                     receipt.size
                 ),
             ),

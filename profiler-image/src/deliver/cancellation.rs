@@ -34,7 +34,7 @@ pub fn listen(stop: &Stop, grants: &Grants, agents: &[Agent]) {
             UploadRoute::Relay => thread.spawn(move || long_poll(&stop, &grant)),
         };
         if let Err(error) = started {
-            eprintln!("phpprof: cancelling will not be heard: {error}");
+            eprintln!("phpprof: cancelling will not work: {error}");
         }
     }
     if let Ok(mask) = mask {

@@ -80,14 +80,16 @@ impl Keep for Checkpoints {
         };
         shared.last.store(number, Ordering::Relaxed);
         if shared.under_way.swap(true, Ordering::AcqRel) {
-            eprintln!("phpprof: checkpoint {number} is left out: the one before is under way");
+            eprintln!(
+                "phpprof: checkpoint {number} is skipped: the previous one is still being uploaded"
+            );
             return;
         }
         shared.making.store(true, Ordering::Relaxed);
         let (snapshot, of_thread) = (snapshot(), Arc::clone(shared));
         let thread = std::thread::Builder::new().name("checkpoint".to_owned());
         if let Err(error) = thread.spawn(move || of_thread.store(number, snapshot)) {
-            eprintln!("phpprof: checkpoint {number} is left out: {error}");
+            eprintln!("phpprof: checkpoint {number} is skipped: {error}");
             shared.end_making();
             shared.under_way.store(false, Ordering::Release);
         }
@@ -105,7 +107,7 @@ impl Shared {
         self.end_making();
         match (self.store_bytes)(number, &bytes) {
             Ok(()) => eprintln!("phpprof: checkpoint {number}: {} bytes", bytes.len()),
-            Err(why) => eprintln!("phpprof: checkpoint {number} is not stored: {why}"),
+            Err(why) => eprintln!("phpprof: storing checkpoint {number} failed: {why}"),
         }
         drop(bytes);
         self.under_way.store(false, Ordering::Release);

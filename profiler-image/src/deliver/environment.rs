@@ -1,6 +1,6 @@
-//! The variables that the operator gives a run: out of the process's environment, or from its standard input, where no other process sees them.
+//! The variables that the operator gives a run: from the process's environment, or from standard input, where no other process sees them.
 //!
-//! Invariant: what is read is bounded, and an error quotes nothing of it.
+//! Invariant: the input is bounded, and errors do not quote it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -35,14 +35,14 @@ impl Environment {
         input
             .take(AT_MOST + 1)
             .read_to_string(&mut text)
-            .map_err(|_| bad("the standard input cannot be read as text"))?;
+            .map_err(|_| bad("standard input is not text"))?;
         if text.len() as u64 > AT_MOST {
-            return Err(bad("the standard input is longer than 2 MiB"));
+            return Err(bad("standard input is longer than 2 MiB"));
         }
         let variables = serde_json::from_str(&text);
         variables
             .map(Self)
-            .map_err(|_| bad("the standard input is not one JSON object of strings"))
+            .map_err(|_| bad("standard input is not one JSON object of strings"))
     }
 
     /// A variable that is set to more than blanks.

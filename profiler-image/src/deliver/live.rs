@@ -1,7 +1,7 @@
-//! What was sampled in each second, brought to the relay while somebody looks at it there.
+//! Sends each second's samples to the relay while somebody reads them there.
 //!
-//! A second that does not arrive is lost to who looks, and no more: the run keeps all of it for its own profile. Invariant: each second is tried
-//! for some seconds at most, and whatever is answered, the worst that can come of it is that the run ends early.
+//! Readers miss a second that does not arrive, but the run keeps it for its own profile. Invariant: each second is retried
+//! for a few seconds at most, and the worst effect of any answer is that the run ends early.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ impl Way {
                 self.lost += 1;
                 // Once for each power of two: a log is no place for a line a second.
                 if self.lost.is_power_of_two() {
-                    eprintln!("phpprof: {} seconds could not be shown", self.lost);
+                    eprintln!("phpprof: sending {} live seconds failed", self.lost);
                 }
             }
         }

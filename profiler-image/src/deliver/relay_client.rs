@@ -37,7 +37,7 @@ pub enum CallError {
     #[error("no connection: {0}")]
     Unreachable(String),
     /// Nothing was sent.
-    #[error("the server has another key than the grant names")]
+    #[error("the server does not have the key that the grant names")]
     Untrusted,
     /// The connection was there, and no answer came of it.
     #[error("{0}")]

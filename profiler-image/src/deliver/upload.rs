@@ -1,6 +1,6 @@
 //! Delivering a profile with its grants: create-only PUTs, tried route by route until one is stored or the deadline has passed.
 //!
-//! How long to wait is [`pause`], a pure function. What this module does not do: make a try; that is [`put`].
+//! [`pause`], a pure function, says how long to wait. [`put`] makes a single try.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -169,17 +169,18 @@ fn refusal(verdict: &Verdict) -> Failure {
     match verdict {
         Verdict::Refused(status) => {
             let message = format!(
-                "the upload is refused with HTTP {status}; is the grant expired, or the clock wrong?"
+                "the store refuses the upload with HTTP {status}; has the grant expired, or is the clock wrong?"
             );
             Failure::new(Reason::UploadRefused, format!("HTTP {status}"), message)
         }
         Verdict::SourceNotPod(addresses) => {
-            let message = format!("the relay refuses the upload by its source: {addresses}");
+            let message =
+                format!("the relay refuses the upload because of its source address: {addresses}");
             Failure::new(Reason::SourceNotPod, addresses, message)
         }
         _ => {
             let message =
-                format!("the certificate is signed by no trusted CA; give the CA in {CA_BUNDLE}");
+                format!("no trusted CA has signed the certificate; set the CA in {CA_BUNDLE}");
             Failure::new(Reason::CertificateUntrusted, "", message)
         }
     }

@@ -63,7 +63,7 @@ pub fn labels(text: &str) -> Result<Labels, String> {
         let label = Label::ALL.iter().find(|label| label.name() == name);
         let label = label.ok_or_else(|| {
             let names = Label::ALL.map(Label::name).join(", ");
-            format!("{name} is no label of a request; there are {names}")
+            format!("{name} is not a label of a request; use {names}")
         })?;
         labels[*label as usize] = true;
     }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(labels("").unwrap(), Labels::default());
         assert_eq!(
             labels("route").unwrap_err(),
-            "route is no label of a request; there are Method, Route, Script, RequestAge, TraceID"
+            "route is not a label of a request; use Method, Route, Script, RequestAge, TraceID"
         );
     }
 

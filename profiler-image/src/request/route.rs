@@ -62,16 +62,16 @@ impl Rule {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (glob, name) = text.rsplit_once('=').ok_or("a route is GLOB=NAME")?;
+        let (glob, name) = text.rsplit_once('=').ok_or("a route must be GLOB=NAME")?;
         if !glob.starts_with('/') || glob.len() > MAX_GLOB {
             return Err(format!(
-                "a route's glob begins with / and has at most {MAX_GLOB} bytes"
+                "a route's glob must begin with / and have at most {MAX_GLOB} bytes"
             ));
         }
         let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#');
         if name.is_empty() || name.len() > MAX_LENGTH || !name.chars().all(is_plain) {
             return Err(format!(
-                "a route's name is 1 to {MAX_LENGTH} characters without spaces, ? and #"
+                "a route's name must have 1 to {MAX_LENGTH} characters without spaces, ? and #"
             ));
         }
         let glob: Vec<String> = segments(glob).map(str::to_owned).collect();
@@ -81,7 +81,7 @@ impl Rule {
             other => other.contains('*'),
         };
         if glob.iter().enumerate().any(is_misplaced) {
-            return Err("* stands for a whole segment, ** for the rest at the end".to_owned());
+            return Err("* must be a whole segment, and ** must be the rest at the end".to_owned());
         }
         Ok(Self {
             glob,

@@ -146,11 +146,12 @@ fn nothing(why: String) -> Heard {
 fn refusal(called: Result<relay_client::Answer, CallError>) -> Failure {
     match verdict_of_call(called) {
         Verdict::SourceNotPod(addresses) => {
-            let message = format!("the relay refuses to be asked, by its source: {addresses}");
+            let message =
+                format!("the relay refuses the poll because of its source address: {addresses}");
             Failure::new(Reason::SourceNotPod, addresses, message)
         }
         _ => {
-            let message = "the relay refuses to be asked with HTTP 403; is the grant expired?";
+            let message = "the relay refuses the poll with HTTP 403; has the grant expired?";
             Failure::new(Reason::UploadRefused, "HTTP 403", message)
         }
     }

@@ -93,8 +93,7 @@ impl Order {
     /// A [`Failure`] that quotes nothing of it.
     pub fn read(input: impl Read) -> Result<Self, Failure> {
         let order = serde_json::from_reader(input.take(LONGEST_ORDER));
-        let message =
-            "the standard input is no call; a resident sampler starts this command itself";
+        let message = "standard input is not a call; a resident sampler starts this command itself";
         order.map_err(|_| Failure::new(Reason::Usage, "call", message))
     }
 
@@ -143,7 +142,7 @@ fn text_of(called: Result<Answer, CallError>) -> String {
 /// # Errors
 /// As the call itself; also where the process said nothing that can be understood.
 pub fn parse(said: &[u8]) -> Result<Answer, CallError> {
-    let broken = || CallError::Broken("the call has ended without an answer".to_owned());
+    let broken = || CallError::Broken("the call ended without an answer".to_owned());
     let text = std::str::from_utf8(said).map_err(|_| broken())?;
     let (line, body) = text.split_once('\n').ok_or_else(broken)?;
     match serde_json::from_str(line).map_err(|_| broken())? {

@@ -157,7 +157,7 @@ impl State {
             self.end(self.end_of_lease());
         }
         if self.ending.is_none() && self.idle_until().is_some_and(|until| now >= until) {
-            let message = "there was nothing to do for long";
+            let message = "there was no run for too long";
             self.end(Failure::new(Reason::LeaseEnded, "idle", message));
         }
         if let Some(step) = self.deliver(now) {
@@ -294,7 +294,7 @@ impl State {
                 Some(Step::Begin { key, work })
             }
             Err(what) => {
-                let text = format!("the run {key} is refused: {what}");
+                let text = format!("refused the run {key}: {what}");
                 self.receipts.push(Receipt {
                     key,
                     grant: receipt,
@@ -365,7 +365,7 @@ impl State {
         self.receipts.swap_remove(index);
         if let Some(why) = why {
             self.to_say
-                .push_back(format!("the receipt of {key} is not stored: {why}"));
+                .push_back(format!("storing the receipt of {key} failed: {why}"));
         }
     }
 

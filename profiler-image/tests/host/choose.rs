@@ -158,7 +158,7 @@ fn where_nothing_fits_or_nothing_is_chosen_it_is_said_what_there_is() -> Result<
     let scene = Scene::new()?;
     let master = php_fpm(&scene, "there")?;
     let tries = [
-        (&[][..], 2, "nothing was chosen"),
+        (&[][..], 2, "choose what to sample"),
         (
             &["--php-fpm", "nosuch"],
             10,

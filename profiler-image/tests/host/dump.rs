@@ -245,7 +245,7 @@ fn workers_that_wait_come_before_one_that_runs_and_idle_ones_are_counted() -> Re
 #[test]
 fn where_nothing_can_be_dumped_it_is_said_what_there_is() -> Result<()> {
     let ended = dump(&[])?;
-    ensure!(ended.status.code() == Some(2) && said(&ended).contains("nothing was chosen"));
+    ensure!(ended.status.code() == Some(2) && said(&ended).contains("choose what to sample"));
     let ended = dump(&["--pid", "4194304"])?;
     ensure!(ended.status.code() == Some(10), "{}", said(&ended));
     ensure!(said(&ended).contains("no process 4194304") && ended.stdout.is_empty());

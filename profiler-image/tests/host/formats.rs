@@ -137,7 +137,7 @@ fn what_cannot_be_written_is_told_before_anything_is_sampled() -> Result<()> {
     for (path, told) in [
         (scene.path("no/x.html"), "create the folder"),
         (scene.path("folder"), "for instance"),
-        (scene.path("x.data"), "says no format"),
+        (scene.path("x.data"), "is not a known format"),
     ] {
         let mut command = record(["-d", "60", "--pid", &target.pid().to_string(), "-o"]);
         // A folder has no format either; that it is one is told first where -f says the format.
@@ -213,7 +213,7 @@ fn samples_of_a_worker_that_sleeps_are_left_out_and_counted() -> Result<()> {
         read.samples() > 20 && left_out > read.samples(),
         "{left_out}"
     );
-    ensure!(said(&ended).contains(&format!("{left_out} samples of workers that slept")));
+    ensure!(said(&ended).contains(&format!("{left_out} samples of sleeping workers")));
     ensure!(read.receipt["samples"] == read.samples());
     Ok(())
 }

@@ -93,7 +93,7 @@ fn a_program_that_runs_no_php_or_too_shortly_ends_as_it_would_without_a_profile(
     let ended = shell("sleep 0.2; exit 7")?;
     ensure!(ended.status.code() == Some(7), "{}", said(&ended));
     ensure!(
-        said(&ended).contains("before PHP was seen in it"),
+        said(&ended).contains("before it ran PHP"),
         "{}",
         said(&ended)
     );

@@ -1,4 +1,4 @@
-//! What is found of the pods that the operator would choose from, by the functions that it chooses by.
+//! Checks of the pods that the operator would choose from, with the functions that it chooses with.
 
 use phpprof_crds::{Reason, TargetReason};
 use phpprof_decide::mode::{Mode, mode};
@@ -19,13 +19,13 @@ pub(super) fn pods(observed: &Observed) -> Check {
             "pods",
             Verdict::Unknown,
             why.clone(),
-            "the operator sees them; to look here, ask for the rights of the cluster role view",
+            "the operator sees the pods; for this check, ask for the rights of the cluster role view",
         ),
         Ok(pods) if pods.is_empty() => check(
             "pods",
             Verdict::Bad,
             format!("{} has no pods", observed.target),
-            "scale it up, or name another",
+            "scale it up, or choose another workload",
         ),
         Ok(pods) => match candidates(&observed.spec, pods) {
             Err(refusal) if refusal.reason == Reason::NoPodsReady => check(
@@ -75,7 +75,7 @@ pub(super) fn container(observed: &Observed) -> Check {
                 "container",
                 Verdict::Bad,
                 refusal.message,
-                "name one of them with --container; where it is one, kubectl describe pod says why it does not run",
+                "choose one of these with --container; if yours is one of them, kubectl describe pod says why it does not run",
             ),
             _ => unknown(),
         };
@@ -88,9 +88,9 @@ pub(super) fn container(observed: &Observed) -> Check {
             "container",
             Verdict::Bad,
             format!(
-                "the pod's runtime class is {runtime}, whose kernel does not let PHP's memory be read"
+                "the pod's runtime class is {runtime}, whose kernel does not let the sampler read PHP's memory"
             ),
-            "profile the workload where runtimeClassName is another one",
+            "profile the workload with another runtimeClassName",
         );
     }
     let name = &container.name;
@@ -104,7 +104,7 @@ pub(super) fn container(observed: &Observed) -> Check {
     check(
         "container",
         Verdict::Good,
-        format!("{name}{of_all}; whether it runs PHP shows when it is sampled"),
+        format!("{name}{of_all}; only a run shows whether it runs PHP"),
         "",
     )
 }
@@ -124,11 +124,11 @@ pub(super) fn mode_of(observed: &Observed) -> Check {
         ),
         Some(Mode::Ptrace { user_known: true }) => (
             Verdict::Good,
-            "Ptrace: PHP's pod runs as root, so the sampler needs SYS_PTRACE".to_owned(),
+            "Ptrace: the pod runs PHP as root, so the sampler needs SYS_PTRACE".to_owned(),
         ),
         Some(Mode::Ptrace { user_known: false }) => (
             Verdict::Good,
-            "Ptrace: the pod does not say which user PHP runs as, so the sampler needs SYS_PTRACE"
+            "Ptrace: the pod does not name the user that PHP runs as, so the sampler needs SYS_PTRACE"
                 .to_owned(),
         ),
     };
@@ -152,13 +152,13 @@ pub(super) fn admission(observed: &Observed) -> Check {
         DryRun::Accepted => check(
             "admission",
             Verdict::Good,
-            "a dry run of the sampler's container is accepted",
+            "a dry run of adding the sampler's container succeeded",
             "",
         ),
         DryRun::Refused(reason, message) => check(
             "admission",
             Verdict::Bad,
-            format!("a dry run of the sampler's container is refused: {message}"),
+            format!("a dry run of adding the sampler's container failed: {message}"),
             reason.remedy(),
         ),
         DryRun::NotTried(_) if strict && let Some(reason) = reason => check(
@@ -171,7 +171,7 @@ pub(super) fn admission(observed: &Observed) -> Check {
             "admission",
             Verdict::Unknown,
             format!("not tried: {why}"),
-            "the operator tries it by a dry run of its own",
+            "the operator does this dry run itself",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! What the store is asked of one target, and what becomes of the target where the store does not answer.
+//! What the operator reads from the store for one target, and what happens to the target if the store does not answer.
 
 use jiff::Timestamp;
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
@@ -56,7 +56,7 @@ impl Round<'_> {
         match &self.observed.store_trouble {
             Some(trouble) if self.now > deadlines.give_up => {
                 let message = format!(
-                    "{message}; the store was not to be asked for its beginning: {}",
+                    "{message}; the store did not answer about the beginning of its profile: {}",
                     trouble.message
                 );
                 fail(target, reason, &message);

@@ -293,13 +293,13 @@ fn the_administrators_limits_are_kept() {
         spec(),
         &strict,
         &admission(&["a"]),
-        "DurationOverLimit: durationSeconds is 30, and the administrator allows 20 at most. Ask for less in durationSeconds (--duration), or raise limits.durationSeconds in the chart.",
+        "DurationOverLimit: durationSeconds is 30, but the administrator allows at most 20. Set a lower durationSeconds (--duration), or raise limits.durationSeconds in the chart.",
     );
     check_refusal(
         slow,
         &strict,
         &admission(&["a"]),
-        "RateOverLimit: samplesPerSecond is 99, and the administrator allows 50 at most. Ask for less in samplesPerSecond (--samples-per-second), or raise limits.samplesPerSecond in the chart.",
+        "RateOverLimit: samplesPerSecond is 99, but the administrator allows at most 50. Set a lower samplesPerSecond (--samples-per-second), or raise limits.samplesPerSecond in the chart.",
     );
 }
 

@@ -147,7 +147,7 @@ fn a_receipt_of_a_failure_is_the_reason() {
             11,
             r#"{"reason":"UnsupportedVersion","detail":"9.2.29"}"#,
         ))),
-        "UnsupportedVersion: this PHP version is not known to the sampler: 9.2.29",
+        "UnsupportedVersion: the sampler does not know this PHP version: 9.2.29",
     );
     check(
         41,
@@ -155,7 +155,7 @@ fn a_receipt_of_a_failure_is_the_reason() {
             40,
             r#"{"reason":"YamaRestricted","detail":"kernel.yama.ptrace_scope=1"}"#,
         ))),
-        "YamaRestricted: the node's kernel.yama.ptrace_scope forbids to read PHP's memory: kernel.yama.ptrace_scope=1",
+        "YamaRestricted: the node's kernel.yama.ptrace_scope does not let the sampler read PHP's memory: kernel.yama.ptrace_scope=1",
     );
     check(
         41,

@@ -334,6 +334,6 @@ fn what_cannot_be_sent_is_refused_at_the_start() {
         pyroscope_username: Some("b".to_owned()),
         ..pyroscope("http://p")
     };
-    refused(two, "give one of them");
-    refused(grafana("http://g", "a\0b"), "look at its Secret");
+    refused(two, "set one of them");
+    refused(grafana("http://g", "a\0b"), "check its Secret");
 }

@@ -205,10 +205,10 @@ fn refused(label: &str, words: &str) {
 fn labels_that_a_receiver_refuses_are_refused_at_the_start() {
     refused("cluster", "NAME=VALUE");
     refused("my-cluster=a", "letters, digits and _");
-    refused("1cluster=a", "does not begin with a digit");
-    refused("=a", "no name");
-    refused("pod=a", "not free");
-    refused("__name__=a", "not free");
+    refused("1cluster=a", "do not begin with a digit");
+    refused("=a", "not a label name");
+    refused("pod=a", "already has the label");
+    refused("__name__=a", "already has the label");
     let long = "x".repeat(2049);
     refused(&format!("cluster={long}"), "a value 2048");
     refused(&format!("{long}=a"), "at most 1024 bytes");

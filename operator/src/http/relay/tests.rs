@@ -159,7 +159,7 @@ async fn a_profile_is_stored_once_and_a_repeated_one_is_no_harm() {
     assert_eq!(scene.put(&grant, b"profile").await, (200, String::new()));
     assert_eq!(
         scene.put(&grant, b"another").await,
-        (409, "the key holds other bytes already".into())
+        (409, "the key already holds other bytes".into())
     );
     assert_eq!(scene.put(&grant, b"longer one").await.0, 409);
     assert_eq!(scene.store.read(KEY, 100).await.unwrap(), b"profile");

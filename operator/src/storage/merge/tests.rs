@@ -205,7 +205,7 @@ async fn a_pod_whose_object_was_changed_fails_alone() {
     assert_eq!((status.succeeded, status.failed), (1, 2));
     let said = &status.conditions[0];
     assert_eq!(said.reason, Reason::SomeTargetsFailed.to_string());
-    let why = "pod a, the first of 2: ProfileMissing: the verified profile of pod a has changed: the store has no object nothing";
+    let why = "pod a, the first of 2: ProfileMissing: the profile of pod a has changed since it was verified: the store has no object nothing";
     assert!(said.message.contains(why), "{}", said.message);
 }
 
@@ -219,7 +219,7 @@ fn what_found_no_room_is_counted_and_said() {
     };
     assert_eq!(
         note(&merged),
-        "0.7 % of the time is [other]: 3 of the profiles have more stacks than a merged one takes; each pod's own is whole"
+        "0.7 % of the time is [other]: 3 of the profiles have more stacks than a merged profile may have; each pod's own profile is complete"
     );
     assert_eq!(note(&Merged { cut: 0, ..merged }), "");
 }

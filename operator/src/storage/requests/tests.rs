@@ -116,7 +116,7 @@ async fn a_list_that_is_none_is_left_out_and_said_and_the_others_are_there() {
     ];
     let (merged, pods, note) = merged(&lists).await;
     assert_eq!((pods, merged.requests.len()), (1, 1));
-    let begin = "the list of requests lacks pods: pod-0: the file is no timeline: ";
+    let begin = "the list of requests lacks pods: pod-0: the file is not a timeline: ";
     assert!(note.starts_with(begin), "{note}");
     let end = ", pod-3: its steps are longer than the run, pod-4: it is too large, and 1 more";
     assert!(note.ends_with(end), "{note}");

@@ -68,15 +68,15 @@ fn a_url_that_is_not_a_store_is_refused_with_an_example() {
     };
     check(
         "bucket",
-        "the store's url \"bucket\" is not one; write s3://bucket/prefix",
+        "the store's url \"bucket\" is not a URL; use for instance s3://bucket/prefix",
     );
     check(
         "ftp://bucket",
-        "the store's scheme \"ftp\" is not supported; write s3://bucket/prefix, gs://, az:// or file:///folder",
+        "the store's scheme \"ftp\" is not supported; use s3://bucket/prefix, gs://, az:// or file:///folder",
     );
     check(
         "file:///",
-        "the store's url \"file:///\" is not one; write s3://bucket/prefix",
+        "the store's url \"file:///\" is not a URL; use for instance s3://bucket/prefix",
     );
     check(
         "file:///no/such/folder",
@@ -90,7 +90,7 @@ fn a_credential_may_end_with_a_newline_and_have_none_within() {
     let error = credential("KEY", "a\nb").unwrap_err().to_string();
     assert_eq!(
         error,
-        "KEY has a character that no credential has; look at the store's Secret"
+        "KEY has a character that credentials do not have; check the store's Secret"
     );
 }
 

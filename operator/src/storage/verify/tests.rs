@@ -93,7 +93,7 @@ async fn other_sizes_checksums_and_counts_are_refused() {
     check(
         bytes.clone(),
         receipt(&bytes, 8),
-        "InvalidProfile: the profile has 7 samples, and the receipt says 8",
+        "InvalidProfile: the profile has 7 samples, but the receipt says 8",
     )
     .await;
 }
@@ -107,7 +107,7 @@ async fn a_hundred_megabytes_are_refused_unread() {
         size: 100 << 20,
         sha256: "x".into(),
     };
-    check(bytes, receipt, "ProfileTooLarge: the object has 104857600 bytes, and 33554432 are allowed; it was not read").await;
+    check(bytes, receipt, "ProfileTooLarge: the object has 104857600 bytes, but at most 33554432 are allowed; it was not read").await;
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ fn tick(delta: &Snapshot) -> Update {
     let made = output(delta, &[], Cost::default());
     match decode(&made.bytes, &Limits::default()) {
         Ok(profile) => Update::Tick(vec![profile], delta.took),
-        Err(error) => Update::Message(format!("a second is left out: {error}")),
+        Err(error) => Update::Message(format!("a second is missing: {error}")),
     }
 }
 

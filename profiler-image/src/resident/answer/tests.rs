@@ -200,6 +200,6 @@ fn an_answer_is_taken_ends_the_sampler_or_is_asked_for_again() {
     again(said(200, "secret"), refused, false);
     let gone = CallError::Unreachable("connection refused".into());
     again(heard(Err(gone), ID), "connection refused", false);
-    let untrusted = "the server has another key than the grant names";
+    let untrusted = "the server does not have the key that the grant names";
     again(heard(Err(CallError::Untrusted), ID), untrusted, true);
 }

@@ -1,4 +1,4 @@
-//! What is said of a target that cannot be sampled: the object, what failed, and what to do next.
+//! Messages for a target that cannot be sampled: the object, what failed, and what to do next.
 
 use phpprof_zend::engine::Refusal;
 use phpprof_zend::memory::Fault;
@@ -36,7 +36,7 @@ pub fn explain(
         Refusal::UnsupportedVersion(version) => failure(
             Reason::UnsupportedVersion,
             version,
-            "a newer phpprof may know it; `phpprof --version` is this one's",
+            "a newer phpprof may know it; `phpprof --version` shows your version",
         ),
         Refusal::NoEngineSymbols(path) => failure(
             Reason::NoEngineSymbols,
@@ -107,7 +107,7 @@ fn denied(who: &str, facts: &Facts) -> Failure {
         Cause::RootWithCapabilities => (
             Reason::PermissionDenied,
             format!("pid {pid} is root's, CAP_SYS_PTRACE is missing"),
-            "is root's and has capabilities that phpprof has not".to_owned(),
+            "is root's and has capabilities that phpprof does not have".to_owned(),
             root.to_owned(),
         ),
         Cause::SecurityModule => (
@@ -119,26 +119,26 @@ fn denied(who: &str, facts: &Facts) -> Failure {
         Cause::Hidden => (
             Reason::PermissionDenied,
             format!("pid {pid} ({})", errors(facts)),
-            format!("may not be read ({}), and /proc hides who it is", errors(facts)),
+            format!("may not be read ({}), and /proc hides its owner", errors(facts)),
             "run phpprof as root; is /proc mounted with hidepid, or has the process ended?".to_owned(),
         ),
         Cause::Capabilities => (
             Reason::FileCapabilities,
             format!("pid {pid}"),
-            "has capabilities of its own, from its file (setcap) or from what started it, which hide it from its own user".to_owned(),
-            format!("remove them (getcap shows them, setcap -r takes them from a file), or {root}"),
+            "has capabilities of its own, from its file (setcap) or its parent, so its own user cannot read it".to_owned(),
+            format!("remove them (getcap shows them, setcap -r removes them from a file), or {root}"),
         ),
         Cause::NotDumpable => (
             Reason::NotDumpable,
             format!("pid {pid}"),
-            "is not dumpable, as a php-fpm worker that has changed its user, which hides it from its own user".to_owned(),
+            "is not dumpable, for instance a php-fpm worker that has changed its user, so its own user cannot read it".to_owned(),
             format!("set process.dumpable = yes in the pool of php-fpm, start PHP as its user, or {root}"),
         ),
         Cause::Yama(3) => (
             Reason::YamaRestricted,
             "kernel.yama.ptrace_scope=3".to_owned(),
-            "may be read by nobody: kernel.yama.ptrace_scope is 3".to_owned(),
-            "it can be lowered only by a restart of the machine: set it to 2 or less in /etc/sysctl.d".to_owned(),
+            "cannot be read by any user: kernel.yama.ptrace_scope is 3".to_owned(),
+            "set it to 2 or less in /etc/sysctl.d and reboot: only a reboot can lower it".to_owned(),
         ),
         Cause::Yama(scope) => (
             Reason::YamaRestricted,
@@ -149,20 +149,20 @@ fn denied(who: &str, facts: &Facts) -> Failure {
         Cause::Seccomp => (
             Reason::SeccompRestricted,
             format!("process_vm_readv and /proc/{pid}/mem"),
-            format!("may be read by neither way: a seccomp filter on phpprof refuses process_vm_readv and /proc/{pid}/mem"),
-            "run phpprof with a filter that allows one of them, as the runtime's default does".to_owned(),
+            format!("cannot be read: a seccomp filter on phpprof refuses both process_vm_readv and /proc/{pid}/mem"),
+            "run phpprof with a filter that allows one of them, for instance the runtime's default".to_owned(),
         ),
         Cause::OtherUserNamespace => (
             Reason::OtherUserNamespace,
             format!("pid {pid}"),
             "is in another user namespace, where phpprof has no rights".to_owned(),
-            format!("run phpprof in that one (nsenter --user --target {pid}), or as root of the machine"),
+            format!("run phpprof in that namespace (nsenter --user --target {pid}), or as root of the machine"),
         ),
         Cause::GVisor => (
             Reason::GVisor,
             format!("pid {pid} ({})", errors(facts)),
-            format!("runs on gVisor, whose kernel does not let it be read ({})", errors(facts)),
-            "profile it where it runs on Linux's own kernel (in a pod: another runtimeClassName)".to_owned(),
+            format!("runs on gVisor, whose kernel does not let phpprof read it ({})", errors(facts)),
+            "profile it on Linux's own kernel (in a pod: with another runtimeClassName)".to_owned(),
         ),
     };
     Failure::new(reason, detail, format!("{who} {what}; {hint}"))

@@ -45,7 +45,7 @@ fn a_request_that_cannot_be_observed_ends_with_the_api_servers_words() {
     assert_eq!(condition.reason, "ObserveFailed");
     assert_eq!(
         condition.message,
-        "reading namespace shop failed: forbidden. Ask again when the API server answers; kubectl logs of the operator has its words."
+        "reading namespace shop failed: forbidden. Create another request when the API server answers; the operator's log has the errors."
     );
     let mut running = request(spec());
     running.status = Some(decide(at(0), &running, &admission(&["a"]), &limits).status);
@@ -74,7 +74,7 @@ fn a_request_waits_for_its_turn_but_not_for_ever() {
         (accepted.type_.as_str(), accepted.status.as_str()),
         ("Accepted", "False")
     );
-    assert!(accepted.message.starts_with("place 2 of 5 in the line"));
+    assert!(accepted.message.starts_with("place 2 of 5 in the queue"));
     check_refusal(
         spec(),
         &Limits {
@@ -82,7 +82,7 @@ fn a_request_waits_for_its_turn_but_not_for_ever() {
             ..Limits::default()
         },
         &queued(0),
-        "QueueTimeout: no place became free within 0 s. Ask again, or for fewer profiles at a time; the administrator may raise limits.requestsPerNamespace, limits.requests, limits.samplersPerNode or queueTimeoutSeconds in the chart.",
+        "QueueTimeout: the request's turn did not come within 0 s. Create another request, or fewer at the same time; the administrator may raise limits.requestsPerNamespace, limits.requests, limits.samplersPerNode or queueTimeoutSeconds in the chart.",
     );
     let mut full = admission(&["a"]);
     if let Some(admission) = &mut full.admission {
@@ -108,7 +108,7 @@ fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
     assert_eq!(failed.reason, Some(TargetReason::Cancelled));
     assert_eq!(
         failed.message,
-        "the administrator has stopped profiling before this pod's sampler was added. Ask again."
+        "the administrator has stopped profiling before this pod's sampler was added. Create another request."
     );
 }
 

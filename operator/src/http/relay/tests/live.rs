@@ -58,7 +58,7 @@ async fn a_sampler_is_told_that_nobody_looks_and_where_the_leader_is_not() {
     // As if it had begun eleven seconds ago.
     scene.live.bring(KEY, second("route").into(), at(-11));
     let told = scene.put(&grant, second("route")).await;
-    assert_eq!(told, (410, "nobody looks any more".into()));
+    assert_eq!(told, (410, "nobody reads the live profile any more".into()));
     scene.role.set(false);
     assert_eq!(scene.put(&grant, second("route")).await.0, 421);
 }

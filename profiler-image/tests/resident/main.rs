@@ -115,7 +115,7 @@ fn a_run_for_another_container_is_refused() -> Result<()> {
     let refused = r#"{"reason":"Usage","detail":"it is for another container"}"#;
     ensure!(relay.receipt("a")? == refused, "{}", relay.receipt("a")?);
     ensure!(!relay.has("a.pb.gz"), "{:?}", relay.keys());
-    let line = "the run a.pb.gz is refused: it is for another container";
+    let line = "refused the run a.pb.gz: it is for another container";
     ensure!(
         resident.log()?.matches(line).count() == 1,
         "{}",

@@ -23,11 +23,12 @@ use crate::decide::decision::{Next, decide};
 use crate::decide::effect::{Done, Effect, record};
 use crate::decide::observed::Observed;
 use crate::decide::pace::wait_until;
-use crate::decide::status::{is_running, is_terminal};
+use crate::decide::status::is_running;
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
 use crate::metrics::Port;
 use crate::reconcile::calls::call;
+use crate::reconcile::changes::{count, log};
 use crate::reconcile::context::Context;
 use crate::reconcile::deletion::{abandon, keep_record, resume};
 use crate::reconcile::events;
@@ -481,36 +482,5 @@ fn opened(
             ..status
         },
         false => status,
-    }
-}
-
-fn count(context: &Context, old: &ProfileRequestStatus, new: &ProfileRequestStatus) {
-    let open = |uid: &str| {
-        let before = old.targets.iter().find(|target| target.pod_uid == uid);
-        before.is_none_or(|target| !is_terminal(target))
-    };
-    for target in new.targets.iter().filter(|target| is_terminal(target)) {
-        if open(&target.pod_uid) {
-            context.metrics.settled(target);
-        }
-    }
-    if let Some(condition) = new.conditions.first()
-        && old.completion_time.is_none()
-        && new.completion_time.is_some()
-    {
-        context.metrics.ended(&condition.reason);
-    }
-}
-
-fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
-    let current = |status: &ProfileRequestStatus| {
-        status
-            .conditions
-            .first()
-            .map(|condition| condition.reason.clone())
-    };
-    let reason = request.status.as_ref().and_then(current);
-    if reason != current(old) {
-        tracing::info!(reason, "status");
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod archives;
 pub(crate) mod calls;
+mod changes;
 pub mod context;
 pub mod controller;
 mod deletion;

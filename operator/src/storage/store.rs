@@ -5,6 +5,7 @@
 
 mod counted;
 mod error;
+mod s3;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,8 @@ use axum::body::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue, Method};
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+#[cfg(test)]
+use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
@@ -158,7 +160,7 @@ impl Store {
         let options = client_options(config.ca_bundle.as_deref())?.with_allow_http(is_insecure);
         let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {
-                let store = Arc::new(s3(config, bucket, options)?);
+                let store = Arc::new(s3::bucket(config, bucket, options)?);
                 // Samplers write to what is encrypted alone.
                 let presigner =
                     (!is_insecure).then(|| Presigner::new(store.clone(), "if-none-match", "*"));
@@ -439,45 +441,6 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
         prefix: String::new(),
         errors: StoreErrors::default(),
     })
-}
-
-fn s3(config: &StoreConfig, bucket: String, options: ClientOptions) -> Result<AmazonS3, OpenError> {
-    let builder = s3_settings(config, bucket)?.with_client_options(options);
-    builder.build().map_err(OpenError::Build)
-}
-
-fn s3_settings(config: &StoreConfig, bucket: String) -> Result<AmazonS3Builder, OpenError> {
-    let mut builder = AmazonS3Builder::from_env()
-        .with_bucket_name(bucket)
-        .with_virtual_hosted_style_request(!config.path_style)
-        .with_retry(quick_retry());
-    for (name, key) in CREDENTIALS {
-        if let Ok(value) = std::env::var(name) {
-            builder = builder.with_config(key, credential(name, &value)?);
-        }
-    }
-    if let Some(endpoint) = &config.endpoint {
-        builder = builder.with_endpoint(endpoint);
-    }
-    if let Some(region) = &config.region {
-        builder = builder.with_region(region);
-    }
-    Ok(builder)
-}
-
-const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [
-    ("AWS_ACCESS_KEY_ID", AmazonS3ConfigKey::AccessKeyId),
-    ("AWS_SECRET_ACCESS_KEY", AmazonS3ConfigKey::SecretAccessKey),
-    ("AWS_SESSION_TOKEN", AmazonS3ConfigKey::Token),
-];
-
-/// A Secret made from a file often ends with a newline, at which object_store 0.14 panics with the first request.
-fn credential<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
-    let value = value.trim();
-    match value.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(value),
-        false => Err(OpenError::Credential(name)),
-    }
 }
 
 /// A store that is away is tried again by the reconciler, which can tell the user; so not long by the client.

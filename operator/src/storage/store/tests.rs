@@ -26,7 +26,7 @@ async fn a_grant_is_signed_for_the_region_that_was_named() {
         region: Some("eu-central-1".into()),
         ..StoreConfig::default()
     };
-    let bucket = s3_settings(&config, "profiles".into()).unwrap();
+    let bucket = s3::settings(&config, "profiles".into()).unwrap();
     let bucket = bucket.with_access_key_id("test");
     let bucket = bucket.with_secret_access_key("test").build().unwrap();
     let presigner = Presigner::new(Arc::new(bucket), "if-none-match", "*");
@@ -86,8 +86,8 @@ fn a_url_that_is_not_a_store_is_refused_with_an_example() {
 
 #[test]
 fn a_credential_may_end_with_a_newline_and_have_none_within() {
-    assert_eq!(credential("KEY", "abc/+=\n").unwrap(), "abc/+=");
-    let error = credential("KEY", "a\nb").unwrap_err().to_string();
+    assert_eq!(s3::credential("KEY", "abc/+=\n").unwrap(), "abc/+=");
+    let error = s3::credential("KEY", "a\nb").unwrap_err().to_string();
     assert_eq!(
         error,
         "KEY has a character that credentials do not have; check the store's Secret"

@@ -1,0 +1,41 @@
+//! What a change of a status is counted and logged as.
+//!
+//! Invariant: each target and each request that ends is counted once.
+
+use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
+
+use crate::decide::status::is_terminal;
+use crate::reconcile::context::Context;
+
+/// Counts the targets and the request that have ended with this change.
+pub(super) fn count(context: &Context, old: &ProfileRequestStatus, new: &ProfileRequestStatus) {
+    let open = |uid: &str| {
+        let before = old.targets.iter().find(|target| target.pod_uid == uid);
+        before.is_none_or(|target| !is_terminal(target))
+    };
+    for target in new.targets.iter().filter(|target| is_terminal(target)) {
+        if open(&target.pod_uid) {
+            context.metrics.settled(target);
+        }
+    }
+    if let Some(condition) = new.conditions.first()
+        && old.completion_time.is_none()
+        && new.completion_time.is_some()
+    {
+        context.metrics.ended(&condition.reason);
+    }
+}
+
+/// Logs the reason of a request, where it is another one.
+pub(super) fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
+    let current = |status: &ProfileRequestStatus| {
+        status
+            .conditions
+            .first()
+            .map(|condition| condition.reason.clone())
+    };
+    let reason = request.status.as_ref().and_then(current);
+    if reason != current(old) {
+        tracing::info!(reason, "status");
+    }
+}

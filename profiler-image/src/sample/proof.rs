@@ -8,6 +8,7 @@ use phpprof_zend::function::{Function, Key};
 use phpprof_zend::memory::Memory;
 use phpprof_zend::op::{Op, is_frameless, may_push_frame};
 use phpprof_zend::read_set::ReadSet;
+use phpprof_zend::site::callable::callable_argument;
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::site::{Check, Evidence, Side, Site, Words};
 use phpprof_zend::unwind::Frame;
@@ -40,12 +41,16 @@ impl Sampler {
         if self.pushes_no_frame(worker, trace, index, edge) {
             return Some(self.edges.refute(edge));
         }
+        let top = worker.process.engine.layout.call_info.top;
+        let is_started = trace.frames[index].call_info & top != 0;
         // What the engine calls by itself hardly a site names. In code of the JIT frames of two calls can stand together between two
         // instructions: there the site must not deny it.
-        let top = worker.process.engine.layout.call_info.top;
-        let is_named = trace.frames[index].call_info & top == 0;
         let is_interpreted = worker.reader.has_jit_code == Some(false);
-        if !is_named && is_interpreted && self.stand(worker, trace, index, now) {
+        if is_started
+            && is_interpreted
+            && !self.calls_argument(trace, index + 1)
+            && self.stand(worker, trace, index, now)
+        {
             return Some(self.edges.prove(edge, Check::Nothing));
         }
         let (evidence, is_steady) = self.ask(worker, trace, index, edge)?;
@@ -104,6 +109,14 @@ impl Sampler {
                     let pushes_none = is_frameless(opcode) && !is_absent(&trace.frames[index]);
                     pushes_none || !may_push_frame(opcode)
                 })
+    }
+
+    /// Whether the function of a frame is one that calls its argument, which then names the callee.
+    fn calls_argument(&self, trace: &Trace, index: usize) -> bool {
+        let id = trace.ids.get(index).copied().flatten();
+        let code = id.and_then(|id| self.functions.get(id));
+        let name = code.and_then(|code| code.function.internal_name());
+        name.is_some_and(|name| callable_argument(name).is_some())
     }
 
     /// Whether the words that say who is called are of one moment.

@@ -1,4 +1,4 @@
-//! Looking a string key up in a `zend_array`, as `zend_hash_find` does (Zend/zend_hash.c).
+//! Looking a string key up in a `zend_array`, as `zend_hash_find` does (Zend/zend_hash.c), and reading a list of two.
 //!
 //! Invariant: every count that the array states is bounded, and a chain ends.
 
@@ -8,6 +8,9 @@ use crate::text::{ZendString, hash_of};
 
 /// A chain of a well-made table has a few entries; this bounds a hostile one.
 const MAX_CHAIN: usize = 256;
+/// Bytes of a zval, and where its type lies (Zend/zend_types.h).
+const ZVAL: usize = 16;
+const TYPE: usize = 8;
 /// Entries that [`first`] skips before it gives up: deleted ones leave holes.
 const MAX_HOLES: u32 = 64;
 
@@ -24,6 +27,7 @@ struct Table {
     mask: u32,
     data: u64,
     used: u32,
+    is_packed: bool,
 }
 
 impl Table {
@@ -32,13 +36,18 @@ impl Table {
         let mut header = [0_u8; 64];
         memory.read(address, header.get_mut(..row.sizeof)?).ok()?;
         let size = half_at(&header, row.n_table_size);
-        let packed = half_at(&header, row.flags) & row.packed != 0;
         let table = Self {
             mask: half_at(&header, row.n_table_mask),
             data: word_at(&header, row.ar_data),
             used: half_at(&header, row.n_num_used),
+            is_packed: half_at(&header, row.flags) & row.packed != 0,
         };
-        (size.is_power_of_two() && table.used <= size && !packed).then_some(table)
+        (size.is_power_of_two() && table.used <= size).then_some(table)
+    }
+
+    /// A table with string keys.
+    fn read_keyed<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
+        Self::read(memory, layout, address).filter(|table| !table.is_packed)
     }
 
     fn bucket<M: Memory + ?Sized>(
@@ -72,7 +81,7 @@ pub fn find<M: Memory + ?Sized>(
     key: &[u8],
 ) -> Option<u64> {
     let row = &layout.zend_array;
-    let table = Table::read(memory, layout, table)?;
+    let table = Table::read_keyed(memory, layout, table)?;
     let hash = hash_of(key);
     // The index table lies before the buckets; the mask is its negative size.
     let slot = (hash as u32 | table.mask).wrapping_neg();
@@ -96,17 +105,34 @@ pub fn find<M: Memory + ?Sized>(
 
 /// The first entry with a string key and a value.
 pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<Bucket> {
-    let table = Table::read(memory, layout, table)?;
+    let table = Table::read_keyed(memory, layout, table)?;
     (0..table.used.min(MAX_HOLES))
         .filter_map(|index| table.bucket(memory, layout, index))
         .map(|(_, bucket)| bucket)
         .find(|bucket| bucket.key != 0 && bucket.value != 0)
 }
 
+/// Value and type of the two zvals of a list, as `[$object, 'method']` is one; `None` where it has another length or string keys.
+pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<[(u64, u8); 2]> {
+    let table = Table::read(memory, layout, table)?;
+    if !table.is_packed || table.used != 2 {
+        return None;
+    }
+    let size = match layout.rules.packed_arrays_of_zvals {
+        true => ZVAL,
+        false => layout.zend_array.bucket_sizeof,
+    };
+    let mut bytes = [0_u8; 64];
+    let elements = bytes.get_mut(..2 * size)?;
+    memory.read(table.data, elements).ok()?;
+    let zval = |at: usize| (word_at(&bytes, at), byte_at(&bytes, at + TYPE));
+    Some([zval(0), zval(size)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layouts::{Machine, layout_of};
+    use crate::layouts::{Machine, ROWS, layout_of};
     use crate::testing::EngineImage;
 
     /// A table of two slots and two entries, which are in one chain: `one` => 11, `two` => 22.
@@ -127,6 +153,23 @@ mod tests {
         check(&image(), "one", Some(11));
         check(&image(), "two", Some(22));
         check(&image(), "three", None);
+    }
+
+    #[test]
+    fn in_each_version_a_list_of_two_is_read_and_no_other() {
+        for layout in ROWS {
+            let mut image = EngineImage::new(layout);
+            let mut list = |zvals: &[(u64, u8)]| {
+                let table = image.block();
+                image.put_list(table, zvals);
+                pair(&image, layout, table)
+            };
+            assert_eq!(list(&[(7, 8), (9, 6)]), Some([(7, 8), (9, 6)]));
+            assert_eq!(list(&[(7, 8)]), None);
+            assert_eq!(list(&[(7, 8), (9, 6), (9, 6)]), None);
+        }
+        let (image, table) = image();
+        assert_eq!(pair(&image, image.layout, table), None, "it has keys");
     }
 
     #[test]

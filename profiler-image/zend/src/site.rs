@@ -22,6 +22,7 @@ use crate::text::ZendString;
 use crate::unwind::{Copy, Frame};
 
 mod autoload;
+pub mod callable;
 pub mod frameless;
 mod generator;
 mod hook;
@@ -148,7 +149,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let Some(op) = op else {
             // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
             // of a fiber is the one exception.
-            return if let Some(words) = self.autoloads_for_internal().filter(|_| top) {
+            let named = || {
+                self.autoloads_for_internal()
+                    .or_else(|| self.calls_argument())
+            };
+            return if let Some(words) = top.then(named).flatten() {
                 Evidence::Proven(Check::Nothing, words)
             } else if top || nameless || self.caller.function.key.is_nameless() {
                 Evidence::Open
@@ -271,9 +276,6 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     fn judge_method(&self, init: &Op) -> Evidence {
-        if init.op2_type != self.layout.op_types.is_const {
-            return Evidence::Open;
-        }
         let check = if init.op1_type == self.layout.op_types.is_unused {
             Check::SameThis
         } else if init.op1_type == self.layout.op_types.is_cv {
@@ -287,6 +289,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             Check::Nothing
         };
+        if init.op2_type != self.layout.op_types.is_const {
+            return self.judge_named_method(init, check);
+        }
         if self.cached_method(init) == Some(self.callee.frame.func) {
             return Evidence::Proven(check, self.cache_words());
         }
@@ -418,21 +423,12 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         class != 0 && self.descends(class, self.callee.scope)
     }
 
-    /// INIT_DYNAMIC_CALL and INIT_USER_CALL: a name in the operand's slot names the callee. A closure there proves
-    /// nothing: its address may have come to hold another closure before its code was looked at.
+    /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the callable in the operand names the callee.
     fn judge_dynamic(&self, init: &Op) -> Evidence {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
-        match self.copy.zval(operand) {
-            Some((string, IS_STRING))
-                if self.callee.function.class.is_empty()
-                    && ZendString::read(self.memory, self.layout, string).is_some_and(|text| {
-                        text.bytes
-                            .eq_ignore_ascii_case(&self.callee.function.function_name)
-                    }) =>
-            {
-                Evidence::Proven(Check::Nothing, Words::Operand(operand))
-            }
-            _ => Evidence::Open,
+        match self.names_callee(operand) {
+            Some(words) => Evidence::Proven(Check::Nothing, words),
+            None => Evidence::Open,
         }
     }
 

@@ -197,6 +197,25 @@ impl EngineImage {
         }
     }
 
+    /// A `zend_array` that is a list of these zvals, each a value and a type.
+    pub fn put_list(&mut self, at: u64, zvals: &[(u64, u8)]) {
+        let row = &self.layout.zend_array;
+        let data = self.block();
+        self.room(at, row.sizeof as u64);
+        self.room(data, BLOCK);
+        self.put_half(at, row.flags, row.packed);
+        self.put_word(at, row.ar_data, data);
+        self.put_half(at, row.n_num_used, zvals.len() as u32);
+        self.put_half(at, row.n_table_size, 8);
+        let size = match self.layout.rules.packed_arrays_of_zvals {
+            true => 16,
+            false => row.bucket_sizeof as u64,
+        };
+        for (index, &(value, kind)) in (0..).zip(zvals) {
+            self.put_zval(data + index * size, value, kind);
+        }
+    }
+
     /// A `zend_class_entry` with a name.
     pub fn class(&mut self, name: &str) -> u64 {
         let (at, name) = (self.block(), self.string(name));

@@ -264,6 +264,8 @@ pub struct Rules {
     pub trait_alias_keeps_name: bool,
     /// Globals also lie at `executor_globals_offset` from the `tsrm_tls_entry`.
     pub fast_tsrm_offsets: bool,
+    /// A packed array holds zvals, not `Bucket`s (`zend_array.arPacked`).
+    pub packed_arrays_of_zvals: bool,
 }
 
 /// What code an image is made of (`e_machine`, System V ABI).

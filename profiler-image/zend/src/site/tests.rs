@@ -1,3 +1,4 @@
+mod callable;
 mod generator;
 
 use super::*;

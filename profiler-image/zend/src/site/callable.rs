@@ -1,0 +1,139 @@
+//! The callee that a PHP callable names: a function's name, or a pair of an object or a class and a method's name
+//! (`zend_is_callable_ex`, Zend/zend_API.c).
+//!
+//! A function as `call_user_func` has it as an argument, and a site as `$f()` or `$object->$name()` in an operand. A closure names
+//! nobody: another one may have come to its address before its code was looked at.
+//! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair that they point to are read later.
+
+use super::{Check, Evidence, IS_OBJECT, IS_STRING, Site, Words};
+use crate::hash::pair;
+use crate::memory::{Memory, word_at};
+use crate::op::Op;
+use crate::text::ZendString;
+
+const IS_ARRAY: u8 = 7;
+const IS_REFERENCE: u8 = 10;
+/// `zend_reference.val` (Zend/zend_types.h), in all versions.
+const REFERENCE_VALUE: u64 = 8;
+/// Bytes of a zval.
+const ZVAL: u64 = 16;
+
+/// The index of the argument that an internal function calls, where it is always the same.
+#[must_use]
+pub fn callable_argument(function: &str) -> Option<u64> {
+    match function {
+        "call_user_func"
+        | "call_user_func_array"
+        | "forward_static_call"
+        | "forward_static_call_array"
+        | "array_map" => Some(0),
+        "array_filter"
+        | "array_reduce"
+        | "array_walk"
+        | "array_walk_recursive"
+        | "array_find"
+        | "array_find_key"
+        | "array_any"
+        | "array_all"
+        | "usort"
+        | "uasort"
+        | "uksort"
+        | "iterator_apply"
+        | "preg_replace_callback" => Some(1),
+        _ => None,
+    }
+}
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// What says that an internal caller calls the callee, which is what its argument names.
+    pub(super) fn calls_argument(&self) -> Option<Words> {
+        let index = callable_argument(self.caller.function.internal_name()?)?;
+        let arguments = self.layout.execute_data.first_argument as u64;
+        let offset = arguments + index * ZVAL;
+        self.names_callee(self.caller.frame.address.checked_add(offset)?)
+    }
+
+    /// What says that the zval at this address names the callee.
+    pub(super) fn names_callee(&self, address: u64) -> Option<Words> {
+        let is_named = match self.copy.zval(address)? {
+            (string, IS_STRING) => {
+                self.is_callee(&ZendString::read(self.memory, self.layout, string)?.bytes)
+            }
+            (array, IS_ARRAY) => self.is_pair_of_callee(array),
+            _ => false,
+        };
+        is_named.then_some(Words::Operand(address))
+    }
+
+    /// `$object->$name()`: the method's name and the object are in operands.
+    pub(super) fn judge_named_method(&self, init: &Op, check: Check) -> Evidence {
+        let at = |operand: u32| self.caller.frame.address.wrapping_add(u64::from(operand));
+        let name = at(init.op2);
+        let is_named = || match self.copy.zval(name) {
+            Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string)
+                .is_some_and(|text| self.is_function_name(&text.bytes)),
+            _ => false,
+        };
+        let is_on_object = || match check {
+            Check::SameThis => self.caller.frame.this == self.callee.frame.this,
+            _ => self.copy.zval(at(init.op1)) == Some((self.callee.frame.this, IS_OBJECT)),
+        };
+        let is_object_call = self.is_object_call() && !self.callee.function.class.is_empty();
+        if is_object_call && is_on_object() && is_named() {
+            Evidence::Proven(check, Words::Operand(name))
+        } else {
+            Evidence::Open
+        }
+    }
+
+    /// Whether a text is the callee's name: `f`, or `A::m`.
+    fn is_callee(&self, text: &[u8]) -> bool {
+        let text = without_root(text);
+        match text.windows(2).position(|two| two == b"::") {
+            Some(at) => self.is_class(&text[..at]) && self.is_function_name(&text[at + 2..]),
+            None => self.callee.function.class.is_empty() && self.is_function_name(text),
+        }
+    }
+
+    /// Whether an array is a callable of the callee: `[$object, 'm']` or `['A', 'm']`.
+    fn is_pair_of_callee(&self, array: u64) -> bool {
+        let Some([target, (name, IS_STRING)]) = pair(self.memory, self.layout, array) else {
+            return false;
+        };
+        let text = |string| ZendString::read(self.memory, self.layout, string);
+        let is_target = match self.behind_reference(target) {
+            Some((object, IS_OBJECT)) => self.is_object_call() && object == self.callee.frame.this,
+            Some((class, IS_STRING)) => {
+                text(class).is_some_and(|class| self.is_class(without_root(&class.bytes)))
+            }
+            _ => false,
+        };
+        is_target && text(name).is_some_and(|name| self.is_function_name(&name.bytes))
+    }
+
+    fn behind_reference(&self, (value, kind): (u64, u8)) -> Option<(u64, u8)> {
+        if kind != IS_REFERENCE {
+            return Some((value, kind));
+        }
+        let mut zval = [0_u8; ZVAL as usize];
+        self.memory
+            .read(value.checked_add(REFERENCE_VALUE)?, &mut zval)
+            .ok()?;
+        Some((word_at(&zval, 0), zval[8]))
+    }
+
+    fn is_class(&self, name: &[u8]) -> bool {
+        let class = &self.callee.function.class;
+        !class.is_empty() && class.eq_ignore_ascii_case(name)
+    }
+
+    fn is_function_name(&self, name: &[u8]) -> bool {
+        let callee = &self.callee.function.function_name;
+        !callee.is_empty() && callee.eq_ignore_ascii_case(name)
+    }
+}
+
+/// A name as the engine looks it up, without the leading backslash of a full one.
+fn without_root(name: &[u8]) -> &[u8] {
+    name.strip_prefix(b"\\").unwrap_or(name)
+}

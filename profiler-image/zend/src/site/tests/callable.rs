@@ -1,0 +1,171 @@
+//! Callees that a callable names: an internal caller's argument, and a site's operand.
+
+use super::*;
+use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL};
+
+const OPERAND: u32 = 112;
+const NAME_OPERAND: u32 = 128;
+const LIST: u64 = 0x32_0000;
+const REFERENCE: u64 = 0x33_0000;
+const IS_ARRAY: u8 = 7;
+const IS_REFERENCE: u8 = 10;
+const IS_VAR: u8 = 4;
+
+/// What a zval of a test holds.
+#[derive(Clone, Copy)]
+enum Value {
+    Text(&'static str),
+    Object(u64),
+    /// A reference to an object.
+    Reference(u64),
+    Pair(&'static Value, &'static str),
+}
+
+/// A value as a zval: its word, and its type.
+fn zval(image: &mut EngineImage, value: Value) -> (u64, u8) {
+    match value {
+        Value::Text(text) => (image.string(text), IS_STRING),
+        Value::Object(address) => (address, IS_OBJECT),
+        Value::Reference(object) => {
+            image.put_zval(REFERENCE + 8, object, IS_OBJECT);
+            (REFERENCE, IS_REFERENCE)
+        }
+        Value::Pair(target, name) => {
+            let zvals = [zval(image, *target), zval(image, Value::Text(name))];
+            image.put_list(LIST, &zvals);
+            (LIST, IS_ARRAY)
+        }
+    }
+}
+
+fn put(scene: &mut Scene, at: u64, value: Value) {
+    let (word, kind) = zval(&mut scene.image, value);
+    scene.image.put_zval(STACK + at, word, kind);
+    scene.copy = scene.image.copy(STACK, 0x100);
+}
+
+const OPERAND_NAMES_IT: Evidence =
+    Evidence::Proven(Check::Nothing, Words::Operand(STACK + OPERAND as u64));
+
+/// Values, each with whether it names the method `C::work` called on [`OBJECT`].
+const OF_METHOD: &[(Value, bool)] = &[
+    (Value::Pair(&Value::Object(OBJECT), "Work"), true),
+    (Value::Pair(&Value::Reference(OBJECT), "work"), true),
+    (Value::Pair(&Value::Text("\\c"), "work"), true),
+    (Value::Text("C::work"), true),
+    (Value::Pair(&Value::Object(OBJECT + 8), "work"), false),
+    (Value::Pair(&Value::Object(OBJECT), "other"), false),
+    (Value::Pair(&Value::Text("D"), "work"), false),
+    (Value::Text("D::work"), false),
+    (Value::Text("work"), false),
+    (Value::Object(OBJECT), false),
+];
+
+/// The same of the function `work`.
+const OF_FUNCTION: &[(Value, bool)] = &[
+    (Value::Text("work"), true),
+    (Value::Text("\\Work"), true),
+    (Value::Text("other"), false),
+    (Value::Text("C::work"), false),
+    (Value::Pair(&Value::Object(OBJECT), "work"), false),
+];
+
+/// Each of them, with whether the callee is a method.
+fn values() -> impl Iterator<Item = (bool, Value, bool)> {
+    let of = |is_method: bool, values: &'static [(Value, bool)]| {
+        let values = values.iter();
+        values.map(move |&(value, names)| (is_method, value, names))
+    };
+    of(true, OF_METHOD).chain(of(false, OF_FUNCTION))
+}
+
+fn scene(layout: &'static Layout, opcodes: &[u8], is_method: bool) -> Scene {
+    let mut scene = Scene::new(layout, opcodes, "", "work");
+    scene.image.room(STACK, 0x100);
+    match is_method {
+        true => scene.method_of("C"),
+        false => scene,
+    }
+}
+
+/// Gives the first op these operands in place of literals.
+fn put_operands(scene: &mut Scene, op1: u32, op1_type: u8) {
+    let init = Op::read(&scene.image, scene.image.layout, scene.code.op(0)).unwrap();
+    scene.image.put_op(&Op {
+        op1,
+        op1_type,
+        op2: NAME_OPERAND,
+        op2_type: scene.image.layout.op_types.is_cv,
+        ..init
+    });
+}
+
+#[test]
+fn a_callable_in_an_operand_names_the_callee() {
+    for layout in ROWS {
+        for init in [INIT_DYNAMIC_CALL, INIT_USER_CALL] {
+            for (is_method, value, names) in values() {
+                let mut scene = scene(layout, &[init, DO_FCALL], is_method);
+                let at = scene.code.op(0);
+                scene.image.put_half(at, layout.zend_op.op2, OPERAND);
+                put(&mut scene, u64::from(OPERAND), value);
+                scene.check(match names {
+                    true => OPERAND_NAMES_IT,
+                    false => Evidence::Open,
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn an_internal_function_calls_the_callable_in_its_argument() {
+    for layout in ROWS {
+        let first = layout.execute_data.first_argument as u64;
+        let check =
+            |function: &str, index: u64, (is_method, value): (bool, Value), proven: bool| {
+                let mut scene = scene(layout, &[DO_FCALL], is_method).with_top();
+                let mut key = scene.image.function_at(scene.code.func).unwrap().key;
+                (key.kind, key.name) = (1, scene.image.string(function));
+                scene.image.put_function(scene.code.func, &key);
+                let at = first + index * 16;
+                put(&mut scene, at, value);
+                scene.check_at(
+                    None,
+                    match proven {
+                        true => Evidence::Proven(Check::Nothing, Words::Operand(STACK + at)),
+                        false => Evidence::Open,
+                    },
+                );
+            };
+        for (is_method, value, names) in values() {
+            check("call_user_func_array", 0, (is_method, value), names);
+            check("usort", 1, (is_method, value), names);
+            // The callable is another argument, and this function calls none.
+            check("usort", 0, (is_method, value), false);
+            check("function_exists", 0, (is_method, value), false);
+        }
+    }
+}
+
+#[test]
+fn a_method_is_named_by_the_operands_of_its_name_and_its_object() {
+    for layout in ROWS {
+        let types = &layout.op_types;
+        let check = |op1_type: u8, name: &'static str, object: u64, proven: Option<Check>| {
+            let mut scene = scene(layout, &[INIT_METHOD_CALL, DO_FCALL], true);
+            put_operands(&mut scene, OPERAND, op1_type);
+            put(&mut scene, u64::from(OPERAND), Value::Object(object));
+            put(&mut scene, u64::from(NAME_OPERAND), Value::Text(name));
+            let words = Words::Operand(STACK + u64::from(NAME_OPERAND));
+            scene.check(proven.map_or(Evidence::Open, |check| Evidence::Proven(check, words)));
+        };
+        check(types.is_cv, "Work", OBJECT, Some(Check::ThisIn(OPERAND)));
+        check(IS_VAR, "work", OBJECT, Some(Check::Nothing));
+        // `$this->$name()`: the frames have the object.
+        check(types.is_unused, "work", 0, Some(Check::SameThis));
+        check(types.is_cv, "other", OBJECT, None);
+        check(types.is_cv, "work", OBJECT + 8, None);
+        check(IS_VAR, "work", OBJECT + 8, None);
+    }
+}

@@ -114,7 +114,8 @@ impl Sampler {
             .collect()
     }
 
-    fn looks_up_class(&mut self, worker: &Worker, trace: &Trace, index: usize) -> bool {
+    /// Whether a frame is at an op, or in an internal function, that looks up a class.
+    pub(super) fn looks_up_class(&mut self, worker: &Worker, trace: &Trace, index: usize) -> bool {
         let engine = &worker.process.engine;
         let Some(id) = trace.ids.get(index).copied().flatten() else {
             return false;

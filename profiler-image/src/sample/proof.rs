@@ -43,6 +43,13 @@ impl Sampler {
         }
         let top = worker.process.engine.layout.call_info.top;
         let is_started = trace.frames[index].call_info & top != 0;
+        let may_be_autoloader = is_started && self.looks_up_class(worker, trace, index + 1);
+        if may_be_autoloader
+            && self.edges.is_autoloader(edge.callee)
+            && self.is_one_moment(worker, trace, index, Words::Frames)
+        {
+            return Some(self.edges.prove(edge, Check::Nothing));
+        }
         // What the engine calls by itself hardly a site names. In code of the JIT frames of two calls can stand together between two
         // instructions: there the site must not deny it.
         let is_interpreted = worker.reader.has_jit_code == Some(false);
@@ -59,6 +66,9 @@ impl Sampler {
             Evidence::Proven(check, words)
                 if is_steady && self.is_one_moment(worker, trace, index, words) =>
             {
+                if may_be_autoloader {
+                    self.edges.note_autoloader(edge.callee);
+                }
                 self.edges.prove(edge, check)
             }
             _ if self.stand(worker, trace, index, now) => self.edges.prove(edge, Check::Nothing),

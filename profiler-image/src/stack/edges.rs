@@ -5,6 +5,7 @@
 
 use phpprof_zend::site::Check;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::names::{NameId, Names};
 
@@ -18,6 +19,9 @@ const EAGER_SIGHTS: u32 = 128;
 /// The same of one that was refuted.
 const REFUSALS: u32 = 32;
 const SELDOM: u32 = 16;
+
+/// Autoloaders beyond this many are not remembered: each of their calls is proven by itself.
+const MAX_AUTOLOADERS: usize = 16;
 
 /// Where a call comes from, and whom it calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +75,8 @@ pub struct Edges {
     opened: Vec<Edge>,
     /// Those still open, so that the quiescent reader is asked only while it can help.
     unsettled: usize,
+    /// Functions that a call site, with the class that it looks up, has shown to be autoloaders.
+    autoloaders: SmallVec<[NameId; MAX_AUTOLOADERS]>,
 }
 
 impl Edges {
@@ -131,6 +137,19 @@ impl Edges {
             .get(id.0 as usize)
             .and_then(|edge| self.entries.get(edge))
             .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
+    }
+
+    /// Records that a function is an autoloader: each site that looks up a class calls it.
+    pub fn note_autoloader(&mut self, function: NameId) {
+        if self.autoloaders.len() < MAX_AUTOLOADERS && !self.is_autoloader(function) {
+            self.autoloaders.push(function);
+        }
+    }
+
+    /// Whether a function is known to be an autoloader.
+    #[must_use]
+    pub fn is_autoloader(&self, function: NameId) -> bool {
+        self.autoloaders.contains(&function)
     }
 
     /// Records that an edge that was open has been seen to stand.
@@ -197,6 +216,20 @@ mod tests {
         assert_eq!(edges.unsettled(), 0);
         assert_eq!(edges.refute(edge(1)), Known::Refuted);
         assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+    }
+
+    #[test]
+    fn so_many_autoloaders_are_remembered_and_no_more() {
+        let mut edges = Edges::default();
+        let (one, other) = (Names::UNSTABLE, Names::TRUNCATED);
+        edges.note_autoloader(one);
+        assert!(edges.is_autoloader(one) && !edges.is_autoloader(other));
+        (0..MAX_AUTOLOADERS).for_each(|_| edges.note_autoloader(one));
+        edges.note_autoloader(other);
+        assert!(
+            edges.is_autoloader(other),
+            "the same one takes no further room"
+        );
     }
 
     #[test]

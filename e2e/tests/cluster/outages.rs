@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{failed_with, holds, only_target, status};
 use e2e::store::sha256;
-use e2e::{ENABLED, Scene, alone, calm, outage, pods, poll, release, webhook};
+use e2e::{ENABLED, Scene, alone, calm, is_long_form, outage, pods, poll, release, webhook};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use phpprof_crds::{ProfileRequest, TargetReason, TargetState, condition};
@@ -42,6 +42,9 @@ fn a_profile_arrives_once_a_store_that_was_stopped_is_back() -> Result<()> {
 #[test]
 fn a_store_that_stays_away_fails_the_request_with_a_reason_and_no_profile_is_claimed() -> Result<()>
 {
+    if !is_long_form("a store that stays away") {
+        return Ok(());
+    }
     alone(async |scene| {
         let request = sampled_without_store(scene, 4).await?;
         let request = scene.ended(&request).await?;

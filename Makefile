@@ -174,8 +174,16 @@ beside-e2e:
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 	@tools/beside $(MAKE) browser
 
+# Its targets of make are tests themselves, or run here.
+.PHONY: commands
+commands: plugin ## the documents' commands for a clone: what they build and install, and the demo
+	@$(TOOLS) kubernetes
+	@$(STAGE) "commands for a clone" cargo run --quiet --locked -p phpprof-documents --example clone
+	@$(MAKE) demo
+
 .PHONY: test-full
 test-full: ## all tests, in their long form
 	@$(MAKE) test FULL=1
+	@$(MAKE) commands
 	@$(MAKE) aarch64
 	@$(MAKE) release-check

@@ -12,6 +12,8 @@ pub struct Unreadable(String);
 /// A program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
+    /// What is set for it alone, such as `FULL=1`.
+    pub variables: Vec<String>,
     /// The program first.
     pub words: Vec<String>,
 }
@@ -57,11 +59,14 @@ fn of_line(line: &str) -> Result<Vec<Command>, Unreadable> {
     let commands = commands.map(|words| {
         let end = words.iter().position(redirects).unwrap_or(words.len());
         let begin = words.iter().position(|word| !assigns(word));
-        words[begin.unwrap_or(end).min(end)..end].to_vec()
+        let begin = begin.unwrap_or(end).min(end);
+        Command {
+            variables: words[..begin].to_vec(),
+            words: words[begin..end].to_vec(),
+        }
     });
     Ok(commands
-        .filter(|words| !words.is_empty())
-        .map(|words| Command { words })
+        .filter(|command| !command.words.is_empty())
         .collect())
 }
 
@@ -100,6 +105,14 @@ mod tests {
             words(text),
             ["make test", "kubectl apply -f -", "echo a | b", "cat"]
         );
+    }
+
+    #[test]
+    fn what_is_set_for_a_command_is_no_word_of_it() {
+        let found = commands("FULL=1 make test A=b\nA=1").unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].variables, ["FULL=1"]);
+        assert_eq!(found[0].words, ["make", "test", "A=b"]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! Invariant: each line of a shell block is in a command, a comment or a here-document.
 
 mod command;
+mod runs;
+mod script;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,28 +14,32 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use command::{Command, commands};
+pub use runs::{FIRST, IN_TEST, Run, TUTORIAL, runs};
+pub use script::script;
 
 /// Documents outside of the folders.
 const PAGES: [&str; 3] = ["README.md", "CHANGELOG.md", "e2e/cluster/README.md"];
 const FOLDERS: [&str; 3] = ["docs", "contract", "examples"];
 
-/// Where a shell block's commands work.
+/// Where a shell block's commands work, and so which test runs them ([`runs`] has it for each command).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
     /// A host with PHP: a php-fpm pool `www` that is asked, and `script.php`.
     Host,
     /// A cluster with phpprof and the plugin, and a namespace `shop` with a Deployment `web`.
     Cluster,
-    /// The same, on a terminal: a program that goes on until it is told to end.
+    /// Either of these, on a terminal: a program that goes on until it is told to end.
     Terminal,
+    /// The cluster, with requests and files of these names.
+    Example,
+    /// A cluster whose release is installed, upgraded or removed.
+    Release,
+    /// The same with values for a cloud. The release is not installed: the API server judges it.
+    Cloud,
     /// What `make demo` does.
     Demo,
-    /// A cloud, or a release that is installed, upgraded or removed: rendered and parsed, not run.
-    Cloud,
-    /// A clone with the toolchain: minutes of building, or programs that are installed. The targets are looked up, not made.
+    /// A clone with the toolchain.
     Build,
-    /// Names that a reader replaces: parsed, not run.
-    Example,
 }
 
 impl Setup {
@@ -42,10 +48,11 @@ impl Setup {
             "host" => Setup::Host,
             "cluster" => Setup::Cluster,
             "terminal" => Setup::Terminal,
-            "demo" => Setup::Demo,
-            "cloud" => Setup::Cloud,
-            "build" => Setup::Build,
             "example" => Setup::Example,
+            "release" => Setup::Release,
+            "cloud" => Setup::Cloud,
+            "demo" => Setup::Demo,
+            "build" => Setup::Build,
             _ => return None,
         })
     }

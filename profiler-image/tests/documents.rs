@@ -1,15 +1,17 @@
 //! The documents' commands of `phpprof`: it knows each flag and value in them, and those for a host run here, against this machine's PHP 8.2.
-//! It takes root, php-fpm and cgi-fcgi.
+//! It takes root, php-fpm, cgi-fcgi, script(1) and Go.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use phpprof_documents::{Setup, all_commands, blocks, pages, spans};
+use phpprof_documents::{Setup, all_commands, pages, script, spans};
 use tempfile::TempDir;
 
 const PHPPROF: &str = env!("CARGO_BIN_EXE_phpprof");
+/// What a program on a terminal has, until it is told to end.
+const ON_TERMINAL: u32 = 2;
 /// What the examples name: a program of half a second, and what the pool answers with.
 const SCRIPT: &str = "<?php
 function price($n) { for ($sum = 0; $n > 0; $n--) $sum += sqrt($n); return $sum; }
@@ -81,13 +83,13 @@ fn a_flag_that_is_none_is_refused_also_before_help() -> Result<()> {
     Ok(())
 }
 
-/// A process that is ended with its test.
+/// A process that is ended with its test, and the php-fpm workers that are its children with it: those of a killed master would stay.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = self.0.kill();
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
 }
@@ -149,15 +151,12 @@ fn the_commands_for_a_host_run_in_their_order() -> Result<()> {
     );
     let mut count = 0;
     for (page, text) in pages()? {
-        let blocks = blocks(&text).into_iter();
-        let script: String = blocks
-            .filter(|block| block.setup() == Some(Setup::Host))
-            // A second shows as much here as the five of the page.
-            .map(|block| block.text.replace("-d 5s", "-d 1s"))
-            .collect();
-        if script.is_empty() {
+        if script(&text, &[Setup::Host], ON_TERMINAL).is_empty() {
             continue;
         }
+        // A second shows as much here as the five of the page.
+        let script =
+            script(&text, &[Setup::Host, Setup::Terminal], ON_TERMINAL).replace("-d 5s", "-d 1s");
         let mut shell = Command::new("bash");
         shell.args(["-euxo", "pipefail", "-c", &script]);
         shell

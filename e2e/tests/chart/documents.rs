@@ -1,4 +1,4 @@
-//! What the documents say to helm: the chart takes each `install` and `upgrade`, with the values that stand there.
+//! What the documents say to helm: the chart takes each `install` and `upgrade`, with the values that stand there. `cluster/releases.rs` runs them.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,46 +1,94 @@
-//! The documents' commands for a cluster, run in their order: the guide to the first profile, and with `FULL=1` every other page that has some.
+//! The documents' commands for a cluster, run in their order: some pages in each run, the others with `FULL=1`.
 //!
-//! A page is one shell script in a folder that looks like a clone. The namespace `shop` of the documents is the test's own.
+//! A page is one shell script in a folder that looks like a clone. The namespace `shop` of the documents is the test's own, and so are the requests
+//! and files that its examples name.
 //!
-//! Does not: install, upgrade or remove phpprof; the chart's tests render what the documents say of that.
+//! Does not: install, upgrade or remove phpprof; `releases.rs` does.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image};
-use e2e::{ENABLED, NOT_ENABLED, Scene, alone, calm, is_long_form, say};
-use phpprof_documents::{Setup, blocks, pages, root};
+use e2e::{
+    ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, calm, calm_and_early, is_long_form, say,
+};
+use phpprof_documents::{FIRST, IN_TEST, Setup, TUTORIAL, blocks, pages, root};
 use tempfile::TempDir;
 
-const FIRST: &str = "docs/guides/first-profile.md";
-/// It deploys what it profiles itself.
-const TUTORIAL: &str = "docs/tutorial.md";
+/// Where PHP runs as a user of its own.
+const OF_RESTRICTED: &str = "docs/guides/restricted-namespaces.md";
+const SETUPS: [Setup; 3] = [Setup::Cluster, Setup::Example, Setup::Terminal];
 /// What the test has done already or does at its end: the namespace, and the shell's way to the cluster.
 const DONE_HERE: [&str; 3] = [
-    "kubectl create namespace ",
-    "kubectl delete namespace ",
+    "kubectl create namespace shop",
+    "kubectl delete namespace shop",
     "eval ",
 ];
-/// Two profiles of a minute, and what is between them.
-const LONGEST: Duration = Duration::from_secs(420);
+/// What a program on a terminal has, until it is told to end: a sampler starts meanwhile.
+const ON_TERMINAL: u32 = 15;
+/// Three profiles, and what is between them.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// What examples name, made before them.
+const GIVEN: &str = "
+for name in web-x2x4z web-7k2lq web-29384750 web-29384760; do
+  kubectl phpprof run deploy/web -d 3s --labels method,route --name $name --wait=false
+done
+kubectl wait --for=condition=Complete --timeout=2m pprof --all
+uid=$(kubectl get pprof web-x2x4z -o jsonpath='{.metadata.uid}')
+pod=$(kubectl get pods -l app=web -o jsonpath='{.items[0].metadata.name}')
+kubectl phpprof download web-x2x4z -o web.pb.gz
+cp web.pb.gz before.pb.gz
+cp web.pb.gz after.pb.gz
+trap 'kubectl -n phpprof-system delete secret phpprof-grafana --ignore-not-found' EXIT
+";
+/// Names that only the cluster knows, and users of the pods here.
+const NAMES: [(&str, &str); 3] = [
+    ("web-x2x4z@0b1c2d3e", "web-x2x4z@$uid"),
+    ("web-7d9f5c6b8-x2x4z", "$pod"),
+    (
+        "--run-as-user 33 --run-as-group 33",
+        "--run-as-user 1000 --run-as-group 1000",
+    ),
+];
+/// Nobody here makes such requests: the profile may be empty, which is exit code 5.
+const OF_SOME_REQUESTS: [&str; 2] = ["--path-prefix", "--min-request-age"];
+
+/// A line as the test runs it.
+fn line(line: &str) -> String {
+    let named = NAMES
+        .iter()
+        .fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
+    if OF_SOME_REQUESTS.iter().any(|flag| line.contains(flag)) {
+        return format!("{{ {named}\n}} || test $? = 5");
+    }
+    named
+}
 
 /// A page's commands for a cluster, with this namespace in the place of `shop`.
 fn script(text: &str, namespace: &str) -> String {
-    let blocks = blocks(text).into_iter();
-    let commands: String = blocks
-        .filter(|block| block.setup() == Some(Setup::Cluster))
-        .map(|block| block.text)
-        .collect();
+    let commands = phpprof_documents::script(text, &SETUPS, ON_TERMINAL);
     let lines = commands
         .lines()
         .filter(|line| !DONE_HERE.iter().any(|done| line.starts_with(done)));
-    let lines: Vec<&str> = lines.collect();
+    let lines: Vec<String> = lines.map(line).collect();
     in_namespace(&lines.join("\n"), namespace)
 }
 
-fn in_namespace(text: &str, namespace: &str) -> String {
+/// What a page's script wants to be there before: the namespace as kubectl's own, and what its examples name.
+fn before(text: &str, namespace: &str) -> String {
+    let context = format!(
+        "kubectl config view --raw --flatten --minify > kubeconfig\nexport KUBECONFIG=$PWD/kubeconfig\nkubectl config set-context --current --namespace={namespace}\n"
+    );
+    let has_examples = blocks(text)
+        .iter()
+        .any(|block| block.setup() == Some(Setup::Example));
+    context + if has_examples { GIVEN } else { "" }
+}
+
+pub(crate) fn in_namespace(text: &str, namespace: &str) -> String {
     ["-n ", "namespace ", "namespace: "]
         .iter()
         .fold(text.to_owned(), |text, before| {
@@ -66,30 +114,21 @@ fn copy(from: &Path, to: &Path, namespace: &str) -> Result<()> {
 }
 
 /// A folder with what the commands name of a clone.
-fn clone(namespace: &str) -> Result<TempDir> {
+pub(crate) fn clone(namespace: &str) -> Result<TempDir> {
     let folder = TempDir::new()?;
     for name in ["examples", "demo/shop", "demo/k8s"] {
         copy(&root().join(name), &folder.path().join(name), namespace)?;
     }
+    std::os::unix::fs::symlink(root().join("charts"), folder.path().join("charts"))?;
     Ok(folder)
 }
 
-/// Runs a page's commands, as bash does that stops at the first failure.
-async fn follow(scene: &Scene, page: &str) -> Result<()> {
-    let text = std::fs::read_to_string(root().join(page))?;
-    let script = script(&text, &scene.namespace);
-    ensure!(
-        !script.trim().is_empty(),
-        "{page} has no commands for a cluster"
-    );
-    if page != TUTORIAL {
-        scene.deploy("web", 1, pods::php("web")).await?;
-    }
-    let folder = clone(&scene.namespace)?;
+/// Runs a script in a folder, as bash does that stops at the first failure.
+pub(crate) async fn run(page: &str, script: &str, folder: &Path) -> Result<()> {
     let mut shell = tokio::process::Command::new("bash");
     shell
-        .args(["-euxo", "pipefail", "-c", &script])
-        .current_dir(folder.path())
+        .args(["-euxo", "pipefail", "-c", script])
+        .current_dir(folder)
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let output = tokio::time::timeout(LONGEST, shell.output())
@@ -106,15 +145,47 @@ async fn follow(scene: &Scene, page: &str) -> Result<()> {
     Ok(())
 }
 
-/// The pages with commands for a cluster, but for the first profile's.
-fn others() -> Result<Vec<PathBuf>> {
+/// Runs a page's commands.
+async fn follow(scene: &Scene, page: &str) -> Result<()> {
+    let text = std::fs::read_to_string(root().join(page))?;
+    let script = script(&text, &scene.namespace);
+    ensure!(
+        !script.trim().is_empty(),
+        "{page} has no commands for a cluster"
+    );
+    match page {
+        // It deploys what it profiles itself.
+        TUTORIAL => {}
+        OF_RESTRICTED => {
+            let pod = pods::restricted(pods::php("web"));
+            scene.deploy("web", 1, pod).await?;
+        }
+        _ => scene.deploy("web", 1, pods::php("web")).await?,
+    }
+    let folder = clone(&scene.namespace)?;
+    let script = before(&text, &scene.namespace) + &script;
+    run(page, &script, folder.path()).await
+}
+
+/// The same in a namespace of its own, with the labels that the page wants.
+async fn follow_beside(scene: &Scene, page: &str) -> Result<()> {
+    let labels = match page {
+        OF_RESTRICTED => RESTRICTED,
+        _ => ENABLED,
+    };
+    scene
+        .beside(labels, async |own| follow(own, page).await)
+        .await
+}
+
+/// The pages with commands for a cluster, but for those that have a test of their own: those of each run, or the others.
+fn pages_with_commands(in_test: bool) -> Result<Vec<String>> {
     let pages = pages()?.into_iter().filter(|(page, text)| {
-        let has_some = blocks(text)
-            .iter()
-            .any(|block| block.setup() == Some(Setup::Cluster));
-        has_some && page != Path::new(FIRST)
+        let is_one_of = |pages: &[&str]| pages.iter().any(|other| page == Path::new(other));
+        let is_asked_for = is_one_of(&IN_TEST) == in_test && !is_one_of(&[FIRST, TUTORIAL]);
+        is_asked_for && !script(text, "own").trim().is_empty()
     });
-    Ok(pages.map(|(page, _)| page).collect())
+    Ok(pages.map(|(page, _)| page.display().to_string()).collect())
 }
 
 #[test]
@@ -124,22 +195,33 @@ fn the_guide_to_the_first_profile_leads_to_one() -> Result<()> {
 }
 
 #[test]
+fn the_tutorial_leads_from_a_slow_shop_to_a_fast_one() -> Result<()> {
+    calm_and_early(NOT_ENABLED, async |scene| follow(scene, TUTORIAL).await)
+}
+
+#[test]
+fn the_commands_of_the_shorter_pages_run() -> Result<()> {
+    calm(NOT_ENABLED, async |scene| {
+        let pages = pages_with_commands(true)?;
+        ensure!(pages.len() + 2 == IN_TEST.len(), "{pages:?}");
+        for page in pages {
+            follow_beside(scene, &page).await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn the_commands_of_every_other_page_run() -> Result<()> {
     if !is_long_form("the commands of all documents") {
         return Ok(());
     }
     // One of them stops all profiling for a moment.
     alone(async |scene| {
-        let others = others()?;
+        let others = pages_with_commands(false)?;
         ensure!(others.len() >= 8, "{others:?}");
         for page in others {
-            let page = page.display().to_string();
-            let text = std::fs::read_to_string(root().join(&page))?;
-            let opts_in = script(&text, "own").contains("phpprof.dev/profiling=enabled\n");
-            let labels = if opts_in { NOT_ENABLED } else { ENABLED };
-            scene
-                .beside(labels, async |own| follow(own, &page).await)
-                .await?;
+            follow_beside(scene, &page).await?;
         }
         Ok(())
     })

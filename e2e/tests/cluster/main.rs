@@ -23,6 +23,7 @@ mod policies;
 mod profiles;
 mod queue;
 mod refusals;
+mod releases;
 mod replicas;
 mod residents;
 mod restarts;

@@ -1,0 +1,78 @@
+//! Which command runs a command of the documents: `make test`, `make test-full`, or none, and why.
+//!
+//! It says what the tests do; it does not run anything. Its own test holds it to the promise: a third in `make test`, all in `make test-full` but
+//! for those that are named here.
+
+use std::path::Path;
+
+use crate::{Command, Setup};
+
+/// The guide to the first profile.
+pub const FIRST: &str = "docs/guides/first-profile.md";
+/// From a slow shop to a fast one.
+pub const TUTORIAL: &str = "docs/tutorial.md";
+/// The pages whose commands for a cluster run in `make test`.
+pub const IN_TEST: [&str; 5] = [
+    FIRST,
+    TUTORIAL,
+    "docs/guides/access.md",
+    "docs/guides/install.md",
+    "docs/guides/memory.md",
+];
+const OF_HOST: &str = "docs/guides/profile-a-host.md";
+
+/// What runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// `make test`, and so `make test-full`.
+    Test,
+    /// `make test-full` only.
+    Full,
+    /// No test, for this reason.
+    No(&'static str),
+}
+
+/// The form of the benchmark that `make test` runs.
+const SHORT: &str = "BENCH=smoke";
+/// Commands that no test runs, by their first words, and why.
+const NOT_RUN: [(&[&str], &str); 4] = [
+    (
+        &["make", "bench"],
+        "measures for up to two hours; make test runs the short form, BENCH=smoke",
+    ),
+    (
+        &["profiler-image/bench/bench.sh"],
+        "measures for up to half an hour; make test runs the short form, BENCH=smoke",
+    ),
+    (&["make", "slowdown"], "measures for up to two hours"),
+    (
+        &["make", "demo", "KUBECONFIG_CONTEXT=name"],
+        "needs a cluster and a registry of your own; make test-full runs make demo without them",
+    ),
+];
+
+/// What runs this command of a page's block.
+pub fn runs(page: &Path, setup: Setup, command: &Command) -> Run {
+    if command.variables.iter().any(|set| set == SHORT) {
+        return Run::Test;
+    }
+    let not = NOT_RUN
+        .iter()
+        .find(|(words, _)| command.arguments_of(words).is_some());
+    if let Some((_, why)) = not {
+        return Run::No(why);
+    }
+    let is_one_of = |pages: &[&str]| pages.iter().any(|other| page == Path::new(other));
+    match setup {
+        Setup::Host => Run::Test,
+        Setup::Terminal if is_one_of(&[OF_HOST]) => Run::Test,
+        Setup::Cluster | Setup::Example | Setup::Terminal if is_one_of(&IN_TEST) => Run::Test,
+        Setup::Cluster
+        | Setup::Example
+        | Setup::Terminal
+        | Setup::Release
+        | Setup::Cloud
+        | Setup::Demo
+        | Setup::Build => Run::Full,
+    }
+}

@@ -1,0 +1,69 @@
+//! The commands of a page as one script for bash.
+//!
+//! Invariant: the script ends by itself. What goes on until it is told to end has a terminal of its own, on which somebody types after a while.
+
+use crate::{Setup, blocks};
+
+/// What makes a command go on.
+const GOES_ON: [&str; 2] = [" -w", " --live"];
+
+/// The commands of a page's blocks with these setups, in their order. What goes on is ended after so many seconds.
+pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
+    let mut script = String::new();
+    for block in blocks(text) {
+        let Some(setup) = block.setup().filter(|setup| setups.contains(setup)) else {
+            continue;
+        };
+        for line in block.text.lines() {
+            let before_comment = line.split(" # ").next().unwrap_or(line);
+            let goes_on = GOES_ON.iter().any(|flag| before_comment.contains(flag));
+            if setup == Setup::Terminal || goes_on {
+                script += &on_a_terminal(line, seconds);
+            } else {
+                script += line;
+            }
+            script.push('\n');
+        }
+    }
+    script
+}
+
+/// The line on a terminal on which `q` and Ctrl-C are typed. A program may end by the signal.
+fn on_a_terminal(line: &str, seconds: u32) -> String {
+    let line = line.replace('\'', r"'\''");
+    format!(
+        "{{ trap '' PIPE; sleep {seconds}; printf 'q\\003' || true; }} | script --quiet --return --command 'exec {line}' /dev/null || test $? = 130"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "```sh cluster\nget pods\n```\n```sh example\nlist -w # it's\nlist # -w\n```\n```sh terminal\ntop\n```\n";
+
+    #[test]
+    fn a_script_has_the_blocks_of_its_setups_alone() {
+        assert_eq!(script(PAGE, &[Setup::Cluster], 1), "get pods\n");
+        assert_eq!(script(PAGE, &[], 1), "");
+    }
+
+    #[test]
+    fn what_goes_on_has_a_terminal() {
+        let found = script(PAGE, &[Setup::Example, Setup::Terminal], 3);
+        let lines: Vec<_> = found.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].contains(r"sleep 3;") && lines[0].contains(r"'exec list -w # it'\''s'"));
+        assert_eq!(lines[1], "list # -w");
+        assert!(lines[2].contains("'exec top'"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_by_itself_is_ended() {
+        let page = "```sh terminal\ncat\n```\n";
+        let mut shell = std::process::Command::new("timeout");
+        shell.args(["20", "bash", "-euo", "pipefail", "-c"]);
+        shell.arg(script(page, &[Setup::Terminal], 1));
+        assert!(shell.output().unwrap().status.success());
+    }
+}

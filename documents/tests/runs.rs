@@ -1,0 +1,31 @@
+//! How many of the documents' commands run: all in `make test-full` but for those that are named, and a third of them in `make test`.
+
+use phpprof_documents::{FIRST, Run, TUTORIAL, all_commands, runs};
+
+#[test]
+fn a_third_of_the_commands_run_in_make_test() {
+    let all = all_commands().unwrap();
+    let all: Vec<_> = all
+        .iter()
+        .map(|(page, _, setup, command)| runs(page, *setup, command))
+        .collect();
+    let in_test = all.iter().filter(|run| **run == Run::Test).count();
+    let none = all.iter().filter(|run| matches!(run, Run::No(_))).count();
+    println!("{in_test} of {} in make test, {none} nowhere", all.len());
+    assert!(in_test * 3 >= all.len(), "{in_test} of {}", all.len());
+    // Measurements of hours, and one for a cluster of the reader's.
+    assert!(none <= 6, "{none} of {} run nowhere", all.len());
+}
+
+#[test]
+fn the_first_profile_and_the_tutorial_run_in_make_test() {
+    for page in [FIRST, TUTORIAL] {
+        let all = all_commands().unwrap();
+        let of_page = all
+            .iter()
+            .filter(|(of, ..)| of == std::path::Path::new(page));
+        let in_test =
+            of_page.filter(|(of, _, setup, command)| runs(of, *setup, command) == Run::Test);
+        assert!(in_test.count() >= 10, "{page}");
+    }
+}

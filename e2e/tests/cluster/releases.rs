@@ -1,0 +1,85 @@
+//! The release's life as the documents tell it: installed, upgraded, removed. With `FULL=1`, since it takes the cluster's release away.
+//!
+//! Does not: install with a cloud's values. There is no cloud here; the API server judges them.
+//!
+//! Invariant: at its end a release is installed, and the next test makes it its own.
+
+use anyhow::Result;
+use e2e::{NOT_ENABLED, Scene, alone, is_long_form, pods, release};
+use phpprof_documents::{FIRST, Setup, root, script};
+
+use crate::documents::{clone, in_namespace, run};
+
+/// The pages in an order in which each finds what it wants: no release, one to upgrade, one to remove.
+const PAGES: [&str; 8] = [
+    "examples/README.md",
+    FIRST,
+    "docs/guides/upgrading.md",
+    "docs/guides/schedules.md",
+    "docs/guides/uninstall.md",
+    "docs/guides/install.md",
+    "docs/guides/restricted-namespaces.md",
+    "README.md",
+];
+const REGISTRY: &str = "registry.example.org/phpprof";
+/// Values that a reader writes into a file.
+const IMAGES: &str = "
+images:
+  operator: {repository: registry.example.org/phpprof/operator}
+  sampler: {repository: registry.example.org/phpprof/phpprof}
+  plugin: {repository: registry.example.org/phpprof/kubectl-phpprof}
+";
+
+/// Where the images of this run are.
+fn with_images(text: &str) -> String {
+    let operator = pods::image("operator");
+    let registry = operator
+        .rsplit_once('/')
+        .map_or("", |(registry, _)| registry);
+    text.replace(REGISTRY, registry)
+}
+
+/// A page's commands about the release; those for a cloud end before anything is installed.
+fn commands(text: &str) -> String {
+    let of_cloud = script(text, &[Setup::Cloud], 1)
+        .replace("helm install ", "helm install --dry-run=server ")
+        .replace(
+            "helm upgrade --install ",
+            "helm upgrade --install --dry-run=server ",
+        );
+    of_cloud + &script(text, &[Setup::Release], 1)
+}
+
+async fn follow(scene: &Scene, page: &str) -> Result<()> {
+    let text = std::fs::read_to_string(root().join(page))?;
+    let folder = clone(&scene.namespace)?;
+    std::fs::write(folder.path().join("images.yaml"), with_images(IMAGES))?;
+    let commands = in_namespace(&with_images(&commands(&text)), &scene.namespace);
+    run(page, &commands, folder.path()).await
+}
+
+#[test]
+fn the_release_is_installed_upgraded_and_removed_as_the_documents_say() -> Result<()> {
+    if !is_long_form("the release's life as the documents tell it") {
+        return Ok(());
+    }
+    alone(async |scene| {
+        release::uninstall().await?;
+        for page in PAGES {
+            scene
+                .beside(NOT_ENABLED, async |own| follow(own, page).await)
+                .await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn every_page_with_commands_about_the_release_is_followed() -> Result<()> {
+    for (page, text) in phpprof_documents::pages()? {
+        let page = page.display().to_string();
+        let has_some = !commands(&text).is_empty();
+        anyhow::ensure!(has_some == PAGES.contains(&page.as_str()), "{page}");
+    }
+    Ok(())
+}

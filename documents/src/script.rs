@@ -28,11 +28,12 @@ pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
     script
 }
 
-/// The line on a terminal on which `q` and Ctrl-C are typed. A program may end by the signal.
+/// The line on a terminal on which `q` and Ctrl-C are typed, each second again: what is still being built or started may miss them. A
+/// program may end by the signal.
 fn on_a_terminal(line: &str, seconds: u32) -> String {
     let line = line.replace('\'', r"'\''");
     format!(
-        "{{ trap '' PIPE; sleep {seconds}; printf 'q\\003' || true; }} | script --quiet --return --command 'exec {line}' /dev/null || test $? = 130"
+        "{{ trap '' PIPE; sleep {seconds}; while printf 'q\\003' 2>/dev/null; do sleep 1; done; }} | script --quiet --return --command 'exec {line}' /dev/null || test $? = 130"
     )
 }
 

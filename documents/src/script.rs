@@ -29,11 +29,11 @@ pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
 }
 
 /// The line on a terminal on which `q` and Ctrl-C are typed, each second again: what is still being built or started may miss them. A
-/// program may end by the signal.
+/// program may end by the signal, which it would inherit as ignored where the tests run in the background of a shell.
 fn on_a_terminal(line: &str, seconds: u32) -> String {
     let line = line.replace('\'', r"'\''");
     format!(
-        "{{ trap '' PIPE; sleep {seconds}; while printf 'q\\003' 2>/dev/null; do sleep 1; done; }} | script --quiet --return --command 'exec {line}' /dev/null || test $? = 130"
+        "{{ trap '' PIPE; sleep {seconds}; while printf 'q\\003' 2>/dev/null; do sleep 1; done; }} | env --default-signal=INT,QUIT script --quiet --return --command 'exec {line}' /dev/null || test $? = 130"
     )
 }
 

@@ -160,19 +160,18 @@ test: setup ## all tests
 	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
 	@$(MAKE) real
+	@$(MAKE) browser
 	@$(MAKE) scale SCALE=smoke
 	@$(MAKE) bench BENCH=smoke
 	@$(MAKE) truth
 
-# The cluster's tests are built while it starts, and wait most of their time: the fuzzing and the browser's tests fit in there, and builds
-# for what follows.
+# The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, and builds for what follows.
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
 	@tools/beside $(MAKE) fuzz
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
-	@tools/beside $(MAKE) browser
 
 # Its targets of make are tests themselves, or run here.
 .PHONY: commands

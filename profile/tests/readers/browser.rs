@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+/// What Chromium says of an expression whose page was left before it had a value.
+const LEFT: &str = "Inspected target navigated or closed";
 const ANSWER: Duration = Duration::from_secs(60);
 const PROGRAMS: [&str; 3] = ["chromium-headless-shell", "chromium", "google-chrome"];
 
@@ -105,7 +107,7 @@ impl Browser {
         );
     }
 
-    /// The result of one command of the protocol.
+    /// The result of one command of the protocol; null for an expression whose page was left meanwhile.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -125,6 +127,10 @@ impl Browser {
                 .recv_timeout(left)
                 .unwrap_or_else(|_| panic!("no answer to {method}"));
             if message["id"] == id {
+                let is_left = message["error"]["message"] == LEFT;
+                if is_left && method == "Runtime.evaluate" {
+                    return Value::Null;
+                }
                 assert!(message["error"].is_null(), "{method}: {}", message["error"]);
                 return message["result"].clone();
             }

@@ -3,6 +3,7 @@
 //! Invariant: usage begins with `kubectl phpprof`, and flags are spelled as kubectl spells them.
 
 mod ask;
+mod job;
 mod schedule;
 
 use std::path::PathBuf;
@@ -10,10 +11,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use ask::{DryRun, Dump, DumpForm, ObjectForm, RequestArguments, Run};
+pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
 use crate::jsonpath::Path;
-use crate::output::Output;
+use crate::output::Asked;
 use crate::release::Prefix;
 
 /// Profile PHP in running pods, and view the profiles.
@@ -154,9 +156,9 @@ pub struct List {
     /// Requests by their labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, custom-columns=HEAD:PATH,…
-    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Output::parse)]
-    pub output: Output,
+    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE, custom-columns=HEAD:PATH,…, custom-columns-file=FILE
+    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Asked::parse)]
+    pub output: Asked,
     /// Sort by the value at this JSONPath, for instance .metadata.creationTimestamp.
     #[arg(long, value_name = "PATH", value_parser = Path::parse)]
     pub sort_by: Option<Path>,

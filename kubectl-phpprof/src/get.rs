@@ -8,6 +8,7 @@ use crate::cli::{Get, Global, List};
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::list::{Listing, unwritable};
+use crate::output::Output;
 use crate::screen::Screen;
 use crate::stored::{self, Asked, Named};
 use crate::{source, watch};
@@ -16,13 +17,14 @@ pub async fn list(global: &Global, arguments: &List, screen: Screen) -> Result<S
     if arguments.watch {
         return watch::run(global, arguments, screen).await;
     }
+    let output = arguments.output.read()?;
     let cluster = Cluster::of(global).await?;
     if arguments.stored {
-        let listing = of_stored(arguments, screen);
+        let listing = of_stored(output, screen);
         return stored::list(&cluster, listing, arguments.sort_by.as_ref()).await;
     }
     let objects = watch::listed(&cluster, arguments).await?;
-    if objects.is_empty() && arguments.output.is_table() {
+    if objects.is_empty() && output.is_table() {
         let place = if arguments.all_namespaces {
             "this cluster".to_owned()
         } else {
@@ -31,7 +33,7 @@ pub async fn list(global: &Global, arguments: &List, screen: Screen) -> Result<S
         eprintln!("No profile requests in {place}.");
         return Ok(String::new());
     }
-    listing(arguments, screen)
+    listing(arguments, output, screen)
         .text(&objects, false)
         .map_err(unwritable)
 }
@@ -40,32 +42,33 @@ pub async fn get(global: &Global, arguments: &Get, screen: Screen) -> Result<Str
     let Some(name) = &arguments.name else {
         return list(global, &arguments.list, screen).await;
     };
+    let output = arguments.list.output.read()?;
     let cluster = Cluster::of(global).await?;
     let name = source::request_name(name);
     match stored::named(&cluster, name).await? {
-        Named::Request(object) => listing(&arguments.list, screen)
+        Named::Request(object) => listing(&arguments.list, output, screen)
             .text(&[*object], true)
             .map_err(unwritable),
         Named::Stored(stored) => {
             let (entry, note) = stored.find(Asked::of(name))?;
             eprintln!("{note}");
-            Ok(of_stored(&arguments.list, screen).single(entry))
+            Ok(of_stored(output, screen).single(entry))
         }
     }
 }
 
-pub fn listing(arguments: &List, screen: Screen) -> Listing {
+pub fn listing(arguments: &List, output: Output, screen: Screen) -> Listing {
     Listing {
-        output: arguments.output.clone(),
+        output,
         namespaces: arguments.all_namespaces,
         width: screen.width,
         now: Timestamp::now(),
     }
 }
 
-fn of_stored(arguments: &List, screen: Screen) -> stored::Listing {
+fn of_stored(output: Output, screen: Screen) -> stored::Listing {
     stored::Listing {
-        output: arguments.output.clone(),
+        output,
         width: screen.width,
         now: Timestamp::now(),
     }

@@ -15,7 +15,7 @@ use crate::doctor::checks::OperatorFacts;
 use crate::failure::Failure;
 use crate::findings;
 use crate::list::Listing;
-use crate::output::Output;
+use crate::output::{Asked, Output};
 use crate::progress::{Progress, ending};
 use crate::request::Request;
 use crate::show::{TopTable, diff_text};
@@ -249,7 +249,7 @@ fn watching_keeps_to_one_form() {
         "custom-columns=NAME:.metadata.name,PODS:.status.selected",
     ] {
         let listing = Listing {
-            output: Output::parse(form).unwrap(),
+            output: Asked::parse(form).unwrap().read().unwrap(),
             namespaces: false,
             width: Some(80),
             now: now(),

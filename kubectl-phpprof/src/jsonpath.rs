@@ -7,6 +7,7 @@
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
+use serde::Serialize;
 use serde_json::Value;
 
 /// What is understood, for whoever wrote something else.
@@ -23,7 +24,11 @@ pub struct Path {
 
 /// Text and paths in the order in which they are printed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Template(Vec<Part>);
+pub struct Template {
+    parts: Vec<Part>,
+    /// Each of them is printed as a JSON array of its values.
+    as_json: bool,
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
@@ -73,29 +78,54 @@ impl Template {
         if !parts.iter().any(is_a_path) {
             return Err(format!("{text:?} has no path in braces; {SUPPORTED}"));
         }
-        Ok(Template(parts))
+        Ok(Template {
+            parts,
+            as_json: false,
+        })
+    }
+
+    /// As kubectl's `jsonpath-as-json`.
+    pub fn as_json(self) -> Self {
+        Template {
+            as_json: true,
+            ..self
+        }
     }
 
     pub fn text(&self, value: &Value) -> String {
         let mut text = String::new();
-        write(&self.0, value, value, &mut text);
+        self.write(&self.parts, value, value, &mut text);
         text
     }
-}
 
-fn write(parts: &[Part], root: &Value, value: &Value, text: &mut String) {
-    let of = |path: &Path| if path.of_root { root } else { value };
-    for part in parts {
-        match part {
-            Part::Text(words) => text.push_str(words),
-            Part::Path(path) => text.push_str(&path.text(of(path))),
-            Part::Range(path, inner) => {
-                for item in path.values(of(path)) {
-                    write(inner, root, item, text);
+    fn write(&self, parts: &[Part], root: &Value, value: &Value, text: &mut String) {
+        let of = |path: &Path| if path.of_root { root } else { value };
+        for part in parts {
+            match part {
+                Part::Text(words) if self.as_json => {
+                    text.push_str(&array(&[&Value::from(words.as_str())]));
+                }
+                Part::Text(words) => text.push_str(words),
+                Part::Path(path) if self.as_json => text.push_str(&array(&path.values(of(path)))),
+                Part::Path(path) => text.push_str(&path.text(of(path))),
+                Part::Range(path, inner) => {
+                    for item in path.values(of(path)) {
+                        self.write(inner, root, item, text);
+                    }
                 }
             }
         }
     }
+}
+
+/// Indented by four blanks and with a line end, as kubectl prints it.
+fn array(values: &[&Value]) -> String {
+    let mut bytes = Vec::new();
+    let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut writer = serde_json::Serializer::with_formatter(&mut bytes, form);
+    // Values that were read as JSON can be written as JSON.
+    let written = values.serialize(&mut writer).map(|()| bytes);
+    String::from_utf8(written.unwrap_or_default()).unwrap_or_default() + "\n"
 }
 
 /// The parts up to the end of the text, or to the `{end}` of a range.
@@ -293,6 +323,30 @@ mod tests {
         check("name: {.items[0].metadata.name}!", "name: a!");
         check("{.items[0].spec}", r#"{"durationSeconds":30}"#);
         check("{.nothing.here}", "");
+    }
+
+    /// kubectl 1.32 prints the same of a ConfigMap with this data.
+    #[test]
+    fn values_are_printed_as_json_where_that_is_asked_for() {
+        let map = json!({"data": {"x": "1", "y": "2"}});
+        for (template, expected) in [
+            (
+                "{.data}",
+                "[\n    {\n        \"x\": \"1\",\n        \"y\": \"2\"\n    }\n]\n",
+            ),
+            (
+                r#"{.data.*}{"\n"}"#,
+                "[\n    \"1\",\n    \"2\"\n]\n[\n    \"\\n\"\n]\n",
+            ),
+            ("{.nothing}", "[]\n"),
+            (
+                "{range .data.*}{@}{end} b",
+                "[\n    \"1\"\n]\n[\n    \"2\"\n]\n[\n    \" b\"\n]\n",
+            ),
+        ] {
+            let text = Template::parse(template).map(|it| it.as_json().text(&map));
+            assert_eq!(text.as_deref(), Ok(expected), "{template}");
+        }
     }
 
     #[test]

@@ -15,15 +15,26 @@ use crate::jsonpath::{Path, Template};
 use crate::table::Table;
 
 /// The forms as they are completed.
-pub const FORMS: [&str; 7] = [
+pub const FORMS: [&str; 10] = [
     "table",
     "wide",
     "json",
     "yaml",
     "name",
     "jsonpath=",
+    "jsonpath-as-json=",
+    "jsonpath-file=",
     "custom-columns=",
+    "custom-columns-file=",
 ];
+
+/// What the command line says; the template may be in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    Output(Output),
+    JsonPathFile(String),
+    ColumnsFile(String),
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
@@ -39,16 +50,80 @@ pub struct Column {
     path: Path,
 }
 
-impl Default for Output {
+impl Default for Asked {
     fn default() -> Self {
-        Output::Form(ListForm::Table)
+        Asked::Output(Output::Form(ListForm::Table))
     }
 }
 
-impl Output {
+impl Asked {
+    /// Opens no file.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
+            Some((form @ ("jsonpath-file" | "custom-columns-file"), "")) => {
+                Err(format!("{text:?} names no file; use {form}=FILE"))
+            }
+            Some(("jsonpath-file", path)) => Ok(Asked::JsonPathFile(path.to_owned())),
+            Some(("custom-columns-file", path)) => Ok(Asked::ColumnsFile(path.to_owned())),
+            _ => Output::parse(text).map(Asked::Output),
+        }
+    }
+
+    /// With the template of its file.
+    pub fn read(&self) -> Result<Output, Failure> {
+        match self {
+            Asked::Output(output) => Ok(output.clone()),
+            Asked::JsonPathFile(path) => {
+                of_file(path, |text| Template::parse(text).map(Output::JsonPath))
+            }
+            Asked::ColumnsFile(path) => {
+                of_file(path, |text| columns_of_lines(text).map(Output::Columns))
+            }
+        }
+    }
+}
+
+fn of_file(
+    path: &str,
+    parse: impl Fn(&str) -> Result<Output, String>,
+) -> Result<Output, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
+    parse(&text).map_err(|refusal| {
+        Failure::new(
+            Exit::Usage,
+            format!("the template in {path} is wrong: {refusal}"),
+            format!("correct {path}"),
+        )
+    })
+}
+
+/// As in kubectl: a line of heads, and a line of paths. Further lines are ignored.
+fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
+    let mut lines = text.lines();
+    let mut words = || -> Vec<&str> { lines.next().into_iter().flat_map(str::split_whitespace).collect() };
+    let (heads, paths) = (words(), words());
+    if heads.is_empty() || heads.len() != paths.len() {
+        return Err(format!(
+            "it has {} heads and {} paths; use a line of heads (NAME POD) and a line of as many paths (.metadata.name .spec.target.podName)",
+            heads.len(),
+            paths.len()
+        ));
+    }
+    let column = |(head, path): (&str, &str)| {
+        Ok(Column {
+            head: head.to_owned(),
+            path: Path::parse(path)?,
+        })
+    };
+    heads.into_iter().zip(paths).map(column).collect()
+}
+
+impl Output {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
             Some(("jsonpath", template)) => Template::parse(template).map(Output::JsonPath),
+            Some(("jsonpath-as-json", template)) => Template::parse(template)
+                .map(|template| Output::JsonPath(template.as_json())),
             Some(("custom-columns", columns)) => columns
                 .split(',')
                 .map(Column::parse)
@@ -58,7 +133,7 @@ impl Output {
                 .map(Output::Form)
                 .map_err(|_| {
                     format!(
-                        "{text:?} is not an output format; use table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,…"
+                        "{text:?} is not an output format; use table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE, custom-columns=HEAD:PATH,… or custom-columns-file=FILE"
                     )
                 }),
         }
@@ -164,14 +239,37 @@ mod tests {
         );
         for wrong in [
             "go-template={{.name}}",
-            "jsonpath-file=x",
+            "jsonpath-file",
+            "jsonpath-file=",
+            "custom-columns-file=",
+            "go-template-file=x",
             "jsonpath",
             "Json",
             "custom-columns=NAME",
             "custom-columns=",
         ] {
-            let refusal = Output::parse(wrong).unwrap_err();
+            let refusal = Asked::parse(wrong).unwrap_err();
             assert!(refusal.contains("; use "), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn columns_of_a_file_are_two_lines() {
+        let columns =
+            columns_of_lines("NAME   SIZE\n .name {.size}\nignored as in kubectl").unwrap();
+        assert_eq!(
+            columns_table(&columns, &items()).text(None),
+            "NAME   SIZE\nb      9\na      10\nc      <none>\n"
+        );
+        for (wrong, part) in [
+            ("", "0 heads and 0 paths"),
+            ("NAME", "1 heads and 0 paths"),
+            ("NAME SIZE\n.name", "2 heads and 1 paths"),
+            ("\n\n", "0 heads and 0 paths"),
+            ("NAME\n.name[", "not a supported JSONPath"),
+        ] {
+            let refusal = columns_of_lines(wrong).unwrap_err();
+            assert!(refusal.contains(part), "{wrong:?}: {refusal}");
         }
     }
 

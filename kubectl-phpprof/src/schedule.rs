@@ -28,7 +28,7 @@ use manifest::{ACCOUNT, LABEL, MANAGER, SELECTOR, object_name, short_name};
 pub async fn run(global: &Global, asked: &Schedule, screen: Screen) -> Result<String, Failure> {
     match &asked.verb {
         ScheduleVerb::Create(arguments) => create::create(global, arguments).await,
-        ScheduleVerb::List(arguments) => list(global, &arguments.output, screen).await,
+        ScheduleVerb::List(arguments) => list(global, &arguments.output.read()?, screen).await,
         ScheduleVerb::Suspend(named) => suspend(global, &named.name, true).await,
         ScheduleVerb::Resume(named) => suspend(global, &named.name, false).await,
         ScheduleVerb::Run(named) => start(global, &named.name).await,

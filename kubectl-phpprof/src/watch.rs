@@ -44,6 +44,7 @@ pub async fn listed(cluster: &Cluster, arguments: &List) -> Result<Vec<DynamicOb
 }
 
 pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<String, Failure> {
+    let output = arguments.output.read()?;
     let cluster = Cluster::of(global).await?;
     let mut seen: HashMap<String, String> = HashMap::new();
     let mut widths = Vec::new();
@@ -57,7 +58,7 @@ pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<St
                 seen.insert(uid, version.clone()) != Some(version)
             })
             .collect();
-        let listing = listing(arguments, screen);
+        let listing = listing(arguments, output.clone(), screen);
         let text = listing.watched(&changed, &mut widths).map_err(unwritable)?;
         // Whoever reads it may have gone.
         let mut out = std::io::stdout().lock();

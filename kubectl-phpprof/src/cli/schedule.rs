@@ -3,7 +3,8 @@
 use clap::{Args, Subcommand};
 
 use super::ask::{DryRun, ObjectForm, RequestArguments};
-use crate::output::Output;
+use super::job::JobArguments;
+use crate::output::Asked;
 
 #[derive(Args, Debug)]
 pub struct Schedule {
@@ -44,12 +45,8 @@ pub struct ScheduleCreate {
     /// Start no runs until resume.
     #[arg(long)]
     pub suspend: bool,
-    /// Image of this plugin, which creates the requests in the cluster.
-    #[arg(long, value_name = "IMAGE", default_value = concat!("phpprof.dev/kubectl-phpprof:", env!("CARGO_PKG_VERSION")))]
-    pub image: String,
-    /// Name of the Secret to pull the image with.
-    #[arg(long, value_name = "NAME")]
-    pub image_pull_secret: Option<String>,
+    #[command(flatten)]
+    pub job: JobArguments,
     /// ClusterRole that may create requests and profile. Default: the chart's.
     #[arg(long, value_name = "NAME")]
     pub cluster_role: Option<String>,
@@ -63,9 +60,9 @@ pub struct ScheduleCreate {
 
 #[derive(Args, Debug)]
 pub struct ScheduleList {
-    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, custom-columns=HEAD:PATH,…
-    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Output::parse)]
-    pub output: Output,
+    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE, custom-columns=HEAD:PATH,…, custom-columns-file=FILE
+    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Asked::parse)]
+    pub output: Asked,
 }
 
 #[derive(Args, Debug)]

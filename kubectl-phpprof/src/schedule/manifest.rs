@@ -4,7 +4,9 @@
 //!
 //! Invariant: the pod passes the Pod Security level `restricted`, and its account may create requests in this namespace and nothing else.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use crate::cli::JobArguments;
 
 /// Account and binding of all schedules of a namespace.
 pub const ACCOUNT: &str = "phpprof-schedules";
@@ -25,8 +27,8 @@ pub struct Plan {
     pub cron: String,
     pub time_zone: Option<String>,
     pub suspend: bool,
-    pub image: String,
-    pub image_pull_secret: Option<String>,
+    /// What the CronJob keeps, and where its pods run.
+    pub job: JobArguments,
     pub cluster_role: String,
     /// The spec of each request.
     pub spec: Value,
@@ -132,10 +134,13 @@ fn request(plan: &Plan) -> Value {
     if !plan.keeps_ttl {
         spec["ttlSecondsAfterFinished"] = json!(TTL_SECONDS);
     }
+    // As in the chart, the schedule's own label is always there.
+    let mut labels = map(&plan.job.request_labels);
+    labels.insert(LABEL.to_owned(), json!(plan.name));
     let request = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
         "metadata": {
-            "generateName": format!("{}-", plan.name), "namespace": plan.namespace, "labels": {LABEL: plan.name},
+            "generateName": format!("{}-", plan.name), "namespace": plan.namespace, "labels": labels,
         },
         "spec": spec,
     });
@@ -146,6 +151,11 @@ fn request(plan: &Plan) -> Value {
     })
 }
 
+fn map(labels: &[(String, String)]) -> Map<String, Value> {
+    let label = |(key, value): &(String, String)| (key.clone(), json!(value));
+    labels.iter().map(label).collect()
+}
+
 fn cron_job(plan: &Plan) -> Value {
     let mut job = json!({
         "apiVersion": "batch/v1", "kind": "CronJob",
@@ -153,10 +163,10 @@ fn cron_job(plan: &Plan) -> Value {
         "spec": {
             "schedule": plan.cron,
             "suspend": plan.suspend,
-            "concurrencyPolicy": "Forbid",
-            "startingDeadlineSeconds": 60,
-            "successfulJobsHistoryLimit": 1,
-            "failedJobsHistoryLimit": 3,
+            "concurrencyPolicy": plan.job.concurrency_policy.name(),
+            "startingDeadlineSeconds": plan.job.starting_deadline,
+            "successfulJobsHistoryLimit": plan.job.successful_jobs_history_limit,
+            "failedJobsHistoryLimit": plan.job.failed_jobs_history_limit,
             "jobTemplate": {"metadata": {"labels": labels()}, "spec": job(plan)},
         },
     });
@@ -189,7 +199,7 @@ fn pod(plan: &Plan) -> Value {
         },
         "containers": [{
             "name": "request",
-            "image": plan.image,
+            "image": plan.job.image,
             "args": ["run", "--filename=/etc/phpprof/request.yaml", "--wait=false", "--output=name"],
             "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
             "securityContext": {
@@ -199,10 +209,28 @@ fn pod(plan: &Plan) -> Value {
         }],
         "volumes": [{"name": "request", "configMap": {"name": object_name(&plan.name)}}],
     });
-    if let Some(secret) = &plan.image_pull_secret {
-        pod["imagePullSecrets"] = json!([{"name": secret}]);
-    }
+    place(&mut pod, &plan.job);
     pod
+}
+
+/// What is not asked for is not in the pod.
+fn place(pod: &mut Value, job: &JobArguments) {
+    if !job.image_pull_secrets.is_empty() {
+        let secrets = job.image_pull_secrets.iter();
+        pod["imagePullSecrets"] = secrets.map(|name| json!({"name": name})).collect();
+    }
+    if let Some(policy) = job.image_pull_policy {
+        pod["containers"][0]["imagePullPolicy"] = json!(policy.name());
+    }
+    if !job.node_selector.is_empty() {
+        pod["nodeSelector"] = json!(map(&job.node_selector));
+    }
+    if !job.tolerations.is_empty() {
+        pod["tolerations"] = json!(job.tolerations);
+    }
+    if let Some(class) = &job.priority_class {
+        pod["priorityClassName"] = json!(class);
+    }
 }
 
 #[cfg(test)]

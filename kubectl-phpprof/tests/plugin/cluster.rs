@@ -428,6 +428,33 @@ fn lists_are_printed_in_the_forms_of_kubectl() {
         "NAME        SAMPLES\nweb-abcde   240\n",
     );
     check("get -o name", "profilerequest.phpprof.dev/web-abcde\n");
+    check(
+        "get -o jsonpath-as-json={.items[*].metadata.name}",
+        "[\n    \"web-abcde\"\n]\n",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let template = file("names", "{range .items[*]}{.metadata.name}{end}\n");
+    check(&format!("list -o jsonpath-file={template}"), "web-abcde\n");
+    let columns = file("columns", "NAME UID\n.metadata.name .metadata.uid\n");
+    check(
+        &format!("list -o custom-columns-file={columns}"),
+        "NAME        UID\nweb-abcde   u1\n",
+    );
+    for (line, code, part) in [
+        ("list -o jsonpath-file=no/file", 3, "no/file: No such file"),
+        ("get web-abcde -o custom-columns-file=no/file", 3, "no/file"),
+        ("list -w -o jsonpath-file=no/file", 3, "no/file"),
+        ("schedule list -o jsonpath-file=no/file", 3, "no/file"),
+    ] {
+        fails_with_a_hint(&server, line, code, part);
+    }
+    let wrong = format!("list -o custom-columns-file={template}");
+    fails_with_a_hint(&server, &wrong, 2, "1 heads and 0 paths");
     for (line, part) in [
         ("list -o go-template={{.}}", "custom-columns=HEAD:PATH"),
         ("list -o jsonpath={.items[}", "{range .items[*]}"),

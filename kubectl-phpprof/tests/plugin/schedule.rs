@@ -89,6 +89,20 @@ fn the_objects_of_a_schedule_are_those_of_the_chart() {
         "schedule",
         said.out.replace(env!("CARGO_PKG_VERSION"), "VERSION")
     );
+    let placed = run(
+        &path,
+        &format!(
+            "{CREATE} -n shop --dry-run --request-label team=shop --request-label phpprof.dev/schedule=other \
+             --concurrency-policy replace --starting-deadline 2m --successful-jobs-history-limit 0 --failed-jobs-history-limit 5 \
+             --node-selector kubernetes.io/arch=arm64 --toleration dedicated=ci:NoSchedule --toleration spot --priority-class low \
+             --image-pull-policy if-not-present --image-pull-secret one --image-pull-secret two"
+        ),
+    );
+    assert_eq!(placed.code, 0, "{}", placed.err);
+    insta::assert_snapshot!(
+        "schedule_with_values",
+        placed.out.replace(env!("CARGO_PKG_VERSION"), "VERSION")
+    );
     let names = run(&path, &format!("{CREATE} -n shop --dry-run -o name"));
     assert_eq!(
         names.out,
@@ -218,6 +232,18 @@ fn what_the_chart_made_is_not_deleted() {
 #[test]
 fn a_schedule_that_cannot_be_is_refused_at_once() {
     let server = cluster("", None);
+    for (flag, part) in [
+        ("--request-label team", "use KEY=VALUE"),
+        ("--toleration a:Nothing", "effects are NoSchedule"),
+        ("--starting-deadline 5s", "use at least 10s"),
+    ] {
+        let said = run_on(&server, &format!("{CREATE} {flag}"));
+        assert!(
+            said.code == 2 && said.err.contains(part),
+            "{flag}: {}",
+            said.err
+        );
+    }
     for (line, part) in [
         (
             "schedule create Web deploy/web --schedule @hourly",

@@ -102,7 +102,7 @@ release: setup ## everything that a tag publishes, for amd64 and arm64, in targe
 	@$(STAGE) "release" release/build
 
 .PHONY: release-check
-release-check: setup ## make a release twice, publish it to a local registry, pull it by digest and start it
+release-check: setup ## make a release twice, publish it to a local registry, pull it by digest, start it, and install it on a test cluster
 	@$(STAGE) "check the release" release/check
 
 .PHONY: images

@@ -83,10 +83,7 @@ impl Asked {
     }
 }
 
-fn of_file(
-    path: &str,
-    parse: impl Fn(&str) -> Result<Output, String>,
-) -> Result<Output, Failure> {
+fn of_file(path: &str, parse: impl Fn(&str) -> Result<Output, String>) -> Result<Output, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
     parse(&text).map_err(|refusal| {
         Failure::new(
@@ -100,7 +97,13 @@ fn of_file(
 /// As in kubectl: a line of heads, and a line of paths. Further lines are ignored.
 fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
     let mut lines = text.lines();
-    let mut words = || -> Vec<&str> { lines.next().into_iter().flat_map(str::split_whitespace).collect() };
+    let mut words = || -> Vec<&str> {
+        lines
+            .next()
+            .into_iter()
+            .flat_map(str::split_whitespace)
+            .collect()
+    };
     let (heads, paths) = (words(), words());
     if heads.is_empty() || heads.len() != paths.len() {
         return Err(format!(

@@ -7,6 +7,12 @@
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::Toleration;
 
+/// The image of the release that this plugin belongs to, which `release/build` names.
+const IMAGE: &str = match option_env!("PHPPROF_PLUGIN_IMAGE") {
+    Some(image) => image,
+    None => concat!("phpprof.dev/kubectl-phpprof:", env!("CARGO_PKG_VERSION")),
+};
+
 /// The same as the chart's values for its schedules.
 #[derive(Args, Debug, Clone)]
 pub struct JobArguments {
@@ -35,7 +41,7 @@ pub struct JobArguments {
     #[arg(long, value_name = "NAME")]
     pub priority_class: Option<String>,
     /// Image of this plugin, which creates the requests in the cluster.
-    #[arg(long, value_name = "IMAGE", default_value = concat!("phpprof.dev/kubectl-phpprof:", env!("CARGO_PKG_VERSION")))]
+    #[arg(long, value_name = "IMAGE", default_value = IMAGE)]
     pub image: String,
     /// When to pull the image. Default: Kubernetes' default for its tag.
     #[arg(long, value_name = "POLICY")]
@@ -198,7 +204,10 @@ mod tests {
             of("dedicated=ci:NoSchedule"),
             r#"{"effect":"NoSchedule","key":"dedicated","operator":"Equal","value":"ci"}"#
         );
-        assert_eq!(of("a.example/spot"), r#"{"key":"a.example/spot","operator":"Exists"}"#);
+        assert_eq!(
+            of("a.example/spot"),
+            r#"{"key":"a.example/spot","operator":"Exists"}"#
+        );
         assert_eq!(
             of("spot:NoExecute"),
             r#"{"effect":"NoExecute","key":"spot","operator":"Exists"}"#

@@ -58,6 +58,9 @@ impl Sampler {
             && !self.calls_argument(trace, index + 1)
             && self.stand(worker, trace, index, now)
         {
+            if may_be_autoloader && self.is_named_at(worker, trace, index, edge) {
+                self.edges.note_autoloader(edge.callee);
+            }
             return Some(self.edges.prove(edge, Check::Nothing));
         }
         let (evidence, is_steady) = self.ask(worker, trace, index, edge)?;
@@ -74,6 +77,15 @@ impl Sampler {
             _ if self.stand(worker, trace, index, now) => self.edges.prove(edge, Check::Nothing),
             _ => self.edges.open(edge),
         })
+    }
+
+    /// Whether words at the call site of an edge that stands name the callee, as its argument an autoloader.
+    fn is_named_at(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
+        !self.edges.is_autoloader(edge.callee)
+            && matches!(
+                self.ask(worker, trace, index, edge),
+                Some((Evidence::Proven(..), true))
+            )
     }
 
     /// Whether the call site denies an edge of which nothing is known; then it is refuted from now on.
@@ -319,6 +331,7 @@ impl Sampler {
             _ => Some(Op::read(&set, engine.layout, opline)?),
         };
         let side = |frame, function| side(worker, &set, frame, function);
+        let has_called = !frames[..index].iter().all(is_absent);
         let site = Site {
             memory: &set,
             layout: engine.layout,
@@ -328,7 +341,10 @@ impl Sampler {
             frameless_functions: engine.frameless_functions,
             through,
             caller: side(&frames[site_at], &at_site.function),
-            callee: side(&frames[index], &callee.function),
+            callee: Side {
+                has_own_opline: has_called,
+                ..side(&frames[index], &callee.function)
+            },
         };
         let evidence = site.judge(op.as_ref());
         Some((evidence, site.is_steady(op.as_ref(), evidence)))
@@ -356,6 +372,7 @@ fn side<'a>(
         frame,
         function,
         scope,
+        has_own_opline: true,
         is_passing: key.is_user() && !key.is_named() && !is_shared(worker, key.code),
     }
 }

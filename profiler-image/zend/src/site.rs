@@ -109,6 +109,8 @@ pub struct Side<'a> {
     pub scope: u64,
     /// Its code can give way to other code at the same addresses within a request, as eval()'d code does.
     pub is_passing: bool,
+    /// Its frame's opline tells which code it runs: it has called something since the frame was pushed.
+    pub has_own_opline: bool,
 }
 
 /// Everything that a judgement looks at.

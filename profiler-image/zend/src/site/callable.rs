@@ -1,8 +1,9 @@
 //! The callee that a PHP callable names: a function's name, or a pair of an object or a class and a method's name
 //! (`zend_is_callable_ex`, Zend/zend_API.c).
 //!
-//! A function as `call_user_func` has it as an argument, and a site as `$f()` or `$object->$name()` in an operand. A closure names
-//! nobody: another one may have come to its address before its code was looked at.
+//! A function as `call_user_func` has it as an argument, and a site as `$f()` or `$object->$name()` in an operand. A closure is the
+//! object that the callee's function lies in. Another one may have come to its address before its code was looked at, so the callee's
+//! opline must tell the code, too.
 //! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair that they point to are read later.
 
 use super::{Check, Evidence, IS_OBJECT, IS_STRING, Site, Words};
@@ -15,6 +16,8 @@ const IS_ARRAY: u8 = 7;
 const IS_REFERENCE: u8 = 10;
 /// `zend_reference.val` (Zend/zend_types.h), in all versions.
 const REFERENCE_VALUE: u64 = 8;
+/// `zend_closure.func` (Zend/zend_closures.c): it follows a `zend_object`, in all versions.
+pub(super) const CLOSURE_FUNCTION: u64 = 56;
 /// Bytes of a zval.
 const ZVAL: u64 = 16;
 
@@ -60,6 +63,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 self.is_callee(&ZendString::read(self.memory, self.layout, string)?.bytes)
             }
             (array, IS_ARRAY) => self.is_pair_of_callee(array),
+            (object, IS_OBJECT) => self.is_closure_of_callee(object),
             _ => false,
         };
         is_named.then_some(Words::Operand(address))
@@ -109,6 +113,20 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             _ => false,
         };
         is_target && text(name).is_some_and(|name| self.is_function_name(&name.bytes))
+    }
+
+    /// Whether an object is the closure that the callee runs, and the callee's opline is in the code that this was taken for: in
+    /// memory that gets no other code.
+    fn is_closure_of_callee(&self, object: u64) -> bool {
+        let flags = &self.layout.call_info;
+        let frame = self.callee.frame;
+        let is_closure = frame.call_info & (flags.closure | flags.fake_closure) == flags.closure;
+        let key = &self.callee.function.key;
+        is_closure
+            && object.checked_add(CLOSURE_FUNCTION) == Some(frame.func)
+            && self.callee.has_own_opline
+            && !self.callee.is_passing
+            && key.op_index(self.layout, frame.opline).is_some()
     }
 
     fn behind_reference(&self, (value, kind): (u64, u8)) -> Option<(u64, u8)> {

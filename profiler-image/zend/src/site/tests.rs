@@ -24,6 +24,10 @@ struct Scene {
     caller: Frame,
     callee: Frame,
     callee_function: Function,
+    /// Whether the callee's code lies in shared memory.
+    is_shared: bool,
+    /// Whether the callee has called something.
+    has_called: bool,
     /// The address of `zend_flf_functions`.
     frameless: Option<u64>,
     copy: Copy,
@@ -66,6 +70,8 @@ impl Scene {
                 ..Frame::default()
             },
             callee_function: image.function_at(CALLEE).unwrap(),
+            is_shared: false,
+            has_called: true,
             frameless: None,
             copy: Copy::default(),
             image,
@@ -132,12 +138,14 @@ impl Scene {
                 function: &caller_function,
                 scope: caller_function.key.scope,
                 is_passing: !caller_function.key.is_named(),
+                has_own_opline: true,
             },
             callee: Side {
                 frame: &self.callee,
                 function: &self.callee_function,
                 scope: self.callee_function.key.scope,
-                is_passing: !self.callee_function.key.is_named(),
+                is_passing: !self.callee_function.key.is_named() && !self.is_shared,
+                has_own_opline: self.has_called,
             },
         });
     }

@@ -1,5 +1,6 @@
 //! Callees that a callable names: an internal caller's argument, and a site's operand.
 
+use super::super::callable::CLOSURE_FUNCTION;
 use super::*;
 use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL};
 
@@ -167,5 +168,42 @@ fn a_method_is_named_by_the_operands_of_its_name_and_its_object() {
         check(types.is_cv, "other", OBJECT, None);
         check(types.is_cv, "work", OBJECT + 8, None);
         check(IS_VAR, "work", OBJECT + 8, None);
+    }
+}
+
+#[test]
+fn a_closure_in_an_operand_names_the_callee_whose_opline_lies_in_shared_code() {
+    for layout in ROWS {
+        let check = |named: bool, object: u64, change: &dyn Fn(&mut Scene)| {
+            let mut scene = scene(layout, &[INIT_DYNAMIC_CALL, DO_FCALL], false);
+            let at = scene.code.op(0);
+            scene.image.put_half(at, layout.zend_op.op2, OPERAND);
+            put(&mut scene, u64::from(OPERAND), Value::Object(object));
+            scene.callee.call_info |= layout.call_info.closure;
+            scene.callee.opline = scene.callee_function.key.code;
+            scene.is_shared = true;
+            change(&mut scene);
+            scene.check(match named {
+                true => OPERAND_NAMES_IT,
+                false => Evidence::Open,
+            });
+        };
+        let closure = CALLEE - CLOSURE_FUNCTION;
+        check(true, closure, &|_| {});
+        check(false, closure + 8, &|_| {});
+        check(false, closure, &|scene| scene.callee.call_info = 0);
+        // Another closure may have come to this address since, with code of its own.
+        check(false, closure, &|scene| scene.callee.opline += 1 << 20);
+        check(false, closure, &|scene| scene.has_called = false);
+        check(false, closure, &|scene| {
+            // Code that may have given way to other code.
+            scene.is_shared = false;
+            scene.callee_function.key.passing = true;
+        });
+        if layout.call_info.fake_closure != 0 {
+            check(false, closure, &|scene| {
+                scene.callee.call_info |= layout.call_info.fake_closure;
+            });
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Template {
     }
 
     /// As kubectl's `jsonpath-as-json`.
-    pub fn as_json(self) -> Self {
+    pub fn with_values_as_json(self) -> Self {
         Template {
             as_json: true,
             ..self
@@ -344,7 +344,7 @@ mod tests {
                 "[\n    \"1\"\n]\n[\n    \"2\"\n]\n[\n    \" b\"\n]\n",
             ),
         ] {
-            let text = Template::parse(template).map(|it| it.as_json().text(&map));
+            let text = Template::parse(template).map(|it| it.with_values_as_json().text(&map));
             assert_eq!(text.as_deref(), Ok(expected), "{template}");
         }
     }

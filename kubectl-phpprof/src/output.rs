@@ -126,7 +126,7 @@ impl Output {
         match text.split_once('=') {
             Some(("jsonpath", template)) => Template::parse(template).map(Output::JsonPath),
             Some(("jsonpath-as-json", template)) => Template::parse(template)
-                .map(|template| Output::JsonPath(template.as_json())),
+                .map(|template| Output::JsonPath(template.with_values_as_json())),
             Some(("custom-columns", columns)) => columns
                 .split(',')
                 .map(Column::parse)

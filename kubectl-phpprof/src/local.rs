@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::io::IsTerminal;
 
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, Stacks, View, page, svg};
+use phpprof_profile::{Format, View, page, svg};
 
 use crate::cli::{Diff, Download, Findings, Flame, Global, Top, TopForm};
 use crate::compare::Compared;
@@ -113,32 +113,14 @@ fn compared_text(
 
 fn draw_both(path: &str, before: &Source, after: &Source, view: &View) -> Result<String, Failure> {
     let title = format!("{}: what changed since {}", after.title, before.title);
-    let page = match drawn(path)? {
-        Format::Html => {
-            page::differential(&before.profile, &after.profile, view, &title).map_err(wrong_view)?
-        }
-        _ => {
-            let same = same_type(after, view)?;
-            let was = Stacks::of(&before.profile, &same).map_err(wrong_view)?;
-            let is = Stacks::of(&after.profile, &same).map_err(wrong_view)?;
-            svg::differential(&was, &is, &title)
-        }
-    };
+    let page =
+        match drawn(path)? {
+            Format::Html => page::differential(&before.profile, &after.profile, view, &title)
+                .map_err(wrong_view)?,
+            _ => svg::differential(&before.profile, &after.profile, view, &title)
+                .map_err(wrong_view)?,
+        };
     write(path, page.as_bytes())
-}
-
-/// The view with the sample type by its name, for a profile whose own default may be another.
-fn same_type(source: &Source, view: &View) -> Result<View, Failure> {
-    let chosen = view.index(&source.profile).map_err(wrong_view)?;
-    let name = source
-        .profile
-        .sample_types()
-        .nth(chosen)
-        .map(|(name, _)| name.to_owned());
-    Ok(View {
-        sample_type: name,
-        labels: view.labels.clone(),
-    })
 }
 
 pub async fn download(global: &Global, arguments: &Download) -> Result<String, Failure> {

@@ -42,6 +42,13 @@ pub(crate) fn of_function(function: Option<&Function<'_>>) -> Colour {
     )
 }
 
+/// What differs by no more than chance between two profiles.
+pub(crate) const NOISE: Colour = Colour {
+    red: 0xcc,
+    green: 0xcc,
+    blue: 0xcc,
+};
+
 /// From blue (smaller) over grey (the same) to red (larger).
 pub(crate) fn of_change(before: f64, after: f64) -> Colour {
     let largest = before.max(after);

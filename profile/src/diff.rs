@@ -55,10 +55,7 @@ pub struct Diff {
 pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, ViewError> {
     let chosen = view.index(after)?;
     let (name, unit) = after.sample_types().nth(chosen).unwrap_or_default();
-    let same = View {
-        sample_type: Some(name.to_owned()),
-        labels: view.labels.clone(),
-    };
+    let same = view.of_same_type(after)?;
     same.index(before)?;
     let (before, after_kept) = (same.filtered(before), same.filtered(after));
     let mut changes: BTreeMap<(String, String), Change> = BTreeMap::new();

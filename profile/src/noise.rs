@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::lookup::Lookup;
-use crate::proto::Profile;
+use crate::proto::{Profile, Sample};
 use crate::top::values;
 
 const STANDARD_ERRORS: f64 = 3.0;
@@ -30,11 +30,7 @@ impl<'a> Errors<'a> {
             all: 0.0,
         };
         for (sample, value) in values(profile, sample_type) {
-            let Some(&count) = count.and_then(|index| sample.value.get(index)) else {
-                continue;
-            };
-            // Values that each stand for one sample have the sum of their squares as their squared error.
-            let error = (value as f64).powi(2) / count.max(1) as f64;
+            let error = squared_error(sample, value, count);
             errors.all += error;
             if let Some(leaf) = lookup.frames(sample).next() {
                 *errors.own.entry((leaf.name, leaf.file)).or_default() += error;
@@ -46,6 +42,13 @@ impl<'a> Errors<'a> {
     pub(crate) fn own(&self, name: &str, file: &str) -> f64 {
         self.own.get(&(name, file)).copied().unwrap_or(0.0)
     }
+}
+
+/// Of one value of a sample; `count` is where the sample's values have the number of samples, if the profile counts them.
+pub(crate) fn squared_error(sample: &Sample, value: i64, count: Option<usize>) -> f64 {
+    let count = count.and_then(|index| sample.value.get(index));
+    // Values that each stand for one sample have the sum of their squares as their squared error.
+    count.map_or(0.0, |count| (value as f64).powi(2) / (*count).max(1) as f64)
 }
 
 /// A value with its squared error, and the total that it is a share of.

@@ -77,6 +77,19 @@ impl View {
             })
     }
 
+    /// The view with the sample type that it has in this profile, by its name: for a profile whose own default is another.
+    ///
+    /// # Errors
+    /// A [`ViewError`] where the profile has no such sample type.
+    pub fn of_same_type(&self, profile: &Profile) -> Result<View, ViewError> {
+        let chosen = self.index(profile)?;
+        let name = profile.sample_types().nth(chosen);
+        Ok(View {
+            sample_type: name.map(|(name, _)| name.to_owned()),
+            labels: self.labels.clone(),
+        })
+    }
+
     /// The profile with only the samples that have the labels of this view.
     #[must_use]
     pub fn filtered(&self, profile: &Profile) -> Profile {

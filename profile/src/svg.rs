@@ -7,7 +7,9 @@
 use std::fmt::Write;
 
 use crate::colour::{self, Colour};
-use crate::stacks::{Function, Stacks};
+use crate::noise::{self, Part};
+use crate::proto::Profile;
+use crate::stacks::{Function, Stacks, View, ViewError};
 use crate::text::{Amount, percent, xml};
 use crate::tree::{Node, Tree};
 
@@ -37,31 +39,67 @@ pub fn flame_graph(stacks: &Stacks<'_>, title: &str) -> String {
     draw(&Tree::of(stacks), title, &subtitle, &describe, &fill)
 }
 
-/// As wide as `after`; red is what takes a larger share than `before`, blue what takes a smaller one.
-pub fn differential(before: &Stacks<'_>, after: &Stacks<'_>, title: &str) -> String {
-    let (name, _) = after.sample_type();
-    let tree = Tree::compared(before, after);
-    let (was, is) = tree
-        .nodes
-        .first()
-        .map_or((0, 0), |root| (root.before, root.value));
+/// As wide as `after`; red is what takes a larger share than `before`, blue what takes a smaller one, grey what differs by no more than chance.
+///
+/// # Errors
+/// A [`ViewError`] where one of the profiles has no such sample type.
+pub fn differential(
+    before: &Profile,
+    after: &Profile,
+    view: &View,
+    title: &str,
+) -> Result<String, ViewError> {
+    let same = view.of_same_type(after)?;
+    let name = same.sample_type.as_deref().unwrap_or_default();
+    let tree = Tree::compared(before, after, &same)?;
+    let root = tree.nodes.first().cloned().unwrap_or_default();
     let subtitle = format!(
-        "{name}: share of the total; red grew, blue shrank; widths are of the profile after"
+        "{name}: share of the total; red grew, blue shrank, grey is no more than chance; widths are of the profile after"
     );
     let describe = |node: &Node<'_>| {
         format!(
-            "{} before, {} after",
-            percent(node.before, was),
-            percent(node.value, is)
+            "{} before, {} after{}",
+            percent(node.before, root.before),
+            percent(node.value, root.value),
+            if is_noise(node, &root) {
+                ", no more than chance"
+            } else {
+                ""
+            }
         )
     };
     let fill = |node: &Node<'_>| {
-        colour::of_change(
-            colour::share(node.before, was),
-            colour::share(node.value, is),
-        )
+        if is_noise(node, &root) {
+            return colour::NOISE;
+        }
+        let [before, after] = shares(node, &root);
+        colour::of_change(before, after)
     };
-    draw(&tree, title, &subtitle, &describe, &fill)
+    Ok(draw(&tree, title, &subtitle, &describe, &fill))
+}
+
+/// Of the total, before and after.
+fn shares(node: &Node<'_>, root: &Node<'_>) -> [f64; 2] {
+    [
+        colour::share(node.before, root.before),
+        colour::share(node.value, root.value),
+    ]
+}
+
+/// The two shares differ by no more than chance can do, as on the page.
+fn is_noise(node: &Node<'_>, root: &Node<'_>) -> bool {
+    let part = |value, total, side: fn([f64; 2]) -> f64| Part {
+        value,
+        total,
+        error: side(node.errors),
+        error_of_all: Some(side(root.errors)),
+    };
+    let bound = noise::points(
+        part(node.before, root.before, |[before, _]| before),
+        part(node.value, root.value, |[_, after]| after),
+    );
+    let [before, after] = shares(node, root);
+    100.0 * (after - before).abs() <= bound
 }
 
 fn draw(

@@ -6,9 +6,12 @@
 
 use std::collections::HashMap;
 
-use crate::stacks::{Function, Stacks};
+use crate::lookup::Lookup;
+use crate::noise::squared_error;
+use crate::proto::Profile;
+use crate::stacks::{Function, Numbers, Stacks, View, ViewError};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node<'a> {
     /// None for the root, which stands for everything.
     pub function: Option<Function<'a>>,
@@ -17,6 +20,8 @@ pub struct Node<'a> {
     pub value: i64,
     /// The value in the profile that this one is compared with.
     pub before: i64,
+    /// Squared errors of the two values, before and after, in a tree that compares.
+    pub errors: [f64; 2],
 }
 
 #[derive(Debug)]
@@ -38,45 +43,88 @@ impl<'a> Tree<'a> {
             nodes: vec![Node::default()],
             known: HashMap::new(),
         };
-        tree.add(stacks, Side::After);
+        tree.add(stacks);
         tree.sort();
         tree
     }
 
     /// The tree of `after`, each node with what it was in `before`; nodes that are only there have the value 0.
     /// A function is the same where its name and file are: its start line moves with every edit above it.
-    pub fn compared(before: &Stacks<'a>, after: &Stacks<'a>) -> Self {
+    pub fn compared(
+        before: &'a Profile,
+        after: &'a Profile,
+        view: &View,
+    ) -> Result<Self, ViewError> {
         let mut tree = Tree {
             nodes: vec![Node::default()],
             known: HashMap::new(),
         };
-        tree.add(&without_lines(after), Side::After);
-        tree.add(&without_lines(before), Side::Before);
+        let same = view.of_same_type(after)?;
+        tree.add_samples(after, &same, Side::After)?;
+        tree.add_samples(before, &same, Side::Before)?;
         tree.sort();
-        tree
+        Ok(tree)
     }
 
-    fn add(&mut self, stacks: &Stacks<'a>, side: Side) {
+    fn add(&mut self, stacks: &Stacks<'a>) {
         for (steps, value) in stacks.chosen().filter(|(_, value)| *value > 0) {
-            let mut at = 0;
-            self.count(at, value, side);
-            for (function, _) in steps {
-                let Some(function) = stacks.functions.get(*function) else {
-                    continue;
-                };
-                at = self.child(at, *function);
-                self.count(at, value, side);
-            }
+            let functions = steps
+                .iter()
+                .filter_map(|(function, _)| stacks.functions.get(*function));
+            self.add_stack(functions, (value, 0.0), Side::After);
         }
     }
 
-    fn count(&mut self, at: usize, value: i64, side: Side) {
+    fn add_samples(
+        &mut self,
+        profile: &'a Profile,
+        view: &View,
+        side: Side,
+    ) -> Result<(), ViewError> {
+        let chosen = view.index(profile)?;
+        let count = profile.value_index("samples");
+        let lookup = Lookup::new(profile);
+        let mut numbers = Numbers::default();
+        for sample in &profile.sample {
+            let value = sample.value.get(chosen).copied().unwrap_or(0);
+            if value <= 0 || !view.has_labels(profile, sample) {
+                continue;
+            }
+            let steps = numbers.steps(&lookup, sample, true);
+            let functions = steps
+                .iter()
+                .filter_map(|(function, _)| numbers.functions.get(*function));
+            let error = squared_error(sample, value, count);
+            self.add_stack(functions, (value, error), side);
+        }
+        Ok(())
+    }
+
+    fn add_stack<'s>(
+        &mut self,
+        functions: impl Iterator<Item = &'s Function<'a>>,
+        value: (i64, f64),
+        side: Side,
+    ) where
+        'a: 's,
+    {
+        let mut at = 0;
+        self.count(at, value, side);
+        for function in functions {
+            at = self.child(at, *function);
+            self.count(at, value, side);
+        }
+    }
+
+    fn count(&mut self, at: usize, (value, error): (i64, f64), side: Side) {
         if let Some(node) = self.nodes.get_mut(at) {
-            let sum = match side {
-                Side::After => &mut node.value,
-                Side::Before => &mut node.before,
+            let [error_before, error_after] = &mut node.errors;
+            let (sum, errors) = match side {
+                Side::After => (&mut node.value, error_after),
+                Side::Before => (&mut node.before, error_before),
             };
             *sum = sum.saturating_add(value);
+            *errors += error;
         }
     }
 
@@ -110,12 +158,4 @@ impl<'a> Tree<'a> {
             }
         }
     }
-}
-
-fn without_lines<'a>(stacks: &Stacks<'a>) -> Stacks<'a> {
-    let mut stacks = stacks.clone();
-    for function in &mut stacks.functions {
-        function.start_line = 0;
-    }
-    stacks
 }

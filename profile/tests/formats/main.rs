@@ -6,7 +6,7 @@ mod profiles;
 #[cfg(test)]
 mod sums;
 
-use phpprof_profile::{Format, Stacks, View, diff, page, svg};
+use phpprof_profile::{Format, View, diff, page, svg};
 use profiles::{HOSTILE, hostile, large, shop};
 use sums::{check_sums, of_type, page_data, text};
 
@@ -55,8 +55,20 @@ fn each_format_reads_as_its_readers_want_it() {
 #[test]
 fn the_differential_picture_colours_what_grew_and_what_shrank() {
     let (before, after) = (shop(200), shop(900));
-    let stacks = |profile| Stacks::of(profile, &View::default()).unwrap();
-    insta::assert_snapshot!(svg::differential(&stacks(&before), &stacks(&after), "shop"));
+    let picture = svg::differential(&before, &after, &View::default(), "shop").unwrap();
+    insta::assert_snapshot!(picture);
+}
+
+#[test]
+fn what_differs_by_no_more_than_chance_is_grey_in_the_picture() {
+    let picture =
+        |one, other| svg::differential(&shop(one), &shop(other), &View::default(), "shop").unwrap();
+    let grey = |picture: &str| picture.matches("no more than chance)</title>").count();
+    let frames = |picture: &str| picture.matches("<g><title>").count();
+    let near = picture(400, 401);
+    assert_eq!(grey(&near), frames(&near));
+    let far = picture(200, 900);
+    assert!(grey(&far) < frames(&far) / 2, "{far}");
 }
 
 #[test]

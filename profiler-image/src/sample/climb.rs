@@ -332,7 +332,7 @@ impl Sampler {
     }
 
     /// The edge to frame `index` from the one that called it.
-    fn edge_at(
+    pub(super) fn edge_at(
         &self,
         trace: &Trace,
         index: usize,

@@ -142,7 +142,7 @@ impl Sampler {
     }
 
     /// Whether the words that say who is called are of one moment.
-    fn is_one_moment(
+    pub(super) fn is_one_moment(
         &mut self,
         worker: &Worker,
         trace: &Trace,

@@ -7,10 +7,13 @@ use phpprof_zend::engine::{Engine, Module};
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::phase::PhaseGlobals;
+use phpprof_zend::site;
 use phpprof_zend::testing::{BLOCK, EngineImage, IS_NULL, IS_STRING, NewOp, UserFunction};
 use phpprof_zend::unwind::frame_at;
 
 use super::*;
+use crate::read::reader::Globals;
+use crate::stack::edges::Known;
 use crate::target::process::Process;
 
 /// Where a frame has the result of its op.
@@ -334,4 +337,75 @@ fn a_call_without_a_frame_is_the_leaf_where_the_word_leads_to_an_earlier_calls_f
         sampled_with_a_first_look(&scene, &words),
         ["{main}", "found", "implode"]
     );
+}
+
+/// A busy read of the scene's worker, followed at its first moment.
+fn followed(
+    scene: &Scene,
+    sampler: &mut Sampler,
+    worker: &mut Worker,
+) -> (Vec<Globals>, Globals, Trace) {
+    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let words = Words {
+        tops: &tops,
+        last: &last,
+    };
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.standing.begin(true);
+    sampler.follow_one(worker, words, (0, 0), (&mut trace, &mut climb), 1);
+    assert_eq!(trace.frames.len(), 2, "{}", scene.main_frame);
+    (tops.to_vec(), last, trace)
+}
+
+/// Looks of one read can be in step with a loop of the JIT's code: then words of two calls look like those of one.
+#[test]
+fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
+    for (code, is_fast, expected) in [(0, true, true), (32, false, true), (32, true, false)] {
+        let mut scene = Scene::calling().with_jit(code);
+        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        let (_, _, mut trace) = followed(&scene, &mut sampler, &mut worker);
+        trace.is_fast = is_fast;
+        for words in [site::Words::Frames, site::Words::Cache] {
+            assert!(sampler.is_one_moment(&worker, &trace, 0, words), "{code}");
+        }
+        // The call ends: further calls of the kernel show its caller alone.
+        let main = scene.main_frame;
+        scene.image.put_top(main);
+        sampler.standing.begin(true);
+        let is_one = sampler.is_one_moment(&worker, &trace, 0, site::Words::Frames);
+        assert_eq!(is_one, expected, "{code}, {is_fast}");
+        // Words of code say the same at any time.
+        assert!(sampler.is_one_moment(&worker, &trace, 0, site::Words::Code));
+    }
+}
+
+#[test]
+fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
+    let scene = Scene::calling();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (tops, last, trace) = followed(&scene, &mut sampler, &mut worker);
+    let names = [1, 0].map(|index| {
+        sampler
+            .functions
+            .name(trace.ids[index].unwrap(), index == 1)
+    });
+    let edge = sampler.edge_at(&trace, 0, Some((names[0], 1)), names[1]);
+    // Nothing is known, and the moment before the newest one shows nothing.
+    (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+    let newest = tops.len() - 1;
+    worker.reader.copy.looks[..newest]
+        .iter_mut()
+        .for_each(|look| look.fill(0));
+    let words = Words {
+        tops: &tops,
+        last: &last,
+    };
+    let before = sampler.quality;
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.learn(&mut worker, words, (&mut trace, &mut climb), 2);
+    let known = sampler.edges.known(&edge.unwrap());
+    assert!(matches!(known, Some(Known::Proven(_))), "{known:?}");
+    assert_eq!(sampler.quality, before, "it is no sample");
 }

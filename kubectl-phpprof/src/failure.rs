@@ -127,7 +127,7 @@ impl Failure {
                 Exit::Forbidden,
                 message,
                 format!(
-                    "ask for the right to {action}; the chart's roles are part of the cluster roles view and edit"
+                    "ask for the right to {action}; the cluster role view has what looking needs, edit and admin also what profiling needs"
                 ),
             ),
             404 if no_such_api(&status.message) => Failure::new(

@@ -182,13 +182,20 @@ pub fn has_profile(request: &Request<'_>, suggest: &Suggest) -> Result<(), Failu
     if request.outcome() != Outcome::Failed {
         return Ok(());
     }
+    // Where all pods failed, the reason is that of a pod.
+    let mut failed = request
+        .targets()
+        .filter(|target| target.state() == "Failed");
+    let reason = match request.reason() {
+        "AllTargetsFailed" => failed.next().map_or("AllTargetsFailed", |it| it.reason()),
+        reason => reason,
+    };
     Err(Failure::new(
         Exit::NoProfile,
         ending(request),
         format!(
-            "see each pod: {}; what it means: kubectl phpprof explain {}",
+            "see each pod: {}; what it means: kubectl phpprof explain {reason}",
             suggest.phpprof(&format!("describe {}", request.name())),
-            request.reason()
         ),
     ))
 }
@@ -262,6 +269,7 @@ async fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_hook_ignores_what_a_cluster_does_and_not_its_own_command_line() {
@@ -276,5 +284,23 @@ mod tests {
         for exit in [Exit::Usage, Exit::Interrupted] {
             assert!(!may_be_ignored(exit), "{exit:?}");
         }
+    }
+    fn failed(reason: &str, targets: serde_json::Value) -> String {
+        let object = json!({
+            "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": "web"},
+            "status": {"conditions": [{"type": "Failed", "status": "True", "reason": reason, "message": "no"}], "targets": targets}
+        });
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let failure = has_profile(&Request::of(&object), &Suggest::of("shop", "shop")).unwrap_err();
+        failure.hint
+    }
+
+    #[test]
+    fn where_all_pods_failed_the_reason_to_explain_is_that_of_a_pod() {
+        let pods = json!([{"podName": "a", "state": "Failed", "reason": "NoPhpFound"}]);
+        let hint = failed("AllTargetsFailed", pods);
+        assert!(hint.ends_with("explain NoPhpFound"), "{hint}");
+        let hint = failed("NamespaceNotEnabled", json!([]));
+        assert!(hint.ends_with("explain NamespaceNotEnabled"), "{hint}");
     }
 }

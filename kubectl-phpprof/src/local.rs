@@ -92,7 +92,7 @@ pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Resul
     }
 }
 
-/// A table or data, or the page or picture that was written.
+/// A table or data as text, or the page or picture that was written.
 fn compared_text(
     arguments: &Diff,
     screen: Screen,
@@ -127,7 +127,7 @@ fn draw_both(path: &str, before: &Source, after: &Source, view: &View) -> Result
     write(path, page.as_bytes())
 }
 
-/// The view with the sample type by its name, for a profile whose own default may be another.
+/// The view with its sample type by name, because the other profile's default may differ.
 fn same_type(source: &Source, view: &View) -> Result<View, Failure> {
     let chosen = view.index(&source.profile).map_err(wrong_view)?;
     let name = source
@@ -157,7 +157,7 @@ pub async fn download(global: &Global, arguments: &Download) -> Result<String, F
     write(&path, &bytes)
 }
 
-/// `-` is standard output, as a pprof.
+/// The format for a path. `-` means standard output, as a pprof.
 fn known(path: &str) -> Result<Format, Failure> {
     if path == "-" {
         return Ok(Format::Pprof);
@@ -201,7 +201,7 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// Writes the page where only this user can read it, and has the desktop open it.
+/// Writes the page so that only this user can read it, and opens it on the desktop.
 fn open(source: &Source, view: &View, timeline: Option<&Timeline>) -> Result<String, Failure> {
     let html = page::page(&source.profile, view, &source.title, timeline).map_err(wrong_view)?;
     let folder = private_folder()?;
@@ -243,7 +243,7 @@ fn open(source: &Source, view: &View, timeline: Option<&Timeline>) -> Result<Str
     }
 }
 
-/// A fresh folder below the temporary one.
+/// A new folder in the temporary one.
 fn private_folder() -> Result<std::path::PathBuf, Failure> {
     use std::os::unix::fs::DirBuilderExt;
     let base = std::env::temp_dir();

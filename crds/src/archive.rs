@@ -1,7 +1,7 @@
 //! ProfileArchive: the right to read all stored profiles of a namespace. Each namespace has one.
 //!
-//! The operator creates it with the namespace's first accepted request. Users who may get it may read every stored profile of the namespace, also
-//! profiles whose requests are gone.
+//! The operator creates it with the namespace's first accepted request. Users who may get it may read every stored profile of the
+//! namespace, even profiles whose requests were deleted.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};

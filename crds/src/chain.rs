@@ -1,6 +1,6 @@
-//! An error with what caused it, in one line for people: a status and the plugin say it in the same words.
+//! An error with its causes on one line, for users. Statuses and the plugin use the same text.
 //!
-//! Invariant: no cause is said twice.
+//! Invariant: no cause appears twice.
 
 use std::error::Error;
 

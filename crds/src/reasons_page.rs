@@ -1,6 +1,6 @@
 //! Generates docs/reference/reasons.md and a guide's tables of reasons, from the comments on the reasons and from their remedies.
 //!
-//! Invariant: a guide's prose is its own, and all of its tables come from here; generating it again changes nothing.
+//! Invariant: a guide's prose is its own, and all of its tables come from here. Generating it again changes nothing.
 
 use crate::{EXIT_CODES, Reason, TargetReason, documented};
 

@@ -77,7 +77,7 @@ fn fields(schema: &Value, path: &str, with_default: bool, page: &mut String) {
             "| `{path}` | {kind} |{default} {} |\n",
             sentence(field)
         ));
-        // Types of Kubernetes itself have pages of their own.
+        // Kubernetes' own types have their own pages.
         if !["selector", "conditions"].contains(&name.as_str()) {
             fields(inner, &path, with_default, page);
         }

@@ -1,4 +1,4 @@
-//! The generated files in the repository are what the types generate today.
+//! The generated files in the repository match what the types generate today.
 
 use std::{fs, path::Path};
 
@@ -117,7 +117,7 @@ fn numbers(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
     }
 }
 
-/// The API server stores any number under `format: int32`, and the operator cannot read a request with one beyond it.
+/// The API server accepts any number under `format: int32`, but the operator cannot read a request whose number does not fit.
 #[test]
 fn every_number_of_a_spec_is_bounded_on_both_sides() {
     let crd = serde_json::to_value(ProfileRequest::crd()).unwrap();

@@ -10,17 +10,17 @@ use crate::mode::Mode;
 /// Why a container was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdded {
-    /// It is there already.
+    /// The container is already in the pod.
     AlreadyThere,
     /// A webhook does not support dry runs, so only the patch itself can tell.
     Unknown,
     /// Not an answer, or not a final one.
     TryAgain(String),
-    /// Trying again would not help: what the target fails with, and the message of its status.
+    /// Another try would not help. Has the reason of the failed target, and the message of its status.
     Final(TargetReason, String),
 }
 
-/// Of a refused container of this name and mode. `said` are the words of the status, as much as is to be kept of them.
+/// The meaning of a refusal, for a container of this name and mode. `said` is the message of the status, perhaps shortened.
 pub fn not_added(status: &Status, said: String, name: &str, mode: Mode) -> NotAdded {
     let last = |reason, message: &str| NotAdded::Final(reason, message.to_owned());
     match status.code {
@@ -35,7 +35,7 @@ pub fn not_added(status: &Status, said: String, name: &str, mode: Mode) -> NotAd
             TargetReason::PodDeleted,
             "the pod was deleted before its sampler was added",
         ),
-        // The patch names the uid of the pod that it is for.
+        // The patch contains the uid of its pod, so the pod was replaced.
         422 if said.contains("metadata.uid") => last(
             TargetReason::PodDeleted,
             "the pod was replaced before its sampler was added",
@@ -45,7 +45,7 @@ pub fn not_added(status: &Status, said: String, name: &str, mode: Mode) -> NotAd
     }
 }
 
-/// Pod Security judges the whole pod, and so also what others have added to it.
+/// Pod Security checks the whole pod, including what others have added to it.
 fn pod_security(said: String, name: &str, mode: Mode) -> NotAdded {
     use TargetReason::{PodSecurityDenied, UserUnknown};
     let (reason, found) = match mode {

@@ -1,6 +1,6 @@
 //! Which pods a request profiles, in which container, and in which mode: pure functions of the cluster's state.
 //!
-//! The operator decides with them, and the plugin's `doctor` uses the same to predict the operator's decisions.
+//! The operator decides with them, and the plugin's `doctor` predicts the operator's decisions with the same functions.
 //!
 //! Invariant: nothing here waits, reads or writes. A request's life cycle is in `operator/src/decide`.
 
@@ -14,12 +14,12 @@ pub mod select;
 
 use phpprof_crds::Reason;
 
-/// Why a request is refused, in the words of its conditions.
+/// Why a request is refused, for its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason of the request's conditions.
     pub reason: Reason,
-    /// For the user: what was found, on which object.
+    /// The message for the user: what was found, and on which object.
     pub message: String,
 }
 

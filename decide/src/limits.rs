@@ -15,31 +15,31 @@ pub struct Limits {
     pub samples_per_second: i32,
     /// Pods per request; `maxPods` is capped by it.
     pub pods: i32,
-    /// Ephemeral containers of ours in one pod; they are never removed from it.
+    /// The most ephemeral containers of phpprof in one pod. They are never removed from it.
     pub ephemeral_containers: usize,
-    /// Requests that run at the same time, in a namespace and in all.
+    /// The most requests that run at the same time in a namespace.
     pub requests_of_namespace: usize,
-    /// Requests that run at the same time in all namespaces.
+    /// The most requests that run at the same time in all namespaces.
     pub requests_of_cluster: usize,
-    /// Samplers that run at the same time on a node.
+    /// The most samplers that run at the same time on a node.
     pub samplers_of_node: usize,
-    /// Bytes that a namespace may have in the store, for one more request to be accepted.
+    /// A namespace with this many bytes in the store gets no further request accepted.
     pub bytes_of_namespace: Option<u64>,
     /// How long a request waits for its turn.
     pub queue_timeout: SignedDuration,
     /// How long a sampler may take to start.
     pub start_slack: SignedDuration,
-    /// How long uploads are retried past a sampler's `not-after`; grants end then.
+    /// How long uploads are retried after a sampler's `not-after`. Grants expire then.
     pub upload_deadline: SignedDuration,
-    /// How often a long run stores what it has sampled so far, at most; shorter ones do not.
+    /// The shortest time between two checkpoints of a run. Runs that are not longer have no checkpoints.
     pub checkpoint_seconds: i32,
-    /// How long the operator itself goes on trying to verify and merge after that.
+    /// How long the operator itself continues to verify and merge after that.
     pub store_grace: SignedDuration,
     /// Whether the store can sign create-only writes.
     pub store_signs: bool,
-    /// Whether anybody is told of results.
+    /// Whether results are exported.
     pub exports: bool,
-    /// Who may have samplers that stay in their pods, by the names that the API server knows them by.
+    /// Users whose requests may have samplers that stay in their pods, by their names in the API server.
     pub resident_users: BTreeSet<String>,
     /// How often such a sampler asks for runs.
     pub resident_asks: SignedDuration,
@@ -47,7 +47,7 @@ pub struct Limits {
     pub resident_idle: SignedDuration,
     /// How long it stays without an answer.
     pub resident_lease: SignedDuration,
-    /// What comes before `<namespace>/…` in every key; empty or without a slash at either end.
+    /// The beginning of every key, before `<namespace>/…`; empty, or without a slash at either end.
     pub key_prefix: String,
 }
 
@@ -80,32 +80,32 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether a namespace has so many bytes in the store that nothing more is begun there.
+    /// Whether a namespace has so many bytes in the store that it gets no new profiles.
     pub fn is_full(&self, stored_bytes: u64) -> bool {
         self.bytes_of_namespace
             .is_some_and(|allowed| stored_bytes >= allowed)
     }
 }
 
-/// The instants of one request that follow from when it was accepted.
+/// The deadlines of one request. They follow from its acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// When the request was accepted.
     pub accepted: Timestamp,
     /// No sampler is injected after this.
     pub inject_until: Timestamp,
-    /// No profile of its whole duration is there before this.
+    /// No complete profile exists before this.
     pub ends_from: Timestamp,
-    /// No run of this request begins after this, whatever sampler does it.
+    /// No run of this request begins after this, whichever sampler does it.
     pub not_after: Timestamp,
-    /// No sampler's grant lives longer than this, whenever it was injected.
+    /// No sampler's grant is valid after this, whenever the sampler was injected.
     pub last_upload: Timestamp,
-    /// The store is not tried any more after this.
+    /// The operator does not try the store after this.
     pub give_up: Timestamp,
 }
 
 impl Deadlines {
-    /// Of a request that was accepted at `start` and samples for `duration_seconds`.
+    /// The deadlines of a request that was accepted at `start` and samples for `duration_seconds`.
     pub fn new(start: Timestamp, duration_seconds: i32, limits: &Limits) -> Self {
         let inject_until = later(start, limits.start_slack);
         let not_after = not_after(inject_until, duration_seconds, limits);
@@ -121,13 +121,13 @@ impl Deadlines {
     }
 }
 
-/// A container that starts past this does nothing.
+/// A container that starts after this does nothing.
 pub fn not_after(patched: Timestamp, duration_seconds: i32, limits: &Limits) -> Timestamp {
     let duration = SignedDuration::from_secs(duration_seconds.into());
     later(later(patched, limits.start_slack), duration)
 }
 
-/// Saturating, because deadlines far in the future need no error path.
+/// Saturates, so that deadlines far in the future need no error path.
 pub fn later(instant: Timestamp, by: SignedDuration) -> Timestamp {
     instant.checked_add(by).unwrap_or(Timestamp::MAX)
 }

@@ -5,19 +5,19 @@ use phpprof_crds::Target;
 
 use crate::pod::ContainerView;
 
-/// The two ways to be allowed to read the target's memory.
+/// The two modes in which a sampler may read the target's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The target's uid and gid, no capability: passes Pod Security `restricted`.
+    /// The target's uid and gid, and no capability. Passes Pod Security `restricted`.
     SameUser {
         /// Never 0.
         uid: i64,
-        /// As the pod or the request says it, else the same number as the uid.
+        /// The gid from the pod or the request, or else the same number as the uid.
         gid: i64,
     },
     /// Root with SYS_PTRACE and nothing else.
     Ptrace {
-        /// Whether it is known that PHP runs as root; else its user is not known.
+        /// Whether PHP is known to run as root. If not, its user is unknown.
         user_known: bool,
     },
 }
@@ -49,10 +49,10 @@ impl Mode {
     }
 }
 
-/// SameUser where the target's user is known and not root, else Ptrace.
+/// SameUser if the target's user is known and not root; otherwise Ptrace.
 ///
-/// Where the pod names a user without a group, the runtime takes the group from the image's /etc/passwd, which
-/// cannot be seen from here; nearly all images give both the same number.
+/// If the pod names a user without a group, the runtime takes the group from the image's /etc/passwd. This code cannot read that file;
+/// nearly all images use the same number for both.
 pub fn mode(container: Option<&ContainerView>, target: &Target) -> Mode {
     let said = container.and_then(|container| container.uid);
     match said.or(target.run_as_user) {

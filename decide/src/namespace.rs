@@ -1,31 +1,31 @@
-//! What a namespace's label says: whether it has opted in, or has stopped profiling.
+//! The meaning of a namespace's label: it has opted in, or has stopped profiling.
 
 use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, Reason};
 
 use crate::Refusal;
 use crate::limits::Limits;
 
-/// By the label's value, where there is one.
+/// Whether the label's value, if any, opts in.
 pub fn is_enabled(label: Option<&str>) -> bool {
     label == Some(NAMESPACE_ENABLED)
 }
 
-/// By the label's value, where there is one: what runs is stopped, what is asked for waits.
+/// Whether the label's value, if any, stops profiling: running requests stop, and new ones wait.
 pub fn is_disabled(label: Option<&str>) -> bool {
     label == Some(NAMESPACE_DISABLED)
 }
 
-/// In words, where the label stops a request.
+/// The message of a request that the label stops.
 pub fn by_label() -> String {
     format!(
         "the label {NAMESPACE_LABEL}={NAMESPACE_DISABLED} of the namespace has stopped profiling"
     )
 }
 
-/// Whether requests of a namespace may be accepted, where it has opted in or not.
+/// Whether the operator may accept requests of a namespace.
 ///
 /// # Errors
-/// It would have to opt in.
+/// The namespace has not opted in, but would have to.
 pub fn check(namespace: &str, has_opted_in: bool, limits: &Limits) -> Result<(), Refusal> {
     if has_opted_in || !limits.namespace_opt_in {
         return Ok(());

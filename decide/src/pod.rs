@@ -9,23 +9,23 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt as _;
 
-/// What the names of our ephemeral containers begin with.
+/// The prefix of the names of phpprof's ephemeral containers.
 pub const SAMPLER_PREFIX: &str = "phpprof-";
-/// What the names of those begin with that stay in their pod.
+/// The prefix of the names of resident samplers, which stay in their pod.
 pub const RESIDENT_PREFIX: &str = "phpprof-resident-";
-/// The annotation that names the container that is meant where none is named.
+/// The annotation with the container to use if a request names none.
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// What matters of a pod.
+/// The relevant parts of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodView {
     /// `metadata.name`.
     pub name: String,
-    /// `metadata.uid`: another pod of the same name has another one.
+    /// `metadata.uid`: a newer pod of the same name has a different one.
     pub uid: String,
     /// `spec.nodeName`; empty until the pod is scheduled.
     pub node: String,
-    /// `status.podIPs`; the node's own where the pod is in the node's network.
+    /// `status.podIPs`; the node's addresses if the pod uses the node's network.
     pub addresses: Vec<IpAddr>,
     /// The condition `Ready` is `True`.
     pub ready: bool,
@@ -33,14 +33,14 @@ pub struct PodView {
     pub deleting: bool,
     /// The annotation kubectl.kubernetes.io/default-container.
     pub default_container: Option<String>,
-    /// Those of the pod's spec, in its order; no init and no ephemeral containers.
+    /// The containers of the pod's spec, in its order, without init and ephemeral containers.
     pub containers: Vec<ContainerView>,
-    /// Every ephemeral container of ours, of any request, by name.
+    /// All of phpprof's ephemeral containers, of any request, by name.
     pub samplers: BTreeMap<String, SamplerView>,
 }
 
 impl PodView {
-    /// The application's container of that name.
+    /// The application's container of this name.
     pub fn container(&self, name: &str) -> Option<&ContainerView> {
         self.containers
             .iter()
@@ -48,50 +48,50 @@ impl PodView {
     }
 }
 
-/// What matters of an application's container.
+/// The relevant parts of an application's container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerView {
     /// As the pod's spec has it.
     pub name: String,
-    /// With the runtime's scheme; empty where it never ran.
+    /// With the runtime's scheme; empty if it has never run.
     pub id: String,
-    /// Its state is `running`: not waiting to start, and not ended.
+    /// Its state is `running`: it does not wait to start and has not ended.
     pub running: bool,
-    /// What it runs as, as far as the pod says it.
+    /// The user that it runs as, if the pod says it.
     pub uid: Option<i64>,
-    /// The group that it runs as, as far as the pod says it.
+    /// The group that it runs as, if the pod says it.
     pub gid: Option<i64>,
 }
 
-/// What matters of a sampler's container.
+/// The relevant parts of a sampler's container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplerView {
-    /// What it is there for.
+    /// The sampler's task.
     pub kind: SamplerKind,
-    /// How far it is, by the kubelet.
+    /// Its state, as the kubelet reports it.
     pub state: SamplerState,
 }
 
-/// What a sampler is there for, by its arguments, which nobody can change.
+/// A sampler's task, as its arguments say. Nobody can change these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SamplerKind {
     /// One run.
     Once(SamplerDeadlines),
-    /// It stays, for the container with this id, which is without the runtime's scheme.
+    /// It stays, for one target container.
     Resident {
-        /// As the runtime has it, without its scheme.
+        /// The target container's id, without the runtime's scheme.
         container_id: String,
     },
-    /// The arguments are not ours.
+    /// The arguments are not phpprof's.
     Foreign,
 }
 
-/// When a sampler of one run has to be over, by its own arguments.
+/// The deadlines of a sampler with one run, from its own arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplerDeadlines {
     /// A container that starts later exits at once (`--not-after`).
     pub not_after: Timestamp,
-    /// Its grants end then (`--upload-until`).
+    /// Its grants expire then (`--upload-until`).
     pub upload_until: Timestamp,
 }
 
@@ -107,18 +107,18 @@ pub enum SamplerState {
     },
     /// It has started and not ended.
     Running,
-    /// The message is whatever the container wrote: not trusted.
+    /// The container wrote the message, so it is not trusted.
     Ended {
-        /// By the table of the contract, where the sampler ended by itself.
+        /// From the table of the contract, if the sampler ended by itself.
         exit_code: i32,
-        /// The receipt, or what the kubelet has kept of it.
+        /// The receipt, or what the kubelet kept of it.
         message: String,
         /// By the node's clock.
         at: Option<Timestamp>,
     },
 }
 
-/// What matters of a pod.
+/// The relevant parts of a pod.
 pub fn view(pod: &Pod) -> PodView {
     let status = pod.status.clone().unwrap_or_default();
     let conditions = status.conditions.clone().unwrap_or_default();
@@ -144,7 +144,7 @@ pub fn view(pod: &Pod) -> PodView {
     }
 }
 
-/// Of a pod in its node's network these are the node's (`status.podIPs`).
+/// The pod's addresses. A pod in its node's network has the node's (`status.podIPs`).
 fn addresses(status: &PodStatus) -> Vec<IpAddr> {
     let addresses = status.pod_ips.iter().flatten();
     addresses.filter_map(|pod| pod.ip.parse().ok()).collect()
@@ -225,7 +225,7 @@ fn sampler_state(state: ContainerState) -> SamplerState {
     }
 }
 
-/// As the operator's `sampler::container` writes them.
+/// Reads the arguments that the operator's `sampler::container` writes.
 fn kind(args: &[String]) -> SamplerKind {
     let value = |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag));
     let second = |flag: &str| Timestamp::from_second(value(flag)?.parse().ok()?).ok();

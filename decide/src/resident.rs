@@ -1,9 +1,9 @@
 //! Whether a request's samplers stay in their pods, and which container of a pod serves it.
 //!
-//! Ephemeral containers are never removed from a pod, so a schedule needs one that stays. It is pure.
+//! Ephemeral containers are never removed from a pod, so a schedule needs one that stays. This file is pure.
 //!
-//! Invariant: a sampler stays only for a request of an account that the administrator has named; an admission policy of the chart ensures that the
-//! account is true. The more samplers have ended in a pod, the later it gets the next one.
+//! Invariant: a sampler stays only for a request of an account that the administrator has named. An admission policy of the chart ensures
+//! that the account is the real one. The more samplers have ended in a pod, the longer the next one has to wait.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -19,52 +19,52 @@ use crate::pod::{
     ContainerView, PodView, RESIDENT_PREFIX, SamplerKind, SamplerState, SamplerView, bare_id,
 };
 
-/// The second successor waits as long, each one after it twice as long.
+/// The second successor waits for this time, and each later one twice as long as the one before.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(60);
-/// And never longer.
+/// No successor waits longer.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(6);
 
 /// Whether a request's samplers stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
-    /// Each run has a sampler of its own.
+    /// Each run has its own sampler.
     Never,
-    /// Unless the pod does not reach the relay.
+    /// They stay, unless the pod does not reach the relay.
     WherePossible,
-    /// Where that is not possible, there is no profile of the pod.
+    /// They stay. If that is not possible, the pod has no profile.
     Always,
 }
 
 /// The sampler that serves a request in one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sampler {
-    /// One of its own.
+    /// A sampler for this request only.
     Once,
-    /// The one that stays there, or one of this name that is to be added.
+    /// The sampler that stays in the pod. It may have to be added with this name.
     Resident {
-        /// Of the ephemeral container.
+        /// The name of the ephemeral container.
         name: String,
-        /// It runs, or is about to; else it is to be added.
+        /// Whether it runs or is about to; otherwise it must be added.
         is_there: bool,
     },
-    /// Not now: those before it have ended a moment ago.
+    /// Not before this time, because earlier samplers ended a moment ago.
     NotBefore(Timestamp),
 }
 
-/// How a request is served.
+/// What the choice of a sampler depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving<'a> {
-    /// When it is decided: a successor may have to wait.
+    /// The time of the decision, because a successor may have to wait.
     pub now: Timestamp,
-    /// Of the request; by it the rank of pods differs from request to request.
+    /// The request's uid. It makes the rank of pods differ between requests.
     pub request_uid: &'a str,
-    /// Whether its samplers stay.
+    /// Whether the request's samplers stay.
     pub stays: Stays,
 }
 
 impl Serving<'_> {
-    /// The pod with the least is chosen first: of samplers of one run, those that have had the fewest; of resident ones, which leave no trace of
-    /// their runs in a pod, any with the same chance.
+    /// The rank of a pod; the lowest is chosen first. If samplers have one run each, it is the pod that has had the fewest. Resident
+    /// samplers leave no trace of their runs in a pod, so every pod has the same chance.
     pub fn rank(&self, pod: &PodView) -> (usize, String) {
         if self.stays == Stays::Never {
             return (pod.samplers.len(), pod.name.clone());
@@ -74,19 +74,19 @@ impl Serving<'_> {
         (0, format!("{:016x}", hasher.finish()))
     }
 
-    /// Which sampler serves it in this container of a pod.
+    /// The sampler that serves the request in this container of a pod.
     pub fn sampler(&self, pod: &PodView, container: &ContainerView) -> Sampler {
         sampler_of(self.now, pod, container, self.stays)
     }
 }
 
-/// What the request asks for and the administrator allows.
+/// Whether samplers stay, from what the request asks for and the administrator allows.
 pub fn stays(request: &ProfileRequest, limits: &Limits) -> Result<Stays, Refusal> {
     let by = request.annotations().get(REQUESTED_BY);
     let is_allowed = by.is_some_and(|by| limits.resident_users.contains(by));
     match (request.spec.sampler_mode, is_allowed) {
         (SamplerMode::Once, _) | (SamplerMode::Auto, false) => Ok(Stays::Never),
-        // It could not ask.
+        // The sampler could not ask for runs.
         (SamplerMode::Auto, true) if request.spec.upload_mode == UploadMode::Direct => {
             Ok(Stays::Never)
         }
@@ -149,7 +149,7 @@ fn sampler_of(now: Timestamp, pod: &PodView, container: &ContainerView, stays: S
     }
 }
 
-/// How it ended, by its receipt (`contract/receipts.jsonl`).
+/// How a sampler ended, from its receipt (`contract/receipts.jsonl`).
 #[derive(Deserialize)]
 struct Receipt {
     reason: String,
@@ -163,7 +163,7 @@ fn reason(sampler: &SamplerView) -> Option<String> {
     Some(receipt.reason)
 }
 
-/// Its lease was over, or there was nothing to do for long: no reason to wait with the next one.
+/// Whether its lease ended or it had nothing to do for long. Then the next one need not wait.
 fn has_ended_in_time(sampler: &SamplerView) -> bool {
     reason(sampler).as_deref() == Some("LeaseEnded")
 }
@@ -174,7 +174,7 @@ fn did_not_reach_relay(sampler: &SamplerView) -> bool {
     reason.is_some_and(|reason| unreached.contains(&reason))
 }
 
-/// Before a successor of so many.
+/// The pause before the next sampler, after this many have ended.
 fn pause(ended: usize) -> SignedDuration {
     let doublings = match ended.checked_sub(2) {
         None => return SignedDuration::ZERO,
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// In a pod with these residents; what serves a request at second 100.
+    /// What serves a request at second 100 in a pod with these resident samplers.
     fn serves(stays: Stays, residents: &[SamplerView]) -> String {
         let mut pod = pod("web");
         for (number, resident) in residents.iter().enumerate() {

@@ -9,27 +9,27 @@ use crate::limits::Limits;
 use crate::pod::{ContainerView, PodView};
 use crate::resident::{Sampler, Serving};
 
-/// A pod to profile, its container, and what serves the request there.
+/// A pod to profile, its container, and the sampler that serves the request there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    /// As it was when it was chosen.
+    /// The pod at the time of the choice.
     pub pod: PodView,
-    /// The one that runs PHP.
+    /// The container that runs PHP.
     pub container: ContainerView,
-    /// The one that serves the request there.
+    /// The sampler that serves the request in this pod.
     pub sampler: Sampler,
 }
 
 /// The pods to profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
-    /// At most `maxPods` of the request and `pods` of the limits; one at least.
+    /// At least one; at most `maxPods` of the request and `pods` of the limits.
     pub chosen: Vec<Chosen>,
-    /// What the user should know though the request is accepted.
+    /// A note for the user about an accepted request.
     pub note: String,
 }
 
-/// One that may be chosen.
+/// A pod that may be chosen.
 #[derive(Clone)]
 struct Candidate<'a> {
     pod: &'a PodView,
@@ -39,7 +39,7 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// It has its sampler already.
+    /// Whether the pod already has its sampler.
     fn is_served(&self) -> bool {
         matches!(self.sampler, Sampler::Resident { is_there: true, .. })
     }
@@ -53,7 +53,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Ready pods whose container runs, spread over nodes, by their rank. Where nodes have no room for as many as there would be on idle ones, the
+/// Ready pods whose container runs, spread over nodes, by rank. If the nodes have room for fewer pods than they would have when idle, the
 /// request waits.
 pub fn select(
     target: &Target,
@@ -89,10 +89,10 @@ pub fn select(
     Ok(Selection { chosen, note })
 }
 
-/// Ready pods whose container runs, each with it.
+/// Ready pods with their container, which runs.
 ///
 /// # Errors
-/// There is none.
+/// There is no such pod.
 pub fn candidates<'a>(
     target: &Target,
     pods: &'a [PodView],
@@ -118,10 +118,10 @@ pub fn candidates<'a>(
     }
 }
 
-/// Those of the candidates that have had fewer samplers than one pod may have in its life.
+/// The candidates that have had fewer samplers than a pod may have in its life.
 ///
 /// # Errors
-/// There is none.
+/// There is no such pod.
 pub fn affordable<'a>(
     mut candidates: Vec<(&'a PodView, &'a ContainerView)>,
     limits: &Limits,
@@ -133,7 +133,7 @@ pub fn affordable<'a>(
     }
 }
 
-/// Those that may have one more ephemeral container now, or need none.
+/// The candidates that may have one more ephemeral container now, or need none.
 fn servable<'a>(
     candidates: Vec<(&'a PodView, &'a ContainerView)>,
     limits: &Limits,
@@ -180,7 +180,7 @@ fn budget_spent<T>(limits: &Limits) -> Result<T, Refusal> {
     )
 }
 
-/// How many samplers a node has room for.
+/// The number of samplers that a node has room for.
 fn with_room(samplers: &BTreeMap<String, usize>, most: usize) -> impl Fn(&str) -> usize {
     move |node| most.saturating_sub(samplers.get(node).copied().unwrap_or(0))
 }
@@ -223,7 +223,7 @@ fn no_container(target: &Target, pod: &PodView) -> String {
     )
 }
 
-/// Takes from the node that has given the fewest so far, so that one busy node does not stand for all.
+/// Takes the next pod from the node that has given the fewest so far, so that one busy node does not represent all.
 fn spread<'a>(
     mut pods: Vec<Candidate<'a>>,
     wanted: usize,

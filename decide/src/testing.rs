@@ -1,4 +1,4 @@
-//! Values that the tests of several files, and of the operator, start from.
+//! Values that the tests of several files and of the operator use.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -9,7 +9,7 @@ use crate::pod::{
     ContainerView, PodView, SamplerDeadlines, SamplerKind, SamplerState, SamplerView,
 };
 
-/// So many seconds after the tests' zero hour.
+/// This many seconds after the tests' start.
 pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).expect("a second of this century")
 }
@@ -32,7 +32,7 @@ pub fn pod(name: &str) -> PodView {
     }
 }
 
-/// A sampler of ours, patched in at the zero hour for 30 seconds.
+/// A sampler that was added at second 0 for 30 seconds.
 pub fn sampler(state: SamplerState) -> SamplerView {
     SamplerView {
         kind: SamplerKind::Once(SamplerDeadlines {
@@ -43,7 +43,7 @@ pub fn sampler(state: SamplerState) -> SamplerView {
     }
 }
 
-/// A request of the spec, created a moment before the zero hour.
+/// A request with this spec, created a moment before second 0.
 pub fn request(spec: serde_json::Value) -> ProfileRequest {
     serde_json::from_value(json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
@@ -53,7 +53,7 @@ pub fn request(spec: serde_json::Value) -> ProfileRequest {
     .expect("a request that the schema accepts")
 }
 
-/// A pod as the API server has it, with what is never looked at and what may be looked at.
+/// A pod as the API server has it, with fields that are used and fields that never are.
 pub fn api_pod() -> Pod {
     serde_json::from_value(json!({
         "metadata": {"name": "web-1", "uid": "u1", "labels": {"app": "web"}, "annotations": {crate::pod::DEFAULT_CONTAINER: "fpm", "x": "y"}},

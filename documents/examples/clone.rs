@@ -1,6 +1,7 @@
-//! Runs the documents' commands for a clone in this one: what they build, and install, but into a folder of its own. `make commands`.
+//! Runs the documents' commands for a clone in this clone. What they install goes to a separate folder. `make commands`.
 //!
-//! Does not: run `make`. Its targets are tests, or `make test-full` runs them ([`phpprof_documents::runs`] names those that it leaves out).
+//! It does not run `make`: its targets are tests, or `make test-full` runs them ([`phpprof_documents::runs`] names those that it leaves
+//! out).
 
 use std::error::Error;
 use std::path::Path;
@@ -10,10 +11,10 @@ use phpprof_documents::{Setup, pages, root, script};
 
 /// Where the documents install programs.
 const FOLDER: &str = "/usr/local/bin";
-/// Measurements, and what `make` itself runs.
+/// Measurements, and commands that `make` itself runs.
 const NOT_HERE: [&str; 3] = ["make ", "BENCH", "profiler-image/bench/"];
 
-/// A page's commands for a clone, which install into this folder.
+/// A page's commands for a clone, changed to install into this folder.
 fn commands(text: &str, folder: &Path) -> String {
     let script = script(text, &[Setup::Build], 0);
     let here = script

@@ -1,10 +1,10 @@
-//! A shell block as commands: continued lines are joined, comments and here-documents left out, pipes taken apart.
+//! Parses a shell block into commands: joins continued lines, leaves out comments and here-documents, and splits pipes.
 //!
-//! Does not expand anything: a word with `$` in it stays as it is.
+//! It expands nothing: a word with `$` in it stays as it is.
 
 use thiserror::Error;
 
-/// Why a block is no command line, in the words of `shlex`.
+/// Why a block is not a command line, as `shlex` says it.
 #[derive(Debug, Error)]
 #[error("not the words of a shell: {0}")]
 pub struct Unreadable(String);
@@ -12,14 +12,14 @@ pub struct Unreadable(String);
 /// A program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What is set for it alone, such as `FULL=1`.
+    /// Variables that are set for this command only, such as `FULL=1`.
     pub variables: Vec<String>,
     /// The program first.
     pub words: Vec<String>,
 }
 
 impl Command {
-    /// The arguments, where it runs that program: `["kubectl", "phpprof"]` for instance.
+    /// The arguments, if it runs this program, for instance `["kubectl", "phpprof"]`.
     pub fn arguments_of(&self, program: &[&str]) -> Option<&[String]> {
         let begins = self.words.len() >= program.len()
             && program
@@ -30,7 +30,7 @@ impl Command {
     }
 }
 
-/// What stands between two commands of a line.
+/// The separators between two commands of a line.
 const BETWEEN: [&str; 5] = ["|", "||", "&&", ";", "&"];
 
 /// The commands of a block, in their order.

@@ -1,6 +1,6 @@
-//! The documents and the commands in them, for the tests that hold both to what there is.
+//! The documents and their commands, for tests that compare both with the project.
 //!
-//! A fenced block says what it is after its fence: `text`, `yaml` and the like, or `sh` and the setup that its commands are for.
+//! The text after a fence says what the block is: `text`, `yaml` and the like, or `sh` and the setup that its commands need.
 //!
 //! Invariant: each line of a shell block is in a command, a comment or a here-document.
 
@@ -21,22 +21,22 @@ pub use script::script;
 const PAGES: [&str; 3] = ["README.md", "CHANGELOG.md", "e2e/cluster/README.md"];
 const FOLDERS: [&str; 3] = ["docs", "contract", "examples"];
 
-/// Where a shell block's commands work, and so which test runs them ([`runs`] has it for each command).
+/// The setup in which a shell block's commands work. It decides which test runs them ([`runs`] has it for each command).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
-    /// A host with PHP: a php-fpm pool `www` that is asked, and `script.php`.
+    /// A host with PHP: a php-fpm pool `www` that gets requests, and `script.php`.
     Host,
     /// A cluster with phpprof and the plugin, and a namespace `shop` with a Deployment `web`.
     Cluster,
-    /// Either of these, on a terminal: a program that goes on until it is told to end.
+    /// A host or a cluster, on a terminal: a program that runs until it is stopped.
     Terminal,
     /// The cluster, with requests and files of these names.
     Example,
     /// A cluster whose release is installed, upgraded or removed.
     Release,
-    /// The same with values for a cloud. The release is not installed: the API server judges it.
+    /// The same with values for a cloud. The release is not installed, but checked by the API server.
     Cloud,
-    /// What `make demo` does.
+    /// The cluster of `make demo`.
     Demo,
     /// A clone with the toolchain.
     Build,
@@ -58,19 +58,19 @@ impl Setup {
     }
 }
 
-/// A fenced block of a page.
+/// A fenced block in a page.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Line of its fence, from 1.
+    /// The line of its fence, counted from 1.
     pub line: usize,
-    /// What follows the fence.
+    /// The text after the fence.
     pub info: String,
     /// Its lines, without the fences.
     pub text: String,
 }
 
 impl Block {
-    /// The setup of a shell block that has one.
+    /// The setup, if this is a shell block with one.
     pub fn setup(&self) -> Option<Setup> {
         Setup::named(self.info.strip_prefix("sh ")?)
     }
@@ -102,7 +102,7 @@ pub fn pages() -> io::Result<BTreeMap<PathBuf, String>> {
     Ok(found)
 }
 
-/// The fenced blocks of a page, in their order. The text has no more indentation than its fence.
+/// The fenced blocks of a page, in order. The indentation of the fence is removed.
 pub fn blocks(text: &str) -> Vec<Block> {
     let mut found = Vec::new();
     let mut open: Option<(usize, Block)> = None;
@@ -134,7 +134,7 @@ pub fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
-/// What a page has between backticks, outside of blocks, where it can be read as commands.
+/// The inline code of a page, outside of blocks, that can be parsed as commands.
 pub fn spans(text: &str) -> Vec<Command> {
     let mut is_fenced = false;
     let lines = text.lines().filter(|line| {

@@ -1,7 +1,7 @@
-//! Which command runs a command of the documents: `make test`, `make test-full`, or none, and why.
+//! Which `make` target runs a command of the documents: `make test`, `make test-full`, or none, and why.
 //!
-//! It says what the tests do; it does not run anything. Its own test holds it to the promise: a third in `make test`, all in `make test-full` but
-//! for those that are named here.
+//! It describes the tests and runs nothing. Its own test checks the promise: `make test` runs a third, and `make test-full` runs all except
+//! those named here.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{Command, Setup};
 
 /// The guide to the first profile.
 pub const FIRST: &str = "docs/guides/first-profile.md";
-/// From a slow shop to a fast one.
+/// The tutorial: from a slow shop to a fast one.
 pub const TUTORIAL: &str = "docs/tutorial.md";
 /// The pages whose commands for a cluster run in `make test`.
 pub const IN_TEST: [&str; 5] = [

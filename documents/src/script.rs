@@ -1,13 +1,14 @@
 //! The commands of a page as one script for bash.
 //!
-//! Invariant: the script ends by itself. What goes on until it is told to end has a terminal of its own, on which somebody types after a while.
+//! Invariant: the script ends by itself. A program that runs until it is stopped gets its own terminal, and keys that stop it are typed
+//! there after a while.
 
 use crate::{Setup, blocks};
 
-/// What makes a command go on.
+/// Options that make a command run until it is stopped.
 const GOES_ON: [&str; 2] = [" -w", " --live"];
 
-/// The commands of a page's blocks with these setups, in their order. What goes on is ended after so many seconds.
+/// The commands of a page's blocks with these setups, in order. A program that does not end is stopped after this many seconds.
 pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
     let mut script = String::new();
     for block in blocks(text) {
@@ -28,8 +29,9 @@ pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
     script
 }
 
-/// The line on a terminal on which `q` and Ctrl-C are typed, each second again: what is still being built or started may miss them. A
-/// program may end by the signal, which it would inherit as ignored where the tests run in the background of a shell.
+/// Runs the line on a terminal and types `q` and Ctrl-C there every second, because a program that is still being built or started may miss
+/// them. The program must be able to end by the signal. If the tests run in the background of a shell, it would inherit the signal as
+/// ignored.
 fn on_a_terminal(line: &str, seconds: u32) -> String {
     let line = line.replace('\'', r"'\''");
     format!(

@@ -1,8 +1,8 @@
-//! Blocks of commands: each says in which setup it works, and names only files and targets of `make` that are there.
+//! Each block of commands names its setup, and only files and `make` targets that exist.
 
 use phpprof_documents::{all_commands, blocks, pages, root};
 
-/// What a block may be that has no commands.
+/// The kinds of blocks without commands.
 const OTHERS: [&str; 5] = ["text", "yaml", "json", "php", "c"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The documents: every link leads to a file and to a heading that are there, and the index leads to every page within two clicks.
+//! Every link in the documents leads to an existing file and heading, and the index leads to every page within two clicks.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -15,12 +15,12 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the links of a document name, but for those to other hosts. Code in a line has none.
+/// The targets of a document's links, except those to other hosts. Inline code has no links.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     for line in lines(text) {
         let prose: Vec<&str> = line.split('`').step_by(2).collect();
-        // The text of a link may be code; its target is not.
+        // The text of a link may be code, but its target is not.
         let prose = prose.join("");
         for part in prose.split("](").skip(1) {
             let target = part.split(')').next().unwrap_or_default();
@@ -58,7 +58,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The file that a link names, and the heading in it.
+/// The file that a link names, and the heading in that file.
 fn target(of: &Path, link: &str) -> (PathBuf, Option<String>) {
     let (file, anchor) = match link.split_once('#') {
         Some((file, anchor)) => (file, Some(anchor.to_owned())),
@@ -108,7 +108,7 @@ fn the_index_leads_to_every_page_within_two_clicks() {
         .keys()
         .filter(|page| !seen.contains(*page))
         .collect();
-    // How the test cluster is made is nobody's page but its own folder's; the README leads here.
+    // The index leads neither to the main README, which leads to the index, nor to the page about the test cluster in its own folder.
     let expected = [Path::new("README.md"), Path::new("e2e/cluster/README.md")];
     let missing: Vec<_> = missing
         .into_iter()

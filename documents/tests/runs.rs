@@ -1,4 +1,4 @@
-//! How many of the documents' commands run: all in `make test-full` but for those that are named, and a third of them in `make test`.
+//! How many of the documents' commands run: all in `make test-full`, except those that are named, and a third in `make test`.
 
 use phpprof_documents::{FIRST, Run, TUTORIAL, all_commands, runs};
 
@@ -13,7 +13,7 @@ fn a_third_of_the_commands_run_in_make_test() {
     let none = all.iter().filter(|run| matches!(run, Run::No(_))).count();
     println!("{in_test} of {} in make test, {none} nowhere", all.len());
     assert!(in_test * 3 >= all.len(), "{in_test} of {}", all.len());
-    // Measurements of hours, and one for a cluster of the reader's.
+    // These are measurements that take hours, and one for a cluster of the reader's.
     assert!(none <= 6, "{none} of {} run nowhere", all.len());
 }
 

@@ -1,4 +1,4 @@
-//! `cancel`: stops requests early; what was sampled is kept.
+//! `cancel`: stops requests early. Their samples so far are kept.
 //!
 //! Invariant: it reports a request as cancelled only if the API server has accepted `spec.cancel`.
 
@@ -55,7 +55,7 @@ pub async fn one(
         )
         .await
         .map_err(|error| Failure::of_api(&action, &error))?;
-    // An API server drops a field that its schema does not have, and says nothing.
+    // An API server silently drops a field that its schema does not have.
     if Request::of(&patched).at("/spec/cancel") != &json!(true) {
         return Err(Failure::new(
             Exit::Failed,

@@ -1,8 +1,8 @@
-//! Two profiles side by side for people and for pipelines: by shares of their time, or by the time of one HTTP request.
+//! Compares two profiles, for users and for pipelines: by shares of their time, or by the time of one HTTP request.
 //!
 //! It is pure.
 //!
-//! Invariant: points are always hundredths of what the profile before had in all, of its time or of the time of one of its requests.
+//! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the time of one of its requests.
 
 use phpprof_profile::{Change, Diff, Profile, View, diff};
 use serde_json::Value;
@@ -12,12 +12,12 @@ use crate::failure::{Exit, Failure};
 use crate::show::wrong_view;
 use crate::table::printable;
 
-/// A comparison and what its totals really are.
+/// A comparison, and the real total of the later profile.
 pub struct Compared {
-    /// Per request, its total after is what the time before would have been for as many requests as after.
+    /// Per request, its later total is the earlier total scaled to the later number of requests.
     pub diff: Diff,
     pub total_after: i64,
-    /// Requests that samples have shown before and after, where they count.
+    /// The requests seen in samples, before and after, if they count.
     pub requests: Option<(u64, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl Compared {
         }
     }
 
-    /// What a pipeline is told, where functions grew by more than so many points, and by more than chance.
+    /// The result for a pipeline: an error if functions grew by more than this many points, and by more than chance.
     pub fn grown(&self, limit: f64) -> Result<(), Failure> {
         let points = |change: &Change| self.diff.flat_points(change);
         let is_grown = |it: &&Change| points(it) > limit.max(self.noise(it));
@@ -76,7 +76,7 @@ impl Compared {
     }
 }
 
-/// By how much of these totals the function's own part has grown.
+/// By how many points of these totals the function's own part has grown.
 fn points(before: i64, after: i64, change: &Change) -> f64 {
     let share = |value: i64, total: i64| match total {
         0 => 0.0,
@@ -85,7 +85,7 @@ fn points(before: i64, after: i64, change: &Change) -> f64 {
     share(change.flat_after, after) - share(change.flat_before, before)
 }
 
-/// The requests that the samplers of all pods have seen; their receipts count them where a label or filter of requests was asked for.
+/// The requests that the samplers of all pods have seen. Receipts count them only if a label or filter of requests was asked for.
 fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
     let count = |receipt: &str| {
         let receipt: Value = serde_json::from_str(receipt).ok()?;
@@ -158,7 +158,7 @@ mod tests {
         check(Per::Share, 5.0, &after, &before, Some("fast"));
     }
 
-    /// 10 points: three standard errors are 21 with a hundred samples each, and 2 with ten thousand.
+    /// A difference of 10 points. Three standard errors are 21 points with a hundred samples each, and 2 points with ten thousand.
     #[test]
     fn a_pipeline_does_not_fail_by_chance() {
         let (before, after) = (profile(50, 50, None), profile(60, 40, None));

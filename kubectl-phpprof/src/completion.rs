@@ -1,7 +1,7 @@
-//! Completion: of verbs, flags and values from the command line's own description, of names from the cluster.
+//! Completion: of verbs, flags and values from the definition of the command line, of names from the cluster.
 //!
-//! kubectl runs `kubectl_complete-phpprof` with the words so far, the last one unfinished, and wants a line for each proposal
-//! and a last line `:4` (no files) or `:0` (files too).
+//! kubectl runs `kubectl_complete-phpprof` with the words so far, the last one incomplete. It expects one line for each proposal, and a
+//! last line `:4` (no files) or `:0` (files too).
 //!
 //! Invariant: it ends within two seconds, never prints an error, and changes nothing.
 
@@ -21,12 +21,13 @@ use crate::stored::Stored;
 use crate::target;
 
 const PATIENCE: Duration = Duration::from_secs(2);
-/// For what is stored, which the operator reads out of its store: those who wait for requests wait no longer for it.
+/// The time for names of stored profiles, which the operator reads from its store. Completion of requests' names does not wait longer for
+/// them.
 const STORED_PATIENCE: Duration = Duration::from_secs(1);
-/// Names of one kind.
+/// The most names of one kind.
 const MOST: usize = 500;
 
-/// The script that has a shell, or kubectl, ask this program.
+/// The script with which a shell, or kubectl, calls this program.
 pub fn script(shell: Shell) -> &'static str {
     match shell {
         Shell::Kubectl => "#!/bin/sh\nexec kubectl-phpprof __complete \"$@\"\n",
@@ -44,12 +45,12 @@ pub fn script(shell: Shell) -> &'static str {
     }
 }
 
-/// What comes next, from the words alone.
+/// What can come next, decided by the words alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// These words, each with what it is.
+    /// These words, each with a description.
     Words(Vec<(String, String)>),
-    /// A request's name; files too, and names of requests that are gone, where the verb takes them.
+    /// A request's name. If the verb accepts them, also files and names of deleted requests.
     Requests {
         files: bool,
         stored: bool,
@@ -62,7 +63,7 @@ pub enum Next {
     Nothing,
 }
 
-/// Decides what the last word may become.
+/// Decides how the last word can be completed.
 pub fn next(words: &[String]) -> Next {
     let mut command = Cli::command();
     command.build();
@@ -125,7 +126,7 @@ pub fn next(words: &[String]) -> Next {
     }
 }
 
-/// The verb that the words name so far, or the one that has verbs below it.
+/// The verb that the words name so far. It may be one with subcommands.
 fn verb<'c>(command: &'c Command, words: &[String]) -> Option<&'c Command> {
     let mut found = None;
     let mut skip = false;
@@ -181,7 +182,7 @@ fn value(flag: &Arg) -> Next {
     }
 }
 
-/// Those of lists may be templates, so that their parser has no list of values.
+/// Whether a flag gives the form of a list. Its parser has no list of values, because a form can be a template.
 fn is_of_lists(flag: &Arg) -> bool {
     let names = flag.get_value_names().unwrap_or_default();
     names.iter().any(|name| name.as_str() == "FORM") && flag.get_possible_values().is_empty()
@@ -203,7 +204,7 @@ fn about(text: Option<&clap::builder::StyledStr>) -> String {
         .to_owned()
 }
 
-/// The lines that kubectl wants.
+/// The lines for kubectl.
 pub async fn complete(words: &[String]) -> String {
     let last = words.last().map_or("", String::as_str);
     let next = next(words);
@@ -223,7 +224,7 @@ pub async fn complete(words: &[String]) -> String {
     text + if files { ":0\n" } else { ":4\n" }
 }
 
-/// The flags that say which cluster, of a line that may not be whole.
+/// The flags that select a cluster, from a line that may be incomplete.
 fn global(words: &[String]) -> Global {
     let mut line = vec!["kubectl-phpprof".to_owned(), "version".to_owned()];
     let mut words = words.iter();
@@ -306,7 +307,7 @@ async fn listed(api: &Api<DynamicObject>, prefix: &str) -> Vec<(String, String)>
         .collect()
 }
 
-/// Names that are stored, where the verb takes them and the operator says so in time.
+/// Stored names, if the verb accepts them and the operator answers in time.
 async fn stored(cluster: &Cluster, next: &Next, last: &str) -> Vec<(String, String)> {
     if !matches!(next, Next::Requests { stored: true, .. }) {
         return Vec::new();

@@ -1,6 +1,6 @@
-//! From flags and kubeconfig to a client of the API server.
+//! Makes a client of the API server from flags and kubeconfig.
 //!
-//! It asks the API server for nothing.
+//! It makes no call to the API server.
 //!
 //! Invariant: a user's credentials go to the API server of the chosen context and nowhere else.
 
@@ -16,10 +16,10 @@ use crate::failure::{Exit, Failure};
 use crate::suggest::Suggest;
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// A profile is at most 32 MiB, and arrives in parts.
+/// The time limit of an answer. A profile has at most 32 MiB, and arrives in parts.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// A cluster, and the namespace that names are looked up in.
+/// A cluster, and the namespace of names.
 #[derive(Clone)]
 pub struct Cluster {
     pub client: Client,
@@ -38,7 +38,7 @@ impl Cluster {
                 "name one with --kubeconfig or KUBECONFIG, and a context of it with --context",
             )
         };
-        // The process may already have one, which is as good.
+        // The process may already have a provider, which also works.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = config(global)
             .await
@@ -56,7 +56,7 @@ impl Cluster {
         })
     }
 
-    /// The same cluster, for what lies in another namespace.
+    /// The same cluster with another namespace.
     pub fn in_namespace(self, namespace: String) -> Self {
         Cluster {
             suggest: self.suggest.in_namespace(&self.namespace, &namespace),
@@ -65,12 +65,12 @@ impl Cluster {
         }
     }
 
-    /// The requests of the namespace, as they are: a newer operator's fields are kept.
+    /// The requests of the namespace as raw objects, so that fields of a newer operator are kept.
     pub fn requests(&self) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource())
     }
 
-    /// One of them, by its name.
+    /// The request with this name.
     pub async fn request(&self, name: &str) -> Result<DynamicObject, Failure> {
         let action = format!("get profilerequests/{name} in namespace {}", self.namespace);
         let got = self.requests().get(name).await;
@@ -102,13 +102,13 @@ async fn config(global: &Global) -> Result<Config, Box<dyn std::error::Error>> {
     };
     let mut config = match kubeconfig {
         Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await?,
-        // In a pod, as in a CronJob, the service account is the context.
+        // In a pod, for instance of a CronJob, the service account is the context.
         Err(error) if !named => Config::incluster().map_err(|_| error)?,
         Err(error) => return Err(error.into()),
     };
-    // A person waits: what fails is said at once, and not tried again for minutes.
+    // A user waits, so an error is reported at once instead of being retried for minutes.
     config.default_retry = false;
-    // kubectl's 0 is no limit.
+    // In kubectl, 0 means no limit.
     let answer = match global.request_timeout {
         None => Some(ANSWER),
         Some(0) => None,

@@ -29,7 +29,7 @@ pub async fn run(global: &Global, arguments: &Delete) -> Result<String, Failure>
             }
             Err(failure) if arguments.ignore_not_found && failure.exit == Exit::NotFound => {}
             Err(failure) => {
-                // Those before it are gone, and whoever asked should know.
+                // The requests before this one were deleted, and the user should know.
                 print!("{said}");
                 return Err(failure);
             }
@@ -44,7 +44,7 @@ pub async fn run(global: &Global, arguments: &Delete) -> Result<String, Failure>
     Ok(said)
 }
 
-/// The names that were given, or those of all requests that were meant.
+/// The given names, or those of all selected requests.
 async fn names(cluster: &Cluster, arguments: &Delete) -> Result<Vec<String>, Failure> {
     if !arguments.names.is_empty() {
         let names = arguments.names.iter();
@@ -58,7 +58,7 @@ async fn names(cluster: &Cluster, arguments: &Delete) -> Result<Vec<String>, Fai
     Ok(objects.iter().map(|it| Request::of(it).name()).collect())
 }
 
-/// Whether a profile of it stays in the store.
+/// Deletes a request. Returns whether a profile of it stays in the store.
 async fn one(cluster: &Cluster, name: &str, dry_run: Option<DryRun>) -> Result<bool, Failure> {
     let object = cluster.request(name).await?;
     let request = Request::of(&object);

@@ -145,7 +145,7 @@ fn pods(targets: &[TargetView<'_>]) -> Table {
     table
 }
 
-/// As a share of the busy samples: a turn at which a worker was idle could not have been unstable.
+/// As a share of the busy samples, because an idle worker's sample cannot be unstable.
 fn unstable(target: &TargetView<'_>) -> Option<String> {
     let quality = |field: &str| target.number(&format!("/quality/{field}"));
     let busy = quality("taken")?.saturating_sub(quality("idle")?);
@@ -153,7 +153,7 @@ fn unstable(target: &TargetView<'_>) -> Option<String> {
     (busy > 0).then(|| format!("{share:.2} %"))
 }
 
-/// The pods whose sampler could not keep the rate that was asked for, to two in a hundred.
+/// The pods whose sampler could not keep the requested rate, with a tolerance of two percent.
 fn rates(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
     let asked = request.number("/spec/samplesPerSecond");
     let slow = targets.iter().filter_map(|target| {
@@ -174,7 +174,7 @@ fn rates(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>
     )
 }
 
-/// Each reason once, with what it means here and what to do.
+/// Each reason once, with its meaning here and its remedy.
 fn remedies(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
     let mut seen = Vec::new();
     let mut text = String::new();
@@ -189,7 +189,7 @@ fn remedies(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usi
             continue;
         };
         seen.push(reason);
-        // A message ends with the remedy, which is shown in whole below it.
+        // A message ends with the remedy, which is shown completely below it.
         let found = message.strip_suffix(remedy).unwrap_or(message);
         let line = format!("  {reason}: {}", printable(found));
         text.push_str(&cut(line.trim_end(), width.unwrap_or(usize::MAX)));

@@ -29,7 +29,7 @@ pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<
     verdict(&checks, &arguments.target)
 }
 
-/// Profiling and looking are apart: results may be for other people than those who take them.
+/// Profiling and viewing are judged separately, because different users may do them.
 fn verdict(checks: &[Check], target: &str) -> Result<(), Failure> {
     let (count, of) = (failed(checks), checks.len());
     let (profile, look) = (may(checks, MAY_PROFILE), may(checks, MAY_LOOK));
@@ -80,7 +80,7 @@ pub fn text(checks: &[Check], form: ListForm, screen: Screen) -> String {
     }
 }
 
-/// A line for each check; what to do stands below those that did not pass.
+/// A line for each check, with the remedy below those that did not pass.
 fn table(checks: &[Check], screen: Screen) -> String {
     let mut text = String::new();
     let longest = checks
@@ -129,7 +129,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Lines of at most `width` letters, broken at spaces.
+/// Lines of at most `width` characters, broken at spaces.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -16,7 +16,7 @@ use crate::{source, target, wait};
 pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     let request = target::snapshot(arguments)?;
     let object = as_object(serde_json::to_value(request), "the command line")?;
-    // From here on Ctrl-C asks; it must not end the program between the creation and the waiting.
+    // From here on, Ctrl-C asks. It must not end the program between the creation and the waiting.
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
     let created = create(&cluster, object, false).await?;

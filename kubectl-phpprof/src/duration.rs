@@ -1,10 +1,10 @@
-//! Durations as people write them: 30s, 2m, 1h30m, or a number of seconds.
+//! Durations in the usual form: 30s, 2m, 1h30m, or a number of seconds.
 //!
-//! It does not say whether the API allows one: the rules of the CRD do.
+//! It does not check whether the API allows one: the rules of the CRD do.
 //!
 //! Invariant: what [`text`] writes, [`parse`] reads as the same number.
 
-/// In seconds.
+/// The seconds of a text.
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a duration; use for instance 30s, 2m or 1h30m");
     if let Ok(seconds) = text.parse::<u64>() {
@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
-/// In milliseconds: as [`parse`], or a number of them with ms.
+/// The milliseconds of a text: as in [`parse`], or a number with ms.
 pub fn milliseconds(text: &str) -> Result<u64, String> {
     match text.strip_suffix("ms") {
         Some(number) => number
@@ -47,7 +47,7 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
     }
 }
 
-/// 90 seconds are 1m30s.
+/// Formats 90 seconds as 1m30s.
 pub fn text(seconds: u64) -> String {
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let mut text = String::new();
@@ -62,7 +62,7 @@ pub fn text(seconds: u64) -> String {
     text
 }
 
-/// As kubectl shows an age: the largest unit, and the next where the number is small.
+/// As kubectl shows an age: in the largest unit, and also in the next one if the number is small.
 pub fn age(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

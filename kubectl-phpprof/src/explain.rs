@@ -25,7 +25,7 @@ pub fn reasons() -> Vec<(String, String)> {
     all
 }
 
-/// The reference of findings, a section for each.
+/// The reference page of findings, with a section for each.
 const FINDINGS: &str = include_str!("../../docs/reference/findings.md");
 
 /// Name and section of each finding.
@@ -42,7 +42,7 @@ pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
 }
 
-/// Of a request's reason, else of a pod's.
+/// The remedy of a request's reason, or else of a pod's.
 fn remedy(name: &str) -> Option<&'static str> {
     named(name)
         .and_then(Reason::remedy)
@@ -117,7 +117,7 @@ mod tests {
         assert!(names.len() >= 22, "{names:?}");
         let said = text(Some("query-loop")).unwrap();
         assert!(said.starts_with("query-loop\n\nOne function"), "{said}");
-        // What a row of the page's table leads to is there.
+        // Every row of the page's table leads to a section.
         for row in FINDINGS.lines().filter(|line| line.starts_with("| [")) {
             let id = row.split(['[', ']']).nth(1).unwrap();
             assert!(text(Some(id)).is_ok(), "{id}");

@@ -104,7 +104,7 @@ impl Failure {
         )
     }
 
-    /// An answer of the API server to `action`, for instance "create profilerequests in namespace shop".
+    /// A failure from the API server's answer to `action`, for instance "create profilerequests in namespace shop".
     pub fn of_api(action: &str, error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
             return Failure::new(
@@ -164,7 +164,7 @@ impl Failure {
     }
 }
 
-/// What an API server answers for an API group that it does not have.
+/// Whether an API server answers this way for an API group that it does not have.
 fn no_such_api(message: &str) -> bool {
     ["could not find the requested resource", "page not found"]
         .into_iter()

@@ -18,13 +18,13 @@ use crate::source;
 use crate::suggest::Suggest;
 use crate::table::{Table, cut_beginning, printable};
 
-/// Sentences are not wrapped into less.
+/// The narrowest width for sentences.
 const SMALLEST: usize = 20;
 
-/// Who asks for a request's state does not wait for its profile any longer.
+/// The time limit for a profile, because `describe` asks mainly for the request's state.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What there is to say of a request that is over; nothing where its profile cannot be had, which is not what was asked for.
+/// The findings of a finished request. Empty if its profile cannot be read, because they are only an addition.
 pub async fn of_request(cluster: &Cluster, request: &Request<'_>) -> Vec<Finding> {
     let is_stored = !request.words("/status/profile/url").is_empty();
     if request.outcome() != Outcome::Complete || !is_stored {
@@ -80,7 +80,7 @@ fn told(one: &Finding, width: Option<usize>) -> String {
     text
 }
 
-/// The sentences alone; nothing where there are none.
+/// Only the sentences. Empty if there are none.
 pub fn brief(found: &[Finding], name: &str, suggest: &Suggest, width: Option<usize>) -> String {
     if found.is_empty() {
         return String::new();
@@ -98,7 +98,7 @@ pub fn brief(found: &[Finding], name: &str, suggest: &Suggest, width: Option<usi
     format!("\nFindings (their stacks: {command}):\n{said}")
 }
 
-/// Lines of whole words, with so many blanks before each.
+/// Lines of whole words, each indented by this many spaces.
 fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
     let room = width.map_or(usize::MAX, |width| {
         width.saturating_sub(indent).max(SMALLEST)

@@ -198,7 +198,7 @@ fn lists_of_what_is_stored_are_what_they_were() {
     let golden: Value = serde_json::from_str(include_str!("../../contract/archive.json")).unwrap();
     let mut profiles = golden["answer"]["profiles"].clone();
     profiles[0]["startTime"] = json!("2026-09-21T14:00:00Z");
-    // As older operators have stored it.
+    // In the form of older operators.
     let older = json!({"name": "web-x2x4z", "uid": "aaaabbbb-4f50-4a6b-8c7d-9e0f1a2b3c4d", "target": "", "startTime": "2026-09-20T14:00:00Z",
         "durationSeconds": null, "pods": 1, "samples": 12, "sizeBytes": 900, "expiresAt": "2026-09-27T14:00:00Z"});
     profiles.as_array_mut().unwrap().push(older);
@@ -259,7 +259,7 @@ fn watching_keeps_to_one_form() {
         for object in [&first, &second] {
             let objects = std::slice::from_ref(object);
             let said = listing.watched(objects, &mut widths).unwrap();
-            // Of a document its first lines will do.
+            // The first lines of a document are enough.
             text.extend(said.lines().take(4).map(|line| format!("{line}\n")));
         }
     }
@@ -333,7 +333,7 @@ fn tops_are_what_they_were() {
     );
 }
 
-/// A program that waits for its database by name, and hostile by another one.
+/// A program that waits for its database in one function. The name of another one is hostile.
 fn slow_profile() -> Profile {
     let mut builder = Builder::new(Settings::default());
     let frame = |name, file| FrameRef {

@@ -10,7 +10,7 @@ use jsonpath_rust::query::js_path_process;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What is understood, for whoever wrote something else.
+/// The supported syntax, for the message about any other.
 pub const SUPPORTED: &str = "{.items[*].metadata.name}, {.metadata.labels.phpprof\\.dev/schedule}, {.items[0]}, {.items[?(@.spec.durationSeconds>30)].metadata.name}, \
      {range .items[*]}{.metadata.name}{\"\\n\"}{end} and text between braces are supported";
 
@@ -18,7 +18,7 @@ pub const SUPPORTED: &str = "{.items[*].metadata.name}, {.metadata.labels.phppro
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     query: JpQuery,
-    /// `$` names the whole document, also within a range.
+    /// Whether it begins with `$`, which means the whole document, even within a range.
     of_root: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Path {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     parts: Vec<Part>,
-    /// Each of them is printed as a JSON array of its values.
+    /// Whether each path is printed as a JSON array of its values.
     as_json: bool,
 }
 
@@ -38,7 +38,7 @@ enum Part {
 }
 
 impl Path {
-    /// With or without braces.
+    /// Parses a path, with or without braces.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bare = text.trim();
         let bare = bare
@@ -57,13 +57,13 @@ impl Path {
         })
     }
 
-    /// The values that it leads to, in their order.
+    /// The values at the path, in order.
     pub fn values<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         let found = js_path_process(&self.query, value).unwrap_or_default();
         found.into_iter().map(|found| found.val).collect()
     }
 
-    /// The values as they are printed, with blanks between them.
+    /// The values as text, with spaces between them.
     pub fn text(&self, value: &Value) -> String {
         let values = self.values(value).into_iter().map(printed);
         values.collect::<Vec<_>>().join(" ")
@@ -84,7 +84,7 @@ impl Template {
         })
     }
 
-    /// As kubectl's `jsonpath-as-json`.
+    /// As `jsonpath-as-json` in kubectl.
     pub fn with_values_as_json(self) -> Self {
         Template {
             as_json: true,
@@ -118,12 +118,12 @@ impl Template {
     }
 }
 
-/// Indented by four blanks and with a line end, as kubectl prints it.
+/// A JSON array, indented by four spaces and with a final newline, as in kubectl.
 fn array(values: &[&Value]) -> String {
     let mut bytes = Vec::new();
     let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, form);
-    // Values that were read as JSON can be written as JSON.
+    // Values from JSON can always be written as JSON.
     let written = values.serialize(&mut writer).map(|()| bytes);
     String::from_utf8(written.unwrap_or_default()).unwrap_or_default() + "\n"
 }
@@ -163,7 +163,7 @@ fn parts(rest: &mut &str, in_range: bool) -> Result<Vec<Part>, String> {
     }
 }
 
-/// Where the brace that was opened before this text is closed; quotes may have braces.
+/// The position of the brace that closes the one before this text. Braces in quotes do not count.
 fn closing(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut escaped = false;
@@ -180,7 +180,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// `"a\n"` with its line end.
+/// `"a\n"` as a text with its newline.
 fn unquoted(text: &str) -> Result<String, String> {
     let inner = text.get(1..text.len().saturating_sub(1));
     let inner = inner.filter(|_| text.len() > 1 && text.chars().next() == text.chars().last());
@@ -202,7 +202,7 @@ fn unquoted(text: &str) -> Result<String, String> {
     Ok(words)
 }
 
-/// The path as RFC 9535 writes it.
+/// The path in the syntax of RFC 9535.
 fn rfc(text: &str) -> Option<String> {
     let mut path = "$".to_owned();
     let mut rest = text.strip_prefix(['$', '@']).unwrap_or(text);
@@ -228,7 +228,7 @@ fn rfc(text: &str) -> Option<String> {
     Some(path)
 }
 
-/// Writes the name at the beginning of the text as a bracket, and returns what is behind it.
+/// Writes the name at the beginning of the text as a bracket, and returns the rest of the text.
 fn step<'t>(path: &mut String, text: &'t str) -> Option<&'t str> {
     if text.starts_with('[') {
         return Some(text);
@@ -272,7 +272,7 @@ fn closing_bracket(text: &str) -> Option<usize> {
     None
 }
 
-/// Strings without quotes, nothing for null, and JSON for the rest.
+/// A string without quotes, nothing for null, and JSON for other values.
 fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -325,7 +325,7 @@ mod tests {
         check("{.nothing.here}", "");
     }
 
-    /// kubectl 1.32 prints the same of a ConfigMap with this data.
+    /// kubectl 1.32 prints the same for a ConfigMap with this data.
     #[test]
     fn values_are_printed_as_json_where_that_is_asked_for() {
         let map = json!({"data": {"x": "1", "y": "2"}});

@@ -23,7 +23,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// `single`: one object and not a list of one.
+    /// The requests as text. If `single` is set, one object instead of a list of one.
     pub fn text(
         &self,
         objects: &[DynamicObject],
@@ -40,7 +40,7 @@ impl Listing {
         })
     }
 
-    /// What `--watch` prints of these requests: rows in the widths of those before, with heads above the first, or a document for each.
+    /// The output of `--watch` for these requests: rows as wide as the earlier ones, with a head above the first; or one document for each.
     pub fn watched(
         &self,
         objects: &[DynamicObject],
@@ -67,7 +67,7 @@ impl Listing {
         }
     }
 
-    /// Whoever asks for all of it gets all of it.
+    /// The width of the output; unlimited if the user asks for everything.
     fn shown_width(&self) -> Option<usize> {
         self.width
             .filter(|_| self.output == Output::Form(ListForm::Table))
@@ -150,7 +150,7 @@ fn document(objects: &[DynamicObject], single: bool) -> Result<Value, serde_json
     })
 }
 
-/// Without the bookkeeping that kubectl hides too.
+/// The object without the metadata that kubectl hides too.
 pub fn plain(object: &DynamicObject) -> Result<Value, serde_json::Error> {
     let mut value = serde_json::to_value(object)?;
     if let Some(metadata) = value["metadata"].as_object_mut() {

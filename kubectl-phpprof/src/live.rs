@@ -23,14 +23,14 @@ use crate::run::{as_object, create, has_profile, tell_failed};
 use crate::{cancel, target, wait};
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Answers in a row that may be missing.
+/// The most failed answers in a row.
 const LOST: u32 = 15;
-/// What a second of one pod may be.
+/// The bounds for a second of one pod.
 const LARGEST: MergeLimits = MergeLimits {
     rows: 20_000,
     bytes: 16 << 20,
 };
-/// What a sampler says of its second's length is believed up to this.
+/// The longest duration of a second that is accepted from a sampler.
 const LONGEST: i64 = 60_000_000_000;
 
 pub async fn run(global: &Global, arguments: &Top) -> Result<String, Failure> {
@@ -53,7 +53,7 @@ pub async fn run(global: &Global, arguments: &Top) -> Result<String, Failure> {
     end(&cluster, &name, watched).await
 }
 
-/// Shows it until the user, the request or a signal ends it.
+/// Shows the table until the user, the request or a signal ends it.
 async fn watch(
     cluster: &Cluster,
     name: &str,
@@ -74,7 +74,7 @@ async fn watch(
         fed = feed(cluster, name, &give) => fed.map(Some),
         () = signals.come() => Ok(None),
     };
-    // The terminal is given back before anything is said.
+    // The terminal is restored before anything is printed.
     drop(give);
     let ended = match over {
         Some(ended) => ended,
@@ -82,7 +82,7 @@ async fn watch(
     };
     let saved = match ended {
         Ok(Ok(saved)) => saved,
-        // Who closes it wants no more, and does not read this.
+        // The user has closed the terminal, and cannot read this.
         Ok(Err(error)) => {
             tell(&format!("the terminal: {error}"));
             Vec::new()
@@ -98,12 +98,12 @@ async fn watch(
     fed
 }
 
-/// Says something to whoever is still there: a terminal that is gone is no reason to leave a request behind.
+/// Prints a message. A closed terminal must not prevent the request from being ended.
 fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Ends the request, and says what came of it.
+/// Ends the request, and prints the result.
 async fn end(
     cluster: &Cluster,
     name: &str,
@@ -131,7 +131,7 @@ async fn end(
     watched.map(|_| String::new())
 }
 
-/// Fetches what there is each second, and gives it to the table; comes back with the request when that is over.
+/// Fetches the new seconds every second, and sends them to the table. Returns the request when it is finished.
 async fn feed(
     cluster: &Cluster,
     name: &str,
@@ -185,7 +185,7 @@ async fn feed(
     }
 }
 
-/// The seconds of several pods, which are of the same time.
+/// Combines the seconds of several pods, which cover the same time.
 fn tick(namespace: &str, seconds: &[LiveSecond]) -> Update {
     let mut spans: HashMap<(&str, &str), i64> = HashMap::new();
     let mut profiles = Vec::new();
@@ -205,7 +205,7 @@ fn tick(namespace: &str, seconds: &[LiveSecond]) -> Update {
     Update::Tick(profiles, span)
 }
 
-/// The second with the labels that the operator says: a sampler's own words of its pod count for nothing.
+/// The second with the operator's labels. A sampler's own labels for its pod are replaced.
 fn labelled(namespace: &str, second: &LiveSecond) -> Result<Profile, String> {
     let words = |error: &dyn std::error::Error| error.to_string();
     let limits = Limits::default();
@@ -226,7 +226,7 @@ fn labelled(namespace: &str, second: &LiveSecond) -> Result<Profile, String> {
     decode(&merged.file, &limits).map_err(|error| words(&error))
 }
 
-/// What ends a program from outside.
+/// The signals that end the program.
 struct Signals([Signal; 3]);
 
 impl Signals {

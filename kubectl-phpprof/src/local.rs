@@ -92,7 +92,7 @@ pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Resul
     }
 }
 
-/// A table or data, or the page or picture that was written.
+/// A table or data as text, or the page or picture that was written.
 fn compared_text(
     arguments: &Diff,
     screen: Screen,
@@ -139,7 +139,7 @@ pub async fn download(global: &Global, arguments: &Download) -> Result<String, F
     write(&path, &bytes)
 }
 
-/// `-` is standard output, as a pprof.
+/// The format for a path. `-` means standard output, as a pprof.
 fn known(path: &str) -> Result<Format, Failure> {
     if path == "-" {
         return Ok(Format::Pprof);
@@ -183,7 +183,7 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// Writes the page where only this user can read it, and has the desktop open it.
+/// Writes the page so that only this user can read it, and opens it on the desktop.
 fn open(source: &Source, view: &View, timeline: Option<&Timeline>) -> Result<String, Failure> {
     let html = page::page(&source.profile, view, &source.title, timeline).map_err(wrong_view)?;
     let folder = private_folder()?;
@@ -225,7 +225,7 @@ fn open(source: &Source, view: &View, timeline: Option<&Timeline>) -> Result<Str
     }
 }
 
-/// A fresh folder below the temporary one.
+/// A new folder in the temporary one.
 fn private_folder() -> Result<std::path::PathBuf, Failure> {
     use std::os::unix::fs::DirBuilderExt;
     let base = std::env::temp_dir();

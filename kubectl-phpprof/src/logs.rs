@@ -12,7 +12,7 @@ use crate::request::Request;
 use crate::source::request_name;
 use crate::table::printable;
 
-/// A sampler says a few lines.
+/// The most bytes of a log. A sampler logs only a few lines.
 const MAX_BYTES: i64 = 1 << 20;
 
 pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
@@ -40,7 +40,7 @@ pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
                     printable(line)
                 ))
             }),
-            // The other pods' samplers may have said something all the same.
+            // The other pods' samplers may have logs all the same.
             Err(error) => {
                 let action = format!(
                     "get pods/log of pod {} in namespace {}",

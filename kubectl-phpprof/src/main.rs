@@ -90,10 +90,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of a line that is not whole. They are taken as they are: clap would take flags in front for its own.
+/// The words of an incomplete line. They are not parsed by clap, which would take flags at the beginning as its own.
 fn to_complete(arguments: &[String]) -> Option<&[String]> {
     let (program, words) = arguments.split_first()?;
-    // kubectl looks for a program of this name; a link to this one will do.
+    // kubectl runs a program of this name, which can be a link to this one.
     if program.rsplit('/').next() == Some("kubectl_complete-phpprof") {
         return Some(words);
     }
@@ -101,7 +101,7 @@ fn to_complete(arguments: &[String]) -> Option<&[String]> {
     (verb == "__complete").then_some(words)
 }
 
-/// A reader that has seen enough, as `head` has, is no failure.
+/// A reader that stops early, such as `head`, is not a failure.
 fn print(text: &str) -> ExitCode {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::jsonpath::{Path, Template};
 use crate::table::Table;
 
-/// The forms as they are completed.
+/// The forms for completion.
 pub const FORMS: [&str; 10] = [
     "table",
     "wide",
@@ -28,7 +28,7 @@ pub const FORMS: [&str; 10] = [
     "custom-columns-file=",
 ];
 
-/// What the command line says; the template may be in a file.
+/// The form on the command line. Its template may be in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
     Output(Output),
@@ -43,7 +43,7 @@ pub enum Output {
     Columns(Vec<Column>),
 }
 
-/// A head and where its cells are.
+/// A head, and the path of its cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     head: String,
@@ -57,7 +57,7 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// Opens no file.
+    /// Parses the form. It opens no file.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((form @ ("jsonpath-file" | "custom-columns-file"), "")) => {
@@ -69,7 +69,7 @@ impl Asked {
         }
     }
 
-    /// With the template of its file.
+    /// The form with the template from its file.
     pub fn read(&self) -> Result<Output, Failure> {
         match self {
             Asked::Output(output) => Ok(output.clone()),
@@ -94,7 +94,7 @@ fn of_file(path: &str, parse: impl Fn(&str) -> Result<Output, String>) -> Result
     })
 }
 
-/// As in kubectl: a line of heads, and a line of paths. Further lines are ignored.
+/// As in kubectl: a line with heads, and a line with paths. Further lines are ignored.
 fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
     let mut lines = text.lines();
     let mut words = || -> Vec<&str> {
@@ -142,7 +142,7 @@ impl Output {
         }
     }
 
-    /// For people; nothing at all is said in words.
+    /// Whether the form is a table for users. Only then are empty lists reported in words.
     pub fn is_table(&self) -> bool {
         matches!(self, Output::Form(ListForm::Table | ListForm::Wide))
     }
@@ -162,7 +162,7 @@ impl Column {
     }
 }
 
-/// A line for each item.
+/// One row for each item.
 pub fn columns_table(columns: &[Column], items: &[Value]) -> Table {
     let mut table = Table::plain(columns.iter().map(|column| column.head.clone()));
     for item in items {
@@ -177,7 +177,7 @@ pub fn columns_table(columns: &[Column], items: &[Value]) -> Table {
     table
 }
 
-/// Sorts by the value at a path, where one is given: numbers by their size, others by their text, those without one first.
+/// Sorts by the value at a path, if there is one: numbers by size, others as text, missing values first.
 pub fn sort<T>(
     items: &mut Vec<T>,
     by: Option<&Path>,

@@ -11,17 +11,17 @@ use crate::duration::text;
 use crate::request::{Outcome, Request, TargetView};
 use crate::table::{cut, printable};
 
-/// More pods than this are counted, not listed.
+/// The most pods that are listed. More are only counted.
 const LISTED: usize = 12;
 
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// When a pod was first seen sampling, since the beginning.
+    /// When a pod was first seen sampling, counted from the beginning.
     sampling_since: HashMap<String, Duration>,
 }
 
 impl Progress {
-    /// The lines for what is known `elapsed` after the beginning.
+    /// The lines for the state at `elapsed` after the beginning.
     pub fn lines(&mut self, request: &Request<'_>, elapsed: Duration, width: usize) -> Vec<String> {
         let mut lines = vec![head(request, elapsed)];
         let targets: Vec<_> = request.targets().collect();
@@ -97,7 +97,7 @@ fn head(request: &Request<'_>, elapsed: Duration) -> String {
     line
 }
 
-/// What stands at the end: the outcome in one line.
+/// The last line: the outcome.
 pub fn ending(request: &Request<'_>) -> String {
     let name = request.name();
     let message = printable(request.message());

@@ -29,7 +29,7 @@ pub fn page() -> String {
     text
 }
 
-/// A verb, or the verbs below it.
+/// A verb, or its subcommands.
 fn verbs(verb: &mut Command, of: &str, text: &mut String) {
     if verb.is_hide_set() || verb.get_name() == "help" {
         return;
@@ -54,7 +54,7 @@ fn verbs(verb: &mut Command, of: &str, text: &mut String) {
     ));
 }
 
-/// A table of them, positional ones first as they stand.
+/// A table of arguments. Positional ones come first, in their order.
 fn flags<'a>(arguments: impl Iterator<Item = &'a Arg>) -> String {
     let shown = arguments.filter(|arg| !arg.is_hide_set() && arg.get_id() != "help");
     let rows: String = shown.map(row).collect();
@@ -84,7 +84,7 @@ fn row(arg: &Arg) -> String {
     let flag = format!("{}{value}", names.join(", "));
     let help = arg.get_long_help().or(arg.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
-    // clap takes the last full stop off.
+    // clap removes the final full stop.
     let stop = if help.ends_with(['.', '…']) {
         ""
     } else {

@@ -6,7 +6,7 @@
 
 use phpprof_profile::Profile;
 
-/// The beginning of paths, by its folders; `*` is any one folder.
+/// The beginning of paths, as folders. `*` matches any one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(Vec<String>);
 
@@ -25,7 +25,7 @@ impl Prefix {
         }
     }
 
-    /// What is behind the prefix.
+    /// The path without the prefix.
     fn trimmed<'t>(&self, path: &'t str) -> Option<&'t str> {
         let mut rest = path.strip_prefix('/')?;
         for wanted in &self.0 {
@@ -39,7 +39,7 @@ impl Prefix {
     }
 }
 
-/// The profile without those prefixes, and without the lines of closures.
+/// The profile without those prefixes, and without the lines in the names of closures.
 #[must_use]
 pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
     for at in 0..profile.function.len() {
@@ -62,7 +62,7 @@ pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
     profile
 }
 
-/// Of a text in the table: the old number where it is the same.
+/// The index of a string in the table: the old one if the string is unchanged.
 fn number(profile: &mut Profile, old: i64, text: String) -> i64 {
     if profile.string(old) == text {
         return old;
@@ -76,7 +76,7 @@ fn file<'t>(path: &'t str, prefixes: &[Prefix]) -> &'t str {
     trimmed.next().unwrap_or(path)
 }
 
-/// PHP 8.4 names closures by where they are: `{closure:Cart::total():12}`, `{closure:/srv/app/index.php:12}`.
+/// PHP 8.4 names closures by their place: `{closure:Cart::total():12}`, `{closure:/srv/app/index.php:12}`.
 fn closures(name: &str, prefixes: &[Prefix]) -> String {
     const BEGIN: &str = "{closure:";
     let mut parts = name.split(BEGIN);
@@ -88,7 +88,7 @@ fn closures(name: &str, prefixes: &[Prefix]) -> String {
     text
 }
 
-/// `:12}` is `}`.
+/// Replaces `:12}` by `}`.
 fn without_lines(text: &str) -> String {
     let mut kept = String::new();
     for (at, part) in text.split('}').enumerate() {

@@ -1,6 +1,6 @@
-//! A ProfileRequest as it is shown to people: its reason, its counts, its pods.
+//! A ProfileRequest as it is shown to users: its reason, its counts, its pods.
 //!
-//! It reads JSON and no types, so that a newer operator's reasons and fields are shown, not refused.
+//! It reads JSON instead of types, so that reasons and fields of a newer operator are shown, not refused.
 //!
 //! Invariant: missing fields read as empty or 0.
 
@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// What has become of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     InProgress,
@@ -66,7 +66,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The reason of the current condition, which is the first.
+    /// The reason of the current condition, which is the first one.
     pub fn reason(&self) -> &'a str {
         self.words("/status/conditions/0/reason")
     }
@@ -84,7 +84,7 @@ impl<'a> Request<'a> {
         list(self.at("/status/targets")).iter().map(TargetView)
     }
 
-    /// What was asked for, in the words of the command line.
+    /// The target, as on the command line.
     pub fn target_words(&self) -> String {
         let target = self.at("/spec/target");
         if let Some(pod) = target["podName"].as_str() {

@@ -35,7 +35,7 @@ pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Resul
     Ok(text(&list, &chosen, arguments.output, screen.width))
 }
 
-/// The slowest of a route, or of all.
+/// The slowest requests of a route, or of all.
 fn chosen<'a>(list: &'a Timeline, arguments: &Requests) -> Vec<&'a Request> {
     let route = arguments.route.as_deref();
     let requests = list.requests.iter();
@@ -53,7 +53,7 @@ pub fn text(
         RequestsForm::Table if chosen.is_empty() => String::new(),
         RequestsForm::Table => table(chosen).text(width),
         RequestsForm::Json => {
-            // What a request did is for the page: it would be numbers here.
+            // The moments of a request are for the page. Here they would be mere numbers.
             let requests: Vec<Request> = chosen
                 .iter()
                 .map(|request| Request {
@@ -117,7 +117,7 @@ fn table(chosen: &[&Request]) -> Table {
     table
 }
 
-/// Its pod, where one is known, with the process and, where that has several workers, the thread.
+/// The pod, if it is known, with the process, and with the thread if the process has several workers.
 fn worker(request: &Request) -> String {
     let Request {
         pod, pid, thread, ..
@@ -171,7 +171,7 @@ mod tests {
             is_unfinished: true,
             pid: 19,
             thread: 21,
-            // Whatever a target says stays in its line.
+            // Text from a target stays in its line.
             route: "/\u{1b}[2J".to_owned(),
             ..Request::default()
         };

@@ -1,8 +1,8 @@
 //! Results of a request, through the API server's proxy to the operator's service: `contract/README.md`, "Reading a result".
 //!
-//! It needs no credential of the store, and sends the user's own to the API server alone.
+//! It needs no credential of the store, and sends the user's credentials only to the API server.
 //!
-//! Invariant: an answer over its bound is refused while it is read, and a path that the operator names stays below its service.
+//! Invariant: an answer above its bound is refused while it is read, and a path from the operator stays below its service.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,18 +25,18 @@ const MAX_LINKS: usize = 1 << 20;
 const MAX_LIST: usize = 8 << 20;
 pub const MAX_RESULT: usize = 64 << 20;
 
-/// Seconds of a live request, with what JSON adds.
+/// Seconds of a live request, including JSON's overhead.
 const MAX_LIVE: usize = 4 << 20;
-/// Where several replicas of the operator run, one of them holds what is live, and the API server asks any.
+/// The most tries. If the operator has several replicas, only one holds live data, and the API server chooses any.
 const REPLICAS: u32 = 12;
-/// What the others answer, and one that has enough to do.
+/// The answers of the other replicas, and of a busy one.
 const ELSEWHERE: u16 = 421;
 const BUSY: u16 = 429;
 
-/// What one pod has sampled in a second.
+/// The samples of one pod in one second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSecond {
-    /// Larger than those of all before it.
+    /// Larger than the numbers of all earlier seconds.
     pub number: i64,
     pub pod: String,
     pub container: String,
@@ -60,7 +60,7 @@ impl LiveSecond {
     }
 }
 
-/// What the operator holds of a live request and came after this number.
+/// The operator's data of a live request after this number.
 pub async fn live(
     cluster: &Cluster,
     access_key: &AccessKey,
@@ -103,11 +103,11 @@ pub struct Links {
 pub struct Link {
     /// `profile`, `manifest`, `flame`, `requests`, or `pod/<pod>/<container>`.
     pub name: String,
-    /// Below the operator's service, with a token that ends after five minutes.
+    /// The path below the operator's service. It contains a token that expires after five minutes.
     pub path: String,
 }
 
-/// Which of a request's files is wanted.
+/// The file of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
     /// The merged profile.
@@ -119,7 +119,7 @@ pub enum Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The profile of a pod, or of all.
+    /// The profile of one pod, or of all pods.
     pub fn of_pod(pod: Option<&'a str>) -> Self {
         pod.map_or(Self::Profile, Self::Pod)
     }
@@ -160,14 +160,14 @@ impl Links {
     }
 }
 
-/// Where the operator is asked, below its service, and with what key.
+/// The path of a question below the operator's service, and its key.
 #[derive(Clone, Debug)]
 pub struct AccessKey {
     pub path: String,
     pub key: String,
 }
 
-/// A file of a request as it lies in the store.
+/// A file of a request from the store.
 pub async fn fetch(
     cluster: &Cluster,
     request: &View<'_>,
@@ -184,7 +184,7 @@ pub async fn fetch(
     download(cluster, &access_key, &name, part).await
 }
 
-/// What a key opens of a request, called by this name.
+/// A request's file that a key opens. `name` is for messages.
 pub async fn download(
     cluster: &Cluster,
     access_key: &AccessKey,
@@ -206,7 +206,7 @@ pub async fn download(
     .await
 }
 
-/// What the operator lists of a namespace.
+/// The operator's list of a namespace.
 pub async fn ask_archive(cluster: &Cluster, access_key: &AccessKey) -> Result<Value, Failure> {
     post(cluster, access_key, MAX_LIST).await
 }
@@ -219,7 +219,7 @@ async fn post<T: DeserializeOwned>(
     let key = Key {
         access_key: &access_key.key,
     };
-    // A string always serialises.
+    // Serialising a string cannot fail.
     let body = serde_json::to_vec(&key).unwrap_or_default();
     let path = safe(&access_key.path)?;
     let answer = ask(cluster, Method::POST, &path, body, limit).await?;
@@ -234,7 +234,7 @@ fn not_understood(error: &serde_json::Error) -> Failure {
     )
 }
 
-/// Why there is nothing to ask with.
+/// Why there is no key.
 fn no_key(request: &View<'_>, suggest: &Suggest) -> Failure {
     let name = request.name();
     match (request.words("/status/profile/url"), request.outcome()) {
@@ -259,7 +259,7 @@ fn no_key(request: &View<'_>, suggest: &Suggest) -> Failure {
     }
 }
 
-/// A path that cannot leave the service's part of the API server.
+/// Checks that a path cannot leave the service's part of the API server.
 pub fn safe(path: &str) -> Result<String, Failure> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/-_.~%=&?".contains(letter);
     let leaves = path
@@ -282,7 +282,7 @@ fn proxy(cluster: &Cluster) -> String {
     )
 }
 
-/// What was answered, and to which question.
+/// An answer, and the question.
 struct Answer {
     action: String,
     code: u16,
@@ -290,7 +290,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Its body, where nothing was refused.
+    /// The body, unless the answer is a refusal.
     fn wanted(self) -> Result<Vec<u8>, Failure> {
         match self.code {
             200..=299 => Ok(self.body),
@@ -323,7 +323,7 @@ async fn send(
     Ok(Answer { action, code, body })
 }
 
-/// Asks the operator's service, at a path that is [`safe`], and gives whatever it answers.
+/// Calls the operator's service at a path that is [`safe`], and returns any answer.
 pub async fn call(
     cluster: &Cluster,
     method: Method,
@@ -347,7 +347,7 @@ pub async fn call(
     response.map_err(|error| Failure::of_api(&action, &error))
 }
 
-/// The right that is used.
+/// The right that the call needs.
 fn action(cluster: &Cluster, method: &Method) -> String {
     let verb = match *method {
         Method::POST => "create",
@@ -374,7 +374,7 @@ async fn read(response: Response<Body>, limit: usize) -> Result<Vec<u8>, Failure
     }
 }
 
-/// What the API server or, through it, the operator refused.
+/// The failure from a refusal of the API server or, through it, of the operator.
 fn refused(action: &str, code: u16, body: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let status: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();

@@ -32,7 +32,7 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
     }
 }
 
-/// What comes and goes with a cluster's state. A wrong command line would fail each time, and Ctrl-C is no failure.
+/// Whether a failure depends on the state of the cluster. A wrong command line would fail each time, and Ctrl-C is not a failure.
 fn may_be_ignored(exit: Exit) -> bool {
     !matches!(exit, Exit::Usage | Exit::Interrupted)
 }
@@ -47,7 +47,7 @@ async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
         );
         return Ok(());
     }
-    // From here on Ctrl-C asks; it must not end the program between the creation and the waiting.
+    // From here on, Ctrl-C asks. It must not end the program between the creation and the waiting.
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
     let cluster = match object.metadata.namespace.take() {
@@ -72,7 +72,7 @@ async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
     finish(&cluster, &ended, arguments, screen).await
 }
 
-/// Creates a request, in the name of who asks.
+/// Creates a request, with the user's name in an annotation.
 pub async fn create(
     cluster: &Cluster,
     mut object: DynamicObject,
@@ -88,7 +88,7 @@ pub async fn create(
     created.map_err(|error| Failure::of_api(&action, &error))
 }
 
-/// Says who asks, as the API server knows them. Nobody is kept from asking by an API server that does not say it.
+/// Adds the user's name as the API server knows it. If the API server does not tell the name, the request is created without it.
 async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     let reviews: Api<SelfSubjectReview> = Api::all(cluster.client.clone());
     let (params, question) = (PostParams::default(), SelfSubjectReview::default());
@@ -100,7 +100,7 @@ async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     }
 }
 
-/// A table of the heap needs a request for it, and it is too late to say so at its end.
+/// A table of the heap needs a request that samples heaps. This is checked before the request is created.
 fn check_type(arguments: &Run, object: &DynamicObject) -> Result<(), Failure> {
     match arguments.sample_type {
         Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {
@@ -114,7 +114,7 @@ fn check_type(arguments: &Run, object: &DynamicObject) -> Result<(), Failure> {
     }
 }
 
-/// The request of the command line or of the file.
+/// The request from the command line or from the file.
 pub fn request_object(
     arguments: &RequestArguments,
     name: Option<String>,
@@ -152,7 +152,7 @@ pub fn as_object(
 ) -> Result<DynamicObject, Failure> {
     value
         .and_then(|mut value| {
-            // An empty status and no name at all are what the type has where there is none.
+            // Without a status and a name, the type has an empty status and no name. They are removed.
             if let Some(fields) = value.as_object_mut() {
                 fields.remove("status");
             }
@@ -177,7 +177,7 @@ fn printed(object: &DynamicObject, form: ObjectForm) -> Result<String, Failure> 
     })
 }
 
-/// Fails where a request that is over has none.
+/// Fails if a finished request has no profile.
 pub fn has_profile(request: &Request<'_>, suggest: &Suggest) -> Result<(), Failure> {
     if request.outcome() != Outcome::Failed {
         return Ok(());
@@ -200,7 +200,7 @@ pub fn has_profile(request: &Request<'_>, suggest: &Suggest) -> Result<(), Failu
     ))
 }
 
-/// Names the pods of which there is nothing.
+/// Lists the pods without a profile.
 pub fn tell_failed(request: &Request<'_>) {
     for target in request
         .targets()
@@ -214,7 +214,7 @@ pub fn tell_failed(request: &Request<'_>) {
     }
 }
 
-/// The table that was asked for.
+/// The requested table.
 fn top(profile: &Profile, arguments: &Run, screen: Screen) -> Result<String, Failure> {
     let view = View {
         sample_type: arguments.sample_type.map(|it| it.name().to_owned()),

@@ -71,7 +71,7 @@ async fn schedules(cluster: &Cluster) -> Result<Vec<DynamicObject>, Failure> {
         .items)
 }
 
-/// For completion: names, each with when it runs.
+/// For completion: the names, each with its cron expression.
 pub async fn names(cluster: &Cluster) -> Vec<(String, String)> {
     let found = schedules(cluster).await.unwrap_or_default();
     let jobs = found.iter().map(Request::of);
@@ -141,7 +141,7 @@ fn table(found: &[DynamicObject], now: jiff::Timestamp) -> Table {
     table
 }
 
-/// A schedule of this namespace; of another thing's CronJob nothing is changed.
+/// A schedule of this namespace. A CronJob that is not a schedule is not changed.
 async fn schedule(cluster: &Cluster, name: &str, verb: &str) -> Result<DynamicObject, Failure> {
     let object_name = object_name(name);
     let action = format!(
@@ -168,7 +168,7 @@ async fn schedule(cluster: &Cluster, name: &str, verb: &str) -> Result<DynamicOb
     Ok(object)
 }
 
-/// The hint of what is not there is about schedules.
+/// The failure with a hint about schedules, if something was not found.
 fn of_schedules(cluster: &Cluster, failure: Failure) -> Failure {
     match failure.exit {
         Exit::NotFound => Failure {
@@ -203,7 +203,7 @@ async fn suspend(global: &Global, name: &str, suspend: bool) -> Result<String, F
     Ok(format!("cronjob.batch/{object_name} {done}\n"))
 }
 
-/// A Job as the CronJob would make it, as `kubectl create job --from` does.
+/// Creates a Job from the CronJob, as `kubectl create job --from` does.
 async fn start(global: &Global, name: &str) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
     let cron_job = schedule(&cluster, name, "get").await?;
@@ -276,7 +276,7 @@ fn uses_account(object: &DynamicObject) -> bool {
     object.metadata.deletion_timestamp.is_none() && Request::of(object).words(account) == ACCOUNT
 }
 
-/// What is gone already is as good.
+/// Deletes an object. If it does not exist, this is not an error.
 async fn remove(cluster: &Cluster, kind: &str, name: &str) -> Result<String, Failure> {
     let object = named(&json!({"kind": kind, "metadata": {"name": name}}));
     let action = format!("delete {object} in namespace {}", cluster.namespace);

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Screen {
-    /// Columns of the terminal; None where the output is not one.
+    /// The columns of the terminal; `None` if the output is not a terminal.
     pub width: Option<usize>,
     pub colour: bool,
 }
@@ -46,7 +46,7 @@ impl Screen {
     }
 }
 
-/// Whether both ends of a conversation are a person: standard input and standard error.
+/// Whether a user is at both standard input and standard error.
 pub fn interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }

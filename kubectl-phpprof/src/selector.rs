@@ -47,7 +47,7 @@ struct Term {
     values: Vec<String>,
 }
 
-/// What stands between commas, those in parentheses apart.
+/// The parts between commas. Commas in parentheses do not separate.
 fn parts(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut begin, mut depth) = (0, 0i32);
@@ -100,7 +100,7 @@ fn term(part: &str) -> Option<Term> {
     }
 }
 
-/// A key or a value, of the letters that labels may have.
+/// A key or a value, with only the characters that labels allow.
 fn word(text: &str, may_be_empty: bool) -> Option<String> {
     let letters = text
         .chars()

@@ -29,7 +29,7 @@ pub fn wrong_view(error: ViewError) -> Failure {
     )
 }
 
-/// The profile with the label that says what it waits for, if somebody asks for that.
+/// The profile with the label for what it waits for, if the arguments use this label.
 pub fn with_waiting_label<'p>(
     profile: &'p Profile,
     view: &View,
@@ -42,7 +42,7 @@ pub fn with_waiting_label<'p>(
     }
 }
 
-/// The table of a view, by functions or by a label that the profile has.
+/// The table of a view, by function or by a label of the profile.
 pub fn table_of(
     profile: &Profile,
     view: &View,
@@ -56,11 +56,11 @@ pub fn table_of(
     TopTable::of(&profile, view, sort, by).map_err(wrong_view)
 }
 
-/// A label that no sample has would show one line that says nothing.
+/// Refuses a label that no sample has, because its table would have one useless line.
 fn check_label(profile: &Profile, key: &str) -> Result<(), Failure> {
     let labels = profile.sample.iter().flat_map(|sample| &sample.label);
     let mut known: BTreeSet<&str> = labels.map(|label| profile.string(label.key)).collect();
-    // What is waited for is found when it is asked for; nothing may wait.
+    // This label is calculated on demand, so it is allowed even if nothing waits.
     known.insert(waiting::LABEL);
     if known.contains(key) {
         return Ok(());
@@ -79,7 +79,7 @@ pub struct TopTable {
     unit: String,
     total: i64,
     rows: Vec<Row>,
-    /// What the lines are of: functions, or values of a label.
+    /// The label of the rows; `None` for functions.
     by: Option<String>,
 }
 
@@ -200,7 +200,7 @@ impl TopTable {
     }
 }
 
-/// Samples by the value of one label; those without it are `-`.
+/// Sums by the values of one label. Samples without it are `-`.
 fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<Row> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     for sample in &profile.sample {
@@ -324,7 +324,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// To hundredths.
+/// Rounded to hundredths.
 fn rounded(points: f64) -> f64 {
     (points * 100.0).round() / 100.0
 }

@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::results::{self, Part};
 use crate::stored::{self, Asked, Named};
 
-/// Bounds for a machine of a person, wider than the operator's.
+/// Bounds for a user's machine, larger than the operator's.
 const LIMITS: Limits = Limits {
     compressed_bytes: 256 << 20,
     decompressed_bytes: 1 << 30,
@@ -24,22 +24,22 @@ const LIMITS: Limits = Limits {
     labels: 64,
 };
 
-/// A profile and what it is called.
+/// A profile, and names for it.
 #[derive(Debug)]
 pub struct Source {
     pub profile: Profile,
     pub title: String,
-    /// What a file made of it is called where nothing else was said.
+    /// The base name of files made from it, unless the user gives another.
     pub stem: String,
 }
 
-/// What is there as a file is one, and what no request can be called. `pprof/a.b` is always a request.
+/// Whether the name is a file: it exists, or it cannot be the name of a request. `pprof/a.b` is always a request.
 pub fn is_file(name: &str) -> bool {
     let is_named_as_a_request = request_name(name) != name;
     !is_named_as_a_request && (std::path::Path::new(name).is_file() || !may_be_a_request(name))
 }
 
-/// A DNS subdomain, with the beginning of a uid where there is one.
+/// Whether it is a DNS subdomain, optionally with the beginning of a uid.
 fn may_be_a_request(name: &str) -> bool {
     let letters = |text: &str, more: &str| {
         let mut all = text.chars();
@@ -49,7 +49,7 @@ fn may_be_a_request(name: &str) -> bool {
     letters(name, "-.") && !name.starts_with('-') && uid.is_none_or(|uid| letters(uid, "-"))
 }
 
-/// A request that was not found, of a name that looks like a file's: whoever mistyped a file hears of that too.
+/// The failure of a request that was not found. If the name looks like a file's, the hint also mentions files.
 fn or_file(name: &str, failure: Failure) -> Failure {
     let looks_like_a_file = name.contains('.') && request_name(name) == name;
     if !looks_like_a_file || ![Exit::NotFound, Exit::Unreachable].contains(&failure.exit) {
@@ -71,7 +71,7 @@ fn or_file(name: &str, failure: Failure) -> Failure {
     }
 }
 
-/// `pprof/first` is `first`.
+/// The name without its prefix: `pprof/first` is `first`.
 pub fn request_name(name: &str) -> &str {
     [
         "pprof/",
@@ -118,13 +118,13 @@ pub async fn of_request(
     Ok(source)
 }
 
-/// The merged profile of a request that is there.
+/// The merged profile of an existing request.
 pub async fn merged(cluster: &Cluster, request: &Request<'_>) -> Result<Source, Failure> {
     let bytes = results::fetch(cluster, request, Part::Profile).await?;
     of_bytes(&bytes, &request.name())
 }
 
-/// What ran when of a request, for its page: nothing of a file, nor where there is none.
+/// The timeline of a request, for its page; `None` for a file, or if there is none.
 pub async fn timeline_of(global: &Global, name: &str) -> Option<Timeline> {
     let list = match is_file(name) {
         true => None,
@@ -133,13 +133,13 @@ pub async fn timeline_of(global: &Global, name: &str) -> Option<Timeline> {
     timeline::decode(&list?).ok()
 }
 
-/// A file of a request that is there, or that is stored.
+/// A file of a request that exists or is stored.
 async fn fetch(cluster: &Cluster, name: &str, part: Part<'_>) -> Result<Vec<u8>, Failure> {
     match stored::named(cluster, name).await? {
         Named::Request(object) => results::fetch(cluster, &Request::of(&object), part).await,
         Named::Stored(stored) => {
             let (entry, note) = stored.find(Asked::of(name))?;
-            // Of a page's second file it was said with the first.
+            // The note was already printed with the page's first file.
             if part != Part::Requests {
                 eprintln!("{note}");
             }
@@ -148,7 +148,7 @@ async fn fetch(cluster: &Cluster, name: &str, part: Part<'_>) -> Result<Vec<u8>,
     }
 }
 
-/// The list of requests of a name or a file, not decoded.
+/// The list of requests for a name or from a file, not decoded.
 pub async fn list_of(global: &Global, name: &str) -> Result<Vec<u8>, Failure> {
     if is_file(name) {
         return read(name);

@@ -1,8 +1,9 @@
-//! What is stored of a namespace, also of requests that are gone: `list --stored`, and the profiles of names that no request has any more.
+//! The stored profiles of a namespace, including those of deleted requests: `list --stored`, and names that no request has any more.
 //!
-//! The namespace's ProfileArchive has the key, the operator lists and opens what is stored (`contract/README.md`, "What is stored of a namespace").
+//! The namespace's ProfileArchive has the key. The operator lists and opens what is stored (`contract/README.md`, "What is stored of a
+//! namespace").
 //!
-//! Invariant: JSON and YAML hold what the operator gave, field for field.
+//! Invariant: JSON and YAML have the operator's answer, field by field.
 
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject};
@@ -20,10 +21,10 @@ use crate::results::{self, AccessKey, Part};
 use crate::suggest::Suggest;
 use crate::table::Table;
 
-/// Enough of a uid to tell requests of one name apart.
+/// The characters of a uid that distinguish requests of one name.
 const SHORT: usize = 8;
 
-/// What is asked for: NAME, or NAME@ and the beginning of a uid.
+/// The requested name: NAME, or NAME@ and the beginning of a uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
     pub name: &'a str,
@@ -45,14 +46,14 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// All that is stored of a namespace, newest first.
+/// The stored profiles of a namespace, newest first.
 pub struct Stored {
     answer: Value,
     access_key: AccessKey,
     suggest: Suggest,
 }
 
-/// What is stored of one request.
+/// The stored profile of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry<'a>(pub &'a Value);
 
@@ -65,13 +66,13 @@ impl<'a> Entry<'a> {
         self.0[field].as_i64().unwrap_or(0)
     }
 
-    /// The seconds from now until then, if it is a time.
+    /// The seconds from now to this field, if it is a time.
     fn until(&self, field: &str, now: Timestamp) -> Option<i64> {
         let time: Timestamp = self.words(field).parse().ok()?;
         Some(time.as_second() - now.as_second())
     }
 
-    /// As it can be asked for.
+    /// The name with the beginning of the uid, as a user can type it.
     fn full_name(&self) -> String {
         let uid: String = self.words("uid").chars().take(SHORT).collect();
         format!("{}@{uid}", self.words("name"))
@@ -95,12 +96,12 @@ impl Stored {
         profiles.into_iter().flatten().map(Entry).collect()
     }
 
-    /// The newest that was asked for, with what whoever asked should know of it.
+    /// The newest match, with a note for the user.
     pub fn find(&self, asked: Asked<'_>) -> Result<(Entry<'_>, String), Failure> {
         pick(&self.entries(), asked, &self.suggest)
     }
 
-    /// What a person may go on with who has typed this, newest first: names, or with an `@` names and uids. Each has until when it is kept.
+    /// Completions of the typed text, newest first: names, or after an `@` names with uids. Each says how long it is kept.
     pub fn proposals(&self, typed: &str, most: usize, now: Timestamp) -> Vec<(String, String)> {
         let mut proposals: Vec<(String, String)> = Vec::new();
         for entry in self.entries() {
@@ -122,7 +123,7 @@ impl Stored {
         proposals
     }
 
-    /// A file of one request as it lies in the store.
+    /// A file of one request from the store.
     pub async fn fetch(
         &self,
         cluster: &Cluster,
@@ -139,12 +140,12 @@ impl Stored {
     }
 }
 
-/// What a shell may be given: the letters of requests' names, and what stands before a uid.
+/// Whether the character is safe for a shell: those of requests' names, and the `@` before a uid.
 fn is_of_a_name(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.@".contains(letter)
 }
 
-/// The namespace's own key.
+/// The key of the namespace's archive.
 pub async fn access_key(cluster: &Cluster) -> Result<AccessKey, Failure> {
     let namespace = &cluster.namespace;
     let action = format!("get profilearchives/{ARCHIVE} in namespace {namespace}");
@@ -238,7 +239,7 @@ fn taken(entry: &Entry<'_>) -> String {
     )
 }
 
-/// How what is stored is listed.
+/// How stored profiles are listed.
 #[derive(Clone, Debug)]
 pub struct Listing {
     pub output: Output,
@@ -251,12 +252,12 @@ impl Listing {
         self.of(&stored.answer, &stored.entries())
     }
 
-    /// One of them alone.
+    /// Only this entry.
     pub fn single(&self, entry: Entry<'_>) -> String {
         self.of(entry.0, &[entry])
     }
 
-    /// A document of the operator, or a line for each of its entries.
+    /// A document of the operator, or a row for each of its entries.
     fn of(&self, document: &Value, entries: &[Entry<'_>]) -> String {
         match &self.output {
             Output::Form(ListForm::Json) => pretty(document),
@@ -310,7 +311,7 @@ impl Listing {
 }
 
 fn pretty(value: &Value) -> String {
-    // Values always serialise.
+    // Serialising a value cannot fail.
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
@@ -335,14 +336,14 @@ pub async fn list(
     Ok(listing.text(&stored))
 }
 
-/// What a name stands for.
+/// What a name refers to.
 pub enum Named {
     Request(Box<DynamicObject>),
-    /// No request has it, and something is stored of one that had.
+    /// No request has this name, but a profile of a deleted one is stored.
     Stored(Stored),
 }
 
-/// The request of a name, or where there is none, what is stored of it.
+/// The request with this name. If there is none, its stored profile.
 pub async fn named(cluster: &Cluster, name: &str) -> Result<Named, Failure> {
     let asked = Asked::of(name);
     if asked.uid.is_some() {
@@ -360,7 +361,7 @@ pub async fn named(cluster: &Cluster, name: &str) -> Result<Named, Failure> {
         },
         Err(failure) => Err(failure),
     };
-    // Who has mistyped a name hears of that first.
+    // For a mistyped name, the missing request is reported first.
     stored.map(Named::Stored).map_err(|failure| Failure {
         hint: format!("{}; in the store: {}", gone.hint, failure.message),
         ..gone

@@ -4,10 +4,10 @@
 //!
 //! Invariant: a suggestion works unchanged in the user's shell: it names the namespace if the context has another.
 
-/// How commands are to be written for a namespace.
+/// How to write commands for a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suggest {
-    /// None where it is the context's own.
+    /// `None` if it is the context's own namespace.
     namespace: Option<String>,
 }
 
@@ -29,12 +29,12 @@ impl Suggest {
         }
     }
 
-    /// `kubectl phpprof describe web`, with the namespace where it must be said.
+    /// `kubectl phpprof describe web`, with the namespace if it is needed.
     pub fn phpprof(&self, words: &str) -> String {
         self.kubectl(&format!("phpprof {words}"))
     }
 
-    /// The same of kubectl itself.
+    /// The same for kubectl itself.
     pub fn kubectl(&self, words: &str) -> String {
         match &self.namespace {
             None => format!("kubectl {words}"),

@@ -5,7 +5,7 @@
 //! Invariant: columns that identify rows (names, reasons) are never cut; if a table is still too wide, its lines wrap, as in kubectl.
 //! No cell can move the cursor or begin a line, whatever names a target has.
 
-/// A column is not cut below this.
+/// The smallest width to which a column is cut.
 const SMALLEST: usize = 6;
 const GAP: usize = 3;
 
@@ -13,19 +13,19 @@ const GAP: usize = 3;
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
-    /// What each column has at least, where rows came before these.
+    /// The smallest width of each column, from earlier rows.
     least: Vec<usize>,
 }
 
-/// What a column is called and how it gives way; the marks before its head say so.
+/// The head of a column, and how it shrinks. Marks before the head specify this.
 #[derive(Clone, Debug, Default)]
 struct Column {
     head: String,
-    /// `>`: numbers stand at the right.
+    /// `>`: aligned to the right, for numbers.
     right: bool,
-    /// `~`: its cells may lose their ends.
+    /// `~`: the ends of its cells may be cut.
     end: bool,
-    /// `<`: its cells may lose their beginnings, which say less.
+    /// `<`: the beginnings of its cells may be cut, because they say less.
     beginning: bool,
     /// `?`: it may be left out.
     optional: bool,
@@ -65,7 +65,7 @@ impl Table {
         }
     }
 
-    /// With heads that have no marks, whatever they begin with: nothing of it is cut or left out.
+    /// A table whose heads have no marks, even if they begin like one. Nothing of it is cut or left out.
     pub fn plain(heads: impl Iterator<Item = String>) -> Self {
         let column = |head: String| Column {
             head: printable(&head),
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// Columns are as wide as those of all tables that these widths have seen, so that their rows stand below each other.
+    /// Makes columns as wide as in all earlier tables with these widths, so that their rows are aligned.
     pub fn below(&mut self, widths: &mut Vec<usize>) {
         widths.resize(self.columns.len(), 0);
         self.least.clone_from(widths);
@@ -104,7 +104,7 @@ impl Table {
             .push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
-    /// With its heads, in at most `width` columns where there is a width.
+    /// The table with its heads, in at most `width` columns if there is a width.
     pub fn text(&self, width: Option<usize>) -> String {
         let heads = self
             .columns
@@ -114,7 +114,7 @@ impl Table {
         self.lines(width, Some(heads))
     }
 
-    /// The rows alone, in the widths that they have with their heads.
+    /// Only the rows, as wide as with their heads.
     pub fn rows_only(&self, width: Option<usize>) -> String {
         self.lines(width, None)
     }
@@ -145,7 +145,8 @@ impl Table {
         text
     }
 
-    /// Columns that may be left out go first, from the right; then the widest that may be cut give way. None is left out.
+    /// Removes optional columns first, from the right. Then it cuts the widest columns that may be cut. `None` means that a column is left
+    /// out.
     fn widths(&self, limit: usize) -> Vec<Option<usize>> {
         let columns = 0..self.columns.len();
         let mut widths: Vec<Option<usize>> =
@@ -197,13 +198,13 @@ impl Table {
     }
 }
 
-/// The columns of these widths with the gaps between them.
+/// The width of these columns with the gaps between them.
 fn needed(widths: impl Iterator<Item = usize>) -> usize {
     let (count, sum) = widths.fold((0, 0), |(count, sum), width| (count + 1, sum + width));
     sum + GAP * usize::saturating_sub(count, 1)
 }
 
-/// A name without what would move the cursor, change its colours or begin a line.
+/// A name without characters that would move the cursor, change colours or begin a line.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| {
@@ -216,7 +217,7 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Control characters, and those that turn the direction of the text around them.
+/// Control characters, and those that change the direction of text.
 fn unprintable(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}')
@@ -226,7 +227,7 @@ fn length(text: &str) -> usize {
     console::measure_text_width(text)
 }
 
-/// The text in `width` columns; its end is what gives way.
+/// The text in `width` columns. A longer one loses its end.
 pub fn cut(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();
@@ -246,7 +247,7 @@ pub fn cut(text: &str, width: usize) -> String {
     short
 }
 
-/// The text in `width` columns; its beginning is what gives way.
+/// The text in `width` columns. A longer one loses its beginning.
 pub fn cut_beginning(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();

@@ -13,7 +13,7 @@ use crate::cli::{Dump, RequestArguments, Top};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
-/// Names of a kind on the command line, its group and version, its name in the API, its plural.
+/// For each kind: its names on the command line, its group and version, its name in the API, its plural.
 const KINDS: [(&[&str], &str, &str, &str); 7] = [
     (
         &["deploy", "deployment", "deployments"],
@@ -54,7 +54,7 @@ const KINDS: [(&[&str], &str, &str, &str); 7] = [
     ),
 ];
 
-/// What TYPE/NAME names; a name alone is a pod, as kubectl takes it.
+/// Parses TYPE/NAME. A name alone is a pod, as in kubectl.
 pub fn parse(text: &str) -> Result<Target, Failure> {
     let wrong = |message: String| {
         Failure::new(
@@ -90,7 +90,7 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
     {
         return Ok(workload(api_version, kind));
     }
-    // Kind.version.group, as kubectl writes what it does not know by a short name.
+    // Kind.version.group, which kubectl uses for kinds without a short name.
     let mut parts = kind.splitn(3, '.');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(kind), Some(version), Some(group))
@@ -102,7 +102,7 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
     }
 }
 
-/// The plural by which the API knows a workload's kind, for completion and `doctor`.
+/// The API's plural of a workload's kind, for completion and `doctor`.
 pub fn plural(workload: &WorkloadRef) -> Option<&'static str> {
     KINDS
         .iter()
@@ -110,7 +110,7 @@ pub fn plural(workload: &WorkloadRef) -> Option<&'static str> {
         .map(|(_, _, _, plural)| *plural)
 }
 
-/// The kinds as they are completed.
+/// The kinds for completion.
 pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     KINDS
         .iter()
@@ -141,7 +141,7 @@ pub fn request(run: &RequestArguments, name: Option<String>) -> Result<ProfileRe
     whole(spec, name, prefix)
 }
 
-/// The request of a dump. It and what it stores are of use for a moment.
+/// The request of a dump. It and its stored profile are needed only for a moment.
 pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
     let target = Target {
         container_name: dump.container.clone(),
@@ -167,7 +167,7 @@ pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
     whole(spec, None, prefix)
 }
 
-/// The request of a live table. It and what it stores are of use for a while.
+/// The request of a live table. It and its stored profile are needed only for a while.
 pub fn live(top: &Top) -> Result<ProfileRequest, Failure> {
     let target = Target {
         container_name: top.container.clone(),
@@ -201,7 +201,7 @@ fn named(target: Option<&str>, labels: Option<&str>) -> Result<Target, Failure> 
     }
 }
 
-/// What the API server makes of a request that names its target only.
+/// The spec as the API server completes it for a request that names only its target.
 fn of(target: Target) -> ProfileRequestSpec {
     ProfileRequestSpec {
         target,
@@ -233,7 +233,7 @@ fn whole(
     Ok(request)
 }
 
-/// None where no flag of it is given.
+/// `None` if none of its flags is given.
 fn filter(run: &RequestArguments) -> Option<Filter> {
     let filter = Filter {
         path_prefix: run.path_prefix.clone(),
@@ -247,7 +247,7 @@ fn filter(run: &RequestArguments) -> Option<Filter> {
     (filter != Filter::default()).then_some(filter)
 }
 
-/// The rules that the API server would refuse it by.
+/// Checks the rules by which the API server would refuse the request.
 pub fn check(request: &ProfileRequest) -> Result<(), Failure> {
     let Err(errors) = request.validate_cel() else {
         return Ok(());
@@ -260,7 +260,7 @@ pub fn check(request: &ProfileRequest) -> Result<(), Failure> {
     ))
 }
 
-/// What generated names begin with: that of the target, as far as names may be long.
+/// The prefix of generated names: the target's name, cut if it is too long.
 fn prefix(target: Option<&str>) -> String {
     let name = target.and_then(|target| target.rsplit('/').next());
     let name = name.unwrap_or("profile");

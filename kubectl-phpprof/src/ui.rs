@@ -1,9 +1,9 @@
 //! `ui`: the start page of a namespace's profiles in a browser, through the API server's proxy.
 //!
-//! A listener on loopback passes on what the page asks the operator for, with the rights of the kubeconfig: those who may only read need no
-//! port-forward. The address has a random path, as other users of the machine reach loopback too.
+//! A listener on loopback passes the page's requests to the operator, with the rights of the kubeconfig. So users who may only read need no
+//! port-forward. The address has a random path, because other users of the machine can reach loopback too.
 //!
-//! Invariant: nothing is passed on without that path, with another host's name (as by DNS rebinding), or to another service.
+//! Invariant: a request is passed on only with that path, only with this host's name (against DNS rebinding), and only to this service.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ use crate::{stored, wait};
 
 /// An access key, a request's name and uid, and the JSON around them.
 const LONGEST_QUESTION: usize = 1 << 10;
-/// What the operator says about an answer, to the browser.
+/// The headers of the operator's answer that the browser needs.
 const PASSED_ON: [HeaderName; 6] = [
     header::CONTENT_TYPE,
     header::CONTENT_SECURITY_POLICY,
@@ -40,7 +40,7 @@ pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
     let access_key = stored::access_key(&cluster).await?;
-    // What is missing is said here, and not on the page.
+    // Anything that is missing is reported here instead of on the page.
     results::ask_archive(&cluster, &access_key).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let cannot_listen = |error: std::io::Error| {
@@ -60,7 +60,7 @@ pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
         "The profiles of namespace {}; who has this address may see them. Ctrl-C ends it.",
         cluster.namespace
     );
-    // A script that has read it may be gone.
+    // A script may have stopped reading.
     let _ = writeln!(
         std::io::stdout(),
         "http://127.0.0.1:{port}{}{}#{}",
@@ -78,10 +78,10 @@ pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
     Ok(String::new())
 }
 
-/// What a request has to know to be passed on.
+/// The conditions for passing a request on.
 struct Door {
     port: u16,
-    /// Before the operator's own paths: `/` and 128 random bits.
+    /// The prefix of the operator's own paths: `/` and 128 random bits.
     path: String,
 }
 
@@ -99,7 +99,7 @@ fn random_path() -> Result<String, Failure> {
 }
 
 impl Door {
-    /// The path at the operator that is asked for, or why nothing is.
+    /// The requested path at the operator, or why the request is refused.
     fn opens(
         &self,
         method: &Method,

@@ -1,4 +1,4 @@
-//! `version`: of the plugin, the operator and the sampler's image.
+//! `version`: the versions of the plugin, the operator and the sampler's image.
 //!
 //! Invariant: versions that the user may not read are reported as such, and are not a failure.
 

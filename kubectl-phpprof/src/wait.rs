@@ -16,12 +16,12 @@ use crate::request::{Outcome, Request};
 use crate::screen::interactive;
 
 const POLL: Duration = Duration::from_millis(700);
-/// What a request may take beyond its duration: start, upload, verify, merge.
+/// The time that a request may need beyond its duration: start, upload, verify, merge.
 const SLACK: u64 = 20 * 60;
-/// Looks in a row that the API server may leave without an answer.
+/// The most polls in a row that the API server may leave unanswered.
 const LOST: u32 = 30;
 
-/// What was waited for: the end, or a wish of the user.
+/// The result of waiting: the request's end, or the user's choice.
 pub async fn wait(
     cluster: &Cluster,
     created: &DynamicObject,
@@ -67,7 +67,7 @@ pub async fn wait(
     }
 }
 
-/// What asking again does not change.
+/// Whether another try cannot help.
 fn is_final(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if [401, 403, 404].contains(&status.code))
 }
@@ -85,7 +85,7 @@ fn see_or_stop(cluster: &Cluster, name: &str) -> String {
     format!("{}; stop it: {}", command("describe"), command("cancel"))
 }
 
-/// What stands on the screen; it goes with this value.
+/// The lines on the screen. Dropping the value removes them.
 struct Shown {
     begin: Instant,
     progress: Progress,
@@ -125,7 +125,7 @@ impl Drop for Shown {
     }
 }
 
-/// Off a terminal: a line whenever the reason or the counts change.
+/// Without a terminal: prints a line whenever the reason or the counts change.
 fn tell(request: &Request<'_>, last: &mut String) {
     let counts = ["selected", "succeeded", "failed"]
         .map(|field| request.number(&format!("/status/{field}")));
@@ -161,7 +161,7 @@ fn bar() -> Option<ProgressBar> {
     Some(bar)
 }
 
-/// Asks what shall become of the request; Ok means to go on waiting.
+/// Asks what to do with the request. `Ok` means to continue waiting.
 async fn interrupted(
     cluster: &Cluster,
     name: &str,
@@ -183,7 +183,7 @@ async fn interrupted(
         let _ = std::io::stdin().read_line(&mut line);
         line
     });
-    // A second Ctrl-C is an answer too.
+    // A second Ctrl-C counts as an answer.
     let answer = tokio::select! {
         answer = answer => answer.unwrap_or_default(),
         _ = interrupts.recv() => String::new(),

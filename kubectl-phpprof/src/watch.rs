@@ -60,7 +60,7 @@ pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<St
             .collect();
         let listing = listing(arguments, output.clone(), screen);
         let text = listing.watched(&changed, &mut widths).map_err(unwritable)?;
-        // Whoever reads it may have gone.
+        // The reader may have closed the pipe.
         let mut out = std::io::stdout().lock();
         if out
             .write_all(text.as_bytes())

@@ -1,13 +1,14 @@
-//! The documents' commands of `kubectl phpprof`: the plugin knows each verb, flag and value in them. No cluster is asked: each ends with `--help`.
+//! The documents' commands of `kubectl phpprof`: the plugin knows each verb, flag and value in them. It makes no call to a cluster, because
+//! each command ends with `--help`.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use phpprof_documents::{all_commands, pages, spans};
 
-/// The plugin with these arguments, which it reads from left to right until `--help`.
+/// Runs the plugin with these arguments. It parses them from left to right until `--help`.
 fn parse(arguments: &[String]) -> std::io::Result<Output> {
-    // A word that a shell expands could be anything, also a number.
+    // A word that a shell expands could be anything, even a number.
     let expand = |word: &String| {
         if word.contains('$') {
             "1".to_owned()
@@ -21,7 +22,7 @@ fn parse(arguments: &[String]) -> std::io::Result<Output> {
         .output()
 }
 
-/// What the plugin has against these arguments on a page, if anything.
+/// Why the plugin refuses these arguments on a page, if it does.
 fn refusal(page: &Path, arguments: &[String]) -> std::io::Result<Option<String>> {
     let output = parse(arguments)?;
     if output.status.success() {
@@ -51,11 +52,11 @@ fn the_plugin_knows_what_its_commands_in_blocks_say() {
 fn the_plugin_knows_what_its_commands_within_sentences_say() {
     let mut wrong = Vec::new();
     let mut count = 0;
-    // The changelog also has what older releases knew.
+    // The changelog also has commands of older releases.
     let pages = pages().unwrap().into_iter();
     for (page, text) in pages.filter(|(page, _)| page != Path::new("CHANGELOG.md")) {
         for command in spans(&text) {
-            // `kubectl phpprof` alone is the plugin's name.
+            // `kubectl phpprof` without arguments is just the plugin's name.
             let arguments = command.arguments_of(&["kubectl", "phpprof"]);
             if let Some(arguments) = arguments.filter(|words| !words.is_empty()) {
                 wrong.extend(refusal(&page, arguments).unwrap());

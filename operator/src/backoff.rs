@@ -9,10 +9,10 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 const FIRST: Duration = Duration::from_millis(500);
 /// Jitter at most doubles it.
 const LONGEST: Duration = Duration::from_secs(15);
-/// More of them have the longest pause.
+/// Failed tries that count. More of them give the longest pause.
 const COUNTED: u32 = 6;
 
-/// The pause after so many tries without success, of which there was one at least.
+/// The pause after this many failed tries, at least one.
 #[must_use]
 pub fn pause(tries: u32) -> Duration {
     let mut pauses = ExponentialBuilder::new()

@@ -1,9 +1,9 @@
-//! Which replica looks after requests: the one that holds the Lease. The rules are those of Kubernetes' own controllers (client-go,
+//! Elects the replica that handles requests: the one that holds the Lease. The rules are those of Kubernetes' own controllers (client-go,
 //! tools/leaderelection).
 //!
-//! Invariant: a replica leads for less long after its last renewal than the others wait. Nobody else's clock is believed: what counts is for how
-//! long this replica has seen the Lease unchanged. The Lease keeps two replicas from doing the same work; that they do no harm if they do
-//! is the names' and the resource versions' part.
+//! Invariant: after its last renewal, a replica leads for a shorter time than the others wait. No replica trusts another's clock: each
+//! measures how long it has seen the Lease unchanged. The Lease keeps two replicas from doing the same work. If they still do, unique names
+//! and resource versions prevent harm.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// For how long others wait for a holder that has gone without a word.
+/// How long the others wait for a holder that is gone without giving the Lease up.
 const LASTS: Duration = Duration::from_secs(10);
 /// How long a holder leads without a renewal.
 const GIVE_UP: Duration = Duration::from_secs(7);
-/// How often the holder renews, and the others look.
+/// How often the holder renews the Lease, and how often the others read it.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a look may take.
+/// The longest time for one such attempt.
 const TAKES: Duration = Duration::from_secs(3);
 
-/// Whether this replica looks after requests.
+/// Whether this replica handles requests.
 pub struct Role(watch::Sender<bool>);
 
 impl Role {
-    /// Of an operator that is alone, or of one that waits for its turn.
+    /// The role of an operator that runs alone, or of one that waits for its turn.
     #[must_use]
     pub fn new(leads: bool) -> Self {
         Role(watch::Sender::new(leads))
@@ -46,7 +46,7 @@ impl Role {
         self.0.subscribe()
     }
 
-    /// Ends when this replica stops leading; where it does not lead now, when it has led and stops.
+    /// Ends when this replica stops leading. If it does not lead now, it ends after the replica has led and stopped.
     pub async fn is_lost(&self) {
         let mut turns = self.subscribe();
         for leads in [true, false] {
@@ -55,7 +55,7 @@ impl Role {
         }
     }
 
-    /// Stops leading, or begins to.
+    /// Starts or stops leading.
     pub fn set(&self, leads: bool) {
         let is_news = self
             .0
@@ -66,19 +66,19 @@ impl Role {
     }
 }
 
-/// The Lease of a release, as one replica sees it. The chart makes it: so the operator needs no right to create Leases.
+/// The Lease of a release, as one replica sees it. The chart creates it, so the operator needs no right to create Leases.
 pub struct Election {
     leases: Api<Lease>,
     name: String,
     /// This replica: its pod's name.
     identity: String,
-    /// The Lease as it was seen last, and since when it has been seen so.
+    /// The Lease as last seen, and since when it has been unchanged.
     seen: Option<(Lease, Instant)>,
     renewed: Option<Instant>,
 }
 
 impl Election {
-    /// A replica that does not lead yet. `identity` tells it from the others: the pod's name.
+    /// A replica that does not lead yet. `identity` is the pod's name and differs between replicas.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
         Election {
@@ -90,7 +90,7 @@ impl Election {
         }
     }
 
-    /// Takes part until `end`; then gives the Lease up, so that another replica need not wait for it.
+    /// Takes part until `end`. Then it gives the Lease up, so that another replica need not wait.
     pub async fn run(mut self, role: &Role, end: impl Future<Output = ()>) {
         tokio::select! {
             () = self.stand(role) => {}
@@ -134,7 +134,7 @@ impl Election {
         }
     }
 
-    /// Whether this replica holds the Lease; renews it, or takes it where nobody does.
+    /// Whether this replica holds the Lease. Renews it, or takes it if no replica holds it.
     async fn look(&mut self) -> Result<bool, kube::Error> {
         let found = self.leases.get(&self.name).await?;
         let is_same = |(seen, _): &(Lease, Instant)| seen.spec == found.spec;
@@ -151,7 +151,7 @@ impl Election {
         }
     }
 
-    /// Over the version that was seen only: of two that want it one gets it.
+    /// Writes only over the version that was read. If two replicas want the Lease, one gets it.
     async fn write(&mut self, mut lease: Lease, spec: LeaseSpec) -> Result<bool, kube::Error> {
         lease.spec = Some(spec);
         let params = PostParams::default();
@@ -184,7 +184,7 @@ fn holder(spec: &LeaseSpec) -> Option<&str> {
     holder.filter(|holder| !holder.is_empty())
 }
 
-/// What a replica writes into a Lease that it has seen unchanged for so long; nothing where another one holds it.
+/// What a replica writes into a Lease that has been unchanged for this time; `None` if another replica holds it.
 fn next(identity: &str, spec: LeaseSpec, unchanged: Duration, now: Timestamp) -> Option<LeaseSpec> {
     let lasts = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
     let is_mine = match holder(&spec) {
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(renewed.lease_transitions, Some(1));
     }
 
-    /// However wrong the clock is that wrote it.
+    /// This holds even if the clock that wrote it is wrong.
     #[test]
     fn others_wait_for_as_long_as_they_have_seen_it_unchanged() {
         let wait = |unchanged| next("b", held_by("a"), unchanged, at(1_000_000));

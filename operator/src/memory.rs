@@ -1,6 +1,6 @@
-//! What the operator can hold at most, whatever others do.
+//! The most memory that the operator can need, whatever others do.
 //!
-//! Invariant: the sum is below `resources.limits.memory` of the chart, which a test holds.
+//! Invariant: the sum is below `resources.limits.memory` of the chart. A test checks this.
 
 use phpprof_profile::{Limits as Bounds, MergeLimits, timeline};
 
@@ -8,25 +8,25 @@ use crate::http::{health, live, relay, results, tls};
 use crate::reconcile::{calls, watches};
 use crate::storage::{archive, collector, requests};
 
-/// The largest object that an API server keeps (etcd's `--max-request-bytes`).
+/// The largest object that an API server stores (etcd's `--max-request-bytes`).
 const LARGEST_OBJECT: usize = 3 << 19;
-/// An answer is there as it came and as objects, which take up to twice as much.
+/// An answer is in memory as received and as objects, which take up to twice as much.
 const COPIES: usize = 3;
-/// A row of a profile, while it is chosen which are kept.
+/// A row of a profile while the merge chooses the rows to keep.
 const CHOSEN_ROW: usize = 80;
-/// Buffers of a connection: hyper's and, where it has it, those of TLS.
+/// Buffers of a connection: those of hyper and, with TLS, those of TLS.
 const CONNECTION: usize = 16 << 10;
 const TLS_CONNECTION: usize = 48 << 10;
 /// The file of a merged profile while it grows.
 const MERGED_FILE: usize = 32 << 20;
-/// Its program, its tables of requests that run, and what the allocator does not give back.
+/// The program, its tables of running requests, and memory that the allocator does not return.
 const BASE: usize = 24 << 20;
 
 /// Each part, in bytes.
 #[must_use]
 pub fn parts() -> Vec<(&'static str, usize)> {
     let upload: Bounds = collector::bounds();
-    // An upload, or a merged profile of which a page is drawn, or its list of requests.
+    // An upload, or a merged profile from which a page is drawn, or its list of requests.
     let opened = (upload.compressed_bytes + upload.memory_bytes)
         .max(results::LARGEST_DRAWN + results::NAMES_DRAWN)
         .max(results::LIST_DRAWN);
@@ -55,7 +55,7 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         ("uploads", collector::AT_ONCE * opened),
         (
             "merging",
-            // The lists of requests come after the profiles, in the same turn.
+            // The lists of requests are merged after the profiles, under the same permit.
             (merge.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE).max(requests::OPENED),
         ),
         (

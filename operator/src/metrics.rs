@@ -1,6 +1,7 @@
-//! What the operator tells a Prometheus: names after its conventions, and no label with a value that only one request, pod or person has.
+//! The operator's metrics for Prometheus. Their names follow its conventions, and no label has a separate value for each request, pod or
+//! person.
 //!
-//! Invariant: the number of series is bounded: each label has the values of a closed list.
+//! Invariant: the number of series is bounded, because each label has a closed list of values.
 
 mod connections;
 mod register;
@@ -37,7 +38,7 @@ struct ByRoute {
     route: String,
 }
 
-/// Of HTTP; 0 where there was no answer.
+/// An HTTP status code; 0 if there was no answer.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByCode {
     code: u16,
@@ -53,7 +54,7 @@ struct ByPart {
     part: &'static str,
 }
 
-/// What is counted; a copy counts the same.
+/// The counters. A clone counts into the same ones.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -77,16 +78,16 @@ pub struct Metrics {
     lease: Gauge,
 }
 
-/// What is true at the moment of a scrape.
+/// Values at the moment of a scrape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
-    /// Requests that were accepted and are not over.
+    /// Requests that were accepted and are not finished.
     pub running: usize,
     /// Requests that wait for their turn.
     pub queued: usize,
-    /// Pods that are sampled for them.
+    /// Pods that these requests sample.
     pub samplers: usize,
-    /// The administrator's switch stops profiling.
+    /// Whether the administrator's switch stops profiling.
     pub is_halted: bool,
     /// Whether this replica holds the lease.
     pub leads: bool,
@@ -99,7 +100,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Of an operator that may take so many bytes of memory, if that is known.
+    /// The metrics of an operator with this memory limit, if that is known.
     pub fn new(memory_limit: Option<u64>) -> Self {
         let mut metrics = Metrics {
             registry: Arc::default(),
@@ -127,13 +128,13 @@ impl Metrics {
         metrics
     }
 
-    /// A request is over.
+    /// Counts a finished request.
     pub fn ended(&self, reason: &str) {
         let reason = reason.to_owned();
         self.requests.get_or_create(&ByReason { reason }).inc();
     }
 
-    /// A pod is settled.
+    /// Counts a pod that reached its final state.
     pub fn settled(&self, target: &TargetStatus) {
         let reason = match (target.state, target.reason) {
             (TargetState::Failed, Some(reason)) => reason.to_string(),
@@ -153,39 +154,39 @@ impl Metrics {
         }
     }
 
-    /// A sampler was added, refused for good, or not added for now.
+    /// Counts a sampler that was added, refused for good, or not added for now.
     pub fn injected(&self, result: &'static str, took: Duration) {
         self.injections.get_or_create(&ByResult { result }).inc();
         self.injection_seconds.observe(took.as_secs_f64());
     }
 
-    /// An upload was read back and held against its receipt.
+    /// Counts an upload that was compared with its receipt.
     pub fn verified(&self, since: Instant) {
         self.verification_seconds
             .observe(since.elapsed().as_secs_f64());
     }
 
-    /// A request's profiles have become one.
+    /// Counts a merge of a request's profiles.
     pub fn merged(&self, since: Instant) {
         self.merge_seconds.observe(since.elapsed().as_secs_f64());
     }
 
-    /// What counts the store's errors.
+    /// The counters of the store's errors.
     pub fn store_errors(&self) -> StoreErrors {
         self.store_errors.clone()
     }
 
-    /// What counts a port's connections.
+    /// The counters of a port's connections.
     pub fn port(&self, port: Port) -> PortMetrics {
         self.connections.of(port)
     }
 
-    /// The relay has answered.
+    /// Counts an answer of the relay.
     pub fn relayed(&self, code: u16) {
         self.relay.get_or_create(&ByCode { code }).inc();
     }
 
-    /// The API server has answered, or not.
+    /// Counts an answer of the API server, or that there was none.
     pub fn called(&self, code: Option<u16>) {
         let code = code.unwrap_or(0);
         self.api.get_or_create(&ByCode { code }).inc();
@@ -200,7 +201,7 @@ impl Metrics {
         self.halted.set(i64::from(now.is_halted));
         self.lease.set(i64::from(now.leads));
         let mut text = process();
-        // A `String` takes every write.
+        // Writing to a `String` cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
@@ -210,7 +211,7 @@ fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// What Prometheus' own libraries tell of a process, as far as it is asked for here.
+/// The process metrics of Prometheus' own libraries, as far as the operator needs them.
 fn process() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status

@@ -1,7 +1,8 @@
-//! merge_many PODS FILE...: merges the files as if they were the profiles of so many pods, each file many times, and says what it took.
-//! merge_many make ROWS FILE...: writes profiles as hostile pods may: of so many rows each, no two of one stack, and no function of one in another.
+//! merge_many PODS FILE...: merges the files as the profiles of this many pods, each file many times, and reports time and memory.
+//! merge_many make ROWS FILE...: writes profiles as hostile pods could, with this many rows each. No two rows have the same stack, and the
+//! files share no function.
 //!
-//! It shows how much of a large application's profiles finds room in a merged one, and what profiles that are as unlike as can be take.
+//! It shows how much of a large application's profiles a merged one has room for, and what profiles with nothing in common need.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use phpprof_profile::{
     encode_gzip,
 };
 
-/// Functions of a profile that is made, each of which calls each.
+/// The functions of a generated profile. Each calls each.
 const FUNCTIONS: usize = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {

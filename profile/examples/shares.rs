@@ -1,10 +1,10 @@
-//! Holds the demo's profile against the truth: `shares PROFILE TRUTH CALLS RECEIPT_SAMPLES`.
+//! Compares the demo's profile with the truth: `shares PROFILE TRUTH CALLS RECEIPT_SAMPLES`.
 //!
-//! TRUTH is what the load measured (demo/rootfs/srv/load.php), CALLS lists every call that the application can make
-//! (demo/calls.txt), RECEIPT_SAMPLES is the number in the request's status. It does not look at lines.
+//! TRUTH is what the load measured (demo/rootfs/srv/load.php), CALLS lists every call that the application can make (demo/calls.txt),
+//! RECEIPT_SAMPLES is the number in the request's status. It ignores lines.
 //!
-//! Invariant: exit 0 means that every code path is within three points of its measured share of the wall time, that no
-//! stack has a function or a call that the application does not have, and that the samples are those of the receipt.
+//! Invariant: exit 0 means that every code path is within three points of its measured share of the wall time, no stack has a function or a
+//! call that the application does not have, and the number of samples matches the receipt.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use phpprof_profile::{Limits, Lookup, Profile, Row, decode, top, total};
 
-/// A code path of the demo: its name in the truth, the function that it begins with, its share by construction.
+/// A code path of the demo: its name in TRUTH, its first function, its share by construction.
 const PATHS: [(&str, &str, f64); 4] = [
     ("checkout", r"Demo\Checkout\Cart::checkout", 60.0),
     ("search", r"Demo\Search\Catalogue::search", 25.0),
@@ -21,10 +21,9 @@ const PATHS: [(&str, &str, f64); 4] = [
 ];
 const TOLERANCE: f64 = 3.0;
 const ROOT: &str = "{main}";
-/// What a worker that keeps PHP's state does for each request. Beside it, it hands over the answer and waits for the next one.
+/// What a worker that keeps PHP's state does for each request. Apart from this, it sends the answer and waits for the next request.
 const REQUEST: &str = "include /srv/app/index.php";
-/// A leaf that is no function: time below its caller (or of no known one), where the sampler could not prove which callee
-/// it was.
+/// A leaf that is not a function: time below its caller (or below no known one), if the sampler could not prove which callee it was.
 const UNSTABLE: &str = "[unstable]";
 
 fn main() -> ExitCode {
@@ -62,9 +61,9 @@ fn run() -> Result<Vec<String>, Box<dyn Error>> {
 fn shares(profile: &Profile, truth: &HashMap<String, i64>) -> Vec<String> {
     let rows = top(profile, "wall");
     let wall = match cumulative(&rows, REQUEST) {
-        // Requests are set up and taken down outside of the script.
+        // Requests are set up and ended outside of the script.
         0 => cumulative(&rows, ROOT),
-        // What the worker does around the paths, the truth does not know.
+        // TRUTH does not contain what the worker does around the paths.
         _ => PATHS
             .map(|(_, function, _)| cumulative(&rows, function))
             .iter()
@@ -137,7 +136,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// What the engine does (`[compiling]`, `[autoload]`, …) is no call.
+/// Work of the engine (`[compiling]`, `[autoload]`, …) is not a call.
 fn is_phase(name: &str) -> bool {
     name.starts_with('[') && name != UNSTABLE
 }

@@ -1,22 +1,23 @@
-//! A profile out of frames: what the sampler hands over at the end of a run.
+//! Builds a profile from frames: the sampler's result at the end of a run.
 //!
-//! It does not resolve names and does not look at the values.
+//! It does not resolve names and does not interpret values.
 //!
-//! Invariant: any input gives a whole profile. Too many values are cut, missing ones are 0, sums stop at the ends of `i64`.
+//! Invariant: any input gives a complete profile. Extra values are cut, missing ones are 0, and sums saturate at the limits of `i64`.
 
 use crate::proto::{self, Function, Line, Location, Mapping, Profile, ValueType};
 use crate::tables::Tables;
 
-/// One frame of a stack. `start_line` is the line of the function's declaration and part of its identity; `line` is where it is now.
+/// One frame of a stack. `start_line` is the line of the function's declaration and part of its identity. `line` is the line being
+/// executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRef<'a> {
-    /// As PHP shows it: `function`, `Class::method`, `{main}`, `{closure:file:line}`, or a phase such as `[gc]`.
+    /// In PHP's own spelling: `function`, `Class::method`, `{main}`, `{closure:file:line}`, or a phase such as `[gc]`.
     pub name: &'a str,
-    /// The path as the engine has it; empty for phases.
+    /// The path in the engine's spelling; empty for phases.
     pub file: &'a str,
-    /// 0 where it is not known.
+    /// 0 if it is not known.
     pub start_line: i64,
-    /// 0 where it is not known.
+    /// 0 if it is not known.
     pub line: i64,
 }
 
@@ -29,31 +30,31 @@ pub enum Label<'a> {
     Num(&'a str, i64, &'a str),
 }
 
-/// The one mapping that all locations point to; it tells readers that names, files and lines are all there.
+/// The one mapping of all locations. It tells readers that names, files and lines are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MappingInfo {
     /// The path of the program that was sampled.
     pub filename: String,
-    /// In hexadecimal digits, as its ELF notes have it; empty where it has none.
+    /// In hexadecimal digits, from its ELF notes; empty if it has none.
     pub build_id: String,
 }
 
-/// What a profile says of itself. The default is what phpprof writes: `contract/README.md`.
+/// A profile's own metadata. The default is what phpprof writes: `contract/README.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// type, unit
     pub sample_types: Vec<(&'static str, &'static str)>,
-    /// What readers show first: the name of one of the sample types.
+    /// The name of the sample type that readers show first.
     pub default_sample_type: &'static str,
     /// type, unit
     pub period_type: (&'static str, &'static str),
-    /// Between two samples of a worker, in the unit of `period_type`.
+    /// The time between two samples of a worker, in the unit of `period_type`.
     pub period: i64,
     /// Unix time of the first sample.
     pub time_nanos: i64,
     /// From the first sample to the end of the run.
     pub duration_nanos: i64,
-    /// What was sampled.
+    /// The program that was sampled.
     pub mapping: MappingInfo,
 }
 
@@ -75,12 +76,12 @@ impl Default for Settings {
     }
 }
 
-/// By how many bytes heaps became larger than before in their request, and what they still hold of it: the one is never negative, the other may
+/// By how many bytes heaps grew in their requests, and how many of these bytes they still hold. The first is never negative, the second may
 /// be.
 pub const HEAP: [(&str, &str); 2] = [("heap_growth", "bytes"), ("heap_change", "bytes")];
 
 impl Settings {
-    /// The same with [`HEAP`], behind the samples: the default stays the last one.
+    /// The same with [`HEAP`] after the samples. The default stays the last one.
     #[must_use]
     pub fn with_heap(mut self) -> Self {
         let at = self.sample_types.len().min(1);
@@ -89,7 +90,7 @@ impl Settings {
     }
 }
 
-/// What such a profile says of itself, without its mapping.
+/// The metadata of a profile with these settings, without its mapping.
 pub(crate) fn head(settings: &Settings, tables: &mut Tables) -> Profile {
     let mut value_type = |(name, unit): (&str, &str)| ValueType {
         r#type: tables.string(name),
@@ -107,7 +108,7 @@ pub(crate) fn head(settings: &Settings, tables: &mut Tables) -> Profile {
     }
 }
 
-/// A profile that grows sample by sample; samples with the same stack and labels become one.
+/// A profile that grows sample by sample. Samples with the same stack and labels are added up.
 #[derive(Debug)]
 pub struct Builder {
     profile: Profile,
@@ -142,7 +143,7 @@ impl Builder {
         self.tables.sample(sample.location_id, sample.label, values);
     }
 
-    /// Such a sample, whose labels are in order, without adding it.
+    /// A sample with its labels in order. It is not added to the profile.
     pub(crate) fn sample(
         &mut self,
         stack: &[FrameRef<'_>],
@@ -161,13 +162,13 @@ impl Builder {
         }
     }
 
-    /// Adds a comment behind those that there are.
+    /// Adds a comment after the existing ones.
     pub fn comment(&mut self, text: impl AsRef<str>) {
         let index = self.tables.string(text.as_ref());
         self.profile.comment.push(index);
     }
 
-    /// The profile, whose samples are in the order of their locations.
+    /// The profile, with its samples in the order of their locations.
     pub fn finish(mut self) -> Profile {
         self.tables.finish_into(&mut self.profile);
         self.profile

@@ -1,16 +1,16 @@
 //! Callgrind's format (valgrind.org/docs/manual/cl-format.html), for KCachegrind and callgrind_annotate.
 //!
-//! A sampler sees no calls: where the format wants their number, it gets the number of stacks with that call.
+//! A sampler sees no calls. If the format needs the number of calls, it gets the number of stacks with the call.
 //!
-//! Invariant: the costs of all functions themselves add up to the totals; a call that is on a stack several times (recursion) counts
-//! once in its inclusive cost; no name can begin a line of its own.
+//! Invariant: the own costs of all functions add up to the totals. A call that is on a stack several times (recursion) counts once in its
+//! inclusive cost. No name can begin a line.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use crate::stacks::{Stacks, add};
 
-/// Stands for the missing function of a stack without a frame.
+/// The function of a stack without frames.
 const NO_FRAME: &str = "[unknown]";
 
 /// Caller, line of the call, callee.
@@ -18,9 +18,9 @@ type Call = (usize, i64, usize);
 
 #[derive(Default)]
 struct Costs {
-    /// Of a function and line itself.
+    /// The own costs of a function and line.
     own: BTreeMap<(usize, i64), Vec<i64>>,
-    /// Stacks with the call, and what the callee took with all that it called.
+    /// The number of stacks with the call, and the callee's cost including its callees.
     calls: BTreeMap<Call, (u64, Vec<i64>)>,
 }
 
@@ -92,7 +92,7 @@ fn sum(stacks: &Stacks<'_>) -> Costs {
     costs
 }
 
-/// Names by number, each spelled out where it first occurs.
+/// Names by number. A name is written out where it first occurs.
 struct Names<'s, 'a> {
     stacks: &'s Stacks<'a>,
     files: BTreeMap<&'a str, usize>,
@@ -108,7 +108,7 @@ impl<'s, 'a> Names<'s, 'a> {
         }
     }
 
-    /// Two lines: the file and the function.
+    /// Writes two lines: the file and the function.
     fn function(&mut self, file_key: &str, key: &str, function: usize) -> String {
         let known = self.stacks.functions.get(function);
         let (file, name) = known.map_or(("", NO_FRAME), |known| (known.file, known.name));
@@ -133,7 +133,7 @@ fn numbers(values: &[i64]) -> String {
     words.join(" ")
 }
 
-/// A name without what would end its line.
+/// A name without line breaks.
 fn clean(name: &str) -> String {
     match name.trim() {
         "" => "???".to_owned(),
@@ -141,7 +141,7 @@ fn clean(name: &str) -> String {
     }
 }
 
-/// An event's name is one word.
+/// Makes one word, because the name of an event is one word.
 fn word(text: &str) -> String {
     text.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
 }

@@ -1,8 +1,8 @@
-//! The colours of frames, the same in the picture as in the page (`assets/page/profile.js` repeats the rules).
+//! The colours of frames. They are the same in the SVG and on the page (`assets/page/profile.js` repeats the rules).
 //!
-//! Hue tells what a function is, lightness tells neighbours apart; red against blue is told apart by nearly everybody.
+//! The hue shows the kind of function, and the lightness distinguishes neighbours. Nearly everybody can distinguish red from blue.
 //!
-//! Invariant: the same name has the same colour in every picture, and black text can be read on it.
+//! Invariant: a name has the same colour in every picture, and black text on it is readable.
 
 use crate::stacks::Function;
 
@@ -19,7 +19,7 @@ impl Colour {
     }
 }
 
-/// Hue, saturation, lightness of what PHP code itself is, of what is built in, and of what the engine does.
+/// Hue, saturation and lightness of PHP code, of internal functions, and of what the engine does.
 const USER: (f64, f64, f64) = (28.0, 0.85, 0.66);
 const INTERNAL: (f64, f64, f64) = (205.0, 0.55, 0.70);
 const PHASE: (f64, f64, f64) = (90.0, 0.06, 0.74);
@@ -70,7 +70,7 @@ pub(crate) fn share(value: i64, total: i64) -> f64 {
     }
 }
 
-/// A number from 0 to 1 that depends on the namespace or class most, so that relatives look alike.
+/// A number from 0 to 1 that depends mostly on the namespace or class, so that related functions look alike.
 fn spread(name: &str) -> f64 {
     let family = name.split("::").next().unwrap_or(name);
     0.75 * hash(family) + 0.25 * hash(name)

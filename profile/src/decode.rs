@@ -1,9 +1,9 @@
-//! A pprof file from someone who is not trusted, within bounds: gzip or raw.
+//! Decodes an untrusted pprof file within bounds: gzip or raw.
 //!
-//! It does not judge what the profile says, only that it is whole and small enough.
+//! It does not judge the content of a profile, only that it is complete and small enough.
 //!
-//! Invariant: memory stays below `limits.memory_bytes` plus a few records, whatever the bytes are (the file is inflated and decoded as a
-//! stream and never held whole), and what comes out has no dangling id, string index or value.
+//! Invariant: memory stays below `limits.memory_bytes` plus a few records for any input, because the file is decompressed and decoded as a
+//! stream and never held whole. The result has no invalid id, string index or value.
 
 use std::io::{self, BufReader, Read};
 
@@ -14,14 +14,15 @@ use crate::lookup::Ids;
 use crate::proto::{Label, Line, Location, Profile, Sample};
 use crate::records::Records;
 
-/// What a file may take before it is refused.
+/// The limits above which a file is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The file as it lies in the store.
+    /// The size of the stored file.
     pub compressed_bytes: usize,
-    /// The file after gzip; inflating stops here.
+    /// The size after decompression. Decompression stops here.
     pub decompressed_bytes: usize,
-    /// The decoded profile: bounds locations, functions, strings, whatever else there can be many of, and the samples where they are held.
+    /// The memory of the decoded profile. It bounds locations, functions, strings and all other repeated fields, and the samples if they
+    /// are held.
     pub memory_bytes: usize,
     /// Samples of the profile.
     pub samples: usize,
@@ -31,7 +32,7 @@ pub struct Limits {
     pub labels: usize,
 }
 
-/// What a sampler stores is far smaller.
+/// Far more than a sampler stores.
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -45,16 +46,16 @@ impl Default for Limits {
     }
 }
 
-/// The longest top-level field: a stack of `Limits::depth` frames with its labels, or a comment, is far shorter.
+/// The longest top-level field. A stack of `Limits::depth` frames with its labels is far shorter, and so is a comment.
 const MAX_RECORD: usize = 256 << 10;
 
 /// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Over [`Limits::compressed_bytes`]: nothing of it was read.
+    /// Over [`Limits::compressed_bytes`]. Nothing was read.
     #[error("the file has more than {0} bytes")]
     CompressedTooLarge(usize),
-    /// Over [`Limits::decompressed_bytes`], wherever gzip was then.
+    /// Over [`Limits::decompressed_bytes`]. Decompression stopped there.
     #[error("the file has more than {0} bytes when decompressed")]
     DecompressedTooLarge(usize),
     /// Over [`Limits::memory_bytes`].
@@ -72,28 +73,28 @@ pub enum DecodeError {
     /// Over [`Limits::labels`].
     #[error("a sample has more than {0} labels")]
     TooManyLabels(usize),
-    /// It begins as gzip does and is none.
+    /// It begins like gzip, but is not gzip.
     #[error("not a gzip file: {0}")]
     Gzip(#[source] io::Error),
     /// An upload that was cut off, for instance.
     #[error("the file ends in the middle of a field")]
     Truncated,
-    /// No encoder writes one (protobuf.dev, encoding).
+    /// A varint that no encoder writes (protobuf.dev, encoding).
     #[error("a varint has more than ten bytes")]
     Varint,
-    /// Only 0, 1, 2 and 5 are read; groups are not.
+    /// Only 0, 1, 2 and 5 are read. Groups are not.
     #[error("unknown wire type {0}")]
     WireType(u64),
-    /// A field that does not fit the schema.
+    /// A field that does not match the schema.
     #[error("not a pprof message: {0}")]
     Message(#[from] prost::DecodeError),
-    /// Nobody could say what its values are.
+    /// Without sample types, the values have no meaning.
     #[error("the profile has no sample type")]
     NoSampleType,
-    /// `profile.proto` demands it: index 0 is "no string".
+    /// `profile.proto` requires that index 0 is the empty string.
     #[error("the string table does not start with the empty string")]
     StringTable,
-    /// A sample has one value for each sample type.
+    /// A sample must have one value for each sample type.
     #[error("a sample has {actual} values for {expected} sample types")]
     Values {
         /// Sample types.
@@ -101,21 +102,21 @@ pub enum DecodeError {
         /// Values of the first sample that differs.
         actual: usize,
     },
-    /// Of a mapping, location or function.
+    /// An id of a mapping, location or function that is 0 or not unique.
     #[error("{0} id 0 or used twice")]
     Id(&'static str),
-    /// An id or a string index that leads nowhere.
+    /// An id or a string index that does not exist.
     #[error("{kind} {id} does not exist")]
     Dangling {
         /// `location`, `function`, `string`, …
         kind: &'static str,
-        /// As it stands in the file; wider than all ids and indices.
+        /// The value in the file. The type is wider than all ids and indices.
         id: i128,
     },
 }
 
 impl DecodeError {
-    /// Both the cap and the inflater speak through `io::Error`, because they sit below a `Read`.
+    /// The cap and the decompressor report through `io::Error`, because they are inside a `Read`.
     pub(crate) fn of_read(error: io::Error) -> Self {
         match error.downcast::<DecodeError>() {
             Ok(own) => own,
@@ -125,10 +126,10 @@ impl DecodeError {
     }
 }
 
-/// The whole profile, its samples in memory.
+/// The whole profile, with its samples in memory.
 ///
 /// # Errors
-/// A [`DecodeError`] where the file is not whole, or above a limit.
+/// A [`DecodeError`] if the file is not complete, or above a limit.
 pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
     let mut samples = Vec::new();
     let mut memory = 0usize;
@@ -152,7 +153,7 @@ pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
     Ok(profile)
 }
 
-/// Everything but the samples, which are handed over one by one and not yet checked but for their size.
+/// Reads everything except the samples. It passes these to the caller one by one, and checks only their size.
 pub(crate) fn read(
     file: &[u8],
     limits: &Limits,
@@ -198,22 +199,22 @@ fn read_stream(
     Ok(profile)
 }
 
-/// What the record that was just merged takes in memory.
+/// The memory of the record that was just merged.
 fn added(profile: &Profile, field: u64, wire_bytes: usize) -> usize {
     match field {
-        // A sample is handed over.
+        // A sample is passed to the caller.
         2 => 0,
         4 => profile.location.last().map_or(0, |location| {
             size_of::<Location>() + location.line.capacity() * size_of::<Line>()
         }),
-        // 32 bytes are what an allocator takes for the shortest string.
+        // An allocator takes about 32 bytes for the shortest string.
         6 => size_of::<String>() + 32 + wire_bytes,
-        // The rest is flat. 80 bytes are the largest row (a mapping); a packed comment is 8 bytes for each of its bytes.
+        // The other records are flat. The largest row (a mapping) has 80 bytes. A packed comment has 8 bytes for each of its encoded bytes.
         _ => 80 + 8 * wire_bytes,
     }
 }
 
-/// Refuses a sample that is too large; gives back what was reserved for the others.
+/// Refuses a sample that is too large. Frees unused capacity of the others.
 fn small(mut sample: Sample, limits: &Limits) -> Result<Sample, DecodeError> {
     if sample.location_id.len() > limits.depth {
         return Err(DecodeError::TooDeep(limits.depth));
@@ -227,13 +228,13 @@ fn small(mut sample: Sample, limits: &Limits) -> Result<Sample, DecodeError> {
     Ok(sample)
 }
 
-/// What a sample may point to.
+/// The ids that a sample may refer to.
 pub(crate) struct Checks {
     locations: Ids,
 }
 
 impl Checks {
-    /// Refuses a profile in which anything but a sample points to what is not there.
+    /// Refuses a profile in which anything except a sample refers to something missing.
     pub fn of(profile: &Profile) -> Result<Self, DecodeError> {
         if profile.sample_type.is_empty() {
             return Err(DecodeError::NoSampleType);
@@ -323,7 +324,7 @@ fn check_string(profile: &Profile, index: i64) -> Result<(), DecodeError> {
     }
 }
 
-/// Fails the read that goes past the cap, so that a gzip bomb stops there.
+/// A reader that fails above the cap, which stops a gzip bomb.
 struct Capped<R> {
     stream: R,
     cap: usize,

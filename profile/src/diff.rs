@@ -1,8 +1,8 @@
-//! Two profiles side by side: which functions take a larger or a smaller share than before.
+//! Compares two profiles: which functions have a larger or a smaller share than before.
 //!
 //! It does not draw: [`crate::svg`] and [`crate::page`] do.
 //!
-//! Invariant: functions are the same where name and file are; a start line moves with every edit above it.
+//! Invariant: functions are the same if name and file are equal. Start lines do not count, because they move with every edit above them.
 
 use std::collections::BTreeMap;
 
@@ -12,46 +12,46 @@ use crate::stacks::{View, ViewError};
 use crate::text::Amount;
 use crate::top::{Row, top, total};
 
-/// A function in both profiles; 0 where it was not seen.
+/// A function in both profiles. Values are 0 if a profile does not have it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// The function's.
+    /// The function's name.
     pub name: String,
-    /// Where it is declared.
+    /// The file of its declaration.
     pub file: String,
-    /// In the function itself, in the unit of the sample type; so are the next three.
+    /// Its flat value, in the unit of the sample type. The next three have the same unit.
     pub flat_before: i64,
     /// The same in the later profile.
     pub flat_after: i64,
-    /// In it and in all it called.
+    /// Its cumulative value.
     pub cum_before: i64,
     /// The same in the later profile.
     pub cum_after: i64,
-    /// Squared errors of the own values, before and after.
+    /// Squared errors of the flat values, before and after.
     errors: [f64; 2],
 }
 
-/// What has changed from one profile to another, in one sample type.
+/// The changes from one profile to another, in one sample type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
-    /// The one that is compared.
+    /// The compared sample type.
     pub sample_type: String,
-    /// Of its values.
+    /// The unit of its values.
     pub unit: String,
-    /// Of all samples that the view lets through.
+    /// The total of all samples in the view.
     pub total_before: i64,
     /// The same in the later profile.
     pub total_after: i64,
-    /// The largest change of the own share first.
+    /// The largest change of the flat share comes first.
     pub changes: Vec<Change>,
     /// Squared errors of the totals, before and after.
     errors: [f64; 2],
 }
 
-/// Compares the samples that the view lets through.
+/// Compares the samples in the view.
 ///
 /// # Errors
-/// A [`ViewError`] where one of the profiles has no such sample type.
+/// A [`ViewError`] if one of the profiles has no such sample type.
 pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, ViewError> {
     let chosen = view.index(after)?;
     let (name, unit) = after.sample_types().nth(chosen).unwrap_or_default();
@@ -97,17 +97,17 @@ pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, View
 }
 
 impl Diff {
-    /// By how many points of the total the function's own share has grown; negative where it shrank.
+    /// By how many percentage points the function's flat share has grown; negative if it shrank.
     pub fn flat_points(&self, change: &Change) -> f64 {
         self.points(change.flat_before, change.flat_after)
     }
 
-    /// By how many points the function's own share can differ by chance: three standard errors.
+    /// The difference of the flat share that chance can cause, in percentage points: three standard errors.
     pub fn flat_noise(&self, change: &Change) -> f64 {
         self.noise(change, self.errors.map(Some))
     }
 
-    /// The same where the totals do not vary, as those of a number of requests.
+    /// The same for fixed totals, such as those of a number of requests.
     pub fn flat_noise_of_fixed(&self, change: &Change) -> f64 {
         self.noise(change, [None; 2])
     }
@@ -129,12 +129,12 @@ impl Diff {
         noise::points(before, after)
     }
 
-    /// The same for the function with all that it called.
+    /// The same for the cumulative share.
     pub fn cum_points(&self, change: &Change) -> f64 {
         self.points(change.cum_before, change.cum_after)
     }
 
-    /// A value as a part of the total, in percent.
+    /// A value's share of the total, in percent.
     pub fn share_before(&self, value: i64) -> f64 {
         share(value, self.total_before)
     }

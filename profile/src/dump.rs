@@ -1,7 +1,7 @@
-//! Where each worker is, out of the profile of a snapshot: for people and for programs.
+//! Where each worker is, from the profile of a snapshot: as text and as JSON.
 //!
-//! Such a profile has one sample of each worker, whose labels say what it does. Invariant: stuck workers come first, and no name moves a
-//! terminal's cursor.
+//! Such a profile has one sample for each worker, with labels that describe its state. Invariant: workers that may be stuck come first, and
+//! no name can move the terminal's cursor.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use serde::Serialize;
 use crate::proto::{Profile, Sample};
 use crate::{Label, Lookup};
 
-/// Columns that functions have before their files.
+/// The width of the column with functions, before that with files.
 const FUNCTION: usize = 32;
-/// Of a stack that people see; programs get all of it.
+/// The most frames of a stack in the text. JSON has all of them.
 const FRAMES: usize = 64;
 
-/// What a worker does.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum State {
-    /// It sleeps within a request.
+    /// It sleeps in a request.
     Waiting,
-    /// It has a CPU, or waits for one.
+    /// It runs on a CPU, or waits for one.
     Running,
     /// It serves no request.
     Idle,
@@ -31,30 +31,30 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {
-    /// By the operator, when it merged; none on a host.
+    /// Set by the operator when it merges profiles; `None` on a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The same.
+    /// Set by the operator, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// In the sampler's PID namespace, which is the target's in a pod.
+    /// In the sampler's PID namespace, which is the target's if it runs in a pod.
     pub pid: i64,
-    /// Its thread id where PHP is thread-safe.
+    /// The thread id, if PHP is thread-safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<i64>,
-    /// Of php-fpm.
+    /// The pool of php-fpm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// PHP's version, for instance `8.2.29`.
     pub php: String,
-    /// As PHP names it: `fpm-fcgi`, `cli`, `apache2handler`, …
+    /// In PHP's own spelling: `fpm-fcgi`, `cli`, `apache2handler`, …
     pub sapi: String,
     /// What it does.
     pub state: State,
-    /// Where it waits, as far as the kernel tells.
+    /// What it waits in, if the kernel shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_call: Option<Call>,
-    /// Of its request; so are route and script. None without a request, or where it is not known.
+    /// The request's method. Method, route and script are `None` without a request, or if they are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// The path with ids replaced, without its query.
@@ -71,7 +71,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// As the labels of its sample, from which [`workers`] reads it again; pod and container are not its own words.
+    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not among them, because the sampler does not
+    /// set them.
     pub fn labels(&self) -> Vec<Label<'_>> {
         let state = match self.state {
             State::Waiting => "waiting",
@@ -115,28 +116,28 @@ impl Worker {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
-    /// For instance `poll`; `system call 12` where the name is not known.
+    /// For instance `poll`; `system call 12` if the name is not known.
     pub name: String,
-    /// What it waits for, where one descriptor says it: `file`, `pipe`, `socket`, …
+    /// What it waits for, if a descriptor shows it: `file`, `pipe`, `socket`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
-    /// Of a TCP socket: 3306 is MySQL's, for instance.
+    /// The peer's port of a TCP socket: 3306 is MySQL's, for instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_port: Option<i64>,
 }
 
-/// A frame, with the line being executed in it.
+/// A frame and the line being executed in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
-    /// As in the profile.
+    /// The name in the profile.
     pub function: String,
     /// Empty for phases.
     pub file: String,
-    /// The one being executed; 0 where it is not known.
+    /// The line being executed; 0 if it is not known.
     pub line: i64,
 }
 
-/// In their order; nothing where it is no profile of a snapshot.
+/// The workers in order. Empty if the profile is not that of a snapshot.
 pub fn workers(profile: &Profile) -> Vec<Worker> {
     let lookup = Lookup::new(profile);
     let mut found: BTreeMap<(String, String, i64, i64), (i64, Worker)> = BTreeMap::new();
@@ -158,7 +159,7 @@ pub fn workers(profile: &Profile) -> Vec<Worker> {
     ordered(found.into_values().map(|(_, worker)| worker).collect())
 }
 
-/// Those that wait before those that run and those that are idle, each of the oldest request first.
+/// Waiting workers first, then running ones, then idle ones. Within each group, the oldest request comes first.
 pub fn ordered(mut workers: Vec<Worker>) -> Vec<Worker> {
     let age = |worker: &Worker| Reverse((worker.request_seconds.unwrap_or(0.0) * 1000.0) as u64);
     workers.sort_by_key(|worker| (worker.state, age(worker)));
@@ -207,18 +208,18 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Wor
     })
 }
 
-/// As one document.
+/// All workers in one JSON document.
 pub fn json(workers: &[Worker]) -> String {
     #[derive(Serialize)]
     struct Document<'a> {
         workers: &'a [Worker],
     }
-    // Strings and numbers always serialise.
+    // Serialising strings and numbers cannot fail.
     let text = serde_json::to_string_pretty(&Document { workers });
     text.unwrap_or_default() + "\n"
 }
 
-/// Each worker that does something with its stack, leaf first; of the idle ones how many there are.
+/// Each worker that is not idle, with its stack, leaf first; and the number of idle workers.
 pub fn text(workers: &[Worker]) -> String {
     let mut text = String::new();
     for worker in workers.iter().filter(|it| it.state != State::Idle) {
@@ -261,7 +262,7 @@ fn head(worker: &Worker) -> String {
     head + &of_request(worker)
 }
 
-/// Which request it serves, and for how long.
+/// The request that the worker serves, and for how long.
 fn of_request(worker: &Worker) -> String {
     let place = worker.route.as_ref().or(worker.script.as_ref());
     let words = [worker.method.as_ref(), place].into_iter().flatten();

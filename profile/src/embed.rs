@@ -1,15 +1,15 @@
-//! A timeline as an element of the page: JSON, in which nothing can end the element.
+//! A timeline as an element of the page. It is JSON in which nothing can end the element.
 //!
-//! Invariant: what is in the element has no `<`, and is never longer than [`LARGEST_TIMELINE`].
+//! Invariant: the element's content has no `<` and is never longer than [`LARGEST_TIMELINE`].
 
 use std::io::{Error, ErrorKind, Result, Write};
 
 use crate::timeline::Timeline;
 
-/// Bytes of a timeline as JSON: what the bounds of a [`Timeline`] let through is some 9 MB with short names.
+/// The most bytes of a timeline as JSON. A [`Timeline`] at its bounds has some 9 MB with short names.
 pub const LARGEST_TIMELINE: usize = 16 << 20;
 
-/// The element that the page's script looks for; nothing where there is no timeline. The page says so where it was too large.
+/// The element for the page's script; empty without a timeline. If the timeline is too large, the page says so.
 pub(crate) fn element(timeline: Option<&Timeline>) -> String {
     let Some(timeline) = timeline else {
         return String::new();
@@ -27,7 +27,7 @@ fn json(timeline: &Timeline, room: usize) -> Option<String> {
     String::from_utf8(text.bytes).ok()
 }
 
-/// Takes JSON up to a length. Inside a script element only `<` can begin its end or a comment; in JSON it stands in strings alone.
+/// Takes JSON up to a length. In a script element, only `<` can begin its end or a comment. In JSON, it occurs only in strings.
 struct Text {
     bytes: Vec<u8>,
     room: usize,
@@ -101,7 +101,7 @@ mod tests {
         assert!(json(&hostile(), length).is_some());
         assert_eq!(json(&hostile(), length - 1), None);
         let mut large = hostile();
-        // Six bytes each, once they are escaped.
+        // Each takes six bytes after escaping.
         large.routes[0].route = "<".repeat(LARGEST_TIMELINE / 6);
         let element = element(Some(&large));
         assert!(element.ends_with(">null</script>\n"), "{}", element.len());

@@ -1,15 +1,15 @@
-//! Folded stacks: `root;caller;leaf value`, one line for each stack, as flamegraph.pl and speedscope read them.
+//! Folded stacks for flamegraph.pl and speedscope: `root;caller;leaf value`, one line for each stack.
 //!
-//! It keeps names only: files and lines have no place in this format.
+//! It keeps names only, because the format has no files and lines.
 //!
-//! Invariant: the numbers at the ends of the lines add up to the total, and no name can begin a line or a frame of its own.
+//! Invariant: the values of all lines add up to the total, and no name can begin a line or a frame.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::stacks::Stacks;
 
-/// A stack without a frame; the format wants at least one.
+/// The frame of a stack without frames. The format needs at least one.
 const NO_FRAME: &str = "[unknown]";
 
 pub fn folded(stacks: &Stacks<'_>) -> String {
@@ -39,7 +39,7 @@ pub fn folded(stacks: &Stacks<'_>) -> String {
     text
 }
 
-/// A name without what separates frames and lines.
+/// A name without the characters that separate frames and lines.
 fn clean(name: &str) -> String {
     match name.trim() {
         "" => "[anonymous]".to_owned(),

@@ -1,8 +1,8 @@
-//! The formats that a profile can be written in, and which of them a file's name means.
+//! The formats in which a profile can be written, and the format for a file's name.
 //!
 //! It writes no file.
 //!
-//! Invariant: for each sample type that a format holds, its values add up to the same total in all of them.
+//! Invariant: a sample type has the same total in all formats that contain it.
 
 use crate::callgrind::callgrind;
 use crate::encode::encode_gzip;
@@ -14,10 +14,10 @@ use crate::stacks::{Stacks, View, ViewError};
 use crate::svg::flame_graph;
 use crate::timeline::Timeline;
 
-/// What a profile can be written as.
+/// The formats of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// All sample types, as `go tool pprof` reads it.
+    /// All sample types, for `go tool pprof`.
     Pprof,
     /// `root;caller;leaf value`: one sample type, names only.
     Folded,
@@ -31,7 +31,7 @@ pub enum Format {
     Html,
 }
 
-/// What a file's name ends with, and what it means; the longer ends come first.
+/// The ends of file names and their formats. Longer ends come first.
 const EXTENSIONS: [(&str, Format); 13] = [
     (".speedscope.json", Format::Speedscope),
     (".pb.gz", Format::Pprof),
@@ -48,7 +48,7 @@ const EXTENSIONS: [(&str, Format); 13] = [
     (".htm", Format::Html),
 ];
 
-/// What each is called where a name is asked for.
+/// The names of the formats.
 const NAMES: [(&str, Format); 6] = [
     ("pprof", Format::Pprof),
     ("folded", Format::Folded),
@@ -59,24 +59,24 @@ const NAMES: [(&str, Format); 6] = [
 ];
 
 impl Format {
-    /// What it is called.
+    /// The name of the format.
     pub fn name(self) -> &'static str {
         let named = NAMES.iter().find(|(_, format)| *format == self);
         named.map_or("", |(name, _)| name)
     }
 
-    /// The format that is called so.
+    /// The format with this name.
     pub fn named(name: &str) -> Option<Self> {
         let named = NAMES.iter().find(|(other, _)| *other == name);
         named.map(|(_, format)| *format)
     }
 
-    /// All names, for people.
+    /// All names, as text.
     pub fn names() -> String {
         NAMES.map(|(name, _)| name).join(", ")
     }
 
-    /// The format that a file of this name should have.
+    /// The format for a file of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let base = name.rsplit('/').next().unwrap_or(&name);
@@ -89,7 +89,7 @@ impl Format {
             .map(|(_, format)| format)
     }
 
-    /// The ends of names that are known, for people.
+    /// The known ends of file names, as text.
     pub fn extensions() -> String {
         let ends: Vec<_> = EXTENSIONS.iter().map(|(end, _)| *end).collect();
         format!(
@@ -98,7 +98,7 @@ impl Format {
         )
     }
 
-    /// The profile in this format, with the samples that the view lets through. The page alone shows a timeline.
+    /// Writes the samples in the view in this format. Only the page shows a timeline.
     pub fn write(
         self,
         profile: &Profile,

@@ -1,9 +1,10 @@
-//! pprof profiles: build, decode within bounds, merge, encode, summarise, compare, convert, draw, and say what is to be said of them.
+//! pprof profiles: build, decode within bounds, merge, encode, summarise, compare, convert and draw them, and find problems in them.
 //!
-//! It does not sample, store or symbolise anything, and knows nothing of Kubernetes; PHP's names are in [`waiting`] and [`findings`] alone.
+//! It does not sample, store or symbolise anything, and knows nothing of Kubernetes. Only [`waiting`] and [`findings`] know PHP's
+//! functions.
 //!
-//! Invariant: a [`Profile`] that [`decode`], [`Builder`] or [`Merger`] hands out is whole: every id and
-//! every string index in it exists, so whoever reads it further needs no checks of their own.
+//! Invariant: a [`Profile`] from [`decode`], [`Builder`] or [`Merger`] is complete: every id and every string index in it exists, so
+//! readers need no further checks.
 
 mod builder;
 mod callgrind;

@@ -1,6 +1,6 @@
-//! From the ids in a profile to what they name.
+//! Resolves the ids in a profile.
 //!
-//! It does not change or copy a profile; a row that is missing reads as nothing, it never fails.
+//! It neither changes nor copies a profile. A missing row reads as empty and is not an error.
 //!
 //! Invariant: frames come leaf first, an inlined callee before the function it was inlined into.
 
@@ -9,20 +9,20 @@ use std::collections::{HashMap, HashSet};
 use crate::decode::DecodeError;
 use crate::proto::{Function, Location, Profile, Sample};
 
-/// One frame of a sample, by its names.
+/// One frame of a sample, with its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame<'a> {
-    /// The function's.
+    /// The function's name.
     pub name: &'a str,
-    /// Where it is declared.
+    /// The file of its declaration.
     pub file: &'a str,
-    /// Of its declaration.
+    /// The line of its declaration.
     pub start_line: i64,
-    /// The one being executed.
+    /// The line being executed.
     pub line: i64,
 }
 
-/// The rows of a profile by their ids.
+/// The rows of a profile, by id.
 pub struct Lookup<'a> {
     profile: &'a Profile,
     functions: HashMap<u64, &'a Function>,
@@ -30,7 +30,7 @@ pub struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// Reads functions and locations once.
+    /// Indexes functions and locations.
     pub fn new(profile: &'a Profile) -> Self {
         Lookup {
             profile,
@@ -67,7 +67,7 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// The ids of one kind, each given once and none 0.
+/// The ids of one kind. Each occurs once, and none is 0.
 pub(crate) struct Ids {
     kind: &'static str,
     known: HashSet<u64>,

@@ -1,9 +1,9 @@
-//! Several profiles into one file: the pods of a request.
+//! Merges several profiles into one file: the pods of a request.
 //!
 //! It does not scale values and does not align times.
 //!
-//! Invariant: each value type's total is the sum of the totals (up to the ends of `i64`). Memory stays below the room that was given, whatever
-//! the profiles are, and no profile can take the others' part of it.
+//! Invariant: the total of each sample type is the sum of the profiles' totals (up to the limits of `i64`). Memory stays below the given
+//! bound for any profiles, and no profile can take the share of the others.
 
 use crate::builder::{HEAP, Settings, head};
 use crate::packer::Packer;
@@ -16,37 +16,37 @@ use incoming::Incoming;
 
 mod incoming;
 
-/// The function of a row that stands for those that found no room.
+/// The function of a row that replaces rows without room.
 pub const OTHER: &str = "[other]";
-/// Of each profile the first comment is kept, what a sampler says of its run, if it is no longer.
+/// The longest comment that is kept. Each profile keeps only its first comment, in which a sampler describes its run.
 const COMMENT_BYTES: usize = 4096;
 
-/// Why profiles cannot become one.
+/// Why profiles cannot be merged.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
     /// No profile was added.
     #[error("nothing to merge")]
     Empty,
-    /// Names and units, as the first profile and another one have them.
+    /// The names and units of the first profile and of another one differ.
     #[error("sample types differ: {expected} and {actual}")]
     SampleTypes {
-        /// Of the first profile.
+        /// Those of the first profile.
         expected: String,
-        /// Of the one that was refused.
+        /// Those of the refused profile.
         actual: String,
     },
 }
 
-/// What a merged profile may take.
+/// The bounds of a merged profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergeLimits {
-    /// Samples of the merged profile, those of [`OTHER`] apart.
+    /// Samples of the merged profile, without those of [`OTHER`].
     pub rows: usize,
-    /// In memory, all tables together.
+    /// Memory of all tables together.
     pub bytes: usize,
 }
 
-/// Fits what 100 pods of a large application bring.
+/// Enough for 100 pods of a large application.
 impl Default for MergeLimits {
     fn default() -> Self {
         MergeLimits {
@@ -56,31 +56,31 @@ impl Default for MergeLimits {
     }
 }
 
-/// What is known of a profile without its own word.
+/// Metadata that does not come from the profile itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedMetadata<'a> {
-    /// In the place of labels of these names.
+    /// They replace labels of the same names.
     pub labels: Vec<(&'a str, &'a str)>,
-    /// 0 where it is not known.
+    /// 0 if it is not known.
     pub time_nanos: i64,
-    /// 0 where it is not known.
+    /// 0 if it is not known.
     pub duration_nanos: i64,
 }
 
-/// What came of merging.
+/// The result of merging.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// A gzip-compressed pprof file.
     pub file: Vec<u8>,
-    /// Of each value type.
+    /// The total of each sample type.
     pub totals: Vec<i64>,
-    /// What of that stands in rows of [`OTHER`].
+    /// The part of each total in rows of [`OTHER`].
     pub other: Vec<i64>,
-    /// Profiles that have such a row.
+    /// The number of profiles with such a row.
     pub cut: usize,
 }
 
-/// Merges one profile after the other, so that no two of them need to be in memory at once.
+/// Merges one profile after the other, so that only one is in memory at a time.
 #[derive(Clone, Debug)]
 pub struct Merger {
     head: Profile,
@@ -89,13 +89,13 @@ pub struct Merger {
     rows: Rows,
     limits: MergeLimits,
     folds: &'static [&'static str],
-    /// Profiles that were added, and that are still to come.
+    /// The number of profiles that were added, and of those that will follow.
     added: usize,
     left: usize,
     merged: Merged,
 }
 
-/// Small profiles of phpprof's own sample types into one that is held in memory.
+/// Merges small profiles with phpprof's own sample types into one in memory.
 pub fn merge(profiles: &[Profile]) -> Result<Profile, MergeError> {
     let limits = MergeLimits::default();
     let mut merger = Merger::new(&Settings::default(), profiles.len(), limits, &[]);
@@ -123,8 +123,8 @@ pub fn merge(profiles: &[Profile]) -> Result<Profile, MergeError> {
 }
 
 impl Merger {
-    /// A merged profile that says this of itself, of so many profiles; labels that `folds` names are given up first where room is short. Rows
-    /// with the largest values of the last sample type are kept.
+    /// A merger for this many profiles, with these metadata. If there is little room, it first drops the labels in `folds`, then keeps the
+    /// rows with the largest values of the last sample type.
     pub fn new(
         settings: &Settings,
         profiles: usize,
@@ -152,7 +152,7 @@ impl Merger {
         }
     }
 
-    /// Adds a profile. Where its types are others, nothing is added.
+    /// Adds a profile. If its sample types differ, nothing is added.
     pub fn add<S: Source + ?Sized>(
         &mut self,
         source: &S,
@@ -194,7 +194,7 @@ impl Merger {
         Ok(())
     }
 
-    /// The file of all that was added.
+    /// The file of everything that was added.
     pub fn finish(mut self) -> Result<Merged, MergeError> {
         if self.added == 0 {
             return Err(MergeError::Empty);
@@ -206,13 +206,13 @@ impl Merger {
         Ok(self.merged)
     }
 
-    /// About what is held.
+    /// The approximate memory.
     fn bytes(&self) -> usize {
         self.tables.bytes + self.rows.bytes
     }
 
-    /// Where in a sample of this profile each merged value stands; its order may be another. What heaps did may be missing, and counts as nothing
-    /// then; where it is not asked for, it is left out.
+    /// The index of each merged value in the samples of this profile, whose order may differ. Missing sample types of heaps count as 0.
+    /// They are ignored if the merged profile does not have them.
     fn order(&self, profile: &Profile) -> Result<Vec<usize>, MergeError> {
         let theirs: Vec<String> = profile.sample_types().map(word).collect();
         let is_of_heap = |kind: &&String| HEAP.iter().any(|of_heap| word(*of_heap) == **kind);

@@ -1,9 +1,9 @@
-//! How far two profiles' shares can differ by chance alone.
+//! How much the shares of two profiles can differ by chance.
 //!
-//! The rule is that of `assets/page/noise.js`: three standard errors, where a value stands for as many samples as the sample type `samples`
-//! says, and a count varies by its square root (Poisson). That the samples of one long call are alike is not in the bound.
+//! The rule is that of `assets/page/noise.js`: three standard errors. The sample type `samples` gives the number of samples in a value, and
+//! a count varies by its square root (Poisson). The bound ignores that the samples of one long call are alike.
 //!
-//! Invariant: a profile that does not count its samples has no errors, so none of its differences counts as chance.
+//! Invariant: a profile that does not count its samples has no errors, so none of its differences is attributed to chance.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ const STANDARD_ERRORS: f64 = 3.0;
 
 /// The squared errors of a profile's values in one sample type, in the square of its unit.
 pub(crate) struct Errors<'a> {
-    /// Of each function's own value, by name and file.
+    /// The error of each function's own value, by name and file.
     own: HashMap<(&'a str, &'a str), f64>,
-    /// Of all together.
+    /// The error of the total.
     pub(crate) all: f64,
 }
 
@@ -44,25 +44,25 @@ impl<'a> Errors<'a> {
     }
 }
 
-/// Of one value of a sample; `count` is where the sample's values have the number of samples, if the profile counts them.
+/// The squared error of one value of a sample. `count` is the index of the number of samples, if the profile counts them.
 pub(crate) fn squared_error(sample: &Sample, value: i64, count: Option<usize>) -> f64 {
     let count = count.and_then(|index| sample.value.get(index));
-    // Values that each stand for one sample have the sum of their squares as their squared error.
+    // If each value stands for one sample, the squared error is the sum of the squared values.
     count.map_or(0.0, |count| (value as f64).powi(2) / (*count).max(1) as f64)
 }
 
-/// A value with its squared error, and the total that it is a share of.
+/// A value with its squared error, and the total of its share.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) value: i64,
     pub(crate) total: i64,
     pub(crate) error: f64,
-    /// Of the total; the error of the value alone where the total does not vary.
+    /// The error of the total. If the total is fixed, only the value's error counts.
     pub(crate) error_of_all: Option<f64>,
 }
 
 impl Part {
-    /// Squared error of the share: what is in it and what is not vary by themselves.
+    /// The squared error of the share. The value and the rest of the total vary independently.
     fn variance(self) -> f64 {
         if self.total <= 0 {
             return 0.0;
@@ -79,7 +79,7 @@ impl Part {
     }
 }
 
-/// By how many points (hundredths) two shares can differ by chance.
+/// By how many percentage points two shares can differ by chance.
 pub(crate) fn points(before: Part, after: Part) -> f64 {
     100.0 * STANDARD_ERRORS * (before.variance() + after.variance()).sqrt()
 }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_share_varies_as_one_of_a_poll_does() {
-        // sqrt(p (1 - p) / n) of 50 % of 100 is 5 points.
+        // For a share of 50 % of 100 samples, sqrt(p (1 - p) / n) is 5 points.
         let half = part(50, 100, Some(100.0));
         assert!((points(half, half) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
         let none = part(0, 0, Some(0.0));

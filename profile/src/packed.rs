@@ -1,12 +1,12 @@
-//! A pprof file whose samples are never held together.
+//! A pprof file whose samples are never all in memory.
 //!
-//! Invariant: what [`Packed::open`] takes is whole, so every look at it ends as the first did.
+//! Invariant: [`Packed::open`] accepts only complete files, so later reads succeed as the first one did.
 
 use crate::decode::{Checks, DecodeError, Limits, read};
 use crate::proto::{Profile, Sample};
 use crate::source::Source;
 
-/// A profile whose samples stay in its file: each look inflates it again.
+/// A profile whose samples stay in its file. Each read decompresses the file again.
 #[derive(Debug)]
 pub struct Packed<F> {
     file: F,
@@ -16,7 +16,7 @@ pub struct Packed<F> {
 }
 
 impl<F: AsRef<[u8]>> Packed<F> {
-    /// Reads the file twice, its samples once all that they can point to is known.
+    /// Reads the file twice: it reads the samples after it knows everything that they can refer to.
     pub fn open(file: F, limits: &Limits) -> Result<Self, DecodeError> {
         let head = read(file.as_ref(), limits, &mut |_| Ok(()))?;
         let checks = Checks::of(&head)?;
@@ -44,7 +44,7 @@ impl<F: AsRef<[u8]>> Source for Packed<F> {
     }
 
     fn each(&self, visit: &mut dyn FnMut(&Sample)) {
-        // `open` has read these bytes to their end: nothing of them fails now.
+        // `open` has read these bytes to the end, so nothing can fail now.
         let _ = read(self.file.as_ref(), &self.limits, &mut |sample| {
             visit(&sample);
             Ok(())

@@ -1,4 +1,4 @@
-//! A pprof file that is packed while it is made, so that its samples are never held together.
+//! Writes a pprof file while it is compressed, so that its samples are never all in memory.
 //!
 //! Invariant: equal samples and tables give equal bytes (no name and no time in the gzip header).
 
@@ -32,13 +32,13 @@ impl Packer {
     pub fn sample(&mut self, sample: &Sample) {
         self.record.clear();
         message::encode(SAMPLE, sample, &mut self.record);
-        // As in `finish`.
+        // Writing to a `Vec` cannot fail, as in `finish`.
         let _ = self.gzip.write_all(&self.record);
     }
 
-    /// The file, with everything but samples from `rest`.
+    /// The file. `rest` has everything except the samples.
     pub fn finish(mut self, rest: &Profile) -> Vec<u8> {
-        // A `Vec` takes every write. Were it ever not so, the answer is empty, which every reader refuses.
+        // Writing to a `Vec` cannot fail. If it did, the result would be empty, which every reader refuses.
         let written = self.gzip.write_all(&rest.encode_to_vec());
         written
             .and_then(|()| self.gzip.finish())

@@ -1,9 +1,9 @@
-//! The flame graph page: one HTML file that needs nothing else, whoever serves it and wherever it was saved.
+//! The flame graph page: one HTML file that needs nothing else, whoever serves it and wherever it is saved.
 //!
-//! It does not choose or lay out anything: `assets/page` does, in the reader's browser.
+//! It neither chooses nor lays out anything: `assets/page` does this in the browser.
 //!
-//! Invariant: names from the target reach the page as JSON without a `<`, and the page's script puts them on the screen as
-//! text. Its policy lets only the two scripts and the style of this file run, and no request leave.
+//! Invariant: names from the target are in the page as JSON without a `<`, and the page's script displays them as text. The page's policy
+//! allows only the two scripts and the style of this file, and no requests.
 
 use std::collections::HashMap;
 
@@ -21,9 +21,9 @@ use crate::waiting::{self, Waiting};
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
-/// Samples of which the page has the labels.
+/// The most samples for which the page has labels.
 const TOLD_APART: usize = 200_000;
-/// One scope of its own around all parts.
+/// One scope around all parts of the script.
 const SCRIPT: &str = concat!(
     "\n(() => {\n\"use strict\";\n",
     include_str!("../assets/page/profile.js"),
@@ -59,7 +59,7 @@ const STYLE: &str = concat!(
 );
 const BODY: &str = include_str!("../assets/page/page.html");
 
-/// For the header of the same name; the page itself carries it too. A test holds the hashes against the files.
+/// The value for the header of the same name. The page contains it too. A test compares the hashes with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
     'sha256-T+3HAdSw6owvM4n2EIdWvDN/dJhP1XcLRmkhDR+Q/0o='; \
@@ -77,34 +77,34 @@ struct Data<'a> {
     comments: Vec<&'a str>,
     /// Name, file, start line.
     functions: Vec<(&'a str, &'a str, i64)>,
-    /// Parent and function of each node but the root, which is node 0; parents come first.
+    /// Parent and function of each node except the root, which is node 0. Parents come first.
     nodes: Vec<usize>,
     /// Key and value.
     labels: Vec<(&'a str, String)>,
-    /// Labels that samples have together.
+    /// The sets of labels that samples have.
     sets: Vec<Vec<usize>>,
-    /// Node, set and values of each sample, one after the other.
+    /// Node, set and values of each sample, in sequence.
     samples: Vec<i64>,
-    /// The same of the profile that this one is compared with.
+    /// The same for the other profile of a comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Vec<i64>>,
     findings: Vec<Said>,
 }
 
-/// A finding, and where the page shows it.
+/// A finding, and its place on the page.
 #[derive(Serialize)]
 struct Said {
     id: &'static str,
     share: f64,
     of: &'static str,
     sentence: String,
-    /// The function that it is about, and the sample type that it is a share of.
+    /// The finding's function, and the sample type of its share.
     function: Option<usize>,
     r#type: Option<usize>,
 }
 
-/// The page of one profile, at first in this view; the reader can choose another. With a timeline it also shows what ran when, up to
-/// [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
+/// The page of one profile. It first shows this view, and the reader can choose another. With a timeline, it also shows what ran when, up
+/// to [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
 pub fn page<S: Source + ?Sized>(
     source: &S,
     view: &View,
@@ -114,11 +114,11 @@ pub fn page<S: Source + ?Sized>(
     let profile = source.head();
     let chosen = view.index(profile)?;
     let mut tables = Tables {
-        // More rows than a browser shows at ease: nobody can be told apart then.
+        // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
         together: source.count() > TOLD_APART,
         ..Tables::default()
     };
-    // Of so many rows that only one of a kind is kept neither is worth the time of whoever waits for the page.
+    // For so many rows, findings would take too long for the reader who waits for the page.
     let found = match tables.together {
         true => Vec::new(),
         false => findings(source, view),
@@ -133,7 +133,7 @@ pub fn page<S: Source + ?Sized>(
     Ok(html(&title, &json, &embed::element(timeline)))
 }
 
-/// The page of a profile beside an earlier one: red took more than before, blue less, grey no more or less than by chance.
+/// The page that compares a profile with an earlier one. Red took more than before, blue took less, and grey did not change beyond chance.
 pub fn differential<S: Source + ?Sized>(
     before: &S,
     after: &S,
@@ -161,7 +161,7 @@ pub fn differential<S: Source + ?Sized>(
     Ok(html(title, &json, &embed::element(None)))
 }
 
-/// What the page's script reads of a profile.
+/// The page script's data of a profile.
 fn json(
     profile: &Profile,
     title: &str,
@@ -188,9 +188,9 @@ fn json(
         before,
         findings,
     };
-    // Strings and numbers alone: nothing of it can fail to be written.
+    // Serialising strings and numbers cannot fail.
     let json = serde_json::to_string(&data).unwrap_or_default();
-    // Inside a script element only `<` can begin its end or a comment; in JSON it stands in strings alone.
+    // In a script element, only `<` can begin its end or a comment. In JSON, it occurs only in strings.
     json.replace('<', "\\u003c")
 }
 
@@ -207,12 +207,12 @@ fn html(title: &str, json: &str, timeline: &str) -> String {
     )
 }
 
-/// What the samples point to, each once.
+/// The rows that samples refer to, each once.
 #[derive(Default)]
 struct Tables<'a> {
-    /// Start lines are left out: they move with every edit, and would tell equal functions of two profiles apart.
+    /// Whether start lines are dropped. They move with every edit, and would make functions of two profiles differ.
     compared: bool,
-    /// Labels are left out.
+    /// Whether labels are dropped.
     together: bool,
     numbers: Numbers<'a>,
     nodes: Vec<usize>,
@@ -224,7 +224,7 @@ struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Node, set and values of each sample, equal ones added up; `order` says where each value stands, if elsewhere.
+    /// Node, set and values of each sample; equal samples are added up. `order` gives the index of each value if it differs.
     fn samples<S: Source + ?Sized>(
         &mut self,
         source: &'a S,
@@ -285,7 +285,7 @@ impl<'a> Tables<'a> {
         at
     }
 
-    /// The labels of a sample by their numbers.
+    /// The numbers of a sample's labels.
     fn labels(&mut self, profile: &'a Profile, sample: &crate::proto::Sample) -> Vec<usize> {
         let kept = if self.together { 0 } else { usize::MAX };
         let labels = sample.label.iter().take(kept);
@@ -313,7 +313,7 @@ impl<'a> Tables<'a> {
         number
     }
 
-    /// The findings with the numbers of their functions.
+    /// The findings, with the numbers of their functions.
     fn said(&self, profile: &Profile, found: Vec<Finding>) -> Vec<Said> {
         let functions = || self.numbers.functions.iter();
         let said = found.into_iter().map(|one| Said {
@@ -335,7 +335,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Node, set and values of each row, one after the other.
+/// Node, set and values of each row, in sequence.
 #[derive(Default)]
 struct Rows {
     width: usize,

@@ -1,9 +1,9 @@
-//! One sample type of a profile, in as many profiles as a receiver with limits takes.
+//! Splits one sample type of a profile into as many profiles as a receiver with limits needs.
 //!
-//! It does not send them. Sample labels are left out, because receivers such as Pyroscope make a series of each value.
+//! It does not send them. It drops sample labels, because receivers such as Pyroscope make a series of each value.
 //!
-//! Invariant: the values of all pieces add up to the total of the samples that have the labels, and no piece is above a bound
-//! unless a single stack is.
+//! Invariant: the values of all pieces add up to the total of the samples with the given labels. No piece exceeds a bound unless a single
+//! stack does.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,23 +15,23 @@ use crate::proto::Profile;
 use crate::source::Source;
 use crate::stacks::View;
 
-/// What a receiver takes of one profile.
+/// The limits of a receiver for one profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceBounds {
-    /// Before compression.
+    /// Bytes before compression.
     pub bytes: usize,
-    /// Samples of one profile.
+    /// Samples in one profile.
     pub samples: usize,
 }
 
 /// Name and unit of a sample type.
 pub type SampleType = (&'static str, &'static str);
 
-/// Numbers of frames, leaf first, and the value.
+/// The numbers of the frames, leaf first, and the value.
 type Stack = (Box<[usize]>, i64);
 
-/// The samples that have these labels, with that sample type alone, which becomes the period's type too. There are none where
-/// the profile has no such type, or nothing of it.
+/// The samples with these labels, with only this sample type, which also becomes the period's type. Empty if the profile does not have the
+/// type, or has no value of it.
 pub fn pieces<S: Source + ?Sized>(
     source: &S,
     kind: SampleType,
@@ -44,7 +44,7 @@ pub fn pieces<S: Source + ?Sized>(
     };
     let (frames, stacks) = stacks(source, index, labels);
     let mut pieces = Vec::new();
-    // What does not fit is halved, so what waits is never more than the logarithm of what there is.
+    // A piece that does not fit is halved. So the number of waiting pieces is at most logarithmic.
     let mut waiting = vec![stacks.as_slice()];
     while let Some(stacks) = waiting.pop() {
         let one = stacks.len() == 1;
@@ -131,7 +131,7 @@ mod tests {
     };
     const CPU: SampleType = ("cpu", "nanoseconds");
 
-    /// So many stacks, each in two pods; of each, one sample, 10 ns of wall time and 3 of CPU time.
+    /// This many stacks, each in two pods with one sample: 10 ns of wall time and 3 ns of CPU time.
     fn profile(stacks: usize) -> Profile {
         let mut builder = Builder::new(Settings::default());
         for stack in 0..stacks {

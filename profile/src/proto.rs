@@ -1,32 +1,32 @@
-//! The messages of pprof's `profile.proto` (github.com/google/pprof, `proto/profile.proto`), by hand, so that no
-//! `protoc` is needed. Field names, numbers and types are the file's; what each means is documented there.
+//! The messages of pprof's `profile.proto` (github.com/google/pprof, `proto/profile.proto`), written by hand, so that no `protoc` is
+//! needed. Field names, numbers and types are those of the file, which documents their meaning.
 //!
 //! It checks nothing: [`crate::decode`] does.
 //!
-//! Invariant: what is not known here is dropped on decoding; the schema has no field that is not known here.
+//! Invariant: decoding drops fields that are not here. The schema has no others.
 
 /// A whole profile.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Profile {
-    /// What each value of a sample is, in the order of the values.
+    /// The type of each value in a sample, in order.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
     /// The samples.
     #[prost(message, repeated, tag = "2")]
     pub sample: Vec<Sample>,
-    /// The programs that locations lie in; the first is the main one.
+    /// The files that contain the locations. The first is the main program.
     #[prost(message, repeated, tag = "3")]
     pub mapping: Vec<Mapping>,
-    /// What the ids of a sample's stack mean.
+    /// The locations for the ids in a sample's stack.
     #[prost(message, repeated, tag = "4")]
     pub location: Vec<Location>,
-    /// What the ids of a location's lines mean.
+    /// The functions for the ids in a location's lines.
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<Function>,
-    /// All texts; others are indices into it, and 0 is the empty one.
+    /// All strings. Other fields are indexes into this list, and 0 is the empty string.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
-    /// A regular expression for frames that readers leave out, with what they call.
+    /// A regular expression for frames that readers drop, together with their callees.
     #[prost(int64, tag = "7")]
     pub drop_frames: i64,
     /// An exception from `drop_frames`.
@@ -35,13 +35,13 @@ pub struct Profile {
     /// Unix time of the beginning.
     #[prost(int64, tag = "9")]
     pub time_nanos: i64,
-    /// For how long was sampled.
+    /// How long was sampled.
     #[prost(int64, tag = "10")]
     pub duration_nanos: i64,
-    /// What `period` counts.
+    /// The type of `period`.
     #[prost(message, optional, tag = "11")]
     pub period_type: Option<ValueType>,
-    /// Between two samples.
+    /// The interval between two samples.
     #[prost(int64, tag = "12")]
     pub period: i64,
     /// Free text; the first of phpprof's is the receipt (`contract/README.md`).
@@ -50,7 +50,7 @@ pub struct Profile {
     /// The name of the type that readers show first.
     #[prost(int64, tag = "14")]
     pub default_sample_type: i64,
-    /// Where the profile is explained.
+    /// A page that describes the profile.
     #[prost(int64, tag = "15")]
     pub doc_url: i64,
 }
@@ -66,7 +66,7 @@ pub struct ValueType {
     pub unit: i64,
 }
 
-/// What was measured of one stack with one set of labels.
+/// The values of one stack with one set of labels.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Sample {
     /// The stack, leaf first.
@@ -75,7 +75,7 @@ pub struct Sample {
     /// One for each `Profile::sample_type`.
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
-    /// What the samples have in common.
+    /// The labels of these samples.
     #[prost(message, repeated, tag = "3")]
     pub label: Vec<Label>,
 }
@@ -106,10 +106,10 @@ pub struct Mapping {
     /// Its first address.
     #[prost(uint64, tag = "2")]
     pub memory_start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     #[prost(uint64, tag = "3")]
     pub memory_limit: u64,
-    /// Where in the file its first address is.
+    /// The offset of its first address in the file.
     #[prost(uint64, tag = "4")]
     pub file_offset: u64,
     /// Index of its path.
@@ -118,16 +118,16 @@ pub struct Mapping {
     /// Index of a text that names this build of the file.
     #[prost(int64, tag = "6")]
     pub build_id: i64,
-    /// Its locations have names: readers need not look for symbols.
+    /// Its locations have names, so readers need not look up symbols.
     #[prost(bool, tag = "7")]
     pub has_functions: bool,
-    /// They have files.
+    /// Its locations have files.
     #[prost(bool, tag = "8")]
     pub has_filenames: bool,
-    /// They have lines.
+    /// Its locations have lines.
     #[prost(bool, tag = "9")]
     pub has_line_numbers: bool,
-    /// They have the calls that were inlined there.
+    /// Its locations include inlined calls.
     #[prost(bool, tag = "10")]
     pub has_inline_frames: bool,
 }
@@ -141,13 +141,13 @@ pub struct Location {
     /// The mapping that it lies in; 0 where it is not known.
     #[prost(uint64, tag = "2")]
     pub mapping_id: u64,
-    /// Of the instruction; 0 for PHP, whose code has none.
+    /// The instruction's address; 0 for PHP, which has none.
     #[prost(uint64, tag = "3")]
     pub address: u64,
-    /// More than one where calls were inlined, the innermost first.
+    /// More than one if calls were inlined, the innermost first.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<Line>,
-    /// Several addresses of the same code are one location.
+    /// Several addresses of the same code share this location.
     #[prost(bool, tag = "5")]
     pub is_folded: bool,
 }
@@ -175,19 +175,19 @@ pub struct Function {
     /// Index of the name for people.
     #[prost(int64, tag = "2")]
     pub name: i64,
-    /// Index of the name that the system has for it.
+    /// Index of the system's name.
     #[prost(int64, tag = "3")]
     pub system_name: i64,
     /// Index of the path of its file.
     #[prost(int64, tag = "4")]
     pub filename: i64,
-    /// Where it is declared.
+    /// The line of its declaration.
     #[prost(int64, tag = "5")]
     pub start_line: i64,
 }
 
 impl Profile {
-    /// The string at an index; the empty one where there is none.
+    /// The string at an index; empty if the index does not exist.
     pub fn string(&self, index: i64) -> &str {
         usize::try_from(index)
             .ok()
@@ -207,7 +207,7 @@ impl Profile {
             .map(|kind| (self.string(kind.r#type), self.string(kind.unit)))
     }
 
-    /// Where in a sample's values the type of this name stands.
+    /// The index of this sample type in a sample's values.
     pub fn value_index(&self, sample_type: &str) -> Option<usize> {
         self.sample_types()
             .position(|(name, _)| name == sample_type)

@@ -1,14 +1,14 @@
-//! The top-level fields of a protobuf message, one at a time, out of a stream.
+//! Reads the top-level fields of a protobuf message from a stream, one at a time.
 //!
-//! It does not know any message and does not look inside a field: the caller gives each record to prost.
+//! It knows no message and does not parse a field: the caller gives each record to prost.
 //!
-//! Invariant: never more than `max_record` bytes are held, whatever the stream says of its lengths.
+//! Invariant: it never holds more than `max_record` bytes, whatever lengths the stream claims.
 
 use std::io::{ErrorKind, Read};
 
 use crate::decode::DecodeError;
 
-/// A field with its tag, as it stood in the stream: a message of one field.
+/// A field with its tag, as in the stream. It is a message with one field.
 pub(crate) struct Record<'a> {
     pub field: u64,
     pub bytes: &'a [u8],
@@ -34,7 +34,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The next record; `None` where the stream ends between two.
+    /// The next record; `None` if the stream ends between two records.
     pub fn next(&mut self) -> Result<Option<Record<'_>>, DecodeError> {
         self.buffer.clear();
         let Some(tag) = self.varint()? else {
@@ -56,7 +56,7 @@ impl<R: Read> Records<R> {
         }))
     }
 
-    /// Reads a varint into the buffer; `None` where the stream ends before its first byte.
+    /// Reads a varint into the buffer; `None` if the stream ends before its first byte.
     fn varint(&mut self) -> Result<Option<u64>, DecodeError> {
         let mut value = 0u64;
         for position in 0..10u32 {

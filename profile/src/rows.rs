@@ -1,20 +1,20 @@
-//! The rows of a merged profile: stacks joined by their common beginnings, sets of labels, and the sums of each pair.
+//! The rows of a merged profile: stacks that share common beginnings, sets of labels, and the sums of each pair.
 //!
-//! It knows neither names nor strings, only numbers of [`crate::tables::Tables`].
+//! It knows no names and strings, only ids of [`crate::tables::Tables`].
 //!
-//! Invariant: a row is one pair of stack and labels; rows are given in the order of their arrival.
+//! Invariant: a row is one pair of stack and labels, and rows are returned in the order of their arrival.
 
 use std::collections::HashMap;
 
 use crate::proto::{Label, Sample};
 
-/// What one of each takes at most, as the tables double when they grow.
+/// The most that one entry of each takes, because tables double when they grow.
 const NODE_BYTES: usize = 64;
 const ROW_BYTES: usize = 48;
-/// A label in a set of its own, which is there twice, and the table's entries of its texts.
+/// What a label in its own set takes: it is stored twice, with the table's entries of its strings.
 pub(crate) const LABEL_BYTES: usize = 320;
 
-/// The most that a row takes with a stack of this depth and so many values, without its labels.
+/// The most that a row with a stack of this depth and this many values takes, without its labels.
 pub(crate) fn cost(depth: usize, values: usize) -> usize {
     ROW_BYTES + values * 2 * size_of::<i64>() + depth * NODE_BYTES
 }
@@ -22,7 +22,7 @@ pub(crate) fn cost(depth: usize, values: usize) -> usize {
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     width: usize,
-    /// Parent and location; node 0 is below all roots.
+    /// Parent and location. Node 0 is the parent of all roots.
     nodes: Vec<(u32, u32)>,
     children: HashMap<(u32, u32), u32>,
     sets: Vec<Vec<Label>>,
@@ -30,14 +30,14 @@ pub(crate) struct Rows {
     /// Node and set of each row.
     rows: Vec<(u32, u32)>,
     row_numbers: HashMap<(u32, u32), u32>,
-    /// Those of row 0, of row 1 and so on.
+    /// The values of row 0, then of row 1, and so on.
     values: Vec<i64>,
-    /// About what is held.
+    /// The approximate memory.
     pub bytes: usize,
 }
 
 impl Rows {
-    /// With so many values each.
+    /// Empty rows with this many values each.
     pub fn new(width: usize) -> Self {
         Rows {
             width,
@@ -56,7 +56,7 @@ impl Rows {
         self.rows.len()
     }
 
-    /// Adds values to the row of this stack, leaf first, and these labels, which are in order.
+    /// Adds values to the row of this stack (leaf first) and these labels, which are in order.
     pub fn add(&mut self, stack: &[u64], labels: Vec<Label>, values: &[i64]) {
         let key = (self.node(stack), self.set(labels));
         let next = number(self.rows.len());
@@ -118,7 +118,7 @@ impl Rows {
     }
 }
 
-/// There are far fewer of anything: the bytes are bounded.
+/// Never saturates, because the memory is bounded.
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,6 @@
-//! Which rows of a profile find room in a merged one.
+//! Chooses the rows of a profile that a merged profile keeps.
 //!
-//! Invariant: what is kept are at most so many rows, and of those with the largest values; the choice depends on the profile alone.
+//! Invariant: a limited number of rows is kept, those with the largest values. The choice depends on the profile alone.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -9,16 +9,17 @@ use std::hash::{BuildHasher as _, RandomState};
 use crate::proto::{Profile, Sample};
 use crate::source::Source;
 
-/// How many rows one profile may bring.
+/// How many rows one profile may add.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    /// As they are.
+    /// If its rows stay unchanged.
     whole: usize,
-    /// Added up over the labels that fold.
+    /// If its rows are added up over the labels in `folds`.
     folded: usize,
 }
 
-/// Of what is left for so many profiles: an equal part; rows that were added up may be a thirty-second in any case, since most profiles need less.
+/// One profile's part of the remaining rows: an equal part. For rows that were added up, it is at least a thirty-second, because most
+/// profiles need less.
 pub(crate) fn of_rows(left: usize, profiles: usize) -> Share {
     let equal = left / profiles.max(1);
     Share {
@@ -27,18 +28,18 @@ pub(crate) fn of_rows(left: usize, profiles: usize) -> Share {
     }
 }
 
-/// The same of bytes, of which the first profiles need most: they bring the names that the others have too.
+/// One profile's part of the remaining bytes. The first profiles need most, because they add the names that the others share.
 pub(crate) fn of_bytes(left: usize, profiles: usize) -> usize {
     (left / profiles.max(1)).max(left / 8)
 }
 
-/// The rows of one profile that are kept.
+/// The rows that are kept of one profile.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// None: every row as it is.
+    /// `None`: rows stay unchanged.
     folds: Option<&'static [&'static str]>,
-    /// None: all, added up over the labels that fold. Hashes of rows, with a key of our own: whoever made the profile cannot make two
-    /// rows one.
+    /// `None`: all rows, added up over the labels in `folds`. Otherwise the hashes of the rows, with a random key, so that the author of a
+    /// profile cannot make two rows collide.
     chosen: Option<HashSet<u64>>,
     hasher: RandomState,
 }
@@ -57,7 +58,8 @@ impl Kept {
     }
 }
 
-/// Keeps all rows where there are so few; else adds them up over the labels that fold; else keeps those with the largest of the values at `weight`.
+/// Keeps all rows if they are few enough. Otherwise adds them up over the labels in `folds`. If they are still too many, keeps those with
+/// the largest values at `weight`.
 pub(crate) fn choose<S: Source + ?Sized>(
     source: &S,
     weight: usize,
@@ -73,7 +75,7 @@ pub(crate) fn choose<S: Source + ?Sized>(
             hasher,
         };
     }
-    // Of equal ones the first are kept.
+    // Of equal rows, the first are kept.
     let mut weights: HashMap<u64, (i64, Reverse<usize>)> = HashMap::new();
     source.each(&mut |sample| {
         let row = hash(&hasher, source.head(), sample, folds);
@@ -82,7 +84,7 @@ pub(crate) fn choose<S: Source + ?Sized>(
         *sum = sum.saturating_add(sample.value.get(weight).copied().unwrap_or(0));
     });
     let chosen = (weights.len() > share.folded).then(|| {
-        // One row stands for the rest.
+        // One row replaces the rest.
         let kept = share.folded.saturating_sub(1);
         let mut ordered: Vec<_> = weights.into_iter().map(|(row, sum)| (sum, row)).collect();
         if kept < ordered.len() {

@@ -1,18 +1,18 @@
-//! Where a profile's samples come from: memory, or a file that is inflated anew for each look.
+//! A source of samples: memory, or a file that is decompressed again for each read.
 //!
-//! Invariant: every look sees the same samples in the same order.
+//! Invariant: every read gives the same samples in the same order.
 
 use crate::proto::{Profile, Sample};
 
-/// A profile whose samples can be looked at one by one.
+/// A profile whose samples can be read one by one.
 pub trait Source {
-    /// Everything but the samples, which may be there too.
+    /// Everything except the samples. It may contain them too.
     fn head(&self) -> &Profile;
 
-    /// How many samples there are.
+    /// The number of samples.
     fn count(&self) -> usize;
 
-    /// Shows every sample.
+    /// Calls `visit` with every sample.
     fn each(&self, visit: &mut dyn FnMut(&Sample));
 }
 

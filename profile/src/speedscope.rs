@@ -1,6 +1,6 @@
 //! speedscope's own format (speedscope.app/file-format-schema.json): one sampled profile for each sample type.
 //!
-//! It keeps functions with file and start line. Samples have no order in time in a pprof, so neither have they here.
+//! It keeps functions with file and start line. Samples in a pprof have no order in time, so they have none here either.
 //!
 //! Invariant: the weights of each profile add up to the total of its sample type.
 
@@ -64,7 +64,7 @@ pub fn speedscope(stacks: &Stacks<'_>, name: &str) -> String {
             .map(|index| sampled(stacks, index))
             .collect(),
     };
-    // Strings and numbers alone: nothing of it can fail to be written.
+    // Serialising strings and numbers cannot fail.
     serde_json::to_string(&file).unwrap_or_default()
 }
 
@@ -74,7 +74,7 @@ fn sampled<'a>(stacks: &Stacks<'a>, index: usize) -> Sampled<'a> {
         .stacks
         .iter()
         .filter_map(|(steps, values)| {
-            // speedscope loads no file with a negative weight.
+            // speedscope refuses a file with a negative weight.
             let value = values.get(index).copied().filter(|value| *value > 0)?;
             Some((steps.iter().map(|(function, _)| *function).collect(), value))
         })
@@ -90,7 +90,7 @@ fn sampled<'a>(stacks: &Stacks<'a>, index: usize) -> Sampled<'a> {
     }
 }
 
-/// The unit, if it is one that the schema has.
+/// The unit, if the schema has it.
 fn known(unit: &str) -> &'static str {
     [
         "nanoseconds",

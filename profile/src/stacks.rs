@@ -1,65 +1,65 @@
-//! What every writer starts from: the functions of a profile, numbered, and its stacks, root first, with their values.
+//! The common input of all writers: the numbered functions of a profile, and its stacks, root first, with their values.
 //!
-//! It does not write anything. A sample whose values are all 0 is left out; one without a frame stays, or sums would differ.
+//! It writes nothing. A sample with only zero values is dropped. A sample without frames stays; otherwise the sums would differ.
 //!
-//! Invariant: for each sample type, the values of all stacks add up to the total of the samples that the filter lets through.
+//! Invariant: for each sample type, the values of all stacks add up to the total of the samples in the view.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::lookup::Lookup;
 use crate::proto::{Label, Profile, Sample};
 
-/// What of a profile is looked at.
+/// A view of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The name of the sample type; the profile's own default where there is none.
+    /// The name of the sample type; without it, the profile's default.
     pub sample_type: Option<String>,
-    /// Key and value of labels that a sample must have, all of them.
+    /// Keys and values of labels. A sample must have all of them.
     pub labels: Vec<(String, String)>,
 }
 
-/// Why a profile cannot be looked at so.
+/// Why a profile has no such view.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ViewError {
-    /// Its sample types have other names.
+    /// The profile has no sample type of this name.
     #[error("the profile has no sample type {wanted}; it has {}", known.join(", "))]
     NoSuchType {
-        /// The one that was asked for.
+        /// The requested sample type.
         wanted: String,
-        /// Those that there are.
+        /// The existing sample types.
         known: Vec<String>,
     },
 }
 
-/// A function, as its readers tell one from another.
+/// A function, identified by name, file and start line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function<'a> {
-    /// As in the profile.
+    /// The name in the profile.
     pub name: &'a str,
-    /// Where it is declared.
+    /// The file of its declaration.
     pub file: &'a str,
-    /// Of the declaration.
+    /// The line of its declaration.
     pub start_line: i64,
 }
 
-/// A function by its number, and the line in it.
+/// The number of a function, and the line in it.
 pub type Step = (usize, i64);
 
-/// The samples of a view by their stacks, labels apart.
+/// The stacks of a view's samples, without labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stacks<'a> {
-    /// By the numbers that a [`Step`] has.
+    /// A [`Step`] has indexes into this list.
     pub functions: Vec<Function<'a>>,
     /// Name and unit of each value.
     pub sample_types: Vec<(&'a str, &'a str)>,
-    /// Which of the sample types the view is of.
+    /// The index of the view's sample type.
     pub chosen: usize,
-    /// Root first, each with one value for each sample type; in the order of the steps.
+    /// Root first. Each stack has one value for each sample type. The stacks are in the order of their steps.
     pub stacks: BTreeMap<Vec<Step>, Vec<i64>>,
 }
 
 impl View {
-    /// Where in a sample's values the sample type of this view stands.
+    /// The index of the view's sample type in a sample's values.
     pub fn index(&self, profile: &Profile) -> Result<usize, ViewError> {
         let Some(wanted) = &self.sample_type else {
             let default = profile.string(profile.default_sample_type);
@@ -108,7 +108,7 @@ impl View {
     }
 }
 
-/// A label's value as people read it: a number without its unit.
+/// The value of a label for users: a number without its unit.
 pub(crate) fn label_value(profile: &Profile, label: &Label) -> String {
     match profile.string(label.str) {
         "" if label.num != 0 => label.num.to_string(),
@@ -117,10 +117,10 @@ pub(crate) fn label_value(profile: &Profile, label: &Label) -> String {
 }
 
 impl<'a> Stacks<'a> {
-    /// Of the samples that the view lets through.
+    /// The stacks of the samples in the view.
     ///
     /// # Errors
-    /// A [`ViewError`] where the profile has no such sample type.
+    /// A [`ViewError`] if the profile has no such sample type.
     pub fn of(profile: &'a Profile, view: &View) -> Result<Self, ViewError> {
         let chosen = view.index(profile)?;
         let lookup = Lookup::new(profile);
@@ -168,7 +168,7 @@ impl<'a> Stacks<'a> {
     }
 }
 
-/// Functions by the order in which they were first seen.
+/// Functions, in the order in which they first occur.
 #[derive(Default)]
 pub(crate) struct Numbers<'a> {
     pub functions: Vec<Function<'a>>,
@@ -176,7 +176,7 @@ pub(crate) struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// The sample's stack, root first. With `compared`, functions that differ in their start line alone are one.
+    /// The sample's stack, root first. If `compared` is set, functions that differ only in their start line count as one.
     pub fn steps(&mut self, lookup: &Lookup<'a>, sample: &Sample, compared: bool) -> Vec<Step> {
         let mut steps: Vec<_> = lookup
             .frames(sample)

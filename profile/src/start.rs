@@ -1,11 +1,11 @@
-//! The start page: what is stored of a namespace, with search, comparison of two, and links to the files.
+//! The start page: the stored profiles of a namespace, with search, comparison, and links to the files.
 //!
-//! It is the same for everybody: its script asks the operator for the list, with the key after `#` in the address
+//! It is the same for every user and namespace: its script asks the operator for the list, with the key after `#` in the URL
 //! (`contract/README.md`, "What is stored of a namespace").
 //!
-//! Invariant: its policy lets only its own script and style run, and only the server that it came from be asked.
+//! Invariant: its policy allows only its own script and style, and requests only to its own server.
 
-/// One scope around all of it.
+/// One scope around the whole script.
 const SCRIPT: &str = include_str!("../assets/start/start.js");
 const STYLE: &str = concat!(
     include_str!("../assets/theme.css"),
@@ -13,13 +13,13 @@ const STYLE: &str = concat!(
 );
 const BODY: &str = include_str!("../assets/start/start.html");
 
-/// For the header of the same name. A test holds the hashes against the files.
+/// The value for the header of the same name. A test compares the hashes with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-b/rG553EbFzq/nzQudYKDlnabXLVjgyY7IJf9lJJy4k='; \
     style-src 'sha256-+mY8zPohvg5obPh2BzziDXuP2eR4keiDHtUr+gakNjo='; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The page, for every namespace the same.
+/// The page. It is the same for every namespace.
 #[must_use]
 pub fn page() -> String {
     BODY.replace("STYLE", STYLE).replace("SCRIPT", SCRIPT)

@@ -1,8 +1,8 @@
-//! A flame graph as an SVG picture: no script, no other origin, every name as text.
+//! Draws a flame graph as an SVG picture, without scripts and other origins, with every name as text.
 //!
-//! It does not zoom or search: the page ([`crate::page`]) does. Frames narrower than a third of a pixel are not drawn.
+//! It cannot zoom or search: the page ([`crate::page`]) can. Frames narrower than a third of a pixel are not drawn.
 //!
-//! Invariant: whatever the names are, the picture is well-formed XML and holds no element that a name brought.
+//! Invariant: for any names, the picture is well-formed XML and contains no element from a name.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ const MARGIN: f64 = 10.0;
 const ROW: f64 = 18.0;
 const HEAD: f64 = 44.0;
 const FOOT: f64 = 12.0;
-/// A letter of the font, on average.
+/// The average width of a letter.
 const LETTER: f64 = 6.9;
 const MIN_WIDTH: f64 = 0.34;
 
@@ -39,7 +39,7 @@ pub fn flame_graph(stacks: &Stacks<'_>, title: &str) -> String {
     draw(&Tree::of(stacks), title, &subtitle, &describe, &fill)
 }
 
-/// As wide as `after`; red is what takes a larger share than `before`, blue what takes a smaller one, grey what differs by no more than chance.
+/// As wide as `after`. Red frames have a larger share than in `before`, blue ones a smaller share; grey ones differ by no more than chance.
 ///
 /// # Errors
 /// A [`ViewError`] where one of the profiles has no such sample type.
@@ -86,7 +86,7 @@ fn shares(node: &Node<'_>, root: &Node<'_>) -> [f64; 2] {
     ]
 }
 
-/// The two shares differ by no more than chance can do, as on the page.
+/// Whether the two shares differ by no more than chance, by the rule of the page.
 fn is_noise(node: &Node<'_>, root: &Node<'_>) -> bool {
     let part = |value, total, side: fn([f64; 2]) -> f64| Part {
         value,
@@ -154,7 +154,7 @@ fn head(height: f64, title: &str, subtitle: &str) -> String {
     )
 }
 
-/// The nodes that are wide enough to be seen, with left edge and width.
+/// The visible nodes, with left edge and width.
 fn placed<'t, 'a>(tree: &'t Tree<'a>) -> Vec<(&'t Node<'a>, f64, f64)> {
     let Some(root) = tree.nodes.first().filter(|root| root.value > 0) else {
         return Vec::new();
@@ -181,7 +181,7 @@ fn placed<'t, 'a>(tree: &'t Tree<'a>) -> Vec<(&'t Node<'a>, f64, f64)> {
     placed
 }
 
-/// File and line of a function, where they are known.
+/// File and line of a function, if they are known.
 fn place(function: Option<&Function<'_>>) -> String {
     match function {
         Some(function) if !function.file.is_empty() && function.start_line > 0 => {
@@ -192,7 +192,7 @@ fn place(function: Option<&Function<'_>>) -> String {
     }
 }
 
-/// As much of a name as a frame of this width shows.
+/// The part of a name that fits into a frame of this width.
 fn fitting(name: &str, width: f64) -> String {
     let room = ((width - 6.0) / LETTER).max(0.0) as usize;
     if name.chars().count() <= room {

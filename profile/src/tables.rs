@@ -1,9 +1,9 @@
-//! The deduplicating tables that a profile is gathered in: strings, mappings, functions, locations, samples.
+//! The deduplicating tables for building a profile: strings, mappings, functions, locations, samples.
 //!
-//! It does not know where its rows come from: [`crate::Builder`] fills it from frames, [`crate::Merger`] from profiles.
+//! It does not know the origin of its rows: [`crate::Builder`] adds frames, [`crate::Merger`] adds profiles.
 //!
-//! Invariant: ids are dense, start at 1 (strings at 0, with the empty one) and are never given twice; equal rows
-//! share one id; a sample is one row per (stack, labels), in the order of its key, so equal input gives equal bytes.
+//! Invariant: ids are dense, start at 1 (strings at 0, which is the empty one) and are unique. Equal rows share one id. A sample is one row
+//! per stack and labels, in the order of its key, so equal input gives equal bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -17,11 +17,11 @@ pub(crate) struct Tables {
     functions: Ids<Function>,
     locations: Ids<Location>,
     samples: BTreeMap<(Vec<u64>, Vec<Label>), Vec<i64>>,
-    /// About what these tables hold in memory; the bound of a merge.
+    /// The approximate memory of these tables, which a merge bounds.
     pub bytes: usize,
 }
 
-/// What one entry of a hash table or tree takes beside its key, roughly.
+/// What one entry of a hash table or tree takes in addition to its key, approximately.
 const ENTRY: usize = 32;
 
 impl Tables {
@@ -62,7 +62,7 @@ impl Tables {
             .id(Location { id: 0, ..location }, &mut self.bytes, heap)
     }
 
-    /// Adds the values to the sample of this stack and these labels (in any order), in which sums stop at the ends of `i64`.
+    /// Adds the values to the sample of this stack and these labels (in any order). Sums saturate at the limits of `i64`.
     pub fn sample(
         &mut self,
         stack: Vec<u64>,
@@ -83,7 +83,7 @@ impl Tables {
         }
     }
 
-    /// Moves every row into a profile, whose other fields stay as they are.
+    /// Moves all rows into a profile. Its other fields stay as they are.
     pub fn finish_into(self, profile: &mut Profile) {
         profile.mapping = self.mappings.into_rows(|mapping, id| mapping.id = id);
         profile.function = self.functions.into_rows(|function, id| function.id = id);

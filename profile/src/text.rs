@@ -1,10 +1,10 @@
-//! Values and names as people read them, and names as XML and HTML want them.
+//! Formats values and names for users, and escapes names for XML and HTML.
 //!
-//! It knows no profile.
+//! It does not know profiles.
 //!
-//! Invariant: what [`xml`] gives cannot end the text or the attribute that it stands in.
+//! Invariant: the result of [`xml`] cannot end the text or the attribute that contains it.
 
-/// Text for XML and HTML, in an element or a quoted attribute. Control characters have no place in XML at all.
+/// Text for XML and HTML, in an element or a quoted attribute. Control characters are not allowed in XML, so they are replaced.
 pub(crate) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -30,7 +30,7 @@ pub(crate) fn percent(value: i64, total: i64) -> String {
     format!("{:.2} %", 100.0 * value as f64 / total as f64)
 }
 
-/// The unit that the values of one picture or table are shown in.
+/// The unit for all values of one picture or table.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
     divisor: f64,
@@ -39,7 +39,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// The unit in which this value, mostly the total, has up to four digits before the point.
+    /// The unit in which this value (usually the total) has at most four digits before the point.
     pub fn of(unit: &str, value: i64) -> Self {
         let units: &[(f64, &str)] = match unit {
             "nanoseconds" => &[(1e9, " s"), (1e6, " ms"), (1e3, " µs"), (1.0, " ns")],

@@ -1,8 +1,8 @@
 //! What ran when: the file `requests.json` beside a profile, gzip of one JSON object.
 //!
-//! It has what a profile cannot have without losing its aggregation: steps of time, and single requests in the order in which they
-//! did things. Times are nanoseconds since `began_unix_nanoseconds` unless they say otherwise. Invariant: a [`Timeline`] that was
-//! decoded has no dangling index, and no list is longer than its bound here.
+//! It has what a profile's aggregation loses: steps of time, and single requests with their actions in order. Times are nanoseconds since
+//! `began_unix_nanoseconds` unless stated otherwise. Invariant: a decoded [`Timeline`] has no invalid index, and no list is longer than its
+//! bound here.
 
 mod codec;
 mod merge;
@@ -20,32 +20,32 @@ pub use tree::Tree;
 
 use codec::bounded;
 
-/// The version of the file's format that is written here; others are refused.
+/// The version of the file's format. Other versions are refused.
 pub const VERSION: u32 = 1;
-/// Steps of a run, at most: where a run lasts longer than was thought, two steps become one.
+/// The most steps of a run. If a run lasts longer than expected, two steps become one.
 pub const MAX_STEPS: usize = 600;
-/// Rows of one kind; what found no row of its own is in the row `(other)`.
+/// The most rows of one kind. The rest is in the row `(other)`.
 pub const MAX_ROWS: usize = 64;
-/// Requests that are listed: the ones that took longest.
+/// The most requests that are listed. These are the slowest.
 pub const MAX_REQUESTS: usize = 2_000;
-/// Requests that keep what they did in its order.
+/// The most requests with their moments.
 pub const MAX_RECORDED: usize = 200;
-/// Moments of one request.
+/// The most moments of one request.
 pub const MAX_MOMENTS: usize = 500;
-/// Frames and functions of the call tree.
+/// The most frames of the call tree.
 pub const MAX_NODES: usize = 1 << 17;
-/// Functions of the call tree.
+/// The most functions of the call tree.
 pub const MAX_FUNCTIONS: usize = 1 << 15;
-/// Bytes of a text, and of a function's name or file.
+/// The most bytes of a text.
 pub const MAX_STRING: usize = 1024;
-/// Bytes of a function's name or file.
+/// The most bytes of a function's name or file.
 pub const MAX_NAME: usize = 4096;
-/// The smallest step. Each other one is this doubled some times, so that the steps of several runs nest.
+/// The smallest step. Larger ones are this one doubled several times, so that the steps of several runs nest.
 pub const FIRST_STEP: i64 = 20_000_000;
-/// The name of what found no row of its own.
+/// The name of the row for the rest.
 pub const OTHER: &str = "(other)";
 
-/// A run, or the runs of several pods, by time.
+/// A run, or the runs of several pods, over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Timeline {
@@ -55,33 +55,33 @@ pub struct Timeline {
     pub began_unix_nanoseconds: i64,
     /// How long the run was.
     pub duration_nanoseconds: i64,
-    /// How much time a step is: [`FIRST_STEP`], doubled some times.
+    /// The length of a step: [`FIRST_STEP`], doubled several times.
     pub step_nanoseconds: i64,
-    /// What each worker did.
+    /// The time of each worker.
     #[serde(deserialize_with = "bounded::<_, _, MAX_ROWS>")]
     pub workers: Vec<WorkerRow>,
-    /// What the requests of each route did, on all workers together.
+    /// The time of each route's requests, on all workers together.
     #[serde(deserialize_with = "bounded::<_, _, MAX_ROWS>")]
     pub routes: Vec<RouteRow>,
-    /// What ran in each minute of a run of more than one, the first one first.
+    /// What ran in each minute, in order, if the run was longer than one.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "bounded::<_, _, MAX_PARTS>"
     )]
     pub parts: Vec<Part>,
-    /// The slowest requests first.
+    /// The requests, slowest first.
     #[serde(deserialize_with = "bounded::<_, _, MAX_REQUESTS>")]
     pub requests: Vec<Request>,
-    /// Requests that were seen and are not listed.
+    /// The number of requests that were seen but not listed.
     pub unlisted_requests: u64,
-    /// Recorded requests that lost what they did, so that the file is not larger than may be stored.
+    /// The number of recorded requests that lost their moments, so that the file is not too large.
     #[serde(default, skip_serializing_if = "is_none")]
     pub cut: u64,
     /// Functions of the call tree.
     #[serde(deserialize_with = "bounded::<_, _, MAX_FUNCTIONS>")]
     pub functions: Vec<Function>,
-    /// The call tree of the recorded requests and of the parts: a node's parent comes before it.
+    /// The call tree of the recorded requests and of the parts. A node's parent comes before it.
     #[serde(deserialize_with = "bounded::<_, _, MAX_NODES>")]
     pub nodes: Vec<Node>,
 }
@@ -93,38 +93,38 @@ pub struct WorkerRow {
     /// Empty on a host; the operator sets it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod: String,
-    /// 0 in the row of the workers that found none of their own.
+    /// 0 in the row of the workers without their own row.
     pub pid: i32,
-    /// 0 where a process has one worker.
+    /// 0 if a process has one worker.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub thread: i32,
-    /// In the order of their steps.
+    /// In the order of the steps.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
     pub cells: Vec<Cell>,
 }
 
-/// A route: the value of the label `route`, or `(other)`; empty for requests whose route is not known.
+/// A route: the value of the label `route`, or `(other)`. Empty for requests whose route is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RouteRow {
     /// The template, for instance `/users/{id}`.
     pub route: String,
-    /// In the order of their steps.
+    /// In the order of the steps.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
     pub cells: Vec<Cell>,
 }
 
-/// One step of a row; steps in which a row did nothing have no cell. As JSON: `[step, busy, waiting, heap]`.
+/// One step of a row. Steps without time have no cell. As JSON: `[step, busy, waiting, heap]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, i64, i64, u64)", into = "(u32, i64, i64, u64)")]
 pub struct Cell {
-    /// Its number, from 0.
+    /// The number of the step, from 0.
     pub step: u32,
-    /// Nanoseconds of wall time in samples that ran, and in samples that slept, within requests.
+    /// Nanoseconds of wall time in samples that ran, within requests.
     pub busy: i64,
     /// Nanoseconds of wall time in samples that slept, within requests.
     pub waiting: i64,
-    /// The largest heap in bytes that one of the row's workers was seen with; 0 where the heap was not asked for.
+    /// The largest heap in bytes that a worker of the row was seen with; 0 if heaps were not sampled.
     pub heap: u64,
 }
 
@@ -132,22 +132,22 @@ pub struct Cell {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Request {
-    /// When it began: negative where it ran before the first turn.
+    /// When it began; negative if it was running before the first turn.
     pub begin: i64,
-    /// When it was seen last.
+    /// When it was last seen.
     pub end: i64,
-    /// It had not ended when the run did.
+    /// Whether it was still running when the run ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unfinished: bool,
     /// Empty on a host; the operator sets it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod: String,
-    /// The worker's.
+    /// The worker's process.
     pub pid: i32,
-    /// 0 where a process has one worker.
+    /// 0 if a process has one worker.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub thread: i32,
-    /// Empty where it is not known or was not asked for; so are the next three.
+    /// Empty if it is not known or was not recorded. The same applies to the next three.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub method: String,
     /// The template, for instance `/users/{id}`.
@@ -156,19 +156,19 @@ pub struct Request {
     /// The file that PHP was asked to run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub script: String,
-    /// 32 hexadecimal digits, of the header `traceparent`.
+    /// 32 hexadecimal digits from the header `traceparent`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
-    /// Samples that were taken of it.
+    /// The number of its samples.
     pub samples: u64,
-    /// Of its samples.
+    /// The wall time of its samples.
     pub wall_nanoseconds: i64,
-    /// Of its samples.
+    /// The CPU time of its samples.
     pub cpu_nanoseconds: i64,
-    /// 0 where the heap was not asked for.
+    /// 0 if heaps were not sampled.
     #[serde(default, skip_serializing_if = "is_none")]
     pub peak_heap_bytes: u64,
-    /// What it did, in its order: none begins before the one before it has ended. Empty where it was not among the slowest.
+    /// Its moments in order. They do not overlap. Empty if the request was not among the slowest.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -177,17 +177,17 @@ pub struct Request {
     pub moments: Vec<Moment>,
 }
 
-/// For how long a stack was seen. As JSON: `[begin, duration, node, waits]`, with 0 or 1.
+/// A stack and how long it was seen. As JSON: `[begin, duration, node, waits]`, where `waits` is 0 or 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(i64, i64, u32, u8)", into = "(i64, i64, u32, u8)")]
 pub struct Moment {
-    /// Since its request began.
+    /// Nanoseconds since the beginning of the request.
     pub begin: i64,
     /// Nanoseconds for which it was seen.
     pub duration: i64,
     /// The stack's leaf in [`Timeline::nodes`].
     pub node: u32,
-    /// The worker slept for most of it.
+    /// Whether the worker slept for most of it.
     pub waits: bool,
 }
 
@@ -195,9 +195,9 @@ pub struct Moment {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(String, String)", into = "(String, String)")]
 pub struct Function {
-    /// As in the profile.
+    /// The name in the profile.
     pub name: String,
-    /// Where it is declared.
+    /// The file of its declaration.
     pub file: String,
 }
 
@@ -205,11 +205,11 @@ pub struct Function {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(i64, u32, u32)", into = "(i64, u32, u32)")]
 pub struct Node {
-    /// Its caller's index in [`Timeline::nodes`]; none for a root.
+    /// Its caller's index in [`Timeline::nodes`]; `None` for a root.
     pub parent: Option<u32>,
-    /// Its index in [`Timeline::functions`].
+    /// The function's index in [`Timeline::functions`].
     pub function: u32,
-    /// The one that was being executed.
+    /// The line being executed.
     pub line: u32,
 }
 

@@ -1,9 +1,9 @@
-//! Where the time went, by function: what `go tool pprof -top` prints.
+//! Time by function, as `go tool pprof -top` prints it.
 //!
 //! It does not filter and does not draw.
 //!
-//! Invariant: the flat values add up to the total of all samples that have a frame; a function that is on a stack
-//! several times (recursion) counts once in its cumulative value.
+//! Invariant: the flat values add up to the total of all samples with a frame. A function that is on a stack several times (recursion)
+//! counts once in its cumulative value.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -15,17 +15,17 @@ use crate::source::Source;
 /// A function with its values in one sample type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// As in the profile.
+    /// The name in the profile.
     pub name: String,
-    /// Where it is declared.
+    /// The file of its declaration.
     pub file: String,
     /// In the function itself.
     pub flat: i64,
-    /// In it and in all it called.
+    /// In the function and its callees.
     pub cum: i64,
 }
 
-/// The sum of one value over all samples; 0 for a sample type that the profile does not have.
+/// The sum of one value over all samples; 0 if the profile does not have the sample type.
 pub fn total<S: Source + ?Sized>(source: &S, sample_type: &str) -> i64 {
     let index = source.head().value_index(sample_type);
     let mut sum = 0i64;
@@ -66,7 +66,7 @@ pub fn top(profile: &Profile, sample_type: &str) -> Vec<Row> {
     rows
 }
 
-/// The first `count` rows as text; `unit` is the sample type's.
+/// The first `count` rows as text. `unit` is the unit of the sample type.
 pub fn table(rows: &[Row], count: usize, total: i64, unit: &str) -> String {
     let shown = &rows[..count.min(rows.len())];
     let scale = Scale::of(shown, unit);
@@ -129,7 +129,7 @@ fn percent(value: i64, total: i64) -> String {
     }
 }
 
-/// The unit that all values of a table are shown in.
+/// The unit for all values of a table.
 struct Scale {
     divisor: f64,
     suffix: &'static str,
@@ -145,7 +145,7 @@ const NANOSECONDS: [(i64, &str); 5] = [
 const BYTES: [(i64, &str); 4] = [(1, "B"), (1 << 10, "kB"), (1 << 20, "MB"), (1 << 30, "GB")];
 
 impl Scale {
-    /// As pprof does: by the smallest value, but a hundred times it where that is all that keeps a larger unit away.
+    /// As in pprof, the smallest value decides. It counts a hundredfold if it alone prevents a larger unit.
     fn of(rows: &[Row], unit: &str) -> Self {
         let units: &[(i64, &str)] = match unit {
             "nanoseconds" => &NANOSECONDS,

@@ -1,8 +1,8 @@
-//! Stacks joined by their common beginnings: what a flame graph draws.
+//! Stacks joined by their common beginnings, for flame graphs.
 //!
-//! It does not lay anything out. Lines play no part; what is not positive is not drawn.
+//! It lays out nothing. It ignores lines, and drops values that are not positive.
 //!
-//! Invariant: node 0 is the root; a parent stands before its children, and its value is at least the sum of theirs.
+//! Invariant: node 0 is the root. A parent comes before its children, and its value is at least the sum of theirs.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use crate::stacks::{Function, Numbers, Stacks, View, ViewError};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node<'a> {
-    /// None for the root, which stands for everything.
+    /// `None` for the root, which contains everything.
     pub function: Option<Function<'a>>,
     pub depth: usize,
     pub children: Vec<usize>,
     pub value: i64,
-    /// The value in the profile that this one is compared with.
+    /// The value in the other profile of a comparison.
     pub before: i64,
     /// Squared errors of the two values, before and after, in a tree that compares.
     pub errors: [f64; 2],
@@ -30,7 +30,7 @@ pub struct Tree<'a> {
     known: HashMap<(usize, Function<'a>), usize>,
 }
 
-/// Which of a node's two values a profile adds to.
+/// The value of a node that a profile adds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Before,
@@ -48,8 +48,8 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    /// The tree of `after`, each node with what it was in `before`; nodes that are only there have the value 0.
-    /// A function is the same where its name and file are: its start line moves with every edit above it.
+    /// The tree of `after`, each node with its value in `before`. A node that is only in `before` has the value 0. Functions are the same
+    /// if name and file are equal, because a start line moves with every edit above it.
     pub fn compared(
         before: &'a Profile,
         after: &'a Profile,
@@ -145,7 +145,7 @@ impl<'a> Tree<'a> {
         child
     }
 
-    /// By name, so that equal profiles give equal pictures and two pictures can be compared.
+    /// Sorts by name, so that equal profiles give equal pictures and two pictures can be compared.
     fn sort(&mut self) {
         for index in 0..self.nodes.len() {
             let Some(node) = self.nodes.get_mut(index) else {

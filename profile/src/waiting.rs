@@ -1,9 +1,9 @@
-//! What a sample waits for: its wall time, split into what ran and what waited, by the internal function that is its leaf.
+//! What a sample waits for: splits its wall time into running and waiting, by the internal function that is its leaf.
 //!
-//! It changes no profile: [`labelled`] gives another one, in which the part that waited is a sample of its own, with the label
-//! [`LABEL`]. What waits for something that [`KINDS`] does not know, and what waits for a CPU, has no such label.
+//! It changes no profile: [`labelled`] returns another one. There, the waiting part is a separate sample with the label [`LABEL`]. Waiting
+//! for a CPU has no label, and neither has waiting for something that [`KINDS`] does not contain.
 //!
-//! Invariant: for each sample type, the two parts of a sample add up to it; the part that waited has no CPU time.
+//! Invariant: for each sample type, the two parts of a sample add up to it. The waiting part has no CPU time.
 
 mod kinds;
 
@@ -17,17 +17,17 @@ use crate::source::Source;
 /// The key of the label.
 pub const LABEL: &str = "waiting";
 
-/// A leaf that is off the CPU for less of its time than this is busy, as far as samples can tell.
+/// A leaf that is off the CPU for less of its time than this counts as busy.
 const LEAST_FRACTION: f64 = 0.1;
 
-/// So many samples of PHP's own code say how long waits for a CPU are.
+/// The fewest samples of PHP's own code from which waits for a CPU can be estimated.
 const ENOUGH_SAMPLES: i64 = 50;
 
-/// Which part of each leaf's wall time is waiting, in one profile.
+/// The waiting part of each leaf's wall time, in one profile.
 ///
-/// A function that waits has no CPU time meanwhile, but neither has one whose worker waits for a CPU, as under a CPU limit. How much that
-/// is, code tells that never waits for anything else: the wall time that it takes for its CPU time is what others get for theirs too.
-/// The parts are those of a function in all its samples: what a single row has of both says little.
+/// A function that waits uses no CPU time. But a function whose worker waits for a CPU, for instance under a CPU limit, uses none either.
+/// Code that never waits for anything else shows how long these waits are: its ratio of wall time to CPU time applies to other functions
+/// too. The parts are calculated from all samples of a function, because a single row says little.
 #[derive(Debug)]
 pub struct Waiting {
     cpu: usize,
@@ -36,7 +36,7 @@ pub struct Waiting {
     leaves: HashMap<u64, (&'static str, f64)>,
 }
 
-/// Of one function, or of all that never wait.
+/// The times of one function, or of all that never wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     samples: i64,
@@ -55,7 +55,7 @@ impl Times {
 /// The function of a location's innermost line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Leaf<'a> {
-    /// PHP's own code: it never waits for anything but a CPU.
+    /// PHP's own code. It never waits for anything except a CPU.
     Php,
     /// An internal function that waits for something, or a phase that does.
     Waits(&'a str, &'static str),
@@ -63,7 +63,7 @@ enum Leaf<'a> {
 }
 
 impl Waiting {
-    /// None where the profile does not have both times, or has the label already.
+    /// `None` if the profile does not have both times, or already has the label.
     pub fn of<S: Source + ?Sized>(source: &S) -> Option<Self> {
         let profile = source.head();
         let (cpu, wall) = (profile.value_index("cpu")?, profile.value_index("wall")?);
@@ -105,7 +105,7 @@ impl Waiting {
         })
     }
 
-    /// What the sample waits for, and its values while it does; the rest of its values are those of what ran.
+    /// What the sample waits for, and the values of the waiting part. The rest of its values belong to the running part.
     pub fn split(&self, sample: &Sample) -> Option<(&'static str, Vec<i64>)> {
         let (kind, fraction) = *self.leaves.get(sample.location_id.first()?)?;
         let part = |value: i64| (value as f64 * fraction).round() as i64;
@@ -119,14 +119,14 @@ impl Waiting {
             .then_some((kind, values))
     }
 
-    /// How much of the sample's wall time it waits, and what for.
+    /// How much of its wall time the sample waits, and for what.
     pub(crate) fn wall(&self, sample: &Sample) -> Option<(&'static str, i64)> {
         let (kind, values) = self.split(sample)?;
         Some((kind, values.get(self.wall).copied().unwrap_or(0)))
     }
 }
 
-/// The profile with the part of each sample that waited as a sample of its own, which has the label.
+/// The profile with the waiting part of each sample as a separate sample, which has the label.
 #[must_use]
 pub fn labelled(profile: &Profile) -> Profile {
     let Some(waiting) = Waiting::of(profile) else {
@@ -166,7 +166,7 @@ fn intern(profile: &mut Profile, text: &str) -> i64 {
     i64::try_from(index).unwrap_or(0)
 }
 
-/// The wall time that CPU time takes: 1 where nothing waits for a CPU.
+/// The ratio of wall time to CPU time: 1 if nothing waits for a CPU.
 fn stretch(times: &HashMap<Leaf<'_>, Times>) -> f64 {
     let php = times.get(&Leaf::Php).copied().unwrap_or_default();
     let mut never = php;
@@ -176,7 +176,7 @@ fn stretch(times: &HashMap<Leaf<'_>, Times>) -> f64 {
     (never.wall as f64 / never.cpu.max(1) as f64).max(1.0)
 }
 
-/// Whether a function of this file is code of PHP: phases have no file, and internal functions that of their module, `<internal:pdo>`.
+/// Whether a function of this file is PHP code. Phases have no file, and internal functions have their module's, such as `<internal:pdo>`.
 pub(crate) fn is_php(file: &str) -> bool {
     !file.is_empty() && !file.starts_with("<internal:")
 }

@@ -1,7 +1,7 @@
-//! A profile that is packed while it is made, so that its samples are never held together.
+//! Writes a profile while it is compressed, so that its samples are never all in memory.
 //!
-//! It sums nothing: each sample is a row of its own. Invariant: what it writes is what [`crate::encode_gzip`] would write of the same
-//! rows, but that the samples come first.
+//! It adds up nothing: each sample is its own row. Invariant: the output equals that of [`crate::encode_gzip`] for the same rows, except
+//! that the samples come first.
 
 use crate::builder::{Builder, FrameRef, Label, Settings};
 use crate::packer::Packer;
@@ -27,7 +27,7 @@ impl Writer {
         self.packer.sample(&sample);
     }
 
-    /// Adds a comment behind those that there are.
+    /// Adds a comment after the existing ones.
     pub fn comment(&mut self, text: impl AsRef<str>) {
         self.builder.comment(text);
     }
@@ -56,7 +56,7 @@ mod tests {
             line: 7,
         };
         let labels = [Label::Str("php", "8.2.1"), Label::Num("pid", 42, "")];
-        // The builder gives its samples in the order of their locations.
+        // The builder returns its samples in the order of their locations.
         for (stack, value) in [(&["main"][..], 1), (&["f", "main"], 2), (&["g", "main"], 3)] {
             let stack: Vec<_> = stack.iter().map(|name| frame(name)).collect();
             writer.add(&stack, &[value, 5], &labels);

@@ -1,4 +1,4 @@
-//! What `decode` lets in and what it refuses, what `merge` adds up, and what the table looks like.
+//! What `decode` accepts and refuses, what `merge` adds up, and how the table looks.
 
 use phpprof_profile::proto::{Label as RawLabel, Line, Profile, Sample};
 use phpprof_profile::{
@@ -246,7 +246,7 @@ fn equal_stacks_with_equal_labels_are_one_sample() {
     check(&profile.encode_to_vec(), Ok(()));
 }
 
-/// As samplers wrote it until wall time became the default.
+/// The profile as samplers wrote it until wall time became the default.
 fn older(profile: &Profile) -> Profile {
     let mut older = profile.clone();
     older.default_sample_type = older.sample_type[1].r#type;

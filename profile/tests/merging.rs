@@ -1,4 +1,4 @@
-//! What merging keeps of each profile, and what it does where room is short.
+//! What a merge keeps of each profile, and what it does without enough room.
 
 use phpprof_profile::{
     Builder, FrameRef, Label, Limits, MergeLimits, Merged, Merger, OTHER, Packed, Profile,
@@ -7,7 +7,7 @@ use phpprof_profile::{
 
 const FOLDS: &[&str] = &["pid"];
 
-/// So many stacks of a pod in each of its workers; stack `n` took `n + 1` ms there.
+/// This many stacks of a pod in each of its workers. Stack `n` took `n + 1` ms.
 fn pod(stacks: usize, workers: i64) -> Profile {
     let mut builder = Builder::new(Settings::default());
     for stack in 0..stacks {

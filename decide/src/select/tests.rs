@@ -1,4 +1,4 @@
-//! Which pods are chosen of those that match.
+//! Which of the matching pods are chosen.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::pod::{SamplerKind, SamplerState, SamplerView};
 use crate::resident::Stays;
 use crate::testing::{pod, sampler};
 
-/// `expected` is the names of the chosen pods, or the reason of the refusal.
+/// `expected` has the names of the chosen pods, or the reason of the refusal.
 #[track_caller]
 fn check(target: &Target, pods: &[PodView], expected: &str) {
     let actual = match select(target, pods, &BTreeMap::new(), &Limits::default(), &ONCE) {
@@ -151,7 +151,7 @@ fn a_pod_whose_budget_is_spent_is_not_chosen() {
     check(&target(2), &[spent, pod("b")], "b/fpm");
 }
 
-/// `expected` is the number of chosen pods, or what is waited for; each node has room for two samplers.
+/// `expected` is the number of chosen pods, or what the request waits for. Each node has room for two samplers.
 #[track_caller]
 fn check_room(pods: &[PodView], samplers: &[(&str, usize)], expected: &str) {
     let limits = Limits {
@@ -178,7 +178,7 @@ fn a_request_waits_for_nodes_that_have_no_room_for_its_samplers() {
         &[("n1", 1), ("n2", 1)],
         "Queued: nodes of the matching pods have room for 2 of 3 samplers; each node may run 2 at the same time",
     );
-    // More than a node ever takes is not waited for.
+    // The request does not wait for more pods than a node can ever have.
     check_room(&pods[..2], &[], "2");
     check_room(&[on("n1", "a"), on("n1", "b"), on("n1", "c")], &[], "2");
     check_room(
@@ -188,7 +188,7 @@ fn a_request_waits_for_nodes_that_have_no_room_for_its_samplers() {
     );
 }
 
-/// With so many ephemeral containers, the last of which is a resident sampler in this state.
+/// A pod with this many ephemeral containers. The last one is a resident sampler in this state.
 fn with_resident(ended: usize, state: SamplerState) -> PodView {
     let mut pod = pod("web");
     for number in 0..ended {

@@ -2,7 +2,8 @@
 //!
 //! It reads text only.
 //!
-//! Invariant: the API server accepts each label that is accepted here. The labels of requests are in a file that it does not read before the first run.
+//! Invariant: the API server accepts each label that is accepted here. It does not check the labels of requests before the first run,
+//! because they are in a file.
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::Toleration;

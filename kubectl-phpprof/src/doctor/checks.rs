@@ -1,4 +1,4 @@
-//! From the observed state to a verdict for each requirement of a profile: pure. The operator's own decisions come from `phpprof_decide`.
+//! Judges each requirement of a profile by the observed state. It is pure. The operator's own decisions come from `phpprof_decide`.
 //!
 //! Invariant: one check for each requirement, always in the same order; a failed check says what to change.
 
@@ -14,38 +14,38 @@ use phpprof_decide::pod::PodView;
 use chosen::{admission, budget, container, mode_of, pods};
 pub use chosen::{first, nothing, sampler_mode};
 
-/// Rights that are judged by what others there are.
+/// Rights whose result depends on other rights.
 pub const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
 pub const PROFILE: &str = "profile profilerequests";
 
-/// Rights to have PHP sampled.
+/// Rights to profile PHP.
 pub const MAY_PROFILE: &str = "may profile";
-/// Rights to see what came of it.
+/// Rights to see the results.
 pub const MAY_LOOK: &str = "may look";
 
-/// What an authorization review said; None where it could not be asked.
+/// The answer of an authorization review; `None` if it could not be made.
 pub type Allowed = Option<bool>;
 
-/// What the API server answered to the sampler's container in a dry run.
+/// The API server's answer to the sampler's container in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DryRun {
     Accepted,
-    /// As the operator would say it of the pod.
+    /// The reason that the operator would report for the pod.
     Refused(TargetReason, String),
-    /// It was not tried, or the answer says nothing of the container; why.
+    /// Why it was not tried, or why the answer says nothing about the container.
     NotTried(String),
 }
 
 /// Why no pods are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unseen {
-    /// There are none, in the words of the API server.
+    /// There are none. Has the API server's message.
     Missing(String),
     /// This user may not see them; the operator may.
     Hidden(String),
 }
 
-/// What the operator's Deployment says; None where it may not be read or is not there.
+/// The relevant parts of the operator's Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperatorFacts {
     pub ready: i32,
@@ -59,16 +59,16 @@ pub struct Observed {
     pub target: String,
     /// Whether the cluster has the API phpprof.dev/v1alpha1.
     pub api: Allowed,
-    /// Verb and resource, and whether this user may.
+    /// Verb and resource, and whether this user has the right.
     pub rights: Vec<(&'static str, Allowed)>,
-    /// The value of the namespace's opt-in label, and its Pod Security level; None where it may not be read.
+    /// The value of the namespace's opt-in label, and its Pod Security level; `None` if it cannot be read.
     pub namespace_labels: Option<(Option<String>, Option<String>)>,
-    /// Ok(None): it is there but where it could not be said. Err: why not.
+    /// The error says why the Deployment is not known.
     pub operator: Result<OperatorFacts, String>,
     pub pods: Result<Vec<PodView>, Unseen>,
-    /// Of those pods that name one, by their uid.
+    /// The runtime class of each pod that names one, by the pod's uid.
     pub runtime_classes: BTreeMap<String, String>,
-    /// What would be asked for.
+    /// The target of the profile.
     pub spec: Target,
     pub dry_run: DryRun,
 }
@@ -115,7 +115,7 @@ pub fn failed(checks: &[Check]) -> usize {
         .count()
 }
 
-/// What all checks of this name say together; None where that is not known.
+/// The combined result of all checks of this name; `None` if it is not known.
 pub fn may(checks: &[Check], name: &str) -> Allowed {
     let mut of_name = checks.iter().filter(|check| check.name == name);
     match of_name.clone().any(|check| check.verdict == Verdict::Bad) {
@@ -186,7 +186,7 @@ fn operator(observed: &Observed) -> Check {
     }
 }
 
-/// The administrator's limits as far as the operator's Deployment may be read, else those of the chart.
+/// The administrator's limits if the operator's Deployment can be read; otherwise the chart's.
 fn limits(observed: &Observed) -> Limits {
     let default = Limits::default();
     let budget = argument(observed, "--max-ephemeral-containers=");
@@ -199,7 +199,7 @@ fn limits(observed: &Observed) -> Limits {
     }
 }
 
-/// Of an operator that looks after some namespaces only.
+/// Whether an operator that handles only some namespaces handles this one.
 fn is_looked_after(observed: &Observed) -> bool {
     let mut named = arguments(observed, "--namespace=").peekable();
     named.peek().is_none() || named.any(|namespace| namespace == observed.namespace)
@@ -244,7 +244,7 @@ fn namespace_check(observed: &Observed) -> Check {
 }
 
 fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
-    // The operator's own namespace is another.
+    // The right is in the operator's own namespace, which is another one.
     let place = if right.contains("of the operator") {
         String::new()
     } else {

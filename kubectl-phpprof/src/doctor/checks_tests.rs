@@ -1,4 +1,4 @@
-//! What `doctor` finds in each situation, and how its report reads.
+//! What `doctor` finds in each situation, and how its report looks.
 
 use phpprof_decide::pod::{ContainerView, SamplerKind, SamplerState, SamplerView};
 
@@ -17,7 +17,7 @@ fn running(name: &str, uid: Option<i64>) -> ContainerView {
     }
 }
 
-/// So many samplers that a pod has had.
+/// This many samplers that a pod has had.
 fn had(count: usize) -> BTreeMap<String, SamplerView> {
     let sampler = |number| {
         let view = SamplerView {
@@ -65,7 +65,7 @@ fn fit() -> Observed {
     }
 }
 
-/// The names of the checks that fail after this change.
+/// `expected` has the names of the checks that fail after this change.
 #[track_caller]
 fn check_failed(change: impl FnOnce(&mut Observed), expected: &[&str]) {
     let mut observed = fit();
@@ -304,6 +304,6 @@ fn who_may_look_only_is_told_so() {
         let message = verdict.unwrap_err();
         assert!(message.contains(expected), "{message}");
     }
-    // What the chart's policies ask for, if they are on, is not known.
+    // It is not known what the chart's policies require, if they are on.
     assert_eq!(said(&[1, 4]).0, (None, Some(true)));
 }

@@ -32,7 +32,7 @@ const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 /// Names that begin with phpprof- are the operator's.
 const NAME: &str = "doctor-of-phpprof";
 
-/// Fails only where the API server does not answer at all.
+/// Fails only if the API server does not answer at all.
 pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Failure> {
     let api = api(cluster).await?;
     let pods = pods(cluster, target).await;
@@ -222,7 +222,7 @@ async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<Pod>, Unseen> {
     })
 }
 
-/// Of those that name one, by their uid.
+/// The runtime classes of the pods that name one, by the pod's uid.
 fn runtime_classes(pods: &[Pod]) -> BTreeMap<String, String> {
     let class = |pod: &Pod| {
         let class = pod.spec.as_ref()?.runtime_class_name.clone()?;
@@ -260,7 +260,7 @@ async fn selector(cluster: &Cluster, workload: &WorkloadRef) -> kube::Result<Opt
         .filter(|labels| !labels.is_empty()))
 }
 
-/// What admission says to a container as the operator adds it; nothing is added.
+/// Admission's answer to a container like the operator's. Nothing is added.
 async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
     let (Some((pod, container)), Some(mode)) = (first(observed), sampler_mode(observed)) else {
         return DryRun::NotTried(nothing(observed).to_owned());

@@ -24,7 +24,7 @@ pub async fn create(global: &Global, arguments: &ScheduleCreate) -> Result<Strin
         ));
     }
     let request = request_object(&arguments.request, None)?;
-    // Objects that are only printed need no cluster, as with kubectl; then the namespace may have to be said.
+    // As with kubectl, objects that are only printed need no cluster. Then the namespace may have to be given.
     let cluster = match (
         Cluster::of(global).await,
         arguments.dry_run,
@@ -71,7 +71,7 @@ fn plan(
     let release = operator.strip_suffix("-operator").unwrap_or(operator);
     let of_chart = || format!("{}-{release}-profile", global.operator_namespace);
     let spec = request.data["spec"].clone();
-    // Only a file can say it.
+    // Only a file can have this field.
     let keeps_ttl =
         arguments.request.filename.is_some() && !spec["ttlSecondsAfterFinished"].is_null();
     Plan {
@@ -87,7 +87,7 @@ fn plan(
     }
 }
 
-/// Creates what is not there yet. Account and binding are those of all schedules; a request or CronJob of that name is another schedule.
+/// Creates the missing objects. All schedules share account and binding. A request or CronJob of this name belongs to another schedule.
 async fn create_all(cluster: &Cluster, objects: &[Value], is_dry: bool) -> Result<String, Failure> {
     let mut said = String::new();
     let mut made: Vec<&Value> = Vec::new();
@@ -121,7 +121,7 @@ async fn create_one(cluster: &Cluster, object: &Value, is_dry: bool) -> Result<(
     created.map(|_| ())
 }
 
-/// Takes back what this command has created of a schedule that cannot be.
+/// Deletes the objects that this command has created, because the schedule cannot be completed.
 async fn undo(cluster: &Cluster, made: &[&Value], is_dry: bool) {
     for object in made.iter().rev().filter(|_| !is_dry) {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);

@@ -8,16 +8,16 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::JobArguments;
 
-/// Account and binding of all schedules of a namespace.
+/// The account and the binding of all schedules in a namespace.
 pub const ACCOUNT: &str = "phpprof-schedules";
-/// Requests of a schedule go a day after their end, as in the chart.
+/// Requests of a schedule are deleted a day after their end, as in the chart.
 const TTL_SECONDS: i64 = 86_400;
-/// A CronJob's name has at most 52 letters.
+/// A CronJob's name has at most 52 characters.
 const LONGEST: usize = 52 - PREFIX.len();
 const PREFIX: &str = "phpprof-";
 /// The label of requests, and of a schedule's own objects.
 pub const LABEL: &str = "phpprof.dev/schedule";
-/// The plugin's own schedules and those of the chart.
+/// Selects the plugin's own schedules and those of the chart.
 pub const SELECTOR: &str = "app.kubernetes.io/name=phpprof,app.kubernetes.io/component=schedule";
 pub const MANAGER: &str = "kubectl-phpprof";
 
@@ -27,21 +27,21 @@ pub struct Plan {
     pub cron: String,
     pub time_zone: Option<String>,
     pub suspend: bool,
-    /// What the CronJob keeps, and where its pods run.
+    /// Which Jobs the CronJob keeps, and where its pods run.
     pub job: JobArguments,
     pub cluster_role: String,
     /// The spec of each request.
     pub spec: Value,
-    /// Whether the spec says itself how long its requests stay.
+    /// Whether the spec sets the lifetime of finished requests itself.
     pub keeps_ttl: bool,
 }
 
-/// What the objects of a schedule are called.
+/// The name of a schedule's objects.
 pub fn object_name(schedule: &str) -> String {
     format!("{PREFIX}{}", short_name(schedule))
 }
 
-/// The schedule's name without what its objects begin with.
+/// The schedule's name, without the prefix of its objects.
 pub fn short_name(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or(name)
 }
@@ -63,7 +63,7 @@ pub fn wrong_name(name: &str) -> Option<String> {
     }
 }
 
-/// Why this cannot be a schedule. What the numbers may be, the API server knows.
+/// Why this cannot be a cron expression. The API server checks the numbers.
 pub fn wrong_cron(cron: &str) -> Option<String> {
     let macros = [
         "@yearly",
@@ -88,7 +88,7 @@ pub fn wrong_cron(cron: &str) -> Option<String> {
     })
 }
 
-/// In the order in which they are created.
+/// The objects, in the order of their creation.
 pub fn objects(plan: &Plan) -> Vec<Value> {
     vec![account(plan), binding(plan), request(plan), cron_job(plan)]
 }
@@ -134,7 +134,7 @@ fn request(plan: &Plan) -> Value {
     if !plan.keeps_ttl {
         spec["ttlSecondsAfterFinished"] = json!(TTL_SECONDS);
     }
-    // As in the chart, the schedule's own label is always there.
+    // The schedule's own label is always there, as in the chart.
     let mut labels = map(&plan.job.request_labels);
     labels.insert(LABEL.to_owned(), json!(plan.name));
     let request = json!({
@@ -180,7 +180,8 @@ fn job(plan: &Plan) -> Value {
     json!({
         "backoffLimit": 2,
         "activeDeadlineSeconds": 120,
-        // What the API server refuses by its rules (2), for a missing namespace (3) or a missing right (4), it refuses again.
+        // Retries are useless if the API server refuses by its rules (2), because a namespace is missing (3) or because a right is missing
+        // (4).
         "podFailurePolicy": {"rules": [
             {"action": "FailJob", "onExitCodes": {"containerName": "request", "operator": "In", "values": [2, 3, 4]}},
         ]},
@@ -213,7 +214,7 @@ fn pod(plan: &Plan) -> Value {
     pod
 }
 
-/// What is not asked for is not in the pod.
+/// Sets where the pod runs. Fields that were not requested are left out.
 fn place(pod: &mut Value, job: &JobArguments) {
     if !job.image_pull_secrets.is_empty() {
         let secrets = job.image_pull_secrets.iter();

@@ -8,7 +8,7 @@ use crate::connect::Cluster;
 use crate::doctor::observe::allowed;
 use crate::failure::{Exit, Failure};
 
-/// Verb, group and resource. The last two: who binds a role must have its rights.
+/// Verb, group and resource. The last two are needed because only a user with the rights of a role may bind it.
 const NEEDED: [(&str, &str, &str); 6] = [
     ("create", "", "serviceaccounts"),
     ("create", "rbac.authorization.k8s.io", "rolebindings"),

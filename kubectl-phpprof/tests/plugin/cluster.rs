@@ -1,4 +1,4 @@
-//! The verbs against a scripted API server: what they ask for, what they make of the answers, how they end.
+//! The verbs with a scripted API server: their calls, their output, their exit codes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub fn run_on(server: &Server, line: &str) -> Said {
     )
 }
 
-/// Ends with this code, and says this and a hint.
+/// Checks that the command ends with this code, and prints this and a hint.
 #[track_caller]
 pub fn fails_with_a_hint(server: &Server, line: &str, code: i32, part: &str) {
     let said = run_on(server, line);
@@ -93,7 +93,7 @@ fn results_with(asked: &Asked, merged: &[u8]) -> Option<Answer> {
     }
 }
 
-/// A cluster in which a created request goes through these states, one for each time it is asked for.
+/// A cluster in which a created request has these states, one for each time it is read.
 fn cluster(states: Vec<Value>) -> Server {
     cluster_with(states, encode_gzip(&profile(900)))
 }
@@ -181,7 +181,7 @@ fn a_run_shows_the_table_that_was_asked_for() {
         "{}",
         said.out
     );
-    // The profile is there all the same.
+    // The profile is there nevertheless.
     let said = run_on(&server, "run deploy/web -d 1s --by rote");
     assert_eq!(said.code, 2);
     assert!(

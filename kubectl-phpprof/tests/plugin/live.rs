@@ -1,4 +1,4 @@
-//! `top --live` on a terminal, against a scripted API server: what it shows, and how it ends.
+//! `top --live` on a terminal, with a scripted API server: what it shows, and how it ends.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn request(spec: &Value, status: Value) -> Value {
     })
 }
 
-/// As the operator answers it: base64 of a second in which a function was busy.
+/// The operator's answer: base64 of a second in which a function was busy.
 fn second(number: i64) -> Value {
     use base64::Engine as _;
     let mut builder = Builder::new(Settings {
@@ -40,7 +40,7 @@ fn second(number: i64) -> Value {
     json!({"number": number, "pod": "web-1", "container": "fpm", "profile": profile})
 }
 
-/// A cluster whose live request gives a second with each answer, the first time from a replica that does not lead.
+/// A cluster whose live request has a second in each answer. The first answer comes from a replica that does not lead.
 fn cluster() -> Server {
     let live = format!("{PROXY}/r/shop/web-live-abcde/live");
     let asked_before = std::sync::atomic::AtomicUsize::new(0);
@@ -73,7 +73,7 @@ fn cluster() -> Server {
     })
 }
 
-/// The plugin on a terminal of its own.
+/// The plugin on its own terminal.
 fn on_a_terminal(folder: &Path) -> Child {
     let line = format!(
         "stty rows 24 cols 80; exec {} top deploy/web --live --kubeconfig kubeconfig",
@@ -107,7 +107,7 @@ fn a_terminal_that_is_gone_cancels_the_request() {
     running.wait().unwrap();
     wait_until(|| server.count("PATCH", REQUESTS) > 0);
     assert_eq!(server.count("PATCH", REQUESTS), 1);
-    // The program is gone, too: nobody asks any more.
+    // The program has ended, too: it makes no more calls.
     std::thread::sleep(Duration::from_millis(300));
     let asked = server.count("POST", "/live");
     std::thread::sleep(Duration::from_millis(2200));
@@ -132,7 +132,7 @@ fn a_live_table_shows_what_runs_saves_it_and_cancels_its_request() {
     stdout.read_to_string(&mut shown).unwrap();
     let (_, drawn) = shown.split_once("\x1b[?1049h").unwrap();
     let (drawn, left) = drawn.split_once("\x1b[?1049l").unwrap();
-    // The pod is the operator's word.
+    // The pod's name comes from the operator.
     for word in [r"Shop\Cart::price", "web-1", "phpprof-top-"] {
         assert!(drawn.contains(word), "{word} is not in {drawn:?}");
     }
@@ -155,7 +155,7 @@ fn without_a_terminal_nothing_is_asked_for() {
     let server = cluster();
     fails_with_a_hint(&server, "top deploy/web --live", 2, "terminal");
     assert_eq!(server.count("POST", ""), 0);
-    // What a live table has no use for.
+    // Flags that make no sense for a live table.
     for flags in ["--sort=self", "--by=pod", "-o json", "--count=3"] {
         let line = format!("top deploy/web --live {flags}");
         let said = crate::cluster::run_on(&server, &line);

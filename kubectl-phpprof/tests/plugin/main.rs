@@ -1,4 +1,4 @@
-//! The program as it is run: on files, and against an API server that answers from a script.
+//! Runs the program: on files, and with an API server that answers from a script.
 
 #[cfg(test)]
 mod cluster;

@@ -1,4 +1,4 @@
-//! `schedule` against a scripted API server: what it creates, what it refuses before it creates anything, what it leaves.
+//! `schedule` with a scripted API server: what it creates, what it refuses before it creates anything, what it leaves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,7 +29,7 @@ fn cron_job(manager: &str) -> Value {
     })
 }
 
-/// A cluster in which one right is missing, and one schedule may be there, made by this manager.
+/// A cluster in which one right is missing. It may have one schedule, created by this manager.
 fn cluster(missing: &'static str, manager: Option<&'static str>) -> Server {
     let there = AtomicBool::new(manager.is_some());
     Server::start(move |asked| {
@@ -155,7 +155,7 @@ fn a_schedule_that_is_there_stays_as_it_is() {
         1,
         "there is a schedule web in namespace shop",
     );
-    // What was made for it is taken back; account and binding are the other one's.
+    // The objects of this schedule are deleted. Account and binding belong to the other one.
     assert_eq!(server.count("DELETE", CONFIG_MAPS), 1);
     assert_eq!(server.count("DELETE", ""), 1);
 }

@@ -1,6 +1,6 @@
-//! An API server of a few lines, which answers by a script and remembers what it was asked.
+//! A small API server that answers from a script and records the requests.
 //!
-//! Invariant: what the script has no answer for is a 404, as in a cluster without that API.
+//! Invariant: a request without an answer in the script gets a 404, as in a cluster without that API.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

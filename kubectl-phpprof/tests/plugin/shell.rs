@@ -1,4 +1,4 @@
-//! Running the program, and a profile to run it on.
+//! Runs the program, and has a profile for it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -35,7 +35,7 @@ pub fn run(folder: &Path, line: &str) -> Said {
     said(&program().args(words).current_dir(folder).output().unwrap())
 }
 
-/// Two pods, of which the second takes twice as much.
+/// Two pods. The second takes twice as much time.
 pub fn profile(price: i64) -> Profile {
     let mut builder = Builder::new(Settings::default());
     let frame = |name, file| FrameRef {

@@ -1,4 +1,4 @@
-//! What outlives its request, by the plugin: a server plays the API server and the operator's archive.
+//! Profiles that outlive their requests, as the plugin shows them. A server simulates the API server and the operator's archive.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const ARCHIVES: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilearchiv
 const UID: &str = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
 const OTHER: &str = "aaaabbbb-4f50-4a6b-8c7d-9e0f1a2b3c4d";
 
-/// A cluster whose requests are gone; `key` is what the operator's archive opens with.
+/// A cluster whose requests were deleted. `key` opens the operator's archive.
 fn without_requests(key: &'static str) -> Server {
     Server::start(move |asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
@@ -42,7 +42,7 @@ fn without_requests(key: &'static str) -> Server {
     })
 }
 
-/// As the contract has it, and an older request of the same name.
+/// The stored profiles from the contract, and an older request of the same name.
 fn stored() -> Value {
     let golden: Value =
         serde_json::from_str(include_str!("../../../contract/archive.json")).unwrap();
@@ -152,7 +152,7 @@ fn what_is_neither_there_nor_stored_says_so() {
     );
 }
 
-/// What a shell gets for the last of these words.
+/// The completions of the last of these words.
 fn completed(server: &Server, words: &[&str]) -> Said {
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());
@@ -177,7 +177,7 @@ fn completion_proposes_names_that_are_stored_where_a_verb_takes_them() {
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
     assert_eq!(names, ["first@0b1c2d3e", "first@aaaabbbb"]);
     assert_eq!(completed(&server, &["describe", ""]).out, ":4\n");
-    // Flags in front of the verb say where to look, as behind it.
+    // Flags before the verb select the namespace, as those after it do.
     for flag in ["-n blog", "--namespace=blog"] {
         let before: Vec<&str> = flag.split(' ').chain(["top", ""]).collect();
         assert_eq!(completed(&server, &before).out, ":0\n", "{flag}");

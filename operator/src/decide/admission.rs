@@ -20,7 +20,7 @@ use crate::sampler::object_keys::key;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Fills in start and targets of a request that is accepted; the verdict says whether it is.
+/// Fills in the start and the targets of a request if it is accepted; the verdict says whether it is.
 pub fn admit(
     now: Timestamp,
     request: &ProfileRequest,
@@ -42,7 +42,7 @@ pub fn admit(
             );
             status.namespace_uid = Some(admission.namespace_uid.clone());
             status.start_time = Some(Time(now));
-            // Keys begin with what the status says of the namespace.
+            // Object keys contain the namespace's uid, which comes from the status.
             let mut accepted = request.clone();
             accepted.status = Some(status.clone());
             let target = |chosen| new_target(&accepted, chosen, limits);
@@ -107,7 +107,7 @@ fn choose(
     )
 }
 
-/// Bytes for people.
+/// A number of bytes with its unit, for a message.
 fn size(bytes: u64) -> String {
     match bytes {
         GIB.. => format!("{:.1} GiB", bytes as f64 / GIB as f64),

@@ -1,22 +1,22 @@
-//! What samplers store in addition to their profiles: checkpoints of long runs. How often a sampler stores one, under which keys, and which of them may
-//! exist after the sampler is gone.
+//! Checkpoints of long runs, which samplers store in addition to their profiles: how often a sampler stores one, under which keys, and
+//! which of them may exist after the sampler is gone.
 //!
-//! It is pure; `storage` reads the store.
+//! It is pure: `storage` reads the store.
 //!
-//! Invariant: a target's keys follow from its status and the duration alone, so a later operator knows all granted keys; there are
-//! fewer than [`MOST`] of them.
+//! Invariant: a target's keys follow from its status and the duration alone, so a later operator knows all granted keys. There are fewer
+//! than [`MOST`] of them.
 
 use jiff::Timestamp;
 use phpprof_crds::{Mode, ProfileRequest, RequestLabel, TargetReason, TargetState, TargetStatus};
 
 use crate::sampler::object_keys::{REQUESTS, receipt_key};
 
-/// Parts of a run at most. Each checkpoint has grants of its own, which stay in the pod for as long as that lives.
+/// The most parts of a run. Each checkpoint has its own grants, which stay in the pod's object until the pod is deleted.
 const MOST: i32 = 30;
 const MARK: &str = ".checkpoint-";
 const END: &str = ".pb.gz";
 
-/// How often a run of this duration is stored, in seconds; never where it takes no longer than the shortest interval.
+/// Seconds between two checkpoints of a run. A run no longer than the shortest interval has none.
 pub fn interval(duration_seconds: i32, shortest: i32) -> Option<i32> {
     let part = (duration_seconds + MOST - 1) / MOST;
     (duration_seconds > shortest).then(|| part.max(shortest).max(1))
@@ -32,7 +32,7 @@ pub fn keys(target: &TargetStatus, duration_seconds: i32) -> Vec<String> {
         .collect()
 }
 
-/// A key without its end: the same for the whole profile and for its checkpoints.
+/// A key without its ending. The whole profile and its checkpoints share it.
 fn stem(key: &str) -> &str {
     let stem = key.strip_suffix(END).unwrap_or(key);
     match stem.rsplit_once(MARK) {
@@ -41,8 +41,8 @@ fn stem(key: &str) -> &str {
     }
 }
 
-/// Where there may be a profile of a target whose sampler has gone without a receipt: the whole one, then what was due by now, newest first.
-/// Of a run without checkpoints there is none where it had not begun.
+/// The keys under which a target may have a profile after its sampler is gone without a receipt: first the whole profile, then the
+/// checkpoints that were due by now, newest first. There are none if the run had no checkpoints and had not begun.
 pub fn candidates(
     target: &TargetStatus,
     duration_seconds: i32,
@@ -63,8 +63,8 @@ pub fn candidates(
     keys
 }
 
-/// Whether something may be stored of a target whose sampler ended for this reason: where nothing is known of the end, its profile; of a run with
-/// checkpoints these also where the sampler has said why there is no profile.
+/// Whether the store may have an object of a target whose sampler ended for this reason. If the sampler could not say why it ended, the
+/// store may have its profile. In a run with checkpoints, the store may have one even if the sampler has said why there is no profile.
 pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
     use TargetReason::*;
     match reason {
@@ -76,18 +76,19 @@ pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
     }
 }
 
-/// Whether a request's samplers list the HTTP requests that they see: where routes are told, and more than a moment is looked at.
+/// Whether the samplers of a request list the HTTP requests that they see: in mode Profile, if the request asks for routes.
 pub fn lists_requests(request: &ProfileRequest) -> bool {
     let spec = &request.spec;
     spec.labels.contains(&RequestLabel::Route) && spec.mode == Mode::Profile
 }
 
-/// Where a target's sampler stores that list, beside its profile.
+/// The key of that list, beside the target's profile.
 pub fn requests_key(target: &TargetStatus) -> String {
     format!("{}.{REQUESTS}", stem(&target.object_key))
 }
 
-/// What was granted for a request's targets and is the profile of none: it is deleted when the request has its profile, else with its manifest.
+/// Granted keys that are not the profile of any target. Their objects are deleted once the request has its profile, or else with its
+/// manifest.
 pub fn leftovers(request: &ProfileRequest) -> Vec<String> {
     let status = request.status.as_ref();
     let targets = status.map_or(&[][..], |status| status.targets.as_slice());
@@ -111,7 +112,7 @@ mod tests {
     use phpprof_crds::ProfileRequestStatus;
     use serde_json::json;
 
-    /// In seconds; 0 is never.
+    /// In seconds; 0 means never.
     #[track_caller]
     fn check_interval(duration: i32, shortest: i32, expected: i32) {
         let every = interval(duration, shortest);
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(keys(&target(checkpoint, Some(60)), 61), [checkpoint]);
     }
 
-    /// `expected` are the keys without what they begin with.
+    /// `expected` has the keys without their common beginning.
     #[track_caller]
     fn check_candidates(every: Option<i32>, second: i64, expected: &str) {
         let found = candidates(&target("web.pb.gz", every), 300, at(0), at(second));

@@ -18,10 +18,10 @@ use crate::decide::status::{Verdict, all_failed, fail, is_terminal, pods, progre
 use crate::decide::target::{Step, step};
 use crate::sampler::injection::{Injection, Residence, Subject, Task};
 
-/// What to persist, then what to do, then when to look again.
+/// What to persist, then what to do, then when to decide again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// To be written before the effects; equal to the request's where nothing changed.
+    /// To be written before the effects. It equals the request's status if nothing changed.
     pub status: ProfileRequestStatus,
     pub effects: Vec<Effect>,
     pub next: Next,
@@ -31,19 +31,19 @@ pub struct Decision {
 pub enum Next {
     /// When something changes.
     OnChange,
-    /// Then, or earlier when something changes.
+    /// At this time, or earlier if something changes.
     At(Timestamp),
     /// As soon as the status is written and the effects are done.
     Now,
 }
 
-/// How often a request that waits is looked at without an occasion.
+/// How often a waiting request is reconciled although nothing changed.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
-/// How long after its end a result is news.
+/// A result is exported only within this time after its end.
 const EXPORT_WITHIN: SignedDuration = SignedDuration::from_secs(600);
 const HALTED: SignedDuration = SignedDuration::from_secs(10);
 
-/// Where a request stands.
+/// The stages of a request.
 enum Stage {
     BeingDeleted,
     Finished(Timestamp),
@@ -62,7 +62,7 @@ fn stage(request: &ProfileRequest, status: &ProfileRequestStatus) -> Stage {
     }
 }
 
-/// The next decision, in the order a request lives.
+/// The next decision. The stages come in the order in which a request reaches them.
 pub fn decide(
     now: Timestamp,
     request: &ProfileRequest,
@@ -81,7 +81,7 @@ pub fn decide(
         return round.blind(stage, status, blind);
     }
     match stage {
-        // `deletion` sees to its samplers.
+        // `deletion` handles its samplers.
         Stage::BeingDeleted => round.wait(status, Next::OnChange),
         Stage::Finished(completed) => round.finished(completed, status),
         Stage::New => round.admit(status),
@@ -121,7 +121,7 @@ impl Round<'_> {
         self.wait(status, Next::Now)
     }
 
-    /// Nothing is known of the cluster now; that has an end.
+    /// The cluster could not be observed. The request waits, but fails after a deadline.
     fn blind(&self, stage: Stage, mut status: ProfileRequestStatus, blind: &Blind) -> Decision {
         let wait = Next::At(blind.retry_at);
         match stage {
@@ -165,7 +165,7 @@ impl Round<'_> {
         }
     }
 
-    /// Whether services beyond the cluster are to be told of the result now: once, but once more where the operator ended meanwhile.
+    /// Whether to export the result now. It is exported once; if the operator ended meanwhile, it may be exported again.
     fn is_to_be_told(&self, status: &ProfileRequestStatus, completed: Timestamp) -> bool {
         let is_news = self.now < later(completed, EXPORT_WITHIN);
         let is_told =
@@ -212,7 +212,7 @@ impl Round<'_> {
         self.conclude(status, verdict.reason, verdict.message)
     }
 
-    /// Not accepted now, and not refused either.
+    /// The request waits: it is neither accepted nor refused.
     fn hold(
         &self,
         mut status: ProfileRequestStatus,
@@ -230,7 +230,7 @@ impl Round<'_> {
         self.wait(status, Next::At(later(self.now, pause)))
     }
 
-    /// Waits for its turn, but not for ever.
+    /// Waits for its turn until the queue's timeout.
     fn queue(&self, status: ProfileRequestStatus, since: Timestamp, message: String) -> Decision {
         let timeout = self.limits.queue_timeout;
         if self.now >= later(since, timeout) {
@@ -316,19 +316,19 @@ impl Round<'_> {
         }
     }
 
-    /// What was sampled until now is all that is wanted.
+    /// The samples taken so far are enough: the request was cancelled, or profiling was stopped.
     fn ends_early(&self) -> bool {
         self.request.spec.cancel || self.observed.halted.is_some()
     }
 
-    /// Tells the target's sampler to stop, unless it was told or shall go on.
+    /// Tells the target's sampler to stop, unless it was told before or has to continue.
     fn cancel(&self, target: &TargetStatus, deadlines: &Deadlines) -> Option<Effect> {
         let is_told = self.observed.stopped.contains(&target.pod_uid);
         let stop = self.ends_early() && !is_told;
         stop.then(|| Effect::Cancel(cancellation(target, deadlines.last_upload)))
     }
 
-    /// Its end has the request looked at again.
+    /// Such a job triggers a reconciliation when it ends.
     fn is_under_way(&self, target: &TargetStatus) -> bool {
         let job = Job::Target(target.pod_uid.clone());
         self.observed.under_way.contains(&job)
@@ -348,7 +348,7 @@ impl Round<'_> {
             true => Task::Resident(Residence {
                 first_answer_seconds: start_slack.as_secs(),
                 idle_seconds: limits.resident_idle.as_secs(),
-                // Its container may start late, and then has so long for its first answer.
+                // The container may start late. From then on, it has this time for its first answer.
                 ask_until: later(later(now, start_slack), start_slack),
             }),
         };
@@ -363,8 +363,8 @@ impl Round<'_> {
         }
     }
 
-    /// What was stored all the same must be listed, or nobody would ever find and delete it. Nobody waits for a store that
-    /// does not answer: nothing can have been stored lately then.
+    /// Lists what samplers stored all the same; otherwise nobody would ever find and delete it. If the store does not answer, the request
+    /// does not wait for it, because nothing can have been stored lately.
     fn without_profile(&self, status: ProfileRequestStatus) -> Decision {
         if self.observed.store_trouble.is_some() {
             let Verdict { reason, message } = all_failed(&status.targets);

@@ -1,9 +1,9 @@
 //! What happens to a request's samplers, and to the objects that they stored, when the request is deleted while it runs.
 //!
-//! It is pure; `reconcile::deletion` does it.
+//! It is pure: `reconcile::deletion` executes it.
 //!
-//! Invariant: it depends only on what was known of the request at its acceptance or later, so an operator that was down during the deletion
-//! decides the same from the request's record. No verified profile is deleted: the manifest names it, and it is deleted when its retention ends.
+//! Invariant: it depends only on facts from the request's acceptance or later, so an operator that was down during the deletion decides the
+//! same from the request's record. No verified profile is deleted: the manifest names it, and it is deleted when its retention ends.
 
 use jiff::Timestamp;
 use phpprof_crds::ProfileRequest;
@@ -13,18 +13,18 @@ use crate::decide::effect::Cancellation;
 use crate::decide::limits::{Deadlines, Limits};
 use crate::decide::status::is_terminal;
 
-/// What is to be done.
+/// What has to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
-    /// Samplers that are to drop what they have; none where all have ended, or ask nobody any more.
+    /// Samplers that have to drop their samples. Empty if all samplers have ended or no longer ask.
     pub cancellations: Vec<Cancellation>,
-    /// Keys of checkpoints, which are the profile of no pod. A manifest names these too, for such as come late, and all that is left.
+    /// Keys of checkpoints that are not the profile of a pod. A manifest names them too, because samplers may still store some.
     pub deletes: Vec<String>,
-    /// What cannot be done until then is given up.
+    /// The operator gives up what it could not do by then.
     pub give_up: Timestamp,
 }
 
-/// Nothing where the request has no samplers: it was never accepted, or is over and has its manifest.
+/// `None` if the request has no samplers: it was never accepted, or it is over and has its manifest.
 pub fn deletion(now: Timestamp, request: &ProfileRequest, limits: &Limits) -> Option<Deletion> {
     let status = request.status.as_ref()?;
     let start = status.start_time.as_ref()?;
@@ -40,7 +40,7 @@ pub fn deletion(now: Timestamp, request: &ProfileRequest, limits: &Limits) -> Op
     })
 }
 
-/// The samplers of a request that may still run, and until when they ask.
+/// The samplers of a request that may still run, and until when each asks whether to stop.
 pub fn open_samplers(request: &ProfileRequest, limits: &Limits) -> Vec<Cancellation> {
     let status = request.status.as_ref();
     let Some((status, start)) = status.and_then(|it| Some((it, it.start_time.as_ref()?))) else {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::testing::{at, request};
 
-    /// Of a long run with four pods: one has its profile, one a checkpoint in its place, one failed, one runs.
+    /// A long run with four pods: one has its profile, one has a checkpoint instead, one failed, one runs.
     fn running() -> ProfileRequest {
         let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 130}));
         let target = |uid: &str, state, file: &str| TargetStatus {

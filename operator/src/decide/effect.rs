@@ -1,4 +1,4 @@
-//! Effects that `decide` requests and their results, as values.
+//! Effects that `decide` requests, and their results, as values.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,36 +11,36 @@ use crate::decide::status::{Verdict, all_failed, completed, fail, progress, sett
 use crate::sampler::injection::Injection;
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
-/// Something to do outside; each is idempotent.
+/// Something to do outside of `decide`. Each effect is idempotent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Add the sampler to a pod.
     Inject(Box<Injection>),
-    /// Hold what the store has against a receipt.
+    /// Compare the stored object with its receipt.
     Verify(Upload),
-    /// Look whether the receipt of a resident sampler's run is there.
+    /// Check whether the store has the receipt of a resident sampler's run.
     ReadReceipt(ReceiptKey),
-    /// Look for what a sampler that has gone had stored.
+    /// Look for objects that a sampler stored before it was gone.
     Recover(Recovery),
     /// Store the merged profile and the manifest.
     Merge,
-    /// Store the manifest alone: there is nothing to merge.
+    /// Store the manifest alone, because there is nothing to merge.
     List,
-    /// Tell a pod's sampler to stop; what it has sampled is kept.
+    /// Tell a pod's sampler to stop. Its samples so far are kept.
     Cancel(Cancellation),
-    /// Tell services beyond the cluster of the result.
+    /// Export the result to services outside the cluster.
     Export,
-    /// Delete the request, whose time is over.
+    /// Delete the request, because its time to live is over.
     DeleteRequest,
 }
 
-/// A sampler that shall stop.
+/// A sampler that has to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancellation {
     pub pod_uid: String,
-    /// The key of its object.
+    /// The key of the sampler's object.
     pub key: String,
-    /// It does not ask any more after that.
+    /// The sampler does not ask any more after this time.
     pub until: Timestamp,
 }
 
@@ -57,11 +57,11 @@ pub struct Upload {
     pub pod_uid: String,
     pub key: String,
     pub receipt: UploadReceipt,
-    /// How long it shall be, unless the request was cancelled.
+    /// How long the profile should be, unless the request was cancelled.
     pub asked_seconds: Option<i32>,
 }
 
-/// Where a sampler that has gone may have stored something, best first, and why it has gone.
+/// The keys under which a sampler that is gone may have stored something, best first, and why it is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
     pub pod_uid: String,
@@ -71,27 +71,27 @@ pub struct Recovery {
     pub message: String,
 }
 
-/// What came of an effect.
+/// The result of an effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
-    /// The sampler is in the pod, or was there already.
+    /// The sampler is in the pod; it may have been there before.
     Injected,
-    /// It is worth another try in a moment.
+    /// The effect failed, but may succeed in a moment.
     TryAgain(String),
     /// The store did not answer.
     StoreAway(String),
-    /// There will be no profile of this pod.
+    /// The pod will have no profile.
     TargetFailed {
         pod_uid: String,
         reason: TargetReason,
         message: String,
     },
-    /// What the store has as the receipt of a run; nothing where there is none yet.
+    /// The receipt of a run, as the store has it; `None` if there is none yet.
     ReceiptRead {
         pod_uid: String,
         message: Option<String>,
     },
-    /// The pod's profile is what its receipt says.
+    /// The pod's profile matches its receipt.
     Verified {
         pod_uid: String,
         receipt: UploadReceipt,
@@ -99,7 +99,7 @@ pub enum Done {
         /// Why it ends before its time.
         cut_short: Option<String>,
     },
-    /// Of a sampler that has gone, this was found.
+    /// This object of a sampler that is gone was found.
     Recovered {
         pod_uid: String,
         key: String,
@@ -111,27 +111,27 @@ pub enum Done {
     Stopped {
         pod_uid: String,
     },
-    /// Merged profile and manifest are stored.
+    /// The merged profile and the manifest are stored.
     Merged {
         profile: ProfileResult,
-        /// What is to be said of it; mostly nothing.
+        /// A remark for the condition's message; usually empty.
         note: String,
-        /// Pods that are not in it.
+        /// Pods that are not in the merged profile.
         changed: Vec<Changed>,
         links: Vec<Link>,
-        /// Why it ended early, in words.
+        /// Why the request ended early.
         cancelled: Option<String>,
     },
     /// The profiles cannot be merged.
     MergeFailed(String),
-    /// The manifest of a request without a profile is stored, or there is no way to store it.
+    /// The manifest of a request without a profile is stored, or it cannot be stored.
     Listed,
-    /// Whoever was to be told of the result was, or it was given up.
+    /// The result was exported, or the operator gave up.
     Exported,
     Deleted,
 }
 
-/// A pod whose verified profile is another one, or none, when the pods are merged: somebody has changed the store.
+/// A pod whose verified profile has changed or is missing when the pods are merged: somebody has changed the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     pub pod_uid: String,
@@ -152,7 +152,7 @@ impl Changed {
     }
 }
 
-/// Brings them into the targets.
+/// Applies the changes to the targets.
 pub fn changed_in<'a>(targets: impl Iterator<Item = &'a mut TargetStatus>, changed: &[Changed]) {
     for target in targets {
         let change = changed.iter().find(|it| it.pod_uid == target.pod_uid);
@@ -162,18 +162,18 @@ pub fn changed_in<'a>(targets: impl Iterator<Item = &'a mut TargetStatus>, chang
     }
 }
 
-/// Work on the store that is done beside the looks at a request.
+/// Work on the store that runs outside of a request's reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
-    /// The profile of the pod with this uid, or the receipt of its run, is verified, or looked for.
+    /// Verifying the profile of the pod with this uid, looking for it, or reading the receipt of its run.
     Target(String),
-    /// The pods are merged, or listed.
+    /// Merging or listing the pods.
     Collection,
     Export,
 }
 
 impl Effect {
-    /// The work that the effect starts, if it is not done at once.
+    /// The job that the effect starts; `None` if the effect is done at once.
     pub fn job(&self) -> Option<Job> {
         match self {
             Effect::Verify(upload) => Some(Job::Target(upload.pod_uid.clone())),
@@ -186,7 +186,7 @@ impl Effect {
     }
 }
 
-/// Brings what came of the effects into the status; losing it is no harm, the effects are then done again.
+/// Records the results of effects in the status. If they are lost, the effects are executed again, which does no harm.
 pub fn record(
     status: &mut ProfileRequestStatus,
     done: &[Done],
@@ -283,14 +283,14 @@ fn merged(targets: &[TargetStatus], note: &str, cancelled: Option<&str>) -> Verd
         verdict.message = format!("{why}; {}", verdict.message);
     }
     if !note.is_empty() {
-        // It may end with the remedy of a pod.
+        // The message may end with the remedy of a pod.
         let message = verdict.message.trim_end_matches('.');
         verdict.message = format!("{message}; {note}");
     }
     verdict
 }
 
-/// A target that was settled once stays as it is, whatever comes late.
+/// A settled target stays as it is, whatever arrives later.
 fn open_target<'a>(
     status: &'a mut ProfileRequestStatus,
     pod_uid: &str,

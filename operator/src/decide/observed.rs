@@ -13,28 +13,28 @@ use crate::decide::effect::Job;
 pub struct Observed {
     /// Only for a request that is not accepted yet.
     pub admission: Option<Admission>,
-    /// Pods of the request's targets by uid; those that are not here do not exist.
+    /// Pods of the request's targets, by uid. A pod that is not in the map does not exist.
     pub pods: BTreeMap<String, PodView>,
     /// The store failed a moment ago.
     pub store_trouble: Option<StoreTrouble>,
-    /// Why nothing is profiled now, in words: the administrator, or whose namespace it is, has stopped it.
+    /// Why profiling is stopped: by the administrator, or by the namespace's label.
     pub halted: Option<String>,
-    /// Only for a request whose turn it is not.
+    /// Only for a request that waits for its turn.
     pub queued: Option<Queued>,
-    /// Nothing of the cluster could be observed.
+    /// The cluster could not be observed.
     pub blind: Option<Blind>,
-    /// Work that was begun and whose outcome is not known yet.
+    /// Jobs that have begun and whose outcome is not known yet.
     pub under_way: BTreeSet<Job>,
     /// Uids of pods whose samplers were told to stop.
     pub stopped: BTreeSet<String>,
-    /// What the store had last of the receipts of resident samplers, by the uid of the pod.
+    /// The receipts of resident samplers' runs as last read from the store, by the uid of the pod.
     pub receipts: BTreeMap<String, ReceiptRead>,
 }
 
-/// What the store had of a run's receipt.
+/// The receipt of a run as read from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiptRead {
-    /// Whatever was put there; nothing where there is none yet.
+    /// The object's content, whatever it is; `None` if there is none yet.
     pub message: Option<String>,
     pub at: Timestamp,
 }
@@ -44,26 +44,26 @@ pub struct ReceiptRead {
 pub struct Admission {
     /// The uid of the request's namespace.
     pub namespace_uid: String,
-    /// The namespace carries the opt-in label.
+    /// Whether the namespace has the opt-in label.
     pub namespace_enabled: bool,
-    /// Of the namespace, in the store; 0 where there is no limit for it.
+    /// Bytes that the namespace has in the store; 0 if it has no limit.
     pub stored_bytes: u64,
     /// Samplers of all requests, by node.
     pub samplers: BTreeMap<String, usize>,
-    /// When the request was seen first.
+    /// When the operator first saw the request.
     pub waits_since: Timestamp,
-    /// The pods that the target names, or why there can be none.
+    /// The pods that match the target, or why there can be none.
     pub matched: Result<Vec<PodView>, Refusal>,
 }
 
-/// The store did not answer; kept in memory only, so that a restart tries at once.
+/// The store did not answer. This is kept in memory only, so a restarted operator tries at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreTrouble {
     pub message: String,
     pub retry_at: Timestamp,
 }
 
-/// A request's place in the line, as it was told last.
+/// A request's place in the queue, as last written to its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued {
     pub place: usize,
@@ -71,10 +71,10 @@ pub struct Queued {
     pub since: Timestamp,
 }
 
-/// The API server did not say what a decision needs; kept in memory only.
+/// The API server did not give what a decision needs. This is kept in memory only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blind {
-    /// With the API server's words.
+    /// The API server's message.
     pub message: String,
     pub since: Timestamp,
     pub retry_at: Timestamp,

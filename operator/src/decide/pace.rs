@@ -1,4 +1,4 @@
-//! How often a running request is reconciled: events of many pods at about the same time become one change of the status.
+//! How often a running request is reconciled. Events of many pods at about the same time become one change of the status.
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::ProfileRequest;
@@ -6,21 +6,21 @@ use phpprof_crds::ProfileRequest;
 use crate::decide::limits::later;
 use crate::decide::status::is_terminal;
 
-/// Between two looks, for each pod that is not done.
+/// Between two reconciliations, for each pod that is not done.
 const PER_POD: SignedDuration = SignedDuration::from_millis(100);
-/// After so many times that the status was written, the pause grows with each.
+/// After this many writes of the status, each further write makes the pause longer.
 const SOON: usize = 2;
 const LONGEST: SignedDuration = SignedDuration::from_secs(3);
 
-/// How often this operator has written a request's status, and when it did last.
+/// How often this operator has written a request's status, and when it did so last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writes {
     pub count: usize,
     pub last: Timestamp,
 }
 
-/// Until when the next look waits, where so many pods are verified and not yet written. A change of the spec, and what comes of the last pod
-/// and after it, wait for nothing.
+/// Until when the next reconciliation waits, if this many pods are verified but not yet written. It does not wait after a change of the
+/// spec, after the last pod's result, or later.
 pub fn wait_until(request: &ProfileRequest, writes: Writes, verified: usize) -> Option<Timestamp> {
     let status = request.status.as_ref()?;
     let open = status.targets.iter().filter(|target| !is_terminal(target));

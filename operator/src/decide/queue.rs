@@ -2,8 +2,8 @@
 //!
 //! It is pure, so all requests that ask about the same state of the cluster get consistent answers.
 //!
-//! Invariant: no more requests run than the limits allow, in a namespace and in all; a request that waits in a namespace with a free place moves up with
-//! each request that ends.
+//! Invariant: no more requests run than the limits of each namespace and of the cluster allow. In a namespace with a free place, a waiting
+//! request moves up with each request that ends.
 
 use std::collections::BTreeMap;
 
@@ -16,35 +16,36 @@ pub struct Places {
     pub of_cluster: usize,
 }
 
-/// A request that was not accepted yet and may be.
+/// A request that is not accepted yet, but may be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
     pub created: Timestamp,
     pub namespace: String,
-    /// Tells two of one second apart, and one from its successor.
+    /// Orders two requests of the same second, and tells a request from a later one of the same name.
     pub uid: String,
 }
 
-/// Where a request stands.
+/// A request's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     Now,
-    /// At this place, counted from 1, of so many that wait.
+    /// The place, counted from 1, among this many waiting requests.
     Wait {
         place: usize,
         of: usize,
     },
 }
 
-/// The line: who has waited longest in each namespace first, and of these those of the namespace that has least, or whose turn was longest ago.
+/// The queue. Within a namespace, the oldest request comes first. Among namespaces, the one with the fewest requests comes first, then the
+/// one whose last turn is longest ago.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// In their order, and whether it is their turn.
+    /// Requests in order, and whether it is their turn.
     order: Vec<(Waiting, bool)>,
 }
 
 impl Line {
-    /// `running` has the number of requests that run, by namespace; `served` the namespaces that had their turns, the last one at the end.
+    /// `running` is the number of running requests by namespace. `served` lists the namespaces that had their turns, the latest at the end.
     pub fn of(
         mut waiting: Vec<Waiting>,
         running: &BTreeMap<String, usize>,
@@ -63,7 +64,7 @@ impl Line {
             *rank += 1;
         }
         let key = |(rank, one): &(usize, Waiting)| (*rank, last.get(&one.namespace).copied());
-        // Stable: of one namespace, or of such that had no turn, the oldest stays first.
+        // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest request stays first.
         ranked.sort_by_key(key);
         let mut free = places.of_cluster.saturating_sub(taken.values().sum());
         let order = ranked.into_iter().map(|(_, one)| {
@@ -80,7 +81,7 @@ impl Line {
         }
     }
 
-    /// A request that is not in line has its turn: it is too new to be known.
+    /// A request that is not in the queue has its turn, because it is too new to be known.
     pub fn turn(&self, uid: &str) -> Turn {
         let waits = self.order.iter().filter(|(_, now)| !now);
         let place = self.order.iter().position(|(one, _)| one.uid == uid);
@@ -96,12 +97,12 @@ impl Line {
         }
     }
 
-    /// How many wait.
+    /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.order.iter().filter(|(_, now)| !now).count()
     }
 
-    /// Those whose turn it is.
+    /// The requests whose turn it is.
     pub fn next(&self) -> impl Iterator<Item = &Waiting> {
         self.order
             .iter()
@@ -139,7 +140,7 @@ mod tests {
         check_after(&[], all, counts, expected);
     }
 
-    /// `expected` are the requests in their order, those whose turn it is before the bar.
+    /// `expected` lists the requests in order; those before the bar have their turn.
     #[track_caller]
     fn check_after(served: &[&str], all: &[(&str, i64)], counts: &[(&str, usize)], expected: &str) {
         let all = all.iter().map(|(name, second)| waiting(name, *second));

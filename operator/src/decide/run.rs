@@ -1,4 +1,4 @@
-//! What a request asks of one pod, in the form that its sampler gets.
+//! What a request asks of one pod, in the form that its sampler receives.
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -7,7 +7,7 @@ use phpprof_crds::{Mode, ProfileRequest, TargetStatus};
 use crate::decide::checkpoints;
 use crate::sampler::injection::{Run, Subject};
 
-/// The container that a target names. Its pod's addresses are left out: the status does not have them.
+/// The container that a target names. The pod's addresses are left out, because the status does not have them.
 pub fn subject(request: &ProfileRequest, target: &TargetStatus) -> Subject {
     Subject {
         namespace: request.namespace().unwrap_or_default(),
@@ -19,7 +19,7 @@ pub fn subject(request: &ProfileRequest, target: &TargetStatus) -> Subject {
     }
 }
 
-/// What a request wants of one pod; nothing is begun after the first of these instants, nor uploaded after the second.
+/// What a request asks of one pod. The two instants are the latest begin of the run and the latest upload.
 pub fn run(
     request: &ProfileRequest,
     target: &TargetStatus,
@@ -30,7 +30,7 @@ pub fn run(
     Run {
         object_key: target.object_key.clone(),
         checkpoint_seconds: target.checkpoint_seconds.unwrap_or_default(),
-        // Whoever looks has what there is.
+        // A reader of a live request gets every second, so it needs no checkpoints.
         checkpoint_keys: match is_live {
             true => Vec::new(),
             false => checkpoints::keys(target, spec.duration_seconds),

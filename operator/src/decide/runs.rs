@@ -1,6 +1,6 @@
 //! The runs that a resident sampler must do now: a pure function of the existing requests.
 //!
-//! Invariant: a run follows from its request's status alone, so every replica offers the same one, until its end is known.
+//! Invariant: a run follows from its request's status alone, so every replica offers the same run until its end is known.
 
 use phpprof_crds::{ProfileRequest, TargetStatus};
 
@@ -10,7 +10,7 @@ use crate::decide::status::is_running;
 use crate::decide::status::is_terminal;
 use crate::sampler::injection::{Run, Subject};
 
-/// More wait for the next answer.
+/// The most runs in one answer. Others wait for the next one.
 const MOST: usize = 16;
 
 /// The sampler that asks.
@@ -20,7 +20,7 @@ pub struct Asker<'a> {
     pub ephemeral_container_name: &'a str,
 }
 
-/// What it shall do, the oldest request first.
+/// The runs for this sampler, those of the oldest request first.
 pub fn runs<'a>(
     requests: impl Iterator<Item = &'a ProfileRequest>,
     asker: Asker<'_>,
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// One that was accepted at that second, with these targets, each of which has the key `key`.
+    /// A request that was accepted at that second, with these targets, each of which has the key `key`.
     fn accepted(key: &str, second: i64, targets: Vec<TargetStatus>) -> ProfileRequest {
         let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 30}));
         let keyed = |target| TargetStatus {
@@ -135,7 +135,7 @@ mod tests {
             accepted("of the successor", 0, vec![successor]),
             request(json!({"target": {"podName": "web"}})),
             over,
-            // It begins, hears that it was cancelled, and says so.
+            // The sampler begins the run, learns that it was cancelled, and reports this.
             cancelled,
         ];
         assert_eq!(offered(&requests), ["first", "second", "cancelled"]);

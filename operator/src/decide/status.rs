@@ -9,17 +9,17 @@ use phpprof_crds::{
 
 use crate::sampler::receipt::printable;
 
-/// The longest message of a condition and of a target, whose words can be a webhook's.
+/// The longest message of a condition and of a target. Parts of it can come from a webhook.
 const MESSAGE: usize = 1024;
 
-/// The reason that all conditions carry, and what was found; their message also has what to do about it.
+/// The reason that all conditions have, and what was found. The conditions' message also has the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub reason: Reason,
     pub message: String,
 }
 
-/// Brings everything that follows from the targets and the verdict up to date.
+/// Updates everything that follows from the targets and the verdict.
 pub fn settle(
     status: &mut ProfileRequestStatus,
     verdict: Verdict,
@@ -42,14 +42,14 @@ pub fn settle(
     status.conditions = conditions(&status.conditions, &verdict, generation, now);
 }
 
-/// Records why there is no profile of a pod: what was found, and what to do about it.
+/// Records why a pod has no profile: what was found, and what to do about it.
 pub fn fail(target: &mut TargetStatus, reason: TargetReason, found: &str) {
     target.state = TargetState::Failed;
     target.reason = Some(reason);
     target.message = told(found, Some(reason.remedy()));
 }
 
-/// What was found, and then the remedy, which is never cut.
+/// What was found, then the remedy. The remedy is never cut.
 fn told(found: &str, remedy: Option<&str>) -> String {
     let Some(remedy) = remedy else {
         return printable(found, MESSAGE);
@@ -61,7 +61,8 @@ fn told(found: &str, remedy: Option<&str>) -> String {
     }
 }
 
-/// What to do about a request that is over. Where pods have failed, the message has the remedy of the first; of a namespace, `admission` has said it.
+/// The remedy for a request that is over. If pods have failed, the message already has the remedy of the first. For a namespace that is not
+/// enabled, `admission` has given it.
 fn remedy(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::AllTargetsFailed | Reason::SomeTargetsFailed | Reason::NamespaceNotEnabled => None,
@@ -138,7 +139,7 @@ fn conditions(
     ordered.into_iter().map(condition).collect()
 }
 
-/// What is true of a request whose samplers are under way.
+/// The verdict while the request's samplers are under way.
 pub fn progress(targets: &[TargetStatus]) -> Verdict {
     let has = |state| targets.iter().any(|target| target.state == state);
     let pods = pods(targets.len());
@@ -160,7 +161,7 @@ pub fn progress(targets: &[TargetStatus]) -> Verdict {
     }
 }
 
-/// The verdict on a request of whose pods none has a profile.
+/// The verdict on a request if no pod has a profile.
 pub fn all_failed(targets: &[TargetStatus]) -> Verdict {
     Verdict {
         reason: Reason::AllTargetsFailed,
@@ -168,12 +169,12 @@ pub fn all_failed(targets: &[TargetStatus]) -> Verdict {
     }
 }
 
-/// The first failure stands for all in the condition's message; the rest is in the targets.
+/// The first failure, for the condition's message. The targets have all of them.
 fn first_failure(targets: &[TargetStatus]) -> String {
     first_reason(targets, TargetState::Failed)
 }
 
-/// The first pod in this state that has a reason, in words, and of how many it is the first; empty without one.
+/// The first pod in this state that has a reason, with the number of such pods. Empty if there is none.
 fn first_reason(targets: &[TargetStatus], state: TargetState) -> String {
     let told = |target: &&TargetStatus| target.state == state && target.reason.is_some();
     let mut told = targets.iter().filter(told);
@@ -207,7 +208,7 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
         };
     }
     if uploaded == targets.len() {
-        // Of some there may be only the beginning.
+        // Some profiles may have been cut short.
         let cut = first_reason(targets, TargetState::Uploaded);
         let separator = if cut.is_empty() { "" } else { "; " };
         return Verdict {
@@ -226,7 +227,7 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
     }
 }
 
-/// So many pods, as people say it.
+/// A number of pods, in words.
 pub fn pods(count: usize) -> String {
     match count {
         1 => "1 pod".to_owned(),
@@ -234,12 +235,12 @@ pub fn pods(count: usize) -> String {
     }
 }
 
-/// Whether nothing more comes of the target.
+/// Whether the target has reached its final state.
 pub fn is_terminal(target: &TargetStatus) -> bool {
     matches!(target.state, TargetState::Uploaded | TargetState::Failed)
 }
 
-/// Whether it may have samplers that have not ended.
+/// Whether the request may have samplers that have not ended.
 pub fn is_running(request: &ProfileRequest) -> bool {
     request
         .status

@@ -14,34 +14,36 @@ use crate::sampler::receipt::{ShortReceipt, UploadReceipt, printable};
 /// What to do next for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is uploaded or failed: nothing.
+    /// It is uploaded or failed. There is nothing to do.
     Settled,
-    /// Nothing until something changes, or until then.
+    /// Wait until something changes, or until this time.
     Wait {
         state: TargetState,
         until: Timestamp,
     },
     /// Add the sampler.
     Inject,
-    /// Ask the store for the receipt of a run that a resident sampler does.
+    /// Ask the store for the receipt of a resident sampler's run.
     ReadReceipt(TargetState),
-    /// Ask the store for what the sampler says that it stored.
+    /// Check in the store what the sampler says that it stored.
     Verify(UploadReceipt),
     Fail(TargetReason, String),
 }
 
-/// The kubelet sees the end of two containers one after the other; a sampler that died with its target is not called killed too early.
+/// The kubelet reports the end of two containers one after the other. This delay keeps a sampler that died with its target from being
+/// reported as killed.
 const SEEN_LATE: SignedDuration = SignedDuration::from_secs(2);
-/// How often the store is asked for the receipt of a run that a resident sampler does: while only a failure can be there, and afterwards.
+/// How often the operator asks the store for the receipt of a resident sampler's run: first while only a failure can be there, then
+/// afterwards.
 const READ_EARLY: SignedDuration = SignedDuration::from_secs(10);
 const READ_AGAIN: SignedDuration = SignedDuration::from_secs(3);
-/// Somebody waits before a screen for a run that takes a moment, as a snapshot does.
+/// A snapshot takes only a moment, and a user waits for it.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(2);
 const READ_AT_ONCE: SignedDuration = SignedDuration::from_millis(500);
-/// A receipt written in the last moment takes this long to reach the API server.
+/// The API server shows a receipt from a sampler's last moment after at most this time.
 const RECEIPT_DELAY: SignedDuration = SignedDuration::from_secs(5);
 
-/// The next step of one pod, in the order a target lives.
+/// The next step of one pod. The checks come in the order of a target's life.
 pub fn step(
     now: Timestamp,
     target: &TargetStatus,
@@ -52,7 +54,7 @@ pub fn step(
     if is_terminal(target) {
         return Step::Settled;
     }
-    // What was put into the store stays true when the pod goes.
+    // An object in the store stays valid when the pod is gone.
     if let Some(receipt) = read.and_then(|read| read.message.as_deref()) {
         return receipt_of_run(target, receipt);
     }
@@ -103,7 +105,7 @@ fn without_sampler(
     Step::Inject
 }
 
-/// The pod or its chosen container does not run on.
+/// The pod or its chosen container will not continue to run.
 fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
     if pod.deleting {
         return Some(fail(TargetReason::PodDeleted, "the pod is being deleted"));
@@ -140,7 +142,7 @@ fn waiting(
     }
     let said = printable(message, 512);
     match reason {
-        // The kubelet pulls again until it is too late.
+        // The kubelet keeps trying to pull the image until the deadline.
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" if now <= start_until => {
             Step::Wait {
                 state: TargetState::Pending,
@@ -170,7 +172,7 @@ fn waiting(
     }
 }
 
-/// The deadlines of the target's sampler; nothing where that name is another's.
+/// The deadlines of the target's sampler, or `None` if a container of this name is not the target's sampler.
 fn own(
     target: &TargetStatus,
     sampler: &SamplerView,
@@ -225,7 +227,7 @@ fn running(
     }
 }
 
-/// Asks the store now, or waits a moment where it was asked just now.
+/// Asks the store now. If it was asked a moment ago, waits first.
 fn read_receipt(
     now: Timestamp,
     state: TargetState,
@@ -251,13 +253,13 @@ fn read_receipt(
     }
 }
 
-/// A run's receipt may have come to the store in the sampler's last moment.
+/// A sampler may have stored the receipt of a run in its last moment.
 fn is_to_be_read(ended: Timestamp, read: Option<&ReceiptRead>) -> bool {
     let complete = later(ended, RECEIPT_DELAY);
     read.is_none_or(|read| read.at < complete)
 }
 
-/// What a resident sampler's store object says; whoever has the pod's grants can have put anything there.
+/// The step that follows from a run's receipt. It is not trusted: anyone with the pod's grants can have written it.
 fn receipt_of_run(target: &TargetStatus, message: &str) -> Step {
     match ShortReceipt::parse(message) {
         Some(receipt) => said(receipt, target),
@@ -313,7 +315,7 @@ fn ended(
     }
 }
 
-/// A sampler's reason in words.
+/// A sampler's reason as a sentence.
 fn told(reason: TargetReason, detail: &str, container: &str) -> String {
     use TargetReason::*;
     let words = match reason {
@@ -364,7 +366,7 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
     }
 }
 
-/// The first instant at which a deadline counts as passed.
+/// The first instant after a deadline.
 fn just_past(deadline: Timestamp) -> Timestamp {
     later(deadline, SignedDuration::from_millis(1))
 }

@@ -1,9 +1,9 @@
-//! What is told beyond the cluster when a request has its profile: the push to Pyroscope, the annotation in Grafana.
+//! Exports the profile of a finished request to services outside the cluster: the push to Pyroscope, the annotation in Grafana.
 //!
-//! It decides nothing about a request. What comes of it is told by events.
+//! It decides nothing about a request. Events report its results.
 //!
-//! Invariant: nothing is sent anywhere but to the URLs that the administrator set, one profile is in memory at a time, and whatever the
-//! other side does, it is over after a while and the request stays as it is.
+//! Invariant: it sends only to the URLs that the administrator set, and one profile is in memory at a time. Whatever the other side does,
+//! it ends after a while, and the request stays as it is.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ use crate::export::retry::{Call, ClientError, client, deliver, secret_header};
 use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
 use crate::storage::collector::Collector;
 
-/// From a request's end; then what was not taken is given up.
+/// The time from a request's end until the operator gives up an export.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Requests that wait for their turn.
+/// The most requests that wait for their turn.
 const WAITING: usize = 64;
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 
@@ -89,24 +89,24 @@ pub struct ExportArgs {
     grafana_token: Option<String>,
 }
 
-/// Why results cannot be told to anybody, by the operator's flags.
+/// Why the flags do not allow an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// Of the flag that is named.
+    /// The URL of this flag is not allowed.
     #[error(
         "{0} must be http://… or https://…, with a host and without a user, a query and a fragment"
     )]
     Url(&'static str),
-    /// A token or a user that no header can have.
+    /// A token or a user that cannot be in a header.
     #[error("{0}")]
     Header(String),
-    /// Of `--pyroscope-label`.
+    /// A label of `--pyroscope-label`.
     #[error("--pyroscope-label is given more than {MOST_LABELS} times, or one name twice")]
     Labels,
     /// One header cannot have both.
     #[error("Pyroscope has a token and a username: set one of them")]
     TwoCredentials,
-    /// TLS could not be set up, as with a CA bundle that is not PEM.
+    /// TLS could not be set up, for instance because a CA bundle is not PEM.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -123,7 +123,7 @@ struct Annotations {
     dashboard: Option<String>,
 }
 
-/// What came of telling one of them, for an event.
+/// The result of one export, for an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Exported {
     pub is_done: bool,
@@ -149,7 +149,7 @@ impl Exported {
     }
 }
 
-/// Where to tell what.
+/// The services that get results.
 pub struct Exporter {
     client: reqwest::Client,
     pyroscope: Option<Pyroscope>,
@@ -176,7 +176,7 @@ impl ExportArgs {
         Ok(grafana.templates())
     }
 
-    /// What tells of results, as these flags want it; nobody is told where they name nobody.
+    /// The exporter that these flags describe. Without a URL it exports nothing.
     ///
     /// # Errors
     /// An [`ExportError`] that names the flag.
@@ -253,7 +253,7 @@ fn headers(credentials: Option<&str>) -> Result<HeaderMap, ExportError> {
     Ok(headers)
 }
 
-/// An address to which a path can be added.
+/// A URL to which a path can be added.
 fn plain<'a>(url: &'a Url, flag: &'static str) -> Result<&'a Url, ExportError> {
     let good = matches!(url.scheme(), "http" | "https")
         && url.has_host()
@@ -270,7 +270,7 @@ fn below(url: &Url, flag: &'static str, path: &str) -> Result<Url, ExportError> 
 }
 
 impl Exporter {
-    /// Tells of a request whose profile is stored, and what came of it.
+    /// Exports the stored profile of a request, and returns the results.
     pub(crate) async fn tell(
         &self,
         collector: &Collector,
@@ -289,7 +289,7 @@ impl Exporter {
         pushed.into_iter().chain(annotated).collect()
     }
 
-    /// Whether there is anybody to tell.
+    /// Whether no service gets results.
     pub fn is_empty(&self) -> bool {
         self.pyroscope.is_none() && self.annotations.is_none()
     }

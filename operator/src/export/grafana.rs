@@ -1,8 +1,8 @@
-//! Where Grafana shows a request's profile, as templates for the links of a status, and the annotation that marks its time.
+//! Templates of links to a request's profile in Grafana, and the annotation that marks the request's time.
 //!
-//! It sends nothing and fills nothing in; `links` does, `exporter` sends.
+//! It sends nothing and fills in no template: `links` fills in, `exporter` sends.
 //!
-//! Invariant: a template names the series that `series` pushes, and its range is the request's; the sample's id cannot be used, because
+//! Invariant: a template names the series that `series` pushes, and its range is the request's. It cannot use a sample's id, because
 //! Pyroscope gives every pushed profile a new one.
 
 use jiff::Timestamp;
@@ -15,25 +15,25 @@ use crate::decide::status::pods;
 use crate::export::links::Template;
 use crate::export::series::{KINDS, workload};
 
-/// Of a tag behind its colon, in characters. Grafana's databases refuse a longer one, after they have the annotation.
+/// Characters of a tag after its colon. Grafana's databases refuse a longer tag, but only after they have stored the annotation.
 const LONGEST_TAG: usize = 100;
 
-/// What of Grafana is linked to.
+/// The parts of a link to Grafana.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grafana {
-    /// Without a slash at its end.
+    /// Without a slash at the end.
     pub base: String,
     pub org_id: u32,
     /// Uid of the Pyroscope data source.
     pub datasource: String,
-    /// What a profile is compared with: everything of the same service in so many seconds before it.
+    /// The baseline of a comparison is everything of the same service in this many seconds before the profile.
     pub baseline_seconds: u32,
-    /// Whether series have the request's name.
+    /// Whether series have a label with the request's name.
     pub request_label: bool,
 }
 
 impl Grafana {
-    /// Explore, Profiles Drilldown, and there the difference to the baseline.
+    /// Links to Explore, to Profiles Drilldown, and to the difference from the baseline there.
     pub fn templates(&self) -> Vec<Template> {
         let template = |name: &str, url: String| Template {
             name: name.to_owned(),
@@ -54,7 +54,7 @@ impl Grafana {
         format!(r#"{{service_name="{{service}}"{request}}}"#)
     }
 
-    /// Since Grafana 10.2; `left=`, which was before, loses parts of the query.
+    /// The format since Grafana 10.2. The older `left=` loses parts of the query.
     fn explore(&self) -> String {
         let panes = json!({"p": {
             "datasource": self.datasource,
@@ -91,7 +91,7 @@ impl Grafana {
         let filters = self.filters();
         let before = format!("{{from-{}}}", u64::from(self.baseline_seconds) * 1000);
         let before = before.as_str();
-        // The moment before, or the baseline would hold what it is compared with.
+        // One millisecond earlier; otherwise the baseline would contain the profile itself.
         let until = "{from-1}";
         let kind = KINDS[0].id();
         let mut query = self.app("diff-flame-graph", &kind);
@@ -102,7 +102,7 @@ impl Grafana {
             ("to-2", until),
             ("from-3", "{from}"),
             ("to-3", "{to}"),
-            // Since Profiles Drilldown 2.0.2, what was from-3.
+            // The new names of from-3 and to-3 since Profiles Drilldown 2.0.2.
             ("comparisonFrom", "{from}"),
             ("comparisonTo", "{to}"),
             ("diffFrom", before),
@@ -135,7 +135,7 @@ impl Grafana {
     }
 }
 
-/// Percent-encoded, but for placeholders, which are encoded when they are filled in.
+/// The query, percent-encoded except for placeholders. These are encoded when they are filled in.
 fn encoded(query: &[(&str, &str)]) -> String {
     let pair = |(name, value): &(&str, &str)| {
         let value: String = byte_serialize(value.as_bytes()).collect();
@@ -144,7 +144,7 @@ fn encoded(query: &[(&str, &str)]) -> String {
     query.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
-/// `%7Bfrom%7D` is `{from}` again; the braces of JSON and of selectors stay as they are.
+/// Restores `{from}` from `%7Bfrom%7D`. The braces of JSON and of selectors stay encoded.
 fn uncover(encoded: &str) -> String {
     let mut parts = encoded.split("%7B");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -165,9 +165,9 @@ fn is_placeholder(name: &str) -> bool {
     known && offset.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The body of POST /api/annotations for a completed request: a region from its first sampler to its end. Nothing for another.
+/// The body of POST /api/annotations for a completed request: a region from its first sampler to its end. `None` for any other request.
 ///
-/// Without a link: whoever sees the dashboard need not be one who may read the request.
+/// It has no link, because a user who may see the dashboard may not be allowed to read the request.
 pub fn annotation(request: &ProfileRequest, dashboard: Option<&str>) -> Option<Value> {
     let status = request.status.clone().unwrap_or_default();
     let (start, end) = (status.start_time?.0, status.completion_time?.0);

@@ -1,6 +1,6 @@
 //! Links of a status, from the administrator's templates.
 //!
-//! Invariant: what is put into a template is percent-encoded, so that no name can change the link's shape.
+//! Invariant: values in a template are percent-encoded, so no name can change the structure of the link.
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -9,11 +9,11 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::export::series::{service, workload};
 
-/// A link's name, and its URL with placeholders: {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, and {from} and {to} in Unix
-/// milliseconds, or so many before that: {from-86400000}.
+/// A link's name, and its URL with placeholders: {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, and {from} and {to} in
+/// Unix milliseconds. {from-86400000} is that many milliseconds earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// What people read.
+    /// The name that users see.
     pub name: String,
     /// With its placeholders.
     pub url: String,
@@ -34,7 +34,7 @@ impl std::str::FromStr for Template {
     }
 }
 
-/// The page of the merged profile, where results are reached at this address.
+/// The link to the merged profile's page, if the results are at this address.
 pub fn page(base: &str) -> Template {
     Template {
         name: "Flame graph".to_owned(),
@@ -53,7 +53,7 @@ pub fn links(
     now: Timestamp,
 ) -> Vec<Link> {
     let status = request.status.clone().unwrap_or_default();
-    // Sampling has ended by now, a moment ago.
+    // Sampling ended a moment ago.
     let started = status.start_time.as_ref().map_or(now, |time| time.0);
     let instants = [
         ("{from", started.as_millisecond()),
@@ -84,7 +84,7 @@ pub fn links(
     templates.iter().map(fill).collect()
 }
 
-/// Fills in {from} and {from-86400000}, or {to}; what else begins so stays as it is.
+/// Fills in {from} and {from-86400000}, or {to}. Any other text with this beginning stays as it is.
 fn dates(url: &str, opening: &str, instant: i64) -> String {
     let mut parts = url.split(opening);
     let mut text = parts.next().unwrap_or_default().to_owned();

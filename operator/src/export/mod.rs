@@ -1,4 +1,4 @@
-//! What is told beyond the cluster: links, the push to Pyroscope, the annotation in Grafana.
+//! Exports outside the cluster: links, the push to Pyroscope, the annotation in Grafana.
 
 pub mod exporter;
 mod grafana;

@@ -1,12 +1,12 @@
-//! What Pyroscope and Parca refuse of a push, after their own source, for tests.
+//! The pushes that Pyroscope and Parca refuse, according to their source, for tests.
 //!
 //! Pyroscope 2.2.1 (df3c0391b7df): `pkg/validation/validate.go` (labels, profiles), the defaults in `pkg/validation/limits.go`, the rate
 //! limiter in `pkg/distributor/distributor.go`. Parca 0.28.0 (2f973236aa16): `pkg/normalizer/normalizer.go` (labels),
-//! `pkg/normalizer/validate.go` (profiles), `pkg/profilestore/profilecolumnstore.go` (profile types). Both take names of labels by the rules of
-//! `model.LabelName` of github.com/prometheus/common.
+//! `pkg/normalizer/validate.go` (profiles), `pkg/profilestore/profilecolumnstore.go` (profile types). Both check label names by the rules
+//! of `model.LabelName` of github.com/prometheus/common.
 //!
-//! Invariant: the real servers take what passes here, in default settings. They take more: names of labels with UTF-8, which Pyroscope refuses in
-//! other settings. docs/measurements/exports.md has what they said.
+//! Invariant: the real servers accept what passes here, in their default settings. They accept more: label names with UTF-8, which
+//! Pyroscope refuses in other settings. docs/measurements/exports.md has their answers.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use prost::Message as _;
 
 pub type Labels = [(String, String)];
 
-/// Of series.
+/// Labels of a series.
 const MOST_LABELS: usize = 30;
 const LONGEST_NAME: usize = 1024;
 const LONGEST_VALUE: usize = 2048;
@@ -32,7 +32,7 @@ fn need(is: bool, words: impl FnOnce() -> String) -> Result<(), String> {
     if is { Ok(()) } else { Err(words()) }
 }
 
-/// What Pyroscope says of a push at this time.
+/// Pyroscope's answer to a push at this time.
 pub fn pyroscope(labels: &Labels, profile: &Profile, now: Timestamp) -> Result<(), String> {
     let named = names(labels)?;
     need(labels.len() <= MOST_LABELS, || {
@@ -41,7 +41,7 @@ pub fn pyroscope(labels: &Labels, profile: &Profile, now: Timestamp) -> Result<(
     for (name, value) in labels {
         let fits = name.len() <= LONGEST_NAME && value.len() <= LONGEST_VALUE;
         need(fits, || format!("label {name} is too long"))?;
-        // Its own, such as __session_id__ and __order__: it sets or drops them.
+        // Pyroscope's own labels, such as __session_id__ and __order__: it sets or drops them.
         let own = name.starts_with("__") && name != "__name__";
         need(!own, || format!("label {name} is reserved"))?;
     }
@@ -74,20 +74,20 @@ pub fn pyroscope(labels: &Labels, profile: &Profile, now: Timestamp) -> Result<(
         need(sample.label.len() <= MOST_SAMPLE_LABELS, || {
             "too many labels of a sample".to_owned()
         })?;
-        // Such a sample is left out, and the total is wrong.
+        // Pyroscope would leave such a sample out, and the total would be wrong.
         let counts = sample.value.iter().all(|value| *value >= 0);
         need(counts, || "a negative value".to_owned())?;
     }
     well_formed(profile)
 }
 
-/// What Parca says of a push. It keeps the labels of series, and drops those of samples.
+/// Parca's answer to a push. It keeps the labels of series, and drops those of samples.
 pub fn parca(labels: &Labels, profile: &Profile) -> Result<(), String> {
     let named = names(labels)?;
     let name = named.get("__name__").copied().unwrap_or_default();
     need(!name.is_empty(), || "missing __name__ label".to_owned())?;
     well_formed(profile)?;
-    // It looks at the period's type without asking whether there is one.
+    // Parca reads the period's type without checking that there is one.
     let period = profile.period_type.ok_or("no period type")?;
     let ids = |ids: &mut dyn Iterator<Item = u64>| ids.zip(1..).all(|(id, place)| id == place);
     let in_order = ids(&mut profile.mapping.iter().map(|it| it.id))
@@ -97,14 +97,14 @@ pub fn parca(labels: &Labels, profile: &Profile) -> Result<(), String> {
     for (kind, unit) in profile.sample_types() {
         let [period, of] = [period.r#type, period.unit].map(|it| profile.string(it));
         let selector = format!("{name}:{kind}:{unit}:{period}:{of}:delta");
-        // As PromQL reads the name of a metric.
+        // The rules for a metric's name in PromQL.
         let legal = legal(&selector.replace(':', "_"));
         need(legal, || format!("invalid profile type {selector}"))?;
     }
     Ok(())
 }
 
-/// The labels, where their names are legal and there is one of each.
+/// The labels, if their names are legal and unique.
 fn names(labels: &Labels) -> Result<BTreeMap<&str, &str>, String> {
     let mut named = BTreeMap::new();
     for (name, value) in labels {
@@ -120,7 +120,7 @@ fn legal(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(plain) && !name.starts_with(|it: char| it.is_ascii_digit())
 }
 
-/// What both look for: types, a first string that is empty, and no index and no id that leads nowhere.
+/// What both check: sample types, an empty first string, and valid indexes and ids.
 fn well_formed(profile: &Profile) -> Result<(), String> {
     let types = profile.sample_type.len();
     need(types > 0, || "no sample type".to_owned())?;

@@ -1,8 +1,8 @@
-//! One POST to a service that the administrator named, tried again within bounds.
+//! One POST to a service that the administrator named, with a bounded number of retries.
 //!
-//! It does not know what it sends.
+//! It does not know the content.
 //!
-//! Invariant: no redirect is followed, of an answer one kilobyte is read, and it is over by its deadline whatever the other side does.
+//! Invariant: it follows no redirect, reads one kilobyte of an answer, and ends by its deadline whatever the other side does.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::backoff;
 use crate::sampler::receipt::printable;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// One try, and then it is tried again.
+/// The time for one try. After it, the call is tried again.
 const ANSWER: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const READ: usize = 1024;
@@ -28,7 +28,7 @@ pub enum ClientError {
     Build(#[source] reqwest::Error),
 }
 
-/// The webpki roots come with the binary, because its image has no certificates.
+/// The webpki roots are in the binary, because its image has no certificates.
 pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ClientError> {
     let mut roots = Vec::new();
     for root in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
@@ -49,7 +49,7 @@ pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ClientError> {
         .map_err(ClientError::Build)
 }
 
-/// What is sent, as often as it takes.
+/// A call that can be sent several times.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub url: Url,
@@ -62,9 +62,9 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Taken,
-    /// After the pause that the other side asks for, if any.
+    /// Try again, after the pause that the other side asks for, if any.
     Again(Option<Duration>),
-    /// For good.
+    /// Do not try again.
     Refused,
 }
 
@@ -79,13 +79,13 @@ fn judge(status: u16, retry_after: Option<&str>) -> Answer {
     }
 }
 
-/// The operator's own, but never shorter than asked for, and never longer than half a minute.
+/// The operator's own pause, but at least as long as the other side asks for, and at most half a minute.
 fn pause(tries: u32, asked: Option<Duration>) -> Duration {
     let own = backoff::pause(tries);
     asked.unwrap_or_default().max(own).min(LONGEST_PAUSE)
 }
 
-/// Sends until it is taken, refused, or too late; the error is the last answer, for people.
+/// Sends until the other side accepts or refuses the call, or until the deadline. The error is the last answer, as text.
 pub async fn deliver(
     client: &reqwest::Client,
     call: &Call,
@@ -111,7 +111,7 @@ pub async fn deliver(
     }
 }
 
-/// Why it was not taken, in the other side's words.
+/// Why the call was not accepted, as the other side put it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undelivered {
     #[error("refused: {0}")]
@@ -130,7 +130,7 @@ async fn once(client: &reqwest::Client, call: &Call) -> (Answer, String) {
         .await;
     let mut answer = match sent {
         Ok(answer) => answer,
-        // Without its URL, which may be long; the cause is what helps.
+        // Leaves out the URL, which may be long. The cause is what helps.
         Err(error) => return (Answer::Again(None), cause(&error.without_url())),
     };
     let status = answer.status();
@@ -158,7 +158,7 @@ fn cause(error: &dyn std::error::Error) -> String {
     printable(&deepest.to_string(), 300)
 }
 
-/// A header that no log shows. A Secret made from a file often ends with a newline.
+/// A header that is not shown in logs. Trims the value, because a Secret made from a file often ends with a newline.
 pub fn secret_header(name: HeaderName, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let mut value = HeaderValue::from_str(value.trim()).map_err(|_| {
         format!("{name} has a character that HTTP headers do not allow; check its Secret")

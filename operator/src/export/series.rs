@@ -1,9 +1,9 @@
-//! How a request's profile is called where series have labels, and the body that pushes it there.
+//! The series labels of a request's profile, and the body of the push.
 //!
 //! It sends nothing.
 //!
-//! Invariant: label names are legal and there are few of them, no value is one that only one request has unless the administrator
-//! wants that, and a pushed profile's time lies within its request's.
+//! Invariant: label names are legal and few. No label has a separate value for each request, unless the administrator wants it. The time of
+//! a pushed profile lies within its request's.
 
 use std::str::FromStr;
 
@@ -15,32 +15,32 @@ use phpprof_crds::{ProfileRequest, Target, TargetState};
 use phpprof_profile::{PieceBounds, Profile, SampleType, Source, encode_gzip};
 use serde_json::{Value, json};
 
-/// What Pyroscope takes where nothing else is configured: 16,000 samples, and 2 MiB before compression, labels included. It accepts profiles of
-/// 4 MiB, but its rate limiter never lets more than its burst through, and answers 429 each time.
+/// What Pyroscope accepts by default: 16,000 samples, and 2 MiB before compression, labels included. It accepts profiles of 4 MiB, but its
+/// rate limiter never allows more than its burst, and answers 429 each time.
 const BOUNDS: PieceBounds = PieceBounds {
     bytes: 2_000_000,
     samples: 16_000,
 };
-/// Of Pyroscope's 30, the rest is ours.
+/// Labels of the administrator. Pyroscope allows 30; the operator sets the others.
 pub const MOST_LABELS: usize = 20;
 const LONGEST_NAME: usize = 1024;
 const LONGEST_VALUE: usize = 2048;
-/// Of a name. Pyroscope cuts a longer one, which may leave half a character, and then refuses the profile.
+/// Bytes of a name. Pyroscope cuts a longer one, perhaps in the middle of a character, and then refuses the profile.
 const LONGEST_STRING: usize = 65_535;
-/// Of one series; no profile has had as many.
+/// Pieces of one series. No profile has needed this many.
 const MOST_PIECES: usize = 128;
-/// How long before its request's end a profile may begin. Pyroscope refuses what is older than an hour; the push may come twenty minutes after
-/// the end.
+/// How long before its request's end a profile may begin. Pyroscope refuses profiles older than an hour, and the push may come twenty
+/// minutes after the end.
 const OLDEST: SignedDuration = SignedDuration::from_mins(40);
 
-/// A sample type as a series of its own: a push has one type only, or the types of one profile would share a name.
+/// A sample type as its own series. A push has only one type; otherwise the types of a profile would share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub name: &'static str,
     pub sample_type: SampleType,
 }
 
-/// The first is what links open: the default of a profile.
+/// The first is the default of a profile, which links open.
 pub const KINDS: [Kind; 2] = [
     Kind {
         name: "wall",
@@ -53,21 +53,21 @@ pub const KINDS: [Kind; 2] = [
 ];
 
 impl Kind {
-    /// As queries name it: name, type, unit, period type, period unit.
+    /// The name in queries: name, type, unit, period type, period unit.
     pub fn id(&self) -> String {
         let (kind, unit) = self.sample_type;
         format!("{}:{kind}:{unit}:{kind}:{unit}", self.name)
     }
 }
 
-/// A label that the administrator puts on every series, as NAME=VALUE.
+/// A label that the administrator adds to every series, as NAME=VALUE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraLabel {
     pub name: String,
     pub value: String,
 }
 
-/// The names that series have anyhow.
+/// Label names that the operator sets.
 const OURS: [&str; 6] = [
     "service_name",
     "namespace",
@@ -106,17 +106,17 @@ impl FromStr for ExtraLabel {
     }
 }
 
-/// Which series a request makes.
+/// How a request's series are made and labelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     pub labels: Vec<ExtraLabel>,
-    /// A series for each pod, or one for all of them.
+    /// One series for each pod, or one for all of them.
     pub per_pod: bool,
-    /// A series for each request: easy to find, and as many series as there are requests.
+    /// A separate series for each request. It is easy to find, but there are as many series as requests.
     pub request_label: bool,
 }
 
-/// What the pods of a target are called together; a name out of the request, never a guess at an owner.
+/// A common name of the target's pods. It comes from the request; the operator does not guess an owner.
 pub fn workload(target: &Target) -> String {
     if let Some(workload) = &target.workload_ref {
         return workload.name.clone();
@@ -140,7 +140,7 @@ pub fn service(request: &ProfileRequest) -> String {
     format!("{namespace}/{}", workload(&request.spec.target))
 }
 
-/// One series, and the sample labels of what belongs to it.
+/// One series, and the sample labels that select its samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     pub kind: Kind,
@@ -148,7 +148,7 @@ pub struct Series {
     pub of: Vec<(String, String)>,
 }
 
-/// The series of a completed request, each sample type of each pod with a profile, or of all together.
+/// The series of a completed request: each sample type, for each pod with a profile or for all pods together.
 pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
     let status = request.status.clone().unwrap_or_default();
     let uploaded = status
@@ -195,12 +195,12 @@ pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
         .collect()
 }
 
-/// A part of a profile is not pushed for the whole, since its totals would be wrong.
+/// The operator does not push a part of a profile as the whole, because its totals would be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the profile is too large: it would be {0} pushes, and {MOST_PIECES} are the most")]
 pub struct TooLarge(usize);
 
-/// The bodies that push one series of the merged profile, in JSON as the push API's schema has it; none where it has no time.
+/// The bodies that push one series of the merged profile, as JSON of the push API. Empty if the profile has no time of this type.
 pub fn bodies(
     merged: &impl Source,
     series: &Series,
@@ -237,8 +237,8 @@ fn body(series: &Series, profile: &[u8]) -> Value {
     json!({"series": [{"labels": labels, "samples": [{"rawProfile": STANDARD.encode(profile)}]}]})
 }
 
-/// By the operator's clock, as the links of the status are: a node's may differ, and the profile would be outside of them.
-/// Pieces are a millisecond apart, because two profiles of one series at one time may count as one.
+/// The time of a pushed piece by the operator's clock, which the status's links use too. A node's clock may differ, and then the profile
+/// would be outside the links' range. Pieces are a millisecond apart, because two profiles of one series at the same time may count as one.
 fn time_of(merged: &Profile, request: &ProfileRequest, piece: usize) -> i64 {
     let nanos = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
     let status = request.status.clone().unwrap_or_default();

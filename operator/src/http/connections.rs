@@ -1,7 +1,7 @@
 //! Connections of a port: bounded in number and in time.
 //!
-//! Who has shown a grant is known; all others are strangers, and of these the oldest ends when there are too many: silent ones keep
-//! nobody out. Invariant: no connection lives longer, and no more of them are open, than is written here.
+//! A connection that has shown a grant is known. All others are strangers. If there are too many strangers, the oldest one is closed, so
+//! silent clients keep nobody out. Invariant: no connection lasts longer than its bound, and no more are open than the bound allows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,18 +20,18 @@ use tokio::task::AbortHandle;
 
 use crate::metrics::{End, PortMetrics};
 
-/// What a port takes.
+/// The bounds of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub connections: usize,
-    /// Of these, such that have not shown a grant.
+    /// The most connections that have not shown a grant.
     pub strangers: usize,
-    /// How long a connection lives at most.
+    /// The longest life of a connection.
     pub lives: Duration,
 }
 
 impl Bounds {
-    /// So many connections that live so long, a quarter of them strangers.
+    /// This many connections with this lifetime. A quarter of them may be strangers.
     #[must_use]
     pub const fn new(connections: usize, lives: Duration) -> Self {
         Self {
@@ -44,10 +44,10 @@ impl Bounds {
 
 const HEADERS: Duration = Duration::from_secs(10);
 
-/// What makes a stream out of a connection, within a time of its own; `None` where that fails.
+/// Makes a stream of a connection, within its own time limit. `None` if that fails.
 pub type Handshake<S> = Arc<dyn Fn(TcpStream) -> BoxFuture<'static, Option<S>> + Send + Sync>;
 
-/// The strangers of a port, the oldest first.
+/// The strangers of a port, oldest first.
 #[derive(Clone, Default)]
 struct Strangers(Arc<Mutex<BTreeMap<u64, AbortHandle>>>);
 
@@ -67,7 +67,7 @@ impl Strangers {
     }
 }
 
-/// The connection that a request came by.
+/// The connection of a request.
 #[derive(Clone)]
 pub struct Connection {
     /// The other side's address.
@@ -77,13 +77,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// It has shown a grant: silent ones do not end it.
+    /// Marks the connection as known, because it has shown a grant. Silent clients no longer close it.
     pub fn is_known(&self) {
         self.strangers.with(|all| all.remove(&self.id));
     }
 }
 
-/// Is no stranger any more when its connection has ended.
+/// Removes the connection from the strangers when it has ended.
 struct Ended(Connection);
 
 impl Drop for Ended {
@@ -107,7 +107,7 @@ where
     let ids = AtomicU64::new(0);
     let strangers = Strangers::default();
     loop {
-        // A semaphore that nobody closes always gives a permit.
+        // This always gives a permit, because the semaphore is never closed.
         let permit = open.clone().acquire_owned().await;
         let (stream, peer) = match listener.accept().await {
             Ok((stream, peer)) => (stream, peer.ip()),
@@ -126,7 +126,7 @@ where
         let router = router.clone().layer(Extension(connection.clone()));
         let (handshake, ended) = (handshake.clone(), Ended(connection.clone()));
         let open_one = metrics.open();
-        // It waits until it is among the strangers: one that ends at once is then taken from them.
+        // The task waits until it is in the list of strangers. So a task that ends at once is removed from it.
         let (listed, wait) = tokio::sync::oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let _held = (permit, ended);
@@ -135,7 +135,7 @@ where
             open_one.ends(served.await.unwrap_or(End::Expired));
         });
         strangers.add(connection.id, task.abort_handle(), bounds.strangers);
-        // Who was ended already does not wait any more.
+        // A task that was aborted already does not wait any more.
         let _ = listed.send(());
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         String::from_utf8_lossy(&answer[..length]).into_owned()
     }
 
-    /// Within less than silent ones may take for their headers.
+    /// Whether an answer comes in less time than silent clients get for their headers.
     async fn answered(stream: &mut TcpStream) -> bool {
         let answer = tokio::time::timeout(HEADERS / 2, ask(stream)).await;
         answer.is_ok_and(|answer| answer.ends_with("word"))
@@ -219,7 +219,7 @@ mod tests {
         let mut honest = TcpStream::connect(address).await.unwrap();
         assert!(answered(&mut honest).await);
         assert!(answered(&mut known).await);
-        // Four of the silent ones are left: the honest one was a stranger until it had asked.
+        // Four silent connections remain open, and so does the honest one, which was a stranger until it asked.
         check(&metrics, "open{port=\"results\"} 6").await;
         let closed = "closed_total{port=\"results\",reason=";
         check(&metrics, &format!("{closed}\"displaced\"}} 26")).await;
@@ -230,7 +230,7 @@ mod tests {
         check(&metrics, &format!("{closed}\"broken\"}} 1")).await;
     }
 
-    /// Tasks that are ended from outside end a moment later.
+    /// Tasks that are aborted end a moment later.
     async fn check(metrics: &Metrics, expected: &str) {
         let mut text = String::new();
         for _ in 0..100 {

@@ -1,6 +1,6 @@
-//! Grants of the relay: what makes one, and what is checked of a request that brings one.
+//! Grants of the relay: how they are made, and how a request with a grant is checked.
 //!
-//! Invariant: a key is given only to who has shown the grant for it, of its pod, in time.
+//! Invariant: a request gets a key only if it shows the pod's own grant for this key before the grant expires.
 
 use std::net::IpAddr;
 
@@ -18,14 +18,14 @@ pub const OBJECT: &str = "/v1/object";
 pub const STOP: &str = "/v1/stop";
 pub const LIVE: &str = "/v1/live";
 
-/// Why a request is refused, in words for whoever looks at a sampler's log.
+/// Why a request is refused, as text for readers of a sampler's log.
 pub type Refused = (StatusCode, String);
 
 pub fn refuse<T>(status: StatusCode, why: &str) -> Result<T, Refused> {
     Err((status, format!("{why}\n")))
 }
 
-/// A grant over the relay at this address, for `contract/env.json`.
+/// A grant for the relay at this address, for `contract/env.json`.
 pub fn grant(
     keyring: &Keyring,
     address: &str,
@@ -52,7 +52,7 @@ pub fn grant(
     })
 }
 
-/// The key that a request is for, once its grant was checked.
+/// The key of a request, after its grant was checked.
 pub fn granted(
     keyring: &Keyring,
     (now, verify): (Timestamp, VerifySource),
@@ -79,7 +79,7 @@ pub fn granted(
     Ok(key.to_owned())
 }
 
-/// What a request shows: the parameters of its address, and a token that vouches for them.
+/// The credential of a request: the parameters of its URL, and a token that signs them.
 pub struct Bearer<'a> {
     parameters: Vec<(String, String)>,
     pub token: &'a str,
@@ -98,7 +98,7 @@ impl<'a> Bearer<'a> {
         }
     }
 
-    /// Empty where the parameter is missing, or there twice.
+    /// Empty if the parameter is missing or occurs twice.
     pub fn value(&self, name: &str) -> &str {
         let mut values = self.parameters.iter().filter(|(key, _)| key == name);
         match (values.next(), values.next()) {
@@ -113,7 +113,7 @@ impl<'a> Bearer<'a> {
     }
 }
 
-/// Whether a grant may come from there.
+/// Checks the address from which a grant is used.
 pub fn verify_source(
     verify: VerifySource,
     peer: Option<IpAddr>,

@@ -16,7 +16,7 @@ pub(crate) const BOUNDS: Bounds = Bounds::new(64, Duration::from_secs(60));
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whether the requests have been listed once.
+/// Whether all requests have been listed once.
 #[derive(Clone, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 

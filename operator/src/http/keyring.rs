@@ -1,7 +1,7 @@
-//! The keys in their Secret: made at the first start, renewed while the operator runs, shared by all who sign and check.
+//! The keys in their Secret: made at the first start, renewed while the operator runs, shared by all that sign and check.
 //!
-//! The Secret is watched: what another replica or the administrator writes there holds, and where it is emptied, new keys are made.
-//! Invariant: a key is used only once the Secret has it, so that the next life of the operator knows it too.
+//! The operator watches the Secret. What another replica or the administrator writes there applies; if the Secret is emptied, the operator
+//! makes new keys. Invariant: a key is used only once the Secret has it, so that a restarted operator knows it too.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -18,31 +18,31 @@ use crate::http::keys::{KeyError, Keys, is_token, token};
 use crate::sampler::offer::Asker;
 use phpprof_crds::chain;
 
-/// How often it is looked whether keys are old.
+/// How often the operator checks the age of the keys.
 const LOOK: Duration = Duration::from_secs(3600);
 
 /// Why the operator has no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
-    /// Its name, in the operator's namespace.
+    /// The Secret, by its name in the operator's namespace, could not be read or written.
     #[error("the operator's Secret {0} cannot be read or written")]
     Secret(String, #[source] kube::Error),
-    /// What the Secret holds is no key.
+    /// The Secret's content is not a key.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
 
-/// The keys, wherever they are needed.
+/// The keys, shared by all that use them.
 #[derive(Clone)]
 pub struct Keyring(Arc<RwLock<Keys>>);
 
 impl Keyring {
-    /// With the keys that there are now; the Secret may bring others.
+    /// Starts with these keys. The Secret may bring others.
     pub fn new(keys: Keys) -> Self {
         Keyring(Arc::new(RwLock::new(keys)))
     }
 
-    /// The keys as they are at this moment.
+    /// The current keys.
     pub fn keys(&self) -> Keys {
         self.0
             .read()
@@ -64,7 +64,7 @@ impl Keyring {
         self.replace(self.keys().renew(now).expect("keys can be made"));
     }
 
-    /// What opens the results of one request, for whoever may read its status.
+    /// The key that opens the results of one request, for users who may read its status.
     pub fn access_key(&self, request_uid: &str) -> String {
         token(&self.keys().access, &["access", request_uid])
     }
@@ -73,7 +73,7 @@ impl Keyring {
         is_token(&self.keys().access, &["access", request_uid], key)
     }
 
-    /// What opens all that is stored of a namespace, for whoever may read the status of its archive.
+    /// The key that opens everything stored of a namespace, for users who may read the status of its archive.
     pub(crate) fn archive_key(&self, archive: &ArchiveRef<'_>) -> String {
         token(
             &self.keys().access,
@@ -90,7 +90,7 @@ impl Keyring {
         )
     }
 
-    /// Opens one object until then.
+    /// Opens one object until this time.
     pub fn link(&self, key: &str, expires: i64) -> String {
         token(&self.keys().access, &["link", &expires.to_string(), key])
     }
@@ -103,7 +103,7 @@ impl Keyring {
         )
     }
 
-    /// Lets one pod create one object until then, and hear whether it shall stop.
+    /// Lets one pod create one object until this time, and ask whether to stop.
     pub(crate) fn grant(&self, pod: GrantPod<'_>, key: &str, expires: i64) -> String {
         let expires = expires.to_string();
         token(&self.keys().grants, &grant_parts(pod, key, &expires))
@@ -115,7 +115,7 @@ impl Keyring {
         is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
     }
 
-    /// Lets a resident sampler ask for its runs until then.
+    /// Lets a resident sampler ask for its runs until this time.
     pub fn ask(&self, asker: &Asker, expires: i64) -> String {
         token(&self.keys().grants, &ask_parts(asker, &expires.to_string()))
     }
@@ -138,7 +138,7 @@ fn ask_parts<'a>(asker: &'a Asker, expires: &'a str) -> [&'a str; 6] {
     ]
 }
 
-/// What an archive's key is bound to. Neither a namespace made anew nor an archive made anew is opened by an older key.
+/// What an archive's key is bound to. An older key opens neither a recreated namespace nor a recreated archive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArchiveRef<'a> {
     pub namespace: &'a str,
@@ -170,14 +170,14 @@ impl<'a> ArchiveRef<'a> {
     }
 }
 
-/// The pod of a grant; `addresses` as [`crate::http::source::named`] has them.
+/// The pod of a grant. `addresses` is in the format of [`crate::http::source::named`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrantPod<'a> {
     pub uid: &'a str,
     pub addresses: &'a str,
 }
 
-/// What is signed. Grants without addresses are those of operators that did not know them.
+/// The parts that are signed. Grants without addresses come from operators that did not know them.
 fn grant_parts<'a>(pod: GrantPod<'a>, key: &'a str, expires: &'a str) -> Vec<&'a str> {
     let addresses = Some(pod.addresses).filter(|addresses| !addresses.is_empty());
     ["grant", expires, pod.uid, key]
@@ -186,26 +186,26 @@ fn grant_parts<'a>(pod: GrantPod<'a>, key: &'a str, expires: &'a str) -> Vec<&'a
         .collect()
 }
 
-/// The Secret that holds the keys. The chart makes it, empty: so the operator needs no right to create Secrets.
+/// The Secret that holds the keys. The chart creates it empty, so the operator needs no right to create Secrets.
 #[derive(Clone)]
 pub struct KeySecret {
-    /// May get, watch and patch this one Secret.
+    /// It may get, watch and patch this one Secret.
     pub client: Client,
-    /// The operator's own.
+    /// The operator's own namespace.
     pub namespace: String,
     /// `<release>-keys`.
     pub name: String,
 }
 
 impl KeySecret {
-    /// The keys as they are, or new ones where there are none.
+    /// The current keys, or new ones if there are none.
     pub async fn open(&self, now: Timestamp) -> Result<Keyring, KeyringError> {
         let secret = self.read().await?;
         let keys = self.current(secret, now).await?;
         Ok(Keyring::new(keys))
     }
 
-    /// Has the keys as the Secret has them, and renews them whenever they are old, for as long as the process lives.
+    /// Follows the Secret's keys, and renews them when they are old, while the process runs.
     pub async fn keep(self, keyring: Keyring, changed: impl Fn()) {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let mut changes = watcher(self.api(), only).default_backoff().boxed();
@@ -219,7 +219,7 @@ impl KeySecret {
                         tracing::warn!(%error, "watching the Secret of the keys failed; retrying");
                         continue;
                     }
-                    // It ends with the process.
+                    // The watch ends only with the process.
                     None => return,
                 },
                 _ = looks.tick() => match keyring.keys().is_old(Timestamp::now()) {
@@ -245,7 +245,7 @@ impl KeySecret {
         }
     }
 
-    /// The keys of a Secret as it is now: renewed where they are old, new where there are none.
+    /// The keys of the Secret. Old ones are renewed, and missing ones are made.
     async fn current(&self, secret: Secret, now: Timestamp) -> Result<Keys, KeyringError> {
         match found(&secret)? {
             None => self.write(secret, Keys::new(now)?).await,
@@ -269,7 +269,7 @@ impl KeySecret {
             .map_err(|error| self.failed(error))
     }
 
-    /// Over the version that was read only: of two operators that start together one tries again.
+    /// Writes only over the version that was read. If two operators start together, one of them tries again.
     async fn write(&self, mut secret: Secret, keys: Keys) -> Result<Keys, KeyringError> {
         secret.data = Some(keys.to_data());
         self.api()
@@ -280,7 +280,7 @@ impl KeySecret {
     }
 }
 
-/// The keys that a Secret holds; none in an empty one.
+/// The keys in a Secret; `None` if it is empty.
 fn found(secret: &Secret) -> Result<Option<Keys>, KeyringError> {
     let data = secret.data.as_ref().filter(|data| !data.is_empty());
     Ok(data.map(Keys::from_data).transpose()?)

@@ -1,9 +1,9 @@
-//! The operator's own keys: of grants, of links, and of the relay's certificate; how they are kept and renewed.
+//! The operator's own keys for grants, links and the relay's certificate: how they are stored and renewed.
 //!
 //! It does not talk to the cluster; `keyring` keeps them in their Secret.
 //!
-//! Invariant: whatever was signed, and whoever pinned the certificate, goes on working after one renewal: the key before is
-//! still believed, and the certificate that follows was already pinned.
+//! Invariant: after one renewal, everything that was signed, and every sampler that pinned the certificate, still works: the operator still
+//! accepts the previous key, and samplers had already pinned the next certificate's.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::decide::limits::later;
 
-/// Much longer than any sampler lives, so that none sees two renewals.
+/// Much longer than any sampler lives, so that no sampler sees two renewals.
 const RENEWED_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);
 const SECRET_BYTES: usize = 32;
 
@@ -29,18 +29,18 @@ pub enum KeyError {
     Make,
 }
 
-/// What the Secret holds.
+/// The content of the Secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// Signs access keys and links; never renewed, because access keys stand in statuses.
+    /// Signs access keys and links. It is never renewed, because access keys are in statuses.
     pub access: Vec<u8>,
     /// Signs grants.
     pub grants: Vec<u8>,
-    /// Signed them before.
+    /// The previous key for grants.
     pub grants_before: Vec<u8>,
-    /// Of the relay's certificate: PKCS#8 in DER.
+    /// The key of the relay's certificate: PKCS#8 in DER.
     pub certificate: Vec<u8>,
-    /// Of the certificate that follows.
+    /// The key of the next certificate.
     pub certificate_next: Vec<u8>,
     pub renewed: Timestamp,
 }
@@ -72,7 +72,7 @@ impl Keys {
         })
     }
 
-    /// As the data of a Secret.
+    /// The keys as the data of a Secret.
     pub fn to_data(&self) -> BTreeMap<String, ByteString> {
         let renewed = self.renewed.to_string().into_bytes();
         [
@@ -115,7 +115,7 @@ impl Keys {
         })
     }
 
-    /// What a sampler pins: the SHA-256 of the public keys of the certificate and of the one that follows, in base64url.
+    /// What a sampler pins: the SHA-256 of the current and the next certificate's public key, in base64url.
     pub fn pins(&self) -> Result<Vec<String>, KeyError> {
         [&self.certificate, &self.certificate_next]
             .into_iter()
@@ -141,18 +141,18 @@ fn certificate_key() -> Result<Vec<u8>, KeyError> {
     Ok(pair.serialize_der())
 }
 
-/// The key pair out of its PKCS#8.
+/// The key pair of a PKCS#8.
 pub fn key_pair(der: &[u8]) -> Result<KeyPair, KeyError> {
     KeyPair::try_from(der).map_err(|_| KeyError::Unusable("certificate"))
 }
 
-/// Signs the parts, which must not hold a line break.
+/// Signs the parts. They must not contain a line break.
 pub fn token(key: &[u8], parts: &[&str]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     URL_SAFE_NO_PAD.encode(hmac::sign(&key, parts.join("\n").as_bytes()))
 }
 
-/// Whether a token is of these parts; it takes equally long for every wrong one.
+/// Whether the token signs these parts. The comparison takes the same time for every wrong token.
 pub fn is_token(key: &[u8], parts: &[&str], token: &str) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let unbroken = parts.iter().all(|part| !part.contains('\n'));

@@ -1,9 +1,10 @@
-//! What the samplers of live requests bring each second, for whoever looks at it now: in memory, and nowhere else.
+//! What the samplers of live requests send each second, for those who read it now. It is in memory only.
 //!
-//! The replica that leads holds it; the others send samplers and readers on, who come by a new connection until they meet it. Nothing of it is
-//! trusted: it is decoded within bounds before it is held.
+//! The replica that leads holds it. The others refuse samplers and readers, which open new connections until they reach the leader. The
+//! data is not trusted: it is decoded within bounds before it is held.
 //!
-//! Invariant: what is held is at most [`ROOM`], the newest of each sampler; a sampler whose seconds nobody reads is told so and stops.
+//! Invariant: it holds at most [`ROOM`], the newest seconds of each sampler. If nobody reads a sampler's seconds, the sampler learns this
+//! and stops.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,32 +17,32 @@ use tokio::sync::Semaphore;
 use crate::lease::Role;
 use crate::storage::ours;
 
-/// A sampler's second, packed.
+/// Bytes of a sampler's second, compressed.
 pub(crate) const LARGEST: usize = 256 << 10;
-/// All that is held.
+/// Bytes of all seconds together.
 pub(crate) const ROOM: usize = 4 << 20;
-/// Of one sampler.
+/// The most seconds of one sampler.
 const NEWEST: usize = 4;
-/// A sampler goes on for so long though nobody reads.
+/// A sampler continues for this long although nobody reads.
 const NOBODY: SignedDuration = SignedDuration::from_secs(10);
-/// What no sampler adds to any more is forgotten then.
+/// A stream is dropped if its sampler has sent nothing for this long.
 const OVER: SignedDuration = SignedDuration::from_secs(30);
 
-/// What becomes of a sampler's second.
+/// The answer to a sampler that sends a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Brought {
     /// It is held until somebody reads it.
     Taken,
-    /// Nobody has read for a while: the sampler shall stop.
+    /// Nobody has read for a while, so the sampler has to stop.
     NobodyLooks,
-    /// Others take all the room.
+    /// Other samplers use all the room.
     Full,
 }
 
 /// A sampler's second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Second {
-    /// Larger than those of all before it.
+    /// Larger than the numbers of all earlier seconds.
     pub number: i64,
     /// A gzip-compressed pprof, as the sampler sent it.
     pub profile: Bytes,
@@ -49,7 +50,7 @@ pub struct Second {
 
 struct Stream {
     newest: VecDeque<Second>,
-    /// When somebody looked last, or it began.
+    /// When somebody last read it, or when it began.
     read_at: Timestamp,
     brought_at: Timestamp,
 }
@@ -66,7 +67,7 @@ struct State {
 pub struct Live {
     role: Arc<Role>,
     state: Mutex<State>,
-    /// Where profiles are opened, a few at a time; uploads are, too.
+    /// Limits how many profiles are opened at a time, together with uploads.
     desk: Arc<Semaphore>,
 }
 
@@ -81,21 +82,21 @@ impl Live {
         }
     }
 
-    /// Whether it is held here.
+    /// Whether this replica holds the seconds.
     #[must_use]
     pub fn is_here(&self) -> bool {
         self.role.leads()
     }
 
-    /// Whether this is a profile of ours, and no larger than a second may be.
+    /// Whether this is a profile of phpprof, and no larger than a second may be.
     ///
     /// # Errors
-    /// Why it is not, in words.
+    /// The error says why it is not.
     pub async fn check(&self, profile: Bytes) -> Result<(), String> {
-        // A semaphore that nobody closes always gives a permit.
+        // This always gives a permit, because the semaphore is never closed.
         let turn = self.desk.clone().acquire_owned().await;
         let checked = tokio::task::spawn_blocking(move || {
-            // Whoever brought it may be gone: it is kept until then.
+            // The caller may be gone before this ends, so this task keeps the permit.
             let _turn = turn;
             let opened = Packed::open(profile, &bounds()).map_err(|error| error.to_string())?;
             ours::check(&opened)
@@ -105,7 +106,7 @@ impl Live {
             .unwrap_or_else(|_| Err("it could not be read".to_owned()))
     }
 
-    /// Holds what the sampler of a key has brought.
+    /// Holds a second of the sampler with this key.
     pub fn bring(&self, key: &str, profile: Bytes, now: Timestamp) -> Brought {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.forget(now);
@@ -139,7 +140,8 @@ impl Live {
         Brought::Taken
     }
 
-    /// What there is of these keys after this number, the oldest first, each with its key's place in the list; at most so many bytes, or one second.
+    /// The seconds of these keys after this number, oldest first, each with its key's index in the list. It returns at most this many
+    /// bytes, but at least one second.
     pub fn read(
         &self,
         keys: &[&str],
@@ -223,7 +225,7 @@ mod tests {
         let after = read[1].1.number;
         let rest = live.read(&["a", "b"], after, ROOM, at(1));
         assert_eq!(numbers(&rest), [(0, 3)]);
-        // A large answer is cut, and goes on after what it has.
+        // A large answer is cut. The next one continues after it.
         let cut = live.read(&["a", "b"], 0, 2, at(1));
         assert_eq!(numbers(&cut), [(0, 1)]);
     }
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(held(&live), ROOM);
         let full = brought.iter().filter(|it| **it == Brought::Full).count();
         assert_eq!(full, 100 - (ROOM / LARGEST - NEWEST));
-        // Who has a place keeps it.
+        // A stream that has room keeps it.
         assert_eq!(live.bring("a", bytes(LARGEST), at(1)), Brought::Taken);
         live.read(&["a"], 0, ROOM, at(35));
         assert_eq!(held(&live), 0);

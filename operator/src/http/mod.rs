@@ -1,4 +1,4 @@
-//! What the operator serves: the relay, results and health, and the keys of the two.
+//! What the operator serves: the relay, results and health; and the keys of the first two.
 
 pub(crate) mod connections;
 pub(crate) mod grants;

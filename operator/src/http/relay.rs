@@ -1,8 +1,8 @@
-//! The relay: samplers that do not reach the store bring their profile here, with a grant, and ask here whether to stop.
+//! The relay: samplers that do not reach the store upload their profile here, with a grant, and ask here whether to stop.
 //!
-//! It decides about one request at a time and trusts nothing in it; `grants` judges who brings it, and `tls` does the TLS.
+//! It handles one request at a time and trusts nothing in it. `grants` checks the sender, and `tls` does the TLS.
 //!
-//! Invariant: 200 is answered only once the store has these very bytes; what was read is bounded before it is read.
+//! Invariant: it answers 200 only once the store has exactly these bytes. Everything is bounded before it is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,40 +32,41 @@ use crate::sampler::cancellation::{Cancellations, Stop};
 use crate::sampler::offer::Asker;
 use crate::storage::store::{Created, Store};
 
-/// As for every other upload.
+/// The limit of every upload.
 const LARGEST: usize = 32 << 20;
 /// Bytes of uploads that are in memory at the same time, in units of a KiB.
 pub(crate) const ROOM: u32 = 36 << 10;
 pub(crate) const UNIT: usize = 1 << 10;
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 const BODY_TAKES: Duration = Duration::from_secs(20);
-/// Requests that one grant may have at the same time: a question whether to stop, an upload, and one more of each whose line was cut.
+/// Requests that one grant may have at the same time: one that asks whether to stop, one upload, and another of each in case a connection
+/// broke.
 const SHARE: usize = 4;
-/// A long poll ends after this long, and is made again; shorter than what proxies cut.
+/// A long poll ends after this time, and the sampler polls again. It is shorter than the timeouts of proxies.
 const POLL: Duration = Duration::from_secs(25);
 
-/// How often it is looked whether the request of one who waits is gone.
+/// How often the relay checks whether the request of a polling sampler is gone.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether uploads are under way.
+/// How often the relay checks whether uploads are under way.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// Whether the request of a key is certainly gone: a deletion that this life of the operator has not seen.
+/// Whether the request of a key is certainly gone, even if this operator has not seen its deletion.
 pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// What the relay works with.
+/// The parts of the relay.
 pub struct Relay {
-    /// By which grants are checked.
+    /// Checks grants.
     pub keyring: Keyring,
     /// Where uploads go.
     pub store: Store,
-    /// What samplers that ask are told.
+    /// The answers to samplers that ask whether to stop.
     pub cancellations: Arc<Cancellations>,
-    /// Grants end by it; tests have their own.
+    /// Grants expire by this clock. Tests have their own.
     pub clock: fn() -> Timestamp,
-    /// What becomes of an upload from a foreign address.
+    /// What to do with an upload from another address.
     pub verify_source: VerifySource,
-    /// Where seconds of live requests go.
+    /// Holds the seconds of live requests.
     pub live: Arc<Live>,
     gone: Gone,
     runs: Runs,
@@ -74,7 +75,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// With the default for foreign addresses, and live seconds that nobody shares.
+    /// A relay with the default for other addresses, and live seconds of its own.
     pub fn new(
         keyring: Keyring,
         store: Store,
@@ -99,7 +100,7 @@ impl Relay {
         }
     }
 
-    /// One more request of a key, unless it has its share.
+    /// Counts one more request of a key, unless the key has all of its share.
     fn share(&self, key: String) -> Result<Share, Refused> {
         match self.shares.take(key) {
             Some(share) => Ok(share),
@@ -122,18 +123,18 @@ impl Relay {
 
     /// Waits until no upload is under way.
     pub async fn drained(&self) {
-        // To take all of the room would keep it from those that go on.
+        // It does not acquire all of the room, because that would block uploads that are still arriving.
         while self.room.available_permits() < ROOM as usize {
             tokio::time::sleep(DRAIN).await;
         }
     }
 
-    /// Nobody wants what is brought for this key any more.
+    /// Whether uploads for this key are not wanted any more.
     async fn is_dropped(&self, key: &str) -> bool {
         self.cancellations.get(key) == Some(Stop::Drop) || (self.gone)(key.to_owned()).await
     }
 
-    /// What the sampler of a key is told, as soon as there is something to tell.
+    /// The answer to the sampler of a key, as soon as there is one.
     async fn word(&self, key: &str) -> Stop {
         loop {
             match tokio::time::timeout(LOOK, self.cancellations.wait(key)).await {
@@ -145,7 +146,7 @@ impl Relay {
     }
 }
 
-/// The share of the key that a request is for, once its grant was checked.
+/// The share of the request's key, after its grant was checked.
 fn granted(relay: &Relay, request: &Request) -> Result<Share, Refused> {
     let connection = request.extensions().get::<Connection>();
     let peer = connection.map(|connection| connection.peer);
@@ -181,7 +182,7 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     match relay.store.create(key, bytes.clone()).await.map_err(away)? {
         Created::Now => Ok(()),
         Created::Before => {
-            // An answer that was lost, or something else under that key.
+            // The answer to an earlier upload may have been lost, or the key has another object.
             match relay.store.holds(key, &bytes).await.map_err(away)? {
                 true => Ok(()),
                 false => refuse(StatusCode::CONFLICT, "the key already holds other bytes"),
@@ -190,7 +191,7 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     }
 }
 
-/// The body of a request, which its headers tell, and the room that it takes.
+/// The body of a request, as its headers describe it, and the room that it takes.
 async fn taken(
     relay: &Relay,
     request: Request,
@@ -212,7 +213,7 @@ async fn taken(
     Ok((bytes, room))
 }
 
-/// Takes what was sampled in a second of a live request.
+/// Takes the samples of one second of a live request.
 async fn bring(State(relay): State<Arc<Relay>>, request: Request) -> Response {
     match try_bring(&relay, request).await {
         Ok(()) => StatusCode::OK.into_response(),
@@ -259,7 +260,7 @@ fn length(headers: &HeaderMap, largest: usize) -> Result<usize, Refused> {
     }
 }
 
-/// The SHA-256 out of RFC 9530's header.
+/// The SHA-256 from RFC 9530's header.
 fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
     let value = headers
         .get("content-digest")
@@ -275,7 +276,7 @@ fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
     }
 }
 
-/// The body, and the room that it takes: room is taken as bytes arrive, so that who sends none holds none.
+/// The body, and the room that it takes. Room is acquired as bytes arrive, so that a client that sends nothing holds none.
 async fn body(
     relay: &Relay,
     body: Body,
@@ -287,7 +288,7 @@ async fn body(
             "the body does not match its content-length",
         )
     };
-    // It grows with what arrives: a length is only a promise.
+    // The buffer grows with the bytes that arrive, because a client may send less than the length says.
     let (mut bytes, mut room) = (Vec::new(), None::<SemaphorePermit<'_>>);
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
@@ -339,7 +340,7 @@ async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
     let shown = (request.uri(), request.headers());
     match relay.runs.answer(asker, shown).await {
         Ok(Some(answer)) => {
-            // Strings, numbers and lists always serialise.
+            // Serialising strings, numbers and lists cannot fail.
             let answer = serde_json::to_string(&answer).unwrap_or_default();
             ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
         }

@@ -1,10 +1,10 @@
-//! Results over HTTP: the files of a request and the flame graph of a profile, by links that live for five minutes.
+//! Results over HTTP: the files of a request and the flame graph of a profile, by links that are valid for five minutes.
 //!
-//! Who holds the access key of a request's status gets its links, who holds that of a namespace's archive those of all that is stored there
-//! (`archive.rs`); who holds a link gets its one object. No credential of a cluster or a store is
-//! asked for or sent. TLS is the Ingress's, the port-forward's or the API server's.
+//! The access key of a request's status gives links to the request's files. The access key of a namespace's archive gives links to all that
+//! is stored of the namespace (`archive.rs`). A link opens one object. No credential of a cluster or a store is asked for or sent. The
+//! Ingress, the port-forward or the API server does the TLS.
 //!
-//! Invariant: nothing is read from the store for a link that this operator did not sign, or whose time is over.
+//! Invariant: nothing is read from the store for a link that this operator did not sign or that has expired.
 
 mod answers;
 mod archive;
@@ -45,28 +45,29 @@ use crate::storage::archive::Archive;
 use crate::storage::store::{Store, StoreError};
 
 const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
-/// A page is drawn of profiles up to this size, and with names of so many bytes, and sent up to this length; larger ones can be downloaded.
+/// The operator draws pages of profiles up to this size, and with up to this many bytes of names, and sends pages up to this length. Larger
+/// profiles can be downloaded.
 pub(crate) const LARGEST_DRAWN: usize = 16 << 20;
 pub(crate) const NAMES_DRAWN: usize = 24 << 20;
 pub(crate) const LARGEST_PAGE: usize = 48 << 20;
-/// A list of requests that this operator has merged: its values, and their JSON before it is in the page.
+/// The size of a list of requests that this operator has merged: its values, and their JSON before it is in the page.
 pub(crate) const LIST_DRAWN: usize = (24 << 20) + LARGEST_TIMELINE;
-/// How long whoever asked may take to fetch a page, while others wait for theirs: the largest needs 1.6 MiB a second.
+/// How long a client may take to fetch a page while others wait for theirs. The largest page needs 1.6 MiB a second.
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 /// An access key and the JSON around it.
 const LONGEST_QUESTION: usize = 1 << 10;
-/// Seconds of live requests in one answer, in bytes, and answers with such that are under way together.
+/// Bytes of live seconds in one answer, and the most such answers that are under way at the same time.
 pub(crate) const LARGEST_LIVE: usize = 512 << 10;
 pub(crate) const LIVE_AT_ONCE: usize = 4;
-/// Longer than the largest profile takes on a slow line.
+/// The lifetime is longer than the largest profile takes over a slow connection.
 pub(crate) const BOUNDS: connections::Bounds =
     connections::Bounds::new(256, Duration::from_secs(15 * 60));
-/// Requests of one profile's folder at the same time, and as many that list a namespace: whoever holds one link leaves connections, and turns to
-/// have a page drawn, to others.
+/// The most simultaneous requests for one profile's folder or one namespace's list, and the most simultaneous pages of a folder. So the
+/// holder of one link leaves connections and pages to others.
 const SHARE: usize = 8;
 const PAGES_OF_A_FOLDER: usize = 2;
 const FLAME: &str = "flame.html";
-/// The file that a comparison is called by, around the folder of the request that it compares with.
+/// The beginning and the end of a comparison's file name. Between them is the folder of the other request.
 const COMPARISON: (&str, &str) = ("diff-from-", ".html");
 
 const NEW_LINK: &str = "the link has expired, or was changed; get a new one with the request's accessKey: open the link in its status again \
@@ -76,9 +77,9 @@ const NEW_KEY: &str = "this accessKey does not open this request; it stands in t
 
 const AWAY: &str = "the API server did not answer the operator; try again";
 
-/// Finds a request by namespace and name; it may lack its targets.
+/// Finds a request by namespace and name. The request may lack its targets.
 pub type Find = Box<dyn Fn(&str, &str) -> Option<ProfileRequest> + Send + Sync>;
-/// Fetches all of a request, for who has shown its access key.
+/// Fetches the whole request, for a client that has shown its access key.
 pub type Fetch = Box<
     dyn Fn(String, String) -> BoxFuture<'static, Result<Option<ProfileRequest>, kube::Error>>
         + Send
@@ -88,7 +89,7 @@ pub type Fetch = Box<
 /// Finds the archive of a namespace.
 pub type FindArchive = Box<dyn Fn(&str) -> Option<ProfileArchive> + Send + Sync>;
 
-/// What results are served from.
+/// What is needed to serve results.
 pub struct Results {
     pub keyring: Keyring,
     pub store: Store,
@@ -97,11 +98,11 @@ pub struct Results {
     pub fetch: Fetch,
     pub find_archive: FindArchive,
     pub clock: fn() -> Timestamp,
-    /// Where profiles are opened, a few at a time; uploads are, too.
+    /// Limits how many profiles are opened at a time, together with uploads.
     pub desk: Arc<Semaphore>,
-    /// One page is drawn or on its way at a time: that bounds the memory.
+    /// Only one page is drawn or sent at a time. This bounds the memory.
     pub pages: Arc<Semaphore>,
-    /// By folder of the store, of all files and of pages.
+    /// The requests of each folder in the store: for all files, and for pages.
     pub shares: Arc<Shares>,
     pub page_shares: Arc<Shares>,
     pub live: Arc<Live>,
@@ -112,14 +113,14 @@ pub struct Results {
 #[serde(rename_all = "camelCase")]
 struct Question {
     access_key: String,
-    /// The newest live second that whoever asks has.
+    /// The number of the newest live second that the client has.
     #[serde(default)]
     after: i64,
-    /// What is stored of this request of the namespace is to be compared, too.
+    /// Another request of the namespace, to compare this one with.
     before: Option<Before>,
 }
 
-/// As in contract/results.json.
+/// The format of contract/results.json.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -133,13 +134,13 @@ struct Link {
     path: String,
 }
 
-/// A file of a request, and what its link is called.
+/// A file of a request, and the name of its link.
 struct File {
     link: String,
     name: String,
 }
 
-/// The files that there are: of the merged profile, the list of requests, and for each of the pods, container and key.
+/// The files that exist: those of the merged profile, the list of requests, and container and key for each of the pods.
 fn files<'a>(
     (is_merged, has_requests): (bool, bool),
     pods: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
@@ -162,12 +163,12 @@ fn files<'a>(
 }
 
 impl Results {
-    /// So many requests of each folder at once, and so many of these for its page.
+    /// Limits on simultaneous requests of each folder: for all files, and for its pages.
     pub(crate) fn shares() -> (Arc<Shares>, Arc<Shares>) {
         (Shares::new(SHARE), Shares::new(PAGES_OF_A_FOLDER))
     }
 
-    /// For answers with live seconds, of all requests.
+    /// Limits the answers with live seconds of all requests.
     pub(crate) fn live_turns() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(LIVE_AT_ONCE))
     }
@@ -201,7 +202,7 @@ impl Results {
         json(&Answer { expires_at, links })
     }
 
-    /// The key that a link is for, if it is one of ours and its time is not over.
+    /// The key that a link is for, if the operator signed it and it has not expired.
     fn linked(&self, Place { token, path }: &Place) -> Option<String> {
         let (expires, signature) = token.split_once('.')?;
         let expires: i64 = expires.parse().ok()?;
@@ -212,7 +213,7 @@ impl Results {
     }
 }
 
-/// What a link's path says.
+/// The parts of a link's path.
 #[derive(Deserialize)]
 struct Place {
     token: String,
@@ -231,7 +232,7 @@ pub async fn serve(
     match connections::serve(listener, plain(), BOUNDS, router, metrics).await {}
 }
 
-/// The page behind a status's link: it posts the key, which stands in the fragment, and goes on to the flame graph.
+/// The page behind a status's link. It posts the key from the URL's fragment and then opens the flame graph.
 async fn opener() -> Response {
     const PAGE: &str = include_str!("opener.html");
     const POLICY: &str = "default-src 'none'; script-src 'sha256-2ohK6ZLBP9Xh8O3t8P+7YOrooFaS15BUK2t3DcDFie4='; connect-src 'self'; \
@@ -239,7 +240,7 @@ async fn opener() -> Response {
     html(PAGE.into(), POLICY)
 }
 
-/// The page that lists what is stored of a namespace. It is no secret: its script asks for the list with the key.
+/// The page that lists what is stored of a namespace. It is not secret: its script needs the key to get the list.
 async fn start_page() -> Response {
     html(start::page().into(), start::CONTENT_SECURITY_POLICY)
 }
@@ -252,7 +253,7 @@ async fn open(
     let Some(question) = question(body).await else {
         return no_question();
     };
-    // A request that is not there is refused as a wrong key is: nobody learns of names.
+    // A missing request gets the same answer as a wrong key, so nobody learns which names exist.
     let opens = |request: &ProfileRequest| {
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         results.keyring.is_access_key(uid, &question.access_key)
@@ -329,7 +330,7 @@ async fn object(
     held(answer.unwrap_or_else(away), share)
 }
 
-/// The folder of the request that this file of a folder is a comparison with; both are of one namespace.
+/// The folder of the other request, if this file is a comparison. Both requests are of one namespace.
 fn compared_with(folder: &str, file: &str) -> Option<String> {
     let (begin, end) = COMPARISON;
     let before = file.strip_prefix(begin)?.strip_suffix(end)?;
@@ -337,7 +338,7 @@ fn compared_with(folder: &str, file: &str) -> Option<String> {
     Some(format!("{namespace}/{before}"))
 }
 
-/// What the store refused.
+/// The answer to an error of the store.
 fn away(error: StoreError) -> Response {
     match error {
         StoreError::Missing(_) => refuse(

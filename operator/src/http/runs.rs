@@ -1,8 +1,9 @@
-//! What resident samplers ask the relay for: their runs (`contract/runs.json`).
+//! The relay's answers to resident samplers that ask for their runs (`contract/runs.json`).
 //!
-//! Who asks is judged here; which runs there are, and what a run may write, `reconcile::residents` says.
+//! This file checks who asks. `reconcile::residents` decides which runs there are and what a run may write.
 //!
-//! Invariant: questions that are kept open are bounded in number and time, and nobody learns of a run, nor gets a grant of it, but who has shown what the sampler of that pod was given, in time.
+//! Invariant: held questions are bounded in number and time. A client learns of a run, or gets a grant for it, only if it shows in time
+//! what the sampler of that pod was given.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,19 +25,19 @@ use crate::sampler::offer::{Answer, Ask, Asker};
 
 pub(crate) const RUNS: &str = "/v1/runs";
 
-/// Answers who has shown that it may ask; nothing where the sampler shall end. The error says why it cannot be answered now.
+/// The answer for a sampler that may ask; `None` if the sampler has to end. The error says why there is no answer now.
 pub type Answers =
     Box<dyn Fn(Asker) -> BoxFuture<'static, Result<Option<Answer>, String>> + Send + Sync>;
 
-/// Waits until a sampler that was told of runs with this digest is to be told something else.
+/// Waits until the answer differs from the runs with this digest, which the sampler already has.
 pub type News = Box<dyn Fn(Asker, String) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Questions that are kept open at the same time, of the relay's connections; who finds no place is answered at once.
+/// The most questions that are held at the same time, out of the relay's connections. Any more are answered at once.
 const HELD: usize = 128;
-/// Shorter than what proxies cut, and than what the contract allows.
+/// Shorter than the timeouts of proxies, and than the contract allows.
 pub const HOLD: SignedDuration = SignedDuration::from_secs(25);
 
-/// What samplers are told, and the questions that wait for it.
+/// The answers to samplers, and the questions that wait.
 pub struct Runs {
     answers: Answers,
     news: News,
@@ -44,7 +45,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// No question yet. `answers` is what a sampler is told, `news` waits until that is something else.
+    /// Holds no question yet. `answers` makes the answer for a sampler, and `news` waits until it changes.
     pub fn new(answers: Answers, news: News) -> Self {
         Runs {
             answers,
@@ -53,7 +54,7 @@ impl Runs {
         }
     }
 
-    /// The answer, later where the sampler would wait for it and there is nothing new.
+    /// The answer. If there is nothing new and the sampler is willing to wait, it comes later.
     pub async fn answer(
         &self,
         asker: Asker,
@@ -62,7 +63,7 @@ impl Runs {
         if let (Some(wait), Ok(_place)) = (preferred(headers), self.places.try_acquire()) {
             let shown = Bearer::of(uri, headers);
             let news = (self.news)(asker.clone(), shown.value(SEEN).to_owned());
-            // Whether there are news says the answer.
+            // The result is not needed: the answer shows whether there are news.
             let _ = tokio::time::timeout(wait, news).await;
         }
         let mut answer = (self.answers)(asker).await?;
@@ -75,7 +76,7 @@ impl Runs {
     }
 }
 
-/// How long a sampler would wait for an answer: RFC 7240 section 4.3.
+/// How long the sampler is willing to wait for an answer: RFC 7240 section 4.3.
 fn preferred(headers: &HeaderMap) -> Option<Duration> {
     let wait = headers
         .get("prefer")?
@@ -86,10 +87,10 @@ fn preferred(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(wait.parse().ok()?).min(most))
 }
 
-/// The parameter of the next question that says what the sampler was told; only the operator reads it.
+/// The parameter of the next question that says which runs the sampler has. Only the operator reads it.
 const SEEN: &str = "seen";
 
-/// A short name of these runs.
+/// A short digest of these runs.
 pub fn digest<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     for key in keys {
@@ -100,7 +101,7 @@ pub fn digest<'a>(keys: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl Ask {
-    /// To ask with by who was told of runs with this digest.
+    /// The next question of a sampler that has the runs with this digest.
     #[must_use]
     pub fn having_seen(mut self, digest: &str) -> Self {
         self.url.push_str(&format!("&{SEEN}={digest}"));
@@ -108,7 +109,7 @@ impl Ask {
     }
 }
 
-/// What lets this sampler ask until then, at the relay at this address.
+/// Lets this sampler ask until this time, at the relay at this address.
 pub fn ask(
     keyring: &Keyring,
     address: &str,
@@ -131,7 +132,7 @@ pub fn ask(
     })
 }
 
-/// The sampler that asks, once what it shows was checked.
+/// The sampler that asks, after its credential was checked.
 pub fn asked(
     keyring: &Keyring,
     (now, verify): (Timestamp, VerifySource),
@@ -163,7 +164,7 @@ pub fn asked(
     Ok(asker)
 }
 
-/// Which contract the sampler speaks: 0 where it says nothing, and one that nobody knows where that is no number.
+/// The contract number that the sampler sends: 0 if it sends none, and an unknown number if the value is not a number.
 fn number(headers: &HeaderMap) -> u32 {
     let Some(said) = headers.get(contract::HEADER) else {
         return 0;
@@ -239,7 +240,7 @@ mod tests {
             waiting.await.unwrap();
         }
         assert_eq!(hold_seconds(&runs, None).await, Some(25));
-        // Nobody waits for longer than the contract says.
+        // Nobody waits longer than the contract allows.
         hold_seconds(&runs, Some("wait=60")).await;
         assert_eq!(began.elapsed().as_secs(), HOLD.unsigned_abs().as_secs());
     }

@@ -1,24 +1,24 @@
-//! How many requests one key may have at the same time, so that who holds one key leaves connections and turns to others.
+//! Limits how many requests one key may have at the same time, so that the holder of one key leaves connections and turns to others.
 //!
-//! Invariant: a share is given back when it is dropped, and what is kept is no more than the requests that are being answered.
+//! Invariant: dropping a share gives it back. Memory is held only for requests that are being answered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// By key: requests that are being answered.
+/// The number of requests being answered, by key.
 pub(crate) struct Shares {
     most: usize,
     busy: Mutex<HashMap<String, usize>>,
 }
 
-/// One request of a key, for as long as it is answered.
+/// One request of a key, while it is answered.
 pub(crate) struct Share {
     pub key: String,
     shares: Arc<Shares>,
 }
 
 impl Shares {
-    /// So many at once of each key.
+    /// Allows each key this many requests at the same time.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Shares {
             most,
@@ -26,7 +26,7 @@ impl Shares {
         })
     }
 
-    /// One more request of a key, unless it has its share.
+    /// Counts one more request of a key, unless the key has all of its share.
     pub fn take(self: &Arc<Self>, key: String) -> Option<Share> {
         let has_room = self.with_busy(|busy| {
             let count = busy.get(&key).copied().unwrap_or_default();
@@ -36,7 +36,7 @@ impl Shares {
             }
             has_room
         });
-        // A share that was not given must not be given back.
+        // A refused share must not be given back, so it is not made.
         has_room.then(|| Share {
             key,
             shares: self.clone(),

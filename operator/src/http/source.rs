@@ -1,13 +1,13 @@
-//! Where a grant is used from, held against the addresses of its pod.
+//! Compares the address that uses a grant with the addresses of the grant's pod.
 //!
-//! A grant stands in a pod's spec, where others may read it; its pod's addresses stand in the grant. Decisions only.
+//! A grant is in a pod's spec, where others may read it. So the grant contains the addresses of its pod. This file only decides.
 
 use std::net::IpAddr;
 
-/// A pod has one address of each family; what more there is is not kept.
+/// A pod has one address of each family. Addresses beyond this number are dropped.
 const MOST: usize = 4;
 
-/// What is done about a grant that comes from an address that is not its pod's.
+/// What the operator does about a grant that comes from an address that is not its pod's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum VerifySource {
     /// It is refused.
@@ -22,7 +22,7 @@ pub enum VerifySource {
     Off,
 }
 
-/// A pod's addresses as a grant names them; none where the pod had none yet, or an older operator made the grant.
+/// A pod's addresses in the form that a grant contains. Empty if the pod had none yet, or if an older operator made the grant.
 #[must_use]
 pub fn named(addresses: &[IpAddr]) -> String {
     let names: Vec<_> = addresses
@@ -33,7 +33,7 @@ pub fn named(addresses: &[IpAddr]) -> String {
     names.join(",")
 }
 
-/// Why a peer is not the pod of a grant, in words; nothing where it is, or where the grant names no address.
+/// Why a peer is not the pod of a grant; `None` if it is, or if the grant contains no address.
 #[must_use]
 pub fn mismatch(peer: IpAddr, named: &str) -> Option<String> {
     let peer = peer.to_canonical();
@@ -52,7 +52,7 @@ mod tests {
         let named = named(&addresses);
         assert_eq!(named, "10.244.0.5,fd00::5");
         let judge = |peer: &str| mismatch(peer.parse().unwrap(), &named);
-        // A socket of both families shows IPv4 peers like the second.
+        // A socket of both families shows IPv4 peers in the second form.
         for own in ["10.244.0.5", "::ffff:10.244.0.5", "fd00::5"] {
             assert_eq!(judge(own), None);
         }

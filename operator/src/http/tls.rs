@@ -1,6 +1,6 @@
-//! TLS for the relay: the operator's own certificate, which samplers know by its key.
+//! TLS for the relay, with the operator's own certificate. Samplers identify it by its key.
 //!
-//! Invariant: a renewed key is served from the next connection on.
+//! Invariant: a renewed key is used from the next connection on.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,22 +23,22 @@ use crate::http::keys::{KeyError, key_pair};
 use crate::metrics::PortMetrics;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Longer than a long poll, an upload or a store that does not answer takes.
+/// Longer than a long poll, an upload or the wait for a store that does not answer.
 pub(crate) const BOUNDS: Bounds = Bounds::new(512, Duration::from_secs(120));
 
 /// Why the relay cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PinnedError {
-    /// What the keyring holds is no key for TLS.
+    /// The keyring's key is not usable for TLS.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// rcgen could not make it out of the key.
+    /// rcgen could not make a certificate with the key.
     #[error("making the relay's certificate failed")]
     Certificate(#[from] rcgen::Error),
-    /// rustls does not take the certificate with its key.
+    /// rustls does not accept the certificate with its key.
     #[error("the relay's key cannot be used")]
     Tls(#[from] rustls::Error),
-    /// Another process has it, for instance.
+    /// For instance, another process uses the port.
     #[error("opening the relay's port failed")]
     Listen(#[from] std::io::Error),
 }
@@ -48,12 +48,12 @@ pub enum PinnedError {
 pub struct Certificate(RwLock<Arc<CertifiedKey>>);
 
 impl Certificate {
-    /// One of the keyring's first key.
+    /// A certificate of the keyring's first key.
     pub fn new(keyring: &Keyring) -> Result<Self, PinnedError> {
         Ok(Certificate(RwLock::new(Arc::new(certified(keyring)?))))
     }
 
-    /// After the keys were renewed.
+    /// Replaces the certificate after the keys were renewed.
     pub fn renew(&self, keyring: &Keyring) -> Result<(), PinnedError> {
         let renewed = Arc::new(certified(keyring)?);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = renewed;
@@ -68,7 +68,7 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-/// Nobody looks at its names and dates: it is known by its key.
+/// Nobody checks its names and dates: samplers identify it by its key.
 fn certified(keyring: &Keyring) -> Result<CertifiedKey, PinnedError> {
     let der = keyring.keys().certificate;
     let certificate =

@@ -1,6 +1,6 @@
-//! Connections of the operator's ports: how many are open, and what ended the others.
+//! Connections of the operator's ports: how many are open, and why the others ended.
 //!
-//! Invariant: whatever becomes of a connection's task, it counts as closed once, by one reason.
+//! Invariant: each connection counts as closed once, with one reason, whatever happens to its task.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,30 +10,30 @@ use prometheus_client::metrics::gauge::Gauge;
 /// A port of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// 8443: uploads, and what samplers ask.
+    /// 8443: uploads, and requests of samplers.
     Relay,
-    /// 8080: what people read.
+    /// 8080: results for users.
     Results,
     /// 8081: health and metrics.
     Health,
 }
 
-/// What ended a connection.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Either side closed it after an answer.
     Closed,
-    /// It broke off, or what came was no HTTP.
+    /// It broke off, or the data was not HTTP.
     Broken,
-    /// No TLS was agreed on in time, or at all.
+    /// The TLS handshake failed or took too long.
     Handshake,
-    /// It sent no whole header in time.
+    /// The client sent no complete header in time.
     Silent,
-    /// Its time was over.
+    /// It reached its longest lifetime.
     Expired,
-    /// It had shown no grant, and there were too many of these: it made room for a newer one.
+    /// It had shown no grant, and there were too many such connections, so a newer one displaced it.
     Displaced,
-    /// It could not be accepted: the process has no descriptor left, for instance.
+    /// It could not be accepted, for instance because the process has no file descriptor left.
     Refused,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct ByEnd {
     reason: &'static str,
 }
 
-/// Of all ports.
+/// The connections of all ports.
 #[derive(Clone, Default)]
 pub(super) struct Connections {
     pub(super) open: Family<ByPort, Gauge>,
@@ -101,7 +101,7 @@ impl Connections {
         }
     }
 
-    /// Every series begins at 0.
+    /// Makes every series begin at 0.
     pub(super) fn list(&self) {
         for port in Port::ALL {
             let of = self.of(port);
@@ -112,7 +112,7 @@ impl Connections {
     }
 }
 
-/// Of one port.
+/// The connections of one port.
 #[derive(Clone)]
 pub struct PortMetrics {
     port: &'static str,
@@ -126,12 +126,12 @@ impl PortMetrics {
         self.closed.get_or_create_owned(&ByEnd { port, reason })
     }
 
-    /// A connection that could not be accepted.
+    /// Counts a connection that could not be accepted.
     pub fn refused(&self) {
         self.counter(End::Refused).inc();
     }
 
-    /// One more connection, for as long as the answer lives.
+    /// Counts one more connection while the returned value lives.
     #[must_use]
     pub fn open(&self) -> Open {
         self.open.inc();
@@ -142,14 +142,14 @@ impl PortMetrics {
     }
 }
 
-/// An open connection. Where its task is ended from outside, it was displaced.
+/// An open connection. If its task is aborted, it counts as displaced.
 pub struct Open {
     port: PortMetrics,
     end: End,
 }
 
 impl Open {
-    /// Its task comes to an end of its own.
+    /// The task ended by itself.
     pub fn ends(mut self, end: End) {
         self.end = end;
     }

@@ -1,6 +1,6 @@
-//! The names of what is counted, and the series that are there from the start.
+//! The names of the metrics, and the series that exist from the start.
 //!
-//! Invariant: names follow Prometheus' conventions; each has its words.
+//! Invariant: names follow Prometheus' conventions, and each metric has a help text.
 
 use phpprof_crds::{Reason, TargetReason, UploadRoute};
 use prometheus_client::metrics::family::Family;
@@ -26,7 +26,7 @@ impl Metrics {
         all
     }
 
-    /// What becomes of requests and their pods.
+    /// Outcomes of requests and their pods.
     fn register_requests(&self, all: &mut Registry) {
         let it = self.clone();
         all.register(
@@ -58,7 +58,7 @@ impl Metrics {
         );
     }
 
-    /// What is stored, and how long each step takes.
+    /// Stored profiles, and how long each step takes.
     fn register_profiles(&self, all: &mut Registry) {
         let it = self.clone();
         all.register("samples", "Samples of verified profiles", it.samples);
@@ -94,7 +94,7 @@ impl Metrics {
         );
     }
 
-    /// Who talks with the operator, and with whom it talks.
+    /// Connections to the operator, and its own calls.
     fn register_neighbours(&self, all: &mut Registry) {
         let it = self.clone();
         all.register(
@@ -124,7 +124,7 @@ impl Metrics {
         );
     }
 
-    /// Every series of a closed list begins at 0: a rate of the first one counts then.
+    /// Makes every series of a closed list begin at 0, so that a rate counts the first event.
     pub(super) fn list(&self) {
         for reason in [
             Reason::Complete,

@@ -56,7 +56,7 @@ fn what_happened_is_counted_under_names_after_the_conventions() {
     assert!(text.ends_with("# EOF\n") && text.contains("process_resident_memory_bytes "));
 }
 
-/// The names of the labels of a metric's first series.
+/// The label names of a metric's first series.
 fn labels(text: &str, name: &str) -> String {
     let mut series = text
         .lines()
@@ -74,7 +74,7 @@ fn labels(text: &str, name: &str) -> String {
         .join(", ")
 }
 
-/// docs/reference/metrics.md, out of what a scrape says.
+/// Generates docs/reference/metrics.md from a scrape.
 fn reference(text: &str) -> String {
     let mut page = String::from(
         "# Metrics of the operator\n\n`/metrics` on port 8081 ([how to scrape it](../guides/grafana.md#phpprof-itself)). \

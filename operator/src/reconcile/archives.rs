@@ -1,9 +1,9 @@
-//! The ProfileArchive of each namespace: made with the first request that is accepted there, its status kept up to date.
+//! The ProfileArchive of each namespace: created with the first accepted request, and its status kept up to date.
 //!
-//! Nothing of a request waits for it: an archive that cannot be made or written is tried again, and a cluster without the kind has profiles all the
-//! same.
+//! No request waits for it. The operator retries an archive that it could not create or update, and profiling also works in a cluster
+//! without this kind.
 //!
-//! Invariant: a status has the key of the namespace and the archive that there are now, whoever made them.
+//! Invariant: a status has the key of the current namespace and the current archive, whoever created them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,26 +32,26 @@ use crate::reconcile::watches::paged;
 use crate::storage::archive::{Archive, Listing};
 use phpprof_crds::chain;
 
-/// Namespaces that are looked at at the same time.
+/// Archives that are reconciled at the same time.
 const CONCURRENCY: u16 = 2;
-/// Until a look that failed is tried again.
+/// The pause after a failed reconciliation.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// An archive is counted so often at most.
+/// The shortest time between two counts of an archive.
 const COUNTED: SignedDuration = SignedDuration::from_secs(10);
 
 type Guarded = DeserializeGuard<ProfileArchive>;
 
-/// Why an archive's status is not what it should be; it is tried again.
+/// Why an archive's status is out of date. The operator tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// Its uid is part of the key.
+    /// The namespace could not be read. The key contains its uid.
     #[error("reading the namespace failed")]
     Namespace(#[source] kube::Error),
-    /// The API server has refused it, or did not answer.
+    /// The API server refused the write, or did not answer.
     #[error("writing the archive's status failed")]
     Status(#[source] kube::Error),
-    /// The store has refused it, or did not answer.
+    /// The store refused the call, or did not answer.
     #[error("counting the namespace's stored profiles failed")]
     Count(#[source] crate::storage::store::StoreError),
 }
@@ -62,17 +62,17 @@ pub struct Archives {
     keyring: Keyring,
     archive: Arc<Archive>,
     role: Arc<Role>,
-    /// Where people reach the results, if the administrator has said so.
+    /// The URL of the results for users, if the administrator has set one.
     url: String,
     known: OnceLock<Vec<Store<Guarded>>>,
     changes: UnboundedSender<ObjectRef<Guarded>>,
 }
 
-/// What shall be looked at again, by name.
+/// Archives to reconcile again, by name.
 pub type Changes = UnboundedReceiver<ObjectRef<Guarded>>;
 
 impl Archives {
-    /// Without any archive; `Changes` are those that shall be looked at once the controller runs. `url` is the results' base.
+    /// Starts without any archive. `Changes` has those to reconcile once the controller runs. `url` is the base of the results' URLs.
     pub fn new(
         client: Client,
         keyring: Keyring,
@@ -93,16 +93,16 @@ impl Archives {
         (Arc::new(archives), changed)
     }
 
-    /// As its watch has shown it last.
+    /// The archive as last seen by the watch.
     pub fn find(&self, namespace: &str) -> Option<ProfileArchive> {
         let mut known = self.known.get()?.iter();
         let found = known.find_map(|known| known.get(&reference(namespace)))?;
         found.0.as_ref().ok().cloned()
     }
 
-    /// Makes the archive of a namespace, unless there is one.
+    /// Creates the archive of a namespace, unless there is one.
     pub fn ensure(self: &Arc<Self>, namespace: &str) {
-        // The replica that leads makes it.
+        // Only the replica that leads creates it.
         if !self.role.leads() || self.find(namespace).is_some() {
             return;
         }
@@ -125,7 +125,7 @@ impl Archives {
         });
     }
 
-    /// Something was stored of a namespace.
+    /// Counts again after something of this namespace was stored.
     pub fn count_again(self: &Arc<Self>, namespace: &str) {
         match self.find(namespace) {
             None => self.ensure(namespace),
@@ -133,7 +133,7 @@ impl Archives {
         }
     }
 
-    /// Something was deleted, of whatever namespace.
+    /// Counts all archives again, after something was deleted in any namespace.
     pub fn count_all_again(&self) {
         let known = self.known.get().into_iter().flatten();
         for archive in known.flat_map(Store::state) {
@@ -160,7 +160,7 @@ impl Archives {
         Ok(metadata.uid().unwrap_or_default())
     }
 
-    /// Into this archive only, not into one that has taken its place.
+    /// Writes to this archive only, not to one that has replaced it.
     async fn write(
         &self,
         archive: &ProfileArchive,
@@ -178,7 +178,7 @@ impl Archives {
     }
 }
 
-/// What the API server answers while a namespace is deleted, and afterwards.
+/// Whether the API server answers this way while a namespace is deleted, or afterwards.
 fn is_of_a_namespace_that_goes(status: &Status) -> bool {
     match status.code {
         403 => status.message.contains("is being terminated"),
@@ -191,7 +191,7 @@ fn reference(namespace: &str) -> ObjectRef<Guarded> {
     ObjectRef::new(ARCHIVE).within(namespace)
 }
 
-/// Runs for as long as the process does.
+/// Runs while the process runs.
 pub async fn run(archives: Arc<Archives>, changes: Changes, namespaces: Vec<String>) {
     let scopes: Vec<Api<Guarded>> = scopes(&archives.client, &namespaces);
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
@@ -227,7 +227,7 @@ type Looked = Result<(ObjectRef<Guarded>, Action), controller::Error<ArchiveErro
 fn report(archives: &Arc<Archives>, looked: Looked) {
     match looked {
         Ok(_) => {}
-        // Somebody deleted it: there is another one, with another key, unless its namespace is going too.
+        // Somebody deleted the archive. It is replaced by one with another key, unless its namespace is being deleted too.
         Err(controller::Error::ObjectNotFound(gone)) => {
             if let Some(namespace) = &gone.namespace {
                 archives.ensure(namespace);
@@ -250,15 +250,15 @@ async fn reconcile(guarded: Arc<Guarded>, archives: Arc<Archives>) -> Result<Act
     }
     tokio::select! {
         kept = keep(archive, &archives) => kept,
-        // From here on it does, also what was to be written now.
+        // From here on another replica writes it, including what this one has not written yet.
         () = archives.role.is_lost() => Ok(Action::await_change()),
     }
 }
 
-/// Writes what opens the archive and how much there is, where that is not there.
+/// Updates the key and the counts in the archive's status if they have changed.
 async fn keep(archive: &ProfileArchive, archives: &Archives) -> Result<Action, ArchiveError> {
     let namespace = archive.namespace().unwrap_or_default();
-    // No other name passes the kind's rule; whatever does all the same is left alone.
+    // The kind's rule allows no other name. An archive with another name is left alone all the same.
     if archive.name_any() != ARCHIVE || archive.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
@@ -271,7 +271,7 @@ async fn keep(archive: &ProfileArchive, archives: &Archives) -> Result<Action, A
         .archive_key(&ArchiveRef::new(archive, &namespace_uid));
     if let Some(status) = opened(archive, &namespace_uid, key, &archives.url) {
         archives.write(archive, status).await?;
-        // Which brings it here again.
+        // This write triggers the next reconciliation.
         return Ok(Action::await_change());
     }
     let listing = archives.archive.list(&namespace, &namespace_uid).await;
@@ -282,8 +282,8 @@ async fn keep(archive: &ProfileArchive, archives: &Archives) -> Result<Action, A
     Ok(Action::await_change())
 }
 
-/// How long an archive that was counted a moment ago, and whose key is still the one that it shall have, is left alone: of many requests that
-/// end together it is counted once.
+/// How long to leave an archive alone that was counted a moment ago and whose key is still right. So many requests that end together cause
+/// one count.
 fn rests(archive: &ProfileArchive, keyring: &Keyring, now: Timestamp) -> Option<Duration> {
     let status = archive.status.as_ref().filter(|it| it.profiles.is_some())?;
     let key = keyring.archive_key(&ArchiveRef::new(archive, &status.namespace_uid));
@@ -292,7 +292,7 @@ fn rests(archive: &ProfileArchive, keyring: &Keyring, now: Timestamp) -> Option<
     (status.access_key == key && !wait.is_zero()).then_some(wait)
 }
 
-/// The status with what opens the archive, where it does not have that.
+/// The status with the current key and URL; `None` if it has them.
 fn opened(
     archive: &ProfileArchive,
     namespace_uid: &str,
@@ -309,7 +309,7 @@ fn opened(
     (status != before).then_some(status)
 }
 
-/// The status with what there is now, where that has changed.
+/// The status with the current counts; `None` if it has them.
 fn counted(archive: &ProfileArchive, listing: &Listing) -> Option<ProfileArchiveStatus> {
     let before = archive.status.clone().unwrap_or_default();
     let profiles = listing.profiles.len() + listing.left_out;

@@ -1,7 +1,7 @@
-//! Calls to the API server, bounded in time, and tried once more where an answer is worth it.
+//! Calls to the API server, with a time limit. A call is retried once if the error may pass.
 //!
-//! Watches have clocks of their own. Invariant: a call is over after twice [`ANSWER`] and a pause, whatever the API server does, and no more than
-//! [`OBJECTS`] objects are on their way at the same time, however large others have made them.
+//! Watches have their own time limits. Invariant: a call ends after at most twice [`ANSWER`] and a pause, whatever the API server does. No
+//! more than [`OBJECTS`] objects are in transfer at the same time, however large others have made them.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use tokio::sync::Semaphore;
 use crate::backoff::pause;
 use crate::reconcile::watches::PAGE;
 
-/// Calls of one piece of work at the same time: pods that are patched, objects that are written, labels that are asked for.
+/// The most simultaneous calls of one task: pods that are patched, objects that are written, labels that are read.
 pub(crate) const AT_ONCE: usize = 8;
-/// A page, or so many single ones.
+/// One page, or as many single objects.
 pub(crate) const OBJECTS: u32 = PAGE;
 static ROOM: Semaphore = Semaphore::const_new(OBJECTS as usize);
-/// One try, and the wait for room before it.
+/// The time limit of one try, including the wait for room.
 const ANSWER: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
 #[error("the API server did not answer within {} s", ANSWER.as_secs())]
 struct NoAnswer;
 
-/// Asks for one object, and once more after an error that may pass.
+/// Reads one object. Tries once more after an error that may pass.
 pub async fn call<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -32,7 +32,7 @@ where
     twice(&ROOM, 1, ask).await
 }
 
-/// Asks for a page of [`PAGE`] objects, in the same way.
+/// Reads a page of [`PAGE`] objects in the same way.
 pub async fn call_for_page<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -59,7 +59,7 @@ async fn once<T>(
     asked: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let answered = async {
-        // A semaphore that nobody closes always gives permits.
+        // This always gives permits, because the semaphore is never closed.
         let _room = room.acquire_many(objects).await;
         asked.await
     };
@@ -69,7 +69,7 @@ async fn once<T>(
     }
 }
 
-/// Whether the same call may be answered in a moment: the API server is busy, starts, or was not reached.
+/// Whether the same call may succeed in a moment: the API server is busy, is starting, or was not reached.
 fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 408 | 429 | 500 | 502..=504),
@@ -92,7 +92,7 @@ mod tests {
         Error::Api(Box::new(status))
     }
 
-    /// What comes of a call whose first answers are these codes, and how often it was asked.
+    /// The result of a call whose first answers have these codes, and the number of tries.
     async fn asked(codes: &[u16]) -> (Result<(), Error>, u32) {
         let times = AtomicU32::new(0);
         let answer = call(|| {
@@ -130,7 +130,7 @@ mod tests {
             most.fetch_max(now, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
-        // One of its own: other tests use that of the process.
+        // A separate semaphore, because other tests use the process's own.
         let room = Semaphore::new(OBJECTS as usize);
         let asked = async |objects: u32| {
             let ask = async || {

@@ -1,13 +1,13 @@
-//! What a change of a status is counted and logged as.
+//! Counts and logs the change of a status.
 //!
-//! Invariant: each target and each request that ends is counted once.
+//! Invariant: each finished target and each finished request is counted once.
 
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 
 use crate::decide::status::is_terminal;
 use crate::reconcile::context::Context;
 
-/// Counts the targets and the request that have ended with this change.
+/// Counts the targets and the request that finished with this change.
 pub(super) fn count(context: &Context, old: &ProfileRequestStatus, new: &ProfileRequestStatus) {
     let open = |uid: &str| {
         let before = old.targets.iter().find(|target| target.pod_uid == uid);
@@ -26,7 +26,7 @@ pub(super) fn count(context: &Context, old: &ProfileRequestStatus, new: &Profile
     }
 }
 
-/// Logs the reason of a request, where it is another one.
+/// Logs the reason of a request if it has changed.
 pub(super) fn log(request: &ProfileRequest, old: &ProfileRequestStatus) {
     let current = |status: &ProfileRequestStatus| {
         status

@@ -1,4 +1,4 @@
-//! What all requests share, made once when the operator starts.
+//! The state that all requests share, created once when the operator starts.
 
 use std::sync::Arc;
 
@@ -33,61 +33,62 @@ use crate::storage::collector::Collector;
 use crate::storage::store::Store;
 use crate::storage::usage::Usage;
 
-/// The parts that a look at a request uses.
+/// What the reconciliation of a request uses.
 pub struct Context {
-    /// With the rights of the chart's roles.
+    /// It has the rights of the chart's roles.
     pub client: Client,
     /// What the administrator allows.
     pub limits: Limits,
     /// What all samplers have in common.
     pub sampler: SamplerConfig,
-    /// Where profiles lie.
+    /// The store of the profiles.
     pub store: Store,
     /// Signs grants and access keys.
     pub keyring: Keyring,
-    /// Where samplers reach the relay.
+    /// The URL of the relay for samplers.
     pub relay_url: String,
-    /// What samplers that ask over the relay are told.
+    /// The answers to samplers that ask the relay whether to stop.
     pub cancellations: Arc<Cancellations>,
-    /// Seconds of live requests.
+    /// The seconds of live requests.
     pub live: Arc<Live>,
-    /// What `status.links` is made of.
+    /// The templates of `status.links`.
     pub links: Vec<Template>,
-    /// Tells Pyroscope and Grafana.
+    /// Exports results to Pyroscope and Grafana.
     pub exporter: Exporter,
     /// Verifies and merges what samplers have stored.
     pub collector: Collector,
-    /// Reads what namespaces have stored.
+    /// Lists what namespaces have stored.
     pub archive: Arc<Archive>,
     /// Keeps each namespace's ProfileArchive.
     pub archives: Arc<Archives>,
-    /// How much namespaces have stored.
+    /// Counts the bytes that namespaces have stored.
     pub usage: Usage,
-    /// Whether the request of a key is still there.
+    /// Knows whether the request of a key still exists.
     pub requests: Arc<Requests>,
     /// Pods of namespaces with a request.
     pub watches: PodWatches,
-    /// What was done and the watches may not show yet.
+    /// The operator's actions that the watches may not show yet.
     pub expectations: Expectations,
-    /// Counts what happens.
+    /// Counts events for metrics.
     pub metrics: Metrics,
     /// Where profiling is stopped.
     pub halts: Halts,
-    /// What goes on beside the looks at requests.
+    /// Work that runs outside of the reconciliations.
     pub jobs: Jobs,
-    /// Requests that were accepted and are not over.
+    /// Requests that were accepted and are not finished.
     pub running: Running,
-    /// Held from the last look at whose turn it is until who was accepted counts as running: two at once could get the same place.
+    /// Held from the last check of a request's turn until the accepted request counts as running. Otherwise two requests could get the same
+    /// place.
     pub accepting: Mutex<()>,
-    /// What this operator wrote last into each request.
+    /// The last version of each request that this operator wrote.
     pub written: Written,
-    /// For looks at requests, whoever came first.
+    /// Permits for reconciliations, in the order of arrival.
     pub places: Semaphore,
     /// Events.
     pub recorder: Recorder,
     /// Whether this replica leads.
     pub role: Arc<Role>,
-    /// Tests have their own.
+    /// The current time. Tests have their own clock.
     pub clock: fn() -> Timestamp,
 }
 
@@ -96,10 +97,10 @@ impl Context {
         (self.clock)()
     }
 
-    /// Everything that is counted, and what is true now.
+    /// All counters, and the current values.
     pub fn metrics(&self) -> String {
         let leads = self.role.leads();
-        // Of two replicas that both know them, one tells.
+        // If two replicas know the requests, only the leader reports them.
         if !leads {
             return self.metrics.text(Now {
                 is_halted: self.halts.is_off(),
@@ -116,7 +117,7 @@ impl Context {
         })
     }
 
-    /// Beside the work: nobody waits for an event, and one that is lost is no harm.
+    /// Publishes events in the background. Nothing waits for an event, and losing one does no harm.
     pub(crate) fn publish(self: &Arc<Self>, request: &ProfileRequest, events: Vec<Event>) {
         if events.is_empty() {
             return;
@@ -132,14 +133,14 @@ impl Context {
         tokio::spawn(published.in_current_span());
     }
 
-    /// The request is over.
+    /// Forgets a request that is finished.
     pub(crate) fn forget(&self, request: &ProfileRequest) {
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         self.expectations.forget(uid);
         self.jobs.forget(uid);
     }
 
-    /// Has all requests that may have samplers looked at again.
+    /// Triggers a reconciliation of all requests that may have samplers.
     pub(crate) fn look_again(&self) {
         for request in self.running.references() {
             self.watches.look_again(request);

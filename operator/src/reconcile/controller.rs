@@ -42,19 +42,19 @@ use crate::reconcile::watches::{RequestRef, paged};
 use crate::storage::expiry;
 use phpprof_crds::chain;
 
-/// Requests that are looked at at the same time. The controller's own limit would take those that wait in the order of a hash table, which leaves
-/// some waiting for as long as there are others.
+/// Requests that are reconciled at the same time. The controller's own limit would take waiting requests in the order of a hash table, and
+/// some would wait for as long as there are others.
 pub const CONCURRENCY: usize = 16;
 const UNLIMITED: u16 = 0;
-/// Decisions in one look; a request needs five from acceptance to its end.
+/// Decisions in one reconciliation. A request needs five from acceptance to its end.
 const ROUNDS: usize = 16;
-/// The pause after a call that is worth another try.
+/// The pause after a call that may succeed later.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why a look at a request has to be made again.
+/// Why the reconciliation of a request must be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// It goes on from what the API server has.
+    /// The status could not be written. The next reconciliation starts from the API server's version.
     #[error("writing the status failed")]
     Status(#[source] kube::Error),
 }
@@ -62,10 +62,10 @@ pub enum ReconcileError {
 /// Requests of the whole cluster, or of one namespace.
 type Requests = Api<DeserializeGuard<ProfileRequest>>;
 
-/// Runs for as long as the process does; `changes` are requests to look at again. Without `namespaces`, requests of all are looked after.
+/// Runs while the process runs. `changes` are requests to reconcile again. If `namespaces` is empty, all namespaces are included.
 ///
 /// # Errors
-/// Where the results cannot be served.
+/// The results cannot be served.
 pub async fn run(
     context: Arc<Context>,
     changes: UnboundedReceiver<RequestRef>,
@@ -103,7 +103,7 @@ pub async fn run(
     }
 }
 
-/// The loop around the requests of one scope.
+/// Reconciles the requests of one scope.
 async fn look_after_all(
     context: Arc<Context>,
     requests: Requests,
@@ -115,7 +115,7 @@ async fn look_after_all(
 ) {
     let seen = context.clone();
     let arriving = watcher(requests, paged()).default_backoff().modify(strip);
-    // Controller::new leaves deletions out; those that a broken watch has missed are found after the next list.
+    // Controller::new leaves deletions out. Deletions that a broken watch has missed are found after the next list.
     let touched = reflector(writer, arriving)
         .inspect_ok(move |event| {
             seen.requests.touch();
@@ -140,7 +140,7 @@ async fn look_after_all(
         .await;
 }
 
-/// A request is gone, or is going and held by somebody else's finalizer.
+/// Handles a request that is deleted, or is being deleted and has the finalizer of somebody else.
 fn see_deletion(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileRequest>) {
     context.watches.release(reference);
     context.written.forget(reference);
@@ -177,7 +177,8 @@ fn results(context: &Context) -> Results {
     }
 }
 
-/// Ready is who can list the requests. The controller's own store cannot tell: it wakes only one of those who wait for it.
+/// Sets readiness once all requests can be listed. The controller's own store cannot tell, because it wakes only one of those that wait for
+/// it.
 async fn announce(scopes: Vec<Requests>, readiness: Readiness) {
     for requests in scopes {
         while let Err(error) = requests
@@ -191,14 +192,14 @@ async fn announce(scopes: Vec<Requests>, readiness: Readiness) {
     readiness.set();
 }
 
-/// The controller reports a request that is gone without its type.
+/// The controller reports a deleted request without its type.
 fn typed(reference: ObjectRef<kube::api::DynamicObject>) -> Option<RequestRef> {
     let namespace = reference.namespace?;
     Some(ObjectRef::new(&reference.name).within(&namespace))
 }
 
 fn retry(error: &ReconcileError) -> Action {
-    // A conflict only means that the cache was behind.
+    // A conflict only means that the cache was out of date.
     let conflict =
         matches!(error, ReconcileError::Status(kube::Error::Api(status)) if status.code == 409);
     if !conflict {
@@ -207,7 +208,7 @@ fn retry(error: &ReconcileError) -> Action {
     Action::requeue(if conflict { PAUSE / 10 } else { PAUSE })
 }
 
-/// Every line that is logged meanwhile says of which request.
+/// Reconciles a request. All log lines name it.
 async fn reconcile(
     guarded: Arc<DeserializeGuard<ProfileRequest>>,
     context: Arc<Context>,
@@ -221,7 +222,7 @@ async fn reconcile(
     let role = context.role.clone();
     tokio::select! {
         looked = look_after(guarded, context).instrument(span) => looked,
-        // Another replica looks after it now: calls that wait for the API server are not made again, and what came of others is not told.
+        // Another replica handles the request now. Pending calls to the API server are dropped, and so are the results of others.
         () = role.is_lost() => Ok(Action::requeue(PAUSE)),
     }
 }
@@ -245,7 +246,7 @@ async fn look_after(
     if let Some(wait) = paced(&context, &request) {
         return Ok(Action::requeue(wait));
     }
-    // Nobody closes it.
+    // The semaphore is never closed.
     let _place = context.places.acquire().await;
     for _ in 0..ROUNDS {
         if !context.role.leads() {
@@ -298,8 +299,8 @@ async fn look_after(
     Ok(Action::requeue(PAUSE))
 }
 
-/// What is to be done now, once it is written down. What came of jobs, and what follows from it, are one change: `known` has the former, and the
-/// request is as it was written last.
+/// Decides, and writes the status before anything is executed. Results of jobs and what follows from them become one change: `known` has
+/// the results, and `request` is the last written version.
 async fn decided(
     context: &Arc<Context>,
     (request, known): (ProfileRequest, ProfileRequest),
@@ -326,7 +327,7 @@ fn is_accepted(request: &ProfileRequest) -> bool {
     status.is_some_and(|status| status.start_time.is_some())
 }
 
-/// How long the look waits, so that changes that come together are written together.
+/// How long the reconciliation waits, so that changes at about the same time are written together.
 fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
     let namespace = request.namespace().unwrap_or_default();
     if context.halts.why(&namespace).is_some() {
@@ -343,7 +344,7 @@ fn is_over(request: &ProfileRequest) -> bool {
     status.is_some_and(|status| status.completion_time.is_some())
 }
 
-/// What the cluster has of the request, or that it cannot be told.
+/// Observes the cluster for the request, or returns that it could not.
 async fn look(context: &Context, request: &ProfileRequest, reference: &RequestRef) -> Observed {
     let uid = request.uid().unwrap_or_default();
     match observe(context, request, reference).await {
@@ -368,7 +369,7 @@ async fn look(context: &Context, request: &ProfileRequest, reference: &RequestRe
     }
 }
 
-/// Never zero, so that a deadline that is now passed does not spin.
+/// Never zero, so that a deadline that has just passed causes no busy loop.
 fn until(now: Timestamp, instant: Timestamp) -> Duration {
     Duration::try_from(instant.duration_since(now))
         .unwrap_or_default()
@@ -397,7 +398,7 @@ async fn conclude(
     Ok(written)
 }
 
-/// The request with what came of effects in its status, which is not written yet.
+/// The request with the results of effects in its status, which is not written yet.
 fn recorded(context: &Context, request: &ProfileRequest, done: &[Done]) -> ProfileRequest {
     let (mut recorded, now) = (request.clone(), context.now());
     let status = recorded.status.get_or_insert_default();
@@ -405,7 +406,7 @@ fn recorded(context: &Context, request: &ProfileRequest, done: &[Done]) -> Profi
     recorded
 }
 
-/// Deletes what is of no use any more once the request is collected, beside the work.
+/// Deletes in the background what is no longer needed once the request is collected.
 fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
     let is_over = |done: &Done| {
         matches!(
@@ -417,7 +418,7 @@ fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
         let (context, request) = (context.clone(), request.clone());
         let cleared = async move {
             context.collector.clear(leftovers(&request)).await;
-            // Where it stays, the first look of the next leader deletes it.
+            // If the record stays, the next leader deletes it when it starts.
             if let Err(error) = context.collector.forget(&request, &context.limits).await {
                 tracing::info!(%error, "deleting the record of a request failed; retrying later");
             }
@@ -426,7 +427,7 @@ fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
     }
 }
 
-/// Writes the status if it changed, and only over the version that it was decided on.
+/// Writes the status if it has changed, and only over the version that the decision was based on.
 async fn persist(
     context: &Arc<Context>,
     request: ProfileRequest,
@@ -441,7 +442,7 @@ async fn persist(
         context.client.clone(),
         &request.namespace().unwrap_or_default(),
     );
-    // Of a request that is over most was dropped when it arrived, and must not be written so.
+    // Most of a finished request was dropped when it arrived. Writing it back would delete it in the cluster.
     let changed = match is_over(&request) {
         true => json!({
             "observedGeneration": status.observed_generation, "exportTime": status.export_time,
@@ -467,7 +468,7 @@ async fn persist(
     Ok(written)
 }
 
-/// A live request is read while it runs: its key is there from its acceptance on.
+/// A live request is read while it runs, so its status has the key from its acceptance on.
 fn opened(
     context: &Context,
     request: &ProfileRequest,

@@ -1,10 +1,10 @@
-//! Requests that are deleted while their samplers run: does what `decide::deletion` says.
+//! Executes what `decide::deletion` decides for requests that are deleted while their samplers run.
 //!
-//! No finalizer holds a request for that: it can be deleted at any time, also where the operator is away or was removed for good. What was known of
-//! it lies in the store for as long as it runs (its record), so that an operator that comes later, or was ended meanwhile, does the same.
+//! No finalizer keeps such a request, so it can be deleted at any time, even while the operator is away or after it was removed for good.
+//! While a request runs, the store has a record of it. With the record, a restarted or later operator does the same.
 //!
-//! Invariant: a record is followed only where its request is certainly gone from the very namespace that it was made in: a store may be shared with
-//! another cluster.
+//! Invariant: a record is used only if its request is certainly deleted from the same namespace that it was made in, because another
+//! cluster may use the same store.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::reconcile::execute::cancel_over_store;
 use crate::sampler::cancellation::Stop;
 use crate::storage::store::StoreError;
 
-/// Until records that could not be read are looked at again.
+/// The pause until records that could not be read are read again.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// For who has to see to its samplers once it is deleted, if that is not this operator. The run does not wait for it.
+/// Stores the record for the operator that has to stop the samplers after a deletion, if it is another one. The run does not wait for this.
 pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
     let (context, request) = (context.clone(), request.clone());
     let kept = async move {
@@ -41,7 +41,7 @@ pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
     tokio::spawn(kept.in_current_span());
 }
 
-/// Beside the work: nobody waits for it, and a store that is away is tried for as long as it is for any request.
+/// Cleans up in the background. If the store is away, it retries as long as for any request.
 pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     context.forget(&request);
     let now = context.now();
@@ -78,8 +78,8 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     tokio::spawn(settled.instrument(span));
 }
 
-/// Tells the samplers that ask the store, then lists what was stored until now and what is stored before they hear. The record goes last: until
-/// then it says that this is to be done.
+/// Tells the samplers that ask the store. Then lists what is stored until now and may be stored before they learn of it. The record is
+/// deleted last, because it says that this has to be done.
 async fn settle(
     context: &Context,
     request: &ProfileRequest,
@@ -102,10 +102,11 @@ async fn settle(
     Ok(())
 }
 
-/// Whenever this replica begins to lead, looks for requests that were deleted while nobody saw it; without `namespaces`, for those of all.
+/// Whenever this replica begins to lead, finds requests that were deleted while no operator saw it. If `namespaces` is empty, it includes
+/// all.
 pub async fn resume(context: Arc<Context>, namespaces: Vec<String>) {
     let mut role = context.role.subscribe();
-    // The sender lives in the context.
+    // The sender is in the context.
     while role.wait_for(|leads| *leads).await.is_ok() {
         match follow_records(&context, &namespaces).await {
             Ok(()) => drop(role.wait_for(|leads| !*leads).await),
@@ -124,7 +125,7 @@ async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result
         let Some(request) = context.collector.recorded(&key, &context.limits).await? else {
             continue;
         };
-        // Others that share the store see to theirs.
+        // Other operators that share the store handle theirs.
         let namespace = request.namespace().unwrap_or_default();
         let is_ours = namespaces.is_empty() || namespaces.contains(&namespace);
         if !is_ours || !is_gone(context, &request, &key).await {
@@ -135,7 +136,7 @@ async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result
             .is_listed(&request, &context.limits)
             .await?
         {
-            // It was over when it was deleted, or was seen to.
+            // It was finished when it was deleted, or has been cleaned up.
             true => context.collector.forget(&request, &context.limits).await?,
             false => abandon(context.clone(), request),
         }
@@ -143,7 +144,7 @@ async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result
     Ok(())
 }
 
-/// Whether the request of a record is not there any more, and was this cluster's.
+/// Whether the request of a record was in this cluster and does not exist any more.
 async fn is_gone(context: &Context, request: &ProfileRequest, key: &str) -> bool {
     if !context.requests.is_gone(key).await {
         return false;

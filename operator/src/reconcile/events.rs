@@ -1,4 +1,4 @@
-//! Events: the differences between two statuses.
+//! Events, made from the difference between two statuses.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
@@ -10,10 +10,10 @@ use crate::decide::status::pods;
 use crate::export::exporter::Exported;
 use crate::sampler::receipt::printable;
 
-/// The longest note that the API server takes.
+/// The longest note that the API server accepts.
 const NOTE: usize = 1000;
 
-/// The events of one change; a pod has one at most, and only where something is to be said of it, because each is a call.
+/// The events of one change. A pod has at most one, and only if there is something to report, because each event is a call.
 pub fn between(
     request: &ProfileRequest,
     old: &ProfileRequestStatus,
@@ -36,7 +36,7 @@ pub fn between(
     events
 }
 
-/// Samplers were added to so many pods.
+/// Samplers were added to this many pods.
 pub fn injected(count: usize) -> Event {
     event(
         EventType::Normal,
@@ -46,7 +46,7 @@ pub fn injected(count: usize) -> Event {
     )
 }
 
-/// What came of telling a service beyond the cluster.
+/// The result of an export to a service outside the cluster.
 pub fn exported(exported: Exported) -> Event {
     let kind = match exported.is_done {
         true => EventType::Normal,
@@ -65,7 +65,7 @@ fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {
         ..ObjectReference::default()
     };
     match target.state {
-        // Of each pod that went well the request's end tells.
+        // The request's last event covers the pods that succeeded.
         TargetState::Uploaded => {
             let reason = target.reason?;
             let samples = target.samples.unwrap_or_default();

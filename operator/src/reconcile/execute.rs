@@ -26,7 +26,7 @@ use crate::storage::store::StoreError;
 
 const FIELD_MANAGER: &str = "phpprof-operator";
 
-/// Does all effects of one decision, but only begins those that take long, and remembers what the next look needs.
+/// Executes all effects of one decision. Long ones are only started. Remembers what the next reconciliation needs.
 pub async fn execute(
     context: &Arc<Context>,
     reference: &RequestRef,
@@ -49,7 +49,7 @@ pub async fn execute(
     dones
 }
 
-/// Remembers how the store is, and whom it has told to stop.
+/// Remembers whether the store answers, and which samplers were told to stop.
 pub fn remember(context: &Context, request: &ProfileRequest, dones: &[Done]) {
     let uid = request.uid().unwrap_or_default();
     for done in dones {
@@ -123,7 +123,7 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
     }
 }
 
-/// What the sampler's container has in its arguments and its environment.
+/// The arguments and the environment of the sampler's container.
 async fn given(context: &Context, injection: &Injection) -> Result<Given, String> {
     let (subject, config) = (&injection.subject, &context.sampler);
     match &injection.task {
@@ -138,7 +138,7 @@ async fn given(context: &Context, injection: &Injection) -> Result<Given, String
     }
 }
 
-/// Tells over the relay, and where the sampler may ask the store, there too.
+/// Tells the sampler to stop over the relay, and over the store too if the sampler may ask it.
 async fn cancel(
     context: &Context,
     request: &ProfileRequest,
@@ -209,7 +209,7 @@ async fn delete(context: &Context, request: &ProfileRequest) -> Done {
     );
     let preconditions = Preconditions {
         uid: request.uid(),
-        // Whoever has extended its life a moment ago is heard.
+        // If somebody has just extended its time to live, the request is not deleted.
         resource_version: request.resource_version(),
     };
     let params = DeleteParams {

@@ -1,4 +1,4 @@
-//! What the operator remembers between two reconciliations of a request; losing it costs a repeated call and nothing else.
+//! What the operator remembers between two reconciliations of a request. Losing it costs a repeated call and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::decide::observed::{
 };
 use crate::sampler::injection::{Injection, Task, bare_id};
 
-/// How often a request's place in the line is written into its status at most.
+/// The shortest time between two updates of a request's place in its status.
 const TOLD_EVERY: SignedDuration = SignedDuration::from_secs(30);
 
 /// By the uid of the request.
@@ -25,11 +25,11 @@ struct Remembered {
     injected: HashMap<String, Injected>,
     trouble: Option<(u32, StoreTrouble)>,
     blind: Option<(u32, Blind)>,
-    /// When a request was first seen that is not accepted yet.
+    /// When the operator first saw a request that is not accepted yet.
     candidate: Option<Timestamp>,
-    /// Its place, and when it was told.
+    /// Its place in the queue, and when the status got it.
     queued: Option<(Queued, Timestamp)>,
-    /// When a sampler was first seen to have ended, by the uid of the pod and its name.
+    /// When the operator first saw that a sampler had ended, by the pod's uid and the sampler's name.
     ended: HashMap<(String, String), Timestamp>,
     /// By the uid of the pod.
     stopped: BTreeSet<String>,
@@ -89,7 +89,7 @@ impl Expectations {
         remembered.stopped.insert(pod_uid.to_owned());
     }
 
-    /// What the store had last as receipts of runs.
+    /// The receipts of runs as last read from the store.
     pub fn receipts(&self, request_uid: &str) -> BTreeMap<String, ReceiptRead> {
         let all = self.all();
         all.get(request_uid)
@@ -111,7 +111,7 @@ impl Expectations {
             .map(|(_, trouble)| trouble.clone())
     }
 
-    /// The cluster could not be observed; gives since when, and when to try again.
+    /// Records that the cluster could not be observed. Returns since when, and when to try again.
     pub fn observation_failed(&self, request_uid: &str, message: String, now: Timestamp) -> Blind {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
@@ -134,14 +134,14 @@ impl Expectations {
         }
     }
 
-    /// When the request was first seen that is not accepted yet.
+    /// When the operator first saw the request, which is not accepted yet.
     pub fn candidate(&self, request_uid: &str, now: Timestamp) -> Timestamp {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
         *remembered.candidate.get_or_insert(now)
     }
 
-    /// The request's place in the line as it shall be told: a new one at most every [`TOLD_EVERY`].
+    /// The request's place for its status. It changes at most every [`TOLD_EVERY`].
     pub fn queued(&self, request_uid: &str, place: usize, of: usize, now: Timestamp) -> Queued {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
@@ -156,7 +156,7 @@ impl Expectations {
         }
     }
 
-    /// When a sampler of a pod was first seen to have ended, by the operator's clock: a node's can be minutes ahead or behind.
+    /// When the operator first saw that a sampler of a pod had ended, by its own clock: a node's can be minutes ahead or behind.
     pub fn ended(&self, request_uid: &str, pod_uid: &str, name: &str, now: Timestamp) -> Timestamp {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
@@ -165,7 +165,7 @@ impl Expectations {
         *seen.or_insert(now)
     }
 
-    /// The pause grows with each failure in a row.
+    /// Records that the store failed. The pause grows with each failure in a row.
     pub fn store_failed(&self, request_uid: &str, message: String, now: Timestamp) {
         let mut all = self.all();
         let remembered = all.entry(request_uid.to_owned()).or_default();
@@ -188,7 +188,7 @@ impl Expectations {
         self.all().remove(request_uid);
     }
 
-    /// Another replica looks after requests now.
+    /// Forgets everything, because another replica handles requests now.
     pub fn forget_all(&self) {
         self.all().clear();
     }

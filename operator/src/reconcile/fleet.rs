@@ -1,6 +1,6 @@
-//! What all requests together use of the cluster: which run, which wait, and how many samplers each node has.
+//! The state of all requests together: which run, which wait, and how many samplers each node has.
 //!
-//! Invariant: a request that this operator has accepted or ended counts as such at once, whatever the watch still shows.
+//! Invariant: a request that this operator has accepted or finished counts as such at once, even if the watch is behind.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::decide::status::{is_running, is_terminal};
 use crate::reconcile::context::Context;
 use crate::reconcile::watches::RequestRef;
 
-/// As it is now.
+/// The current state.
 pub struct Fleet {
     pub line: Line,
-    /// Samplers that run or will, by node.
+    /// Samplers that run or are about to, by node.
     pub samplers: BTreeMap<String, usize>,
     references: HashMap<String, RequestRef>,
 }
@@ -63,7 +63,7 @@ impl Fleet {
         }
     }
 
-    /// A place is free: has those looked at whose turn it is.
+    /// Triggers a reconciliation of the requests whose turn it is, because a place is free.
     pub fn call_next(context: &Context) {
         let fleet = Fleet::of(context);
         for next in fleet.line.next() {
@@ -74,7 +74,7 @@ impl Fleet {
     }
 }
 
-/// Whether it asks for a place.
+/// Whether the request needs a place.
 fn may_run(request: &ProfileRequest) -> bool {
     let status = request.status.as_ref();
     let is_new = status.is_none_or(|it| it.start_time.is_none() && it.completion_time.is_none());
@@ -91,7 +91,7 @@ fn in_line(request: &ProfileRequest) -> Waiting {
     }
 }
 
-/// What a change of the request sends to the controller.
+/// The reference that triggers the controller for a request.
 pub(crate) fn reference(request: &ProfileRequest) -> RequestRef {
     ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default())
 }

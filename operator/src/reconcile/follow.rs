@@ -1,7 +1,7 @@
 //! What a replica does for a request that the leader handles: it tells samplers that poll its relay to stop.
 //!
-//! Invariant: nothing is written to the API server here. Of a request that is deleted while it runs both replicas list what it has
-//! stored, each object once: the store refuses the second.
+//! Invariant: it writes nothing to the API server. If a request is deleted while it runs, both replicas list what it has stored, but each
+//! object is stored once: the store refuses the second.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::reconcile::fleet::{Fleet, reference};
 use crate::reconcile::watches::RequestRef;
 use crate::sampler::cancellation::Stop;
 
-/// Sees a request as it is now.
+/// Records the current state of a request. Tells its samplers to stop if it was cancelled or profiling was stopped.
 pub fn follow(context: &Arc<Context>, reference: &RequestRef, request: &ProfileRequest) {
     if let Some(deleted) = context.running.see(reference, request) {
         abandon(context.clone(), deleted);
@@ -34,10 +34,10 @@ pub fn follow(context: &Arc<Context>, reference: &RequestRef, request: &ProfileR
     }
 }
 
-/// Looks at all requests again whenever this replica begins to lead, and forgets what it was about when it ends.
+/// Whenever this replica begins to lead, reconciles all requests. When it stops, forgets its state.
 pub async fn take_over(context: Arc<Context>, mut role: watch::Receiver<bool>) {
     loop {
-        // The sender lives in the context.
+        // The sender is in the context.
         let _ = role.changed().await;
         let leads = *role.borrow_and_update();
         if !leads {

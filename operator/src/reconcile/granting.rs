@@ -1,6 +1,6 @@
-//! Grants of the store and of the relay: what a sampler may write and poll. Each sampler gets new ones.
+//! Grants of the store and of the relay, which say what a sampler may write and poll. Each sampler gets new ones.
 //!
-//! Invariant: a grant is for one key, of one pod, until one instant; it cannot overwrite an existing object.
+//! Invariant: a grant is for one key, one pod, and until one instant. It cannot overwrite an existing object.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::sampler::injection::{Injection, Run, Subject};
 use crate::sampler::object_keys::receipt_key;
 use crate::sampler::offer::{Ask, Asker};
 
-/// What a run may write.
+/// The grants for a run.
 ///
 /// # Errors
-/// Why a grant could not be made, in words.
+/// The text says why a grant could not be made.
 pub async fn grants(context: &Context, subject: &Subject, run: &Run) -> Result<Grants, String> {
     let checkpoints = stream::iter(run.checkpoint_keys.clone())
         .map(|key| async move { routes(context, (subject, run), &key, false).await })
-        // Some stores have each signature made by a service.
+        // Some stores use a service to make each signature.
         .buffered(AT_ONCE)
         .try_collect()
         .await?;
@@ -43,7 +43,7 @@ pub async fn grants(context: &Context, subject: &Subject, run: &Run) -> Result<G
     })
 }
 
-/// What lets a resident sampler put the receipt of a run into the store, over the relay.
+/// The grant with which a resident sampler stores the receipt of a run, over the relay.
 ///
 /// # Errors
 /// As [`grants`].
@@ -52,7 +52,7 @@ pub fn receipt(context: &Context, subject: &Subject, run: &Run) -> Result<Grant,
     relay(context, subject, &key, run.upload_until, false)
 }
 
-/// What lets the resident sampler of an injection ask until then.
+/// The grant with which the resident sampler of an injection asks for runs until this time.
 ///
 /// # Errors
 /// As [`grants`].
@@ -118,7 +118,7 @@ fn relay(
     Ok(grant)
 }
 
-/// A grant ends at the second the contract names, and lives one second at least.
+/// A grant expires at the second that the contract names, but is valid for at least one second.
 fn valid_for(now: Timestamp, until: Timestamp) -> Duration {
     let seconds = until.as_second() - now.as_second();
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))

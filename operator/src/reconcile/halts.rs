@@ -1,9 +1,9 @@
 //! What stops all profiling: the administrator's switch, and the label of a namespace.
 //!
-//! The switch is a ConfigMap that is watched, and so are the namespaces that have the label. Who has rights in some namespaces alone may get
-//! these, but not watch them, and asks for the labels of those with running requests.
+//! The operator watches the switch, a ConfigMap, and the namespaces with the label. An operator with rights in some namespaces only can
+//! read these, but not watch them. It polls the labels of the namespaces with running requests.
 //!
-//! Invariant: while the API server does not answer, what it said last holds.
+//! Invariant: while the API server does not answer, its last answer applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,25 +22,25 @@ use crate::reconcile::context::Context;
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::watches::paged;
 
-/// Running samplers are told within five seconds, of which theirs to ask is two.
+/// Running samplers learn of a stop within five seconds. Two of these are for their own polling.
 const EVERY: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(5);
-/// The switch's key and the value that stops.
+/// The switch's key and the value that stops profiling.
 const KEY: &str = "profiling";
 const STOPPED: &str = "stopped";
 
-/// Where profiling is stopped, by the administrator's switch or by namespaces' labels, as far as watches show it.
+/// Where profiling is stopped by the administrator's switch or by namespaces' labels, as last seen by the watches.
 #[derive(Default)]
 pub struct Halts(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     switched_off: bool,
-    /// That are stopped by their label.
+    /// Namespaces that are stopped by their label.
     namespaces: BTreeSet<String>,
-    /// The uids of those that have opted in, as far as a watch has shown it.
+    /// The uids of the namespaces that have opted in, as last seen by a watch.
     enabled: BTreeMap<String, String>,
-    /// A watch has shown them all once.
+    /// Whether a watch has listed all of them once.
     has_listed: bool,
 }
 
@@ -49,7 +49,7 @@ impl Halts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nothing is profiled in a namespace now, in words.
+    /// Why profiling is stopped in a namespace, as text.
     pub fn why(&self, namespace: &str) -> Option<String> {
         let state = self.state();
         match state.namespaces.contains(namespace) {
@@ -64,7 +64,7 @@ impl Halts {
         self.state().switched_off
     }
 
-    /// The uid of a namespace that has certainly opted in; nobody has to be asked then.
+    /// The uid of a namespace if it has certainly opted in. Then the API server need not be asked.
     pub fn enabled(&self, namespace: &str) -> Option<String> {
         self.state().enabled.get(namespace).cloned()
     }
@@ -75,7 +75,7 @@ impl Halts {
         state.has_listed && !state.enabled.contains_key(namespace)
     }
 
-    /// Whether that is news.
+    /// Returns whether the switch has changed.
     fn switch(&self, off: bool) -> bool {
         std::mem::replace(&mut self.state().switched_off, off) != off
     }
@@ -88,7 +88,7 @@ impl Halts {
         }
     }
 
-    /// What a watch has shown of a namespace; whether it is stopped or goes on since.
+    /// Records a namespace from a watch. Returns whether profiling there was stopped or resumed.
     fn learn(&self, namespace: &str, uid: String, label: Option<&str>) -> bool {
         let mut state = self.state();
         match is_enabled(label) {
@@ -99,7 +99,7 @@ impl Halts {
         self.label(namespace, is_disabled(label))
     }
 
-    /// A list is whole: namespaces that are not on it have no label.
+    /// Keeps only the listed namespaces, because the others do not have the label.
     fn keep(&self, listed: &BTreeSet<String>) -> bool {
         let mut state = self.state();
         state.has_listed = true;
@@ -142,7 +142,7 @@ fn is_off(map: &ConfigMap) -> bool {
         .is_some_and(|word| word == STOPPED)
 }
 
-/// Watches the namespaces that have the label.
+/// Watches the namespaces with the label.
 pub async fn watch_labels(context: Arc<Context>) {
     let mut changes = labelled(&context.client).default_backoff().boxed();
     let (halts, mut listed) = (&context.halts, BTreeSet::new());
@@ -170,7 +170,7 @@ pub async fn watch_labels(context: Arc<Context>) {
     }
 }
 
-/// The namespaces that have the label: their metadata, for which such an `Api` asks alone.
+/// Watches the namespaces with the label. The type of the `Api` makes it ask for their metadata only.
 fn labelled(
     client: &Client,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<Namespace>>>> + use<> {
@@ -187,7 +187,7 @@ fn label(namespace: &impl ResourceExt) -> Option<&str> {
     namespace.labels().get(NAMESPACE_LABEL).map(String::as_str)
 }
 
-/// Asks for the labels of the namespaces that have running requests, or were stopped, again and again.
+/// Polls the labels of the namespaces that have running requests or are stopped.
 pub async fn poll_labels(context: Arc<Context>) {
     loop {
         tokio::time::sleep(EVERY).await;
@@ -210,7 +210,7 @@ pub async fn poll_labels(context: Arc<Context>) {
     }
 }
 
-/// Whether its label stops the namespace; nothing where the API server did not say it in time.
+/// Whether the namespace's label stops profiling; `None` if the API server did not answer in time.
 async fn asked(client: &Client, namespace: &str) -> Option<bool> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let answer = tokio::time::timeout(ANSWER, namespaces.get_metadata(namespace)).await;
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// As the API server does, it gives the metadata alone to who asks for that, else all of a namespace.
+    /// Answers with metadata only if the client asks for it, as the API server does; otherwise with the whole namespace.
     async fn answer(request: Request<Body>) -> Result<Response<Body>, kube::Error> {
         let accept = request.headers()[ACCEPT].to_str().unwrap_or_default();
         let named = json!({"name": "shop", "uid": "u", "resourceVersion": "1",

@@ -1,6 +1,7 @@
-//! Work on the store, beside the looks at requests: neither the acceptance of another request nor a cancellation waits for it.
+//! Work on the store that runs outside of the reconciliations. Neither the acceptance of another request nor a cancellation waits for it.
 //!
-//! Invariant: a job of a request is under way once, until a look has taken what came of it. Losing that costs the same work again and nothing else.
+//! Invariant: a job of a request runs only once until a reconciliation has taken its outcome. If that is lost, the work is repeated and
+//! nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use crate::reconcile::events;
 use crate::reconcile::watches::RequestRef;
 use phpprof_crds::chain;
 
-/// By the uid of the request; nothing came of a job yet that has no outcome.
+/// By the uid of the request. A job without an outcome is still running.
 #[derive(Default)]
 pub struct Jobs(Mutex<HashMap<String, BTreeMap<Job, Option<Done>>>>);
 
@@ -25,21 +26,21 @@ impl Jobs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Jobs whose outcome nobody has taken.
+    /// Jobs whose outcome has not been taken.
     pub fn under_way(&self, request_uid: &str) -> BTreeSet<Job> {
         let all = self.all();
         let jobs = all.get(request_uid).into_iter().flat_map(BTreeMap::keys);
         jobs.cloned().collect()
     }
 
-    /// How many have an outcome that nobody has taken.
+    /// The number of outcomes that have not been taken.
     pub fn ended(&self, request_uid: &str) -> usize {
         let all = self.all();
         let jobs = all.get(request_uid).into_iter().flat_map(BTreeMap::values);
         jobs.filter(|outcome| outcome.is_some()).count()
     }
 
-    /// Whether it was not under way.
+    /// Returns whether the job was not under way.
     fn begin(&self, request_uid: &str, job: &Job) -> bool {
         let mut all = self.all();
         let jobs = all.entry(request_uid.to_owned()).or_default();
@@ -58,7 +59,7 @@ impl Jobs {
         }
     }
 
-    /// What came of jobs since it was asked last.
+    /// Takes the outcomes of finished jobs.
     pub fn take(&self, request_uid: &str) -> Vec<Done> {
         let mut all = self.all();
         let Some(jobs) = all.remove(request_uid) else {
@@ -72,18 +73,18 @@ impl Jobs {
         ended.into_values().flatten().collect()
     }
 
-    /// The request is gone.
+    /// Forgets a request that is gone.
     pub fn forget(&self, request_uid: &str) {
         self.all().remove(request_uid);
     }
 
-    /// Another replica looks after requests now.
+    /// Forgets everything, because another replica handles requests now.
     pub fn forget_all(&self) {
         self.all().clear();
     }
 }
 
-/// Begins the work of an effect, unless it is under way; its end has the request looked at again.
+/// Starts the job of an effect, unless it is under way. Its end triggers a reconciliation of the request.
 pub fn start(
     context: &Arc<Context>,
     reference: &RequestRef,
@@ -100,7 +101,7 @@ pub fn start(
         let beside = context.clone();
         let work = async move { work(&beside, &request, effect).await };
         let work = tokio::spawn(work.in_current_span());
-        // Work that ends without an outcome is tried again as work on a store that is away.
+        // A job that ends without an outcome is retried as if the store had not answered.
         let done = work
             .await
             .unwrap_or_else(|error| Done::StoreAway(error.to_string()));
@@ -131,7 +132,7 @@ async fn work(context: &Arc<Context>, request: &ProfileRequest, effect: Effect) 
     }
 }
 
-/// Tells who is to be told of the result, by all of the request: the watch keeps little of one that is over.
+/// Exports the result. Fetches the whole request first, because the watch keeps little of a finished one.
 async fn export(context: &Arc<Context>, request: &ProfileRequest) -> Done {
     let (namespace, name) = (request.namespace().unwrap_or_default(), request.name_any());
     let whole = match context.requests.fetch(&namespace, &name).await {

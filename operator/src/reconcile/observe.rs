@@ -34,7 +34,7 @@ pub enum ObserveError {
     Behind,
 }
 
-/// The cluster as far as the request is concerned; a finished request needs nothing.
+/// The state of the cluster that concerns the request. A finished request needs none.
 pub async fn observe(
     context: &Context,
     request: &ProfileRequest,
@@ -59,7 +59,7 @@ pub async fn observe(
         return candidate(context, request, reference, halted).await;
     }
     if status.targets.iter().all(is_terminal) {
-        // What is left to do needs the store alone.
+        // The rest of the work needs only the store.
         return Ok(Observed {
             store_trouble,
             under_way: context.jobs.under_way(&uid),
@@ -94,7 +94,7 @@ pub async fn observe(
     })
 }
 
-/// What a request that was not accepted yet depends on: its namespace's label, whose turn it is, and only then the pods.
+/// What the acceptance of a request depends on: its namespace's label, then its turn, and only then the pods.
 async fn candidate(
     context: &Context,
     request: &ProfileRequest,
@@ -146,13 +146,13 @@ async fn candidate(
     Ok(observed)
 }
 
-/// Whether the namespace lets anything be begun there.
+/// Whether the namespace allows new profiles.
 fn may_be_profiled(context: &Context, admission: &Admission) -> bool {
     let is_open = admission.namespace_enabled || !context.limits.namespace_opt_in;
     is_open && !context.limits.is_full(admission.stored_bytes)
 }
 
-/// Nobody is asked where there is no limit.
+/// Makes no call if there is no limit.
 async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, ObserveError> {
     let Some(allowed) = context.limits.bytes_of_namespace else {
         return Ok(0);
@@ -161,15 +161,14 @@ async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, Observe
     counted.map_err(|error| ObserveError::Store(namespace.to_owned(), error))
 }
 
-/// Looks again at what others take of the cluster, which may have changed since: whether it is still the turn of a request that may be
-/// accepted, and how many samplers each node has.
+/// Checks again what may have changed since: whether it is still the request's turn, and how many samplers each node has.
 pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut Observed) {
     let Some(admission) = &mut observed.admission else {
         return;
     };
     let (fleet, uid) = (Fleet::of(context), request.uid().unwrap_or_default());
     admission.samplers = fleet.samplers;
-    // Who is refused anyhow does not wait for that.
+    // A request that will be refused does not wait for its turn.
     if may_be_profiled(context, admission)
         && let Turn::Wait { place, of } = fleet.line.turn(&uid)
     {
@@ -181,7 +180,8 @@ pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut Obser
     }
 }
 
-/// A watch is a moment behind: what was injected since must not be injected again. And a node's clock is not the operator's.
+/// Adds what the operator knows: samplers that a late watch does not show yet, so that they are not injected again, and times by the
+/// operator's own clock.
 fn with_what_is_known(context: &Context, request_uid: &str, mut pod: PodView) -> PodView {
     if let Some(injected) = context.expectations.injected(request_uid, &pod.uid) {
         let state = SamplerState::Waiting {
@@ -239,12 +239,12 @@ async fn matched(
     match named {
         _ if !matched.is_empty() => Ok(Ok(matched)),
         Named::Pod(name) => missing(context, namespace, &name).await.map(Err),
-        // The API server has just named them.
+        // The API server has just named them, so the watch is behind.
         Named::Uids(_) => Err(ObserveError::Behind),
     }
 }
 
-/// Why a pod that the watch does not show cannot be profiled: the API server itself says that there is none.
+/// Why a pod that the watch does not show cannot be profiled. The API server confirms that it does not exist.
 async fn missing(context: &Context, namespace: &str, name: &str) -> Result<Refusal, ObserveError> {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     let only = ListParams::default().fields(&format!("metadata.name={name}"));

@@ -2,8 +2,8 @@
 //!
 //! The controller keeps little of a finished request: there may be thousands, and any user can create them.
 //!
-//! Invariant: a request that is there is never taken for one that is gone: what is not known is asked for, and a question without an
-//! answer says nothing.
+//! Invariant: an existing request is never taken for a deleted one. If the memory does not have it, the API server is asked. Without an
+//! answer, the request counts as existing.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,20 +17,20 @@ use tokio::sync::watch;
 use crate::reconcile::calls::call;
 use crate::sampler::object_keys::UID_LENGTH;
 
-/// What a watch has shown.
+/// The requests that a watch has shown.
 pub type Known = Store<DeserializeGuard<ProfileRequest>>;
 
-/// Looked up in the controller's memory, once it has one.
+/// Looks requests up in the controller's memory, once there is one.
 pub struct Requests {
     client: Client,
-    /// What comes before `<namespace>/…` in every key.
+    /// The beginning of every key, before `<namespace>/…`.
     key_prefix: String,
     known: OnceLock<Vec<Known>>,
     changed: watch::Sender<()>,
 }
 
 impl Requests {
-    /// Nothing is known before the controller lends its memory.
+    /// Knows no requests until it gets the controller's memory.
     pub fn new(client: Client, key_prefix: &str) -> Self {
         Requests {
             client,
@@ -45,23 +45,23 @@ impl Requests {
         let _ = self.known.set(known);
     }
 
-    /// A watch has shown something.
+    /// Notes that a watch has shown something.
     pub(crate) fn touch(&self) {
         self.changed.send_replace(());
     }
 
-    /// What tells that a watch has shown something.
+    /// Changes whenever a watch has shown something.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Every one as it arrived.
+    /// All requests as the watch keeps them.
     pub fn all(&self) -> Vec<Arc<DeserializeGuard<ProfileRequest>>> {
         let known = self.known.get().into_iter().flatten();
         known.flat_map(Store::state).collect()
     }
 
-    /// As it arrived: without its targets where it is over.
+    /// A request as the watch keeps it: without its targets if it is finished.
     pub fn find(&self, namespace: &str, name: &str) -> Option<ProfileRequest> {
         let reference = ObjectRef::new(name).within(namespace);
         let mut known = self.known.get()?.iter();
@@ -69,10 +69,10 @@ impl Requests {
         found.0.as_ref().ok().cloned()
     }
 
-    /// All of it, from the API server.
+    /// The whole request, from the API server.
     ///
     /// # Errors
-    /// What the API server answers, but that the request is not there.
+    /// What the API server answers, unless the request does not exist.
     pub async fn fetch(
         &self,
         namespace: &str,
@@ -82,7 +82,7 @@ impl Requests {
         call(|| requests.get_opt(name)).await
     }
 
-    /// Whether the request of a key is certainly not there any more.
+    /// Whether the request of a key certainly does not exist any more.
     pub async fn is_gone(&self, key: &str) -> bool {
         let Some(owner) = Owner::of(key, &self.key_prefix) else {
             return false;
@@ -102,7 +102,7 @@ impl Requests {
     }
 }
 
-/// Drops what others may put into an object's metadata without a bound, and nobody looks at.
+/// Drops metadata that others can fill without a bound and that the operator does not use.
 pub fn strip_metadata(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     metadata.labels = None;
@@ -111,11 +111,11 @@ pub fn strip_metadata(metadata: &mut ObjectMeta) {
     metadata.finalizers = None;
 }
 
-/// No name of a user is longer.
+/// No user's name is longer.
 const LONGEST_NAME: usize = 512;
 
-/// Drops what is not looked at of a request that arrives: metadata of others, which no schema bounds, but who asked for it; and where it is over
-/// what it has told of its pods.
+/// Drops what the operator does not use of an arriving request: unbounded metadata, except who asked for it, and, if the request is
+/// finished, the details of its pods.
 pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
     strip_all_but_who_asked(arriving.meta_mut());
     let Ok(request) = &mut arriving.0 else {
@@ -131,7 +131,7 @@ pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
     }
 }
 
-/// Metadata of others, which no schema bounds.
+/// Drops metadata that no schema bounds, except the annotation that says who asked.
 pub fn strip_all_but_who_asked(metadata: &mut ObjectMeta) {
     let annotations = metadata.annotations.take();
     strip_metadata(metadata);
@@ -141,7 +141,7 @@ pub fn strip_all_but_who_asked(metadata: &mut ObjectMeta) {
     });
 }
 
-/// The request that a key belongs to: what `object_keys::key` wrote into it.
+/// The request of a key, as `object_keys::key` wrote it.
 #[derive(Debug, PartialEq, Eq)]
 struct Owner<'a> {
     namespace: &'a str,
@@ -158,7 +158,7 @@ impl<'a> Owner<'a> {
         let parts: Vec<&str> = path.splitn(5, '/').collect();
         let (namespace, folder) = match parts.as_slice() {
             [namespace, _namespace_uid, folder, _file] => (*namespace, *folder),
-            // As older operators have it.
+            // The form of older operators.
             [namespace, folder, _file] => (*namespace, *folder),
             _ => return None,
         };

@@ -16,14 +16,14 @@ use crate::sampler::container;
 use crate::sampler::injection::{Run, Subject};
 use crate::sampler::offer::{Answer, Asker, OfferedRun};
 
-/// How often it is looked whether profiling was stopped, for a question that is kept open.
+/// How often a held question checks whether profiling was stopped.
 const LOOK: Duration = Duration::from_secs(3);
 const TOGETHER: Duration = Duration::from_millis(50);
 
-/// The answer, or nothing where the sampler shall end.
+/// The answer; `None` if the sampler has to end.
 ///
 /// # Errors
-/// Why a grant could not be made, in words.
+/// The text says why a grant could not be made.
 pub async fn answer(context: Arc<Context>, asker: Asker) -> Result<Option<Answer>, String> {
     if is_stopped(&context, &asker) {
         return Ok(None);
@@ -40,7 +40,7 @@ pub async fn answer(context: Arc<Context>, asker: Asker) -> Result<Option<Answer
         .try_collect();
     Ok(Some(Answer {
         ask_again_seconds: limits.resident_asks.as_secs(),
-        // An answer comes well within the lease.
+        // Short enough that an answer comes well before the lease ends.
         hold_seconds: Some(HOLD.min(limits.resident_lease / 2).as_secs().max(1)),
         lease_seconds: limits.resident_lease.as_secs(),
         ask: ask.map_err(|error| error.to_string())?.having_seen(&seen),
@@ -48,13 +48,13 @@ pub async fn answer(context: Arc<Context>, asker: Asker) -> Result<Option<Answer
     }))
 }
 
-/// Waits until a sampler that was told of runs with this digest is to be told something else.
+/// Waits until the answer differs from the runs with this digest, which the sampler already has.
 pub async fn news(context: Arc<Context>, asker: Asker, seen: String) {
     let mut changes = context.requests.changes();
     while !is_stopped(&context, &asker) && digest_of(&found(&context, &asker)) == seen {
-        // Whoever stops profiling changes no request.
+        // Stopping profiling changes no request, so this checks regularly too.
         let _ = tokio::time::timeout(LOOK, changes.changed()).await;
-        // Changes that come together are looked at together.
+        // Changes at about the same time are handled together.
         tokio::time::sleep(TOGETHER).await;
     }
 }

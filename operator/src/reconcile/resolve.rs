@@ -13,7 +13,7 @@ use phpprof_crds::{Reason, Target, WorkloadRef};
 use crate::decide::observed::Refusal;
 use crate::reconcile::calls::{call, call_for_page};
 
-/// Pods in a page of a list of metadata.
+/// Pods in one page of a metadata list.
 const PAGE: u32 = 64;
 
 /// Which pods of the namespace a target names.
@@ -22,7 +22,7 @@ pub enum Named {
     Uids(HashSet<String>),
 }
 
-/// Why there are none: for good, or because the API server did not answer.
+/// Why there are no pods: the target is refused for good, or the API server did not answer.
 pub enum Unresolved {
     Refused(Refusal),
     Failed(kube::Error),
@@ -38,7 +38,7 @@ fn refuse<T>(reason: Reason, message: String) -> Result<T, Unresolved> {
     Err(Unresolved::Refused(Refusal { reason, message }))
 }
 
-/// Asks the API server for what the target names.
+/// Asks the API server for the pods that the target names.
 pub async fn resolve(
     client: &Client,
     namespace: &str,
@@ -73,7 +73,7 @@ pub async fn resolve(
     Ok(Named::Uids(uids))
 }
 
-/// In pages, so that few objects are in memory at once.
+/// Lists in pages, so that few objects are in memory at once.
 async fn uids(
     client: &Client,
     namespace: &str,

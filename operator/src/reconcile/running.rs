@@ -1,4 +1,4 @@
-//! Requests that may have samplers, as they were seen last: the news of a deletion comes without the object.
+//! Requests that may have samplers, as last seen. They are kept because the notice of a deletion has no object.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,20 +9,20 @@ use phpprof_crds::ProfileRequest;
 use crate::decide::status::is_running;
 use crate::reconcile::watches::RequestRef;
 
-/// By name; the uid tells one that was deleted from its successor.
+/// By name. The uid tells a deleted request from a later one of the same name.
 #[derive(Default)]
 pub struct Running(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     running: HashMap<RequestRef, Arc<ProfileRequest>>,
-    /// Uids of requests whose end the watch may not show yet, newest last.
+    /// Uids of requests whose end the watch may not show yet, the latest at the end.
     ended: VecDeque<String>,
-    /// Namespaces whose requests were given places, whose turn was last at the end.
+    /// Namespaces whose requests got places, the latest turn at the end.
     served: VecDeque<String>,
 }
 
-/// Far more than can end before a watch shows it.
+/// Far more than can finish before a watch shows it.
 const ENDED: usize = 1024;
 /// Far more than wait for a place at the same time.
 const SERVED: usize = 1024;
@@ -32,7 +32,7 @@ impl Running {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the request for as long as it runs; gives one of the same name that must have been deleted meanwhile.
+    /// Keeps the request while it runs. Returns an earlier request of the same name, which must have been deleted meanwhile.
     pub fn see(&self, reference: &RequestRef, request: &ProfileRequest) -> Option<ProfileRequest> {
         let mut state = self.state();
         let before = match is_running(request) {
@@ -67,17 +67,17 @@ impl Running {
             .collect()
     }
 
-    /// Uids of requests that were seen to end here.
+    /// Uids of requests that this operator saw finish.
     pub fn ended(&self) -> HashSet<String> {
         self.state().ended.iter().cloned().collect()
     }
 
-    /// Namespaces whose requests were given places, whose turn was last at the end.
+    /// Namespaces whose requests got places, the latest turn at the end.
     pub fn served(&self) -> Vec<String> {
         self.state().served.iter().cloned().collect()
     }
 
-    /// Ends it: what is known of it by now, where it was running.
+    /// Removes a request, and returns its last known state if it was running.
     pub fn take(&self, reference: &RequestRef) -> Option<ProfileRequest> {
         let mut state = self.state();
         let taken = state.running.remove(reference)?;

@@ -1,4 +1,4 @@
-//! Where the operator looks: the whole cluster, or the namespaces that the administrator named.
+//! The scopes of the operator: the whole cluster, or the namespaces that the administrator named.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, Resource};
 
-/// An interface to a kind for each namespace; without namespaces, one for all.
+/// One `Api` for each namespace, or one for the whole cluster if there are no namespaces.
 pub fn scopes<K>(client: &Client, namespaces: &[String]) -> Vec<Api<K>>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -23,7 +23,7 @@ where
     }
 }
 
-/// The changes of each namespace for themselves, by what brings them there; without namespaces, of all.
+/// Splits the changes by namespace. The future moves them to the receivers. Without namespaces, there is one receiver.
 pub fn routed<K>(
     mut changes: UnboundedReceiver<ObjectRef<K>>,
     namespaces: Vec<String>,
@@ -45,7 +45,7 @@ where
                 false => namespaces.iter().position(of),
             };
             if let Some(sender) = place.and_then(|place| senders.get(place)) {
-                // A closed channel means that the controller has ended, and soon the process.
+                // A closed channel means that the controller has ended, and soon the process will.
                 let _ = sender.unbounded_send(change);
             }
         }

@@ -1,9 +1,9 @@
-//! Strips pods before they are kept.
+//! Strips pods before the watch keeps them.
 
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod};
 use phpprof_decide::pod::{DEFAULT_CONTAINER, SAMPLER_PREFIX};
 
-/// Drops what is never looked at, above all the environment: grants stay in the API server.
+/// Drops what the operator does not use, above all the environment, so that grants stay in the API server.
 pub fn strip(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     pod.metadata.owner_references = None;

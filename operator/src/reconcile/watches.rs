@@ -1,6 +1,6 @@
-//! Pods, watched only in namespaces that have an active request.
+//! Watches pods, but only in namespaces with an active request.
 //!
-//! It keeps stripped pods and says which requests to look at again; it decides nothing.
+//! It keeps stripped pods and says which requests to reconcile again. It decides nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,25 +15,25 @@ use phpprof_crds::ProfileRequest;
 use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
-/// What a change of a pod sends to the controller.
+/// The reference that triggers the controller when a pod changes.
 pub type RequestRef = ObjectRef<DeserializeGuard<ProfileRequest>>;
 
-/// Objects in a page of a list. An object has up to 1.5 MiB (etcd's `--max-request-bytes`), and a page is in memory as a whole.
+/// Objects in one page of a list. An object has up to 1.5 MiB (etcd's `--max-request-bytes`), and the whole page is in memory.
 pub(crate) const PAGE: u32 = 8;
-/// How long a new watch may take until it has listed its namespace.
+/// How long a new watch may take to list its namespace.
 const READY: Duration = Duration::from_secs(10);
 
 /// Why the pods of a namespace are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The namespace.
+    /// The namespace's pods could not be listed.
     #[error(
         "pods of namespace {0} could not be listed within 10 s; the operator needs list and watch on pods"
     )]
     NotReady(String),
 }
 
-/// One watch per namespace, for as long as a request needs it.
+/// One watch per namespace, as long as a request needs it.
 #[derive(Clone)]
 pub struct PodWatches {
     client: Client,
@@ -54,14 +54,13 @@ impl Drop for Watch {
     }
 }
 
-/// Lists come in pages: the API server ignores a page's size where any version of the objects is asked for
-/// (`resourceVersion=0`), so the newest one is.
+/// Lists in pages. The API server ignores the page size if any version is asked for (`resourceVersion=0`), so this asks for the newest one.
 pub(crate) fn paged() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
 impl PodWatches {
-    /// The watches, and the stream of requests to look at again.
+    /// The watches, and the stream of requests to reconcile again.
     pub fn new(client: Client) -> (Self, mpsc::UnboundedReceiver<RequestRef>) {
         let (triggers, changes) = mpsc::unbounded();
         (
@@ -74,7 +73,7 @@ impl PodWatches {
         )
     }
 
-    /// The pods of a namespace; from now on the request is looked at again whenever one of them changes.
+    /// The pods of a namespace. From now on, any change of a pod triggers a reconciliation of the request.
     pub async fn pods(
         &self,
         namespace: &str,
@@ -126,7 +125,7 @@ impl PodWatches {
                     .unwrap_or_else(PoisonError::into_inner)
                     .iter()
                 {
-                    // A closed channel means that the controller has ended, and soon the process.
+                    // A closed channel means that the controller has ended, and soon the process will.
                     let _ = triggers.unbounded_send(request.clone());
                 }
                 future::ready(())
@@ -139,13 +138,13 @@ impl PodWatches {
         }
     }
 
-    /// The request is looked at again, as when one of its pods had changed.
+    /// Triggers a reconciliation of the request, as a change of one of its pods would.
     pub fn look_again(&self, request: RequestRef) {
-        // A closed channel means that the controller has ended, and soon the process.
+        // A closed channel means that the controller has ended, and soon the process will.
         let _ = self.triggers.unbounded_send(request);
     }
 
-    /// The request does not need its namespace's pods any more.
+    /// Drops the request's need for its namespace's pods.
     pub fn release(&self, request: &RequestRef) {
         let Some(namespace) = &request.namespace else {
             return;
@@ -169,12 +168,12 @@ impl PodWatches {
     }
 }
 
-/// A store wakes only one of those who wait for it, so one waits for all.
+/// A store wakes only one of those that wait for it. So one task waits for all.
 fn readiness(pods: Store<Pod>) -> signal::Receiver<bool> {
     let (ready, wait) = signal::channel(false);
     tokio::spawn(async move {
         if pods.wait_until_ready().await.is_ok() {
-            // Where nobody waits any more, nobody has to know.
+            // If nobody waits any more, the signal is not needed.
             let _ = ready.send(true);
         }
     });

@@ -1,7 +1,7 @@
-//! What this operator wrote of each request last: a watch shows it a moment later, and changes of pods come in between.
+//! The last version of each request that this operator wrote. A watch shows it a moment later, and changes of pods arrive before that.
 //!
-//! Invariant: nothing is decided on a version of a request that this operator itself has replaced. Losing this costs a conflict and work that is
-//! done twice, and nothing else.
+//! Invariant: no decision is based on a version of a request that this operator has replaced. If this memory is lost, the cost is a
+//! conflict and repeated work, nothing else.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use crate::decide::pace::Writes;
 use crate::reconcile::fleet::reference;
 use crate::reconcile::watches::RequestRef;
 
-/// Requests as this operator wrote them last: a watch may show an older version for a while.
+/// The last version of each request that this operator wrote. A watch may show an older version for a while.
 #[derive(Default)]
 pub struct Written(Mutex<HashMap<RequestRef, Last>>);
 
 struct Last {
     request: Arc<ProfileRequest>,
     writes: Writes,
-    /// Versions before it, of this request or one of its name before, that the watch may still show.
+    /// Earlier versions that the watch may still show, of this request or of an earlier one of its name.
     replaced: HashSet<String>,
 }
 
@@ -30,7 +30,7 @@ impl Written {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This version was replaced by what was written now.
+    /// Remembers that this write replaced that version.
     pub fn remember(&self, replaced: Option<String>, written: &ProfileRequest, now: Timestamp) {
         let mut all = self.all();
         let reference = reference(written);
@@ -50,7 +50,7 @@ impl Written {
         all.insert(reference, last);
     }
 
-    /// What was written, where the watch shows what it has replaced; else what the watch shows.
+    /// The version that was written, if the watch shows one that it replaced; otherwise the version from the watch.
     pub fn newest(&self, seen: &ProfileRequest) -> ProfileRequest {
         let (reference, version) = (reference(seen), seen.resource_version());
         let mut all = self.all();
@@ -68,18 +68,18 @@ impl Written {
         seen.clone()
     }
 
-    /// How often the request was written, if it was.
+    /// How often the request was written; `None` if never.
     pub fn writes(&self, request: &ProfileRequest) -> Option<Writes> {
         let all = self.all();
         all.get(&reference(request)).map(|last| last.writes)
     }
 
-    /// The request is gone.
+    /// Forgets a request that is gone.
     pub fn forget(&self, reference: &RequestRef) {
         self.all().remove(reference);
     }
 
-    /// Another replica looks after requests now.
+    /// Forgets everything, because another replica handles requests now.
     pub fn forget_all(&self) {
         self.all().clear();
     }
@@ -123,7 +123,7 @@ mod tests {
             last: at(2),
         };
         assert_eq!(written.writes(&version(1)), Some(writes));
-        // Somebody else has changed it.
+        // Somebody else has changed the request.
         assert_eq!(newest(&written, &version(4)).as_deref(), Some("4"));
     }
 

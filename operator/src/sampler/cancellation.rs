@@ -1,6 +1,6 @@
-//! Which samplers shall stop, for those who ask over the relay.
+//! Which samplers have to stop, for those that ask over the relay.
 //!
-//! Losing it is no harm: the next look at a request that is cancelled says it again.
+//! Losing this does no harm: the next reconciliation of a cancelled request says it again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,17 +8,17 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-/// What becomes of what was sampled so far.
+/// What a sampler does with its samples so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The request was cancelled: it is stored.
+    /// The request was cancelled: it stores them.
     Keep,
-    /// The request was deleted: nobody wants it.
+    /// The request was deleted: it drops them.
     Drop,
 }
 
 impl Stop {
-    /// As in the contract: an answer of the relay, or the content of `<key>.stop`.
+    /// The word of the contract: an answer of the relay, or the content of `<key>.stop`.
     pub fn word(self) -> &'static str {
         match self {
             Stop::Keep => "keep",
@@ -43,7 +43,7 @@ impl Default for Cancellations {
 }
 
 impl Cancellations {
-    /// Tells the sampler of a key; nobody asks for it any more after `until`.
+    /// Tells the sampler of a key to stop. It does not ask any more after `until`.
     pub fn cancel(&self, key: &str, stop: Stop, now: Timestamp, until: Timestamp) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, (_, until)| *until > now);

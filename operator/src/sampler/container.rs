@@ -1,7 +1,7 @@
-//! The sampler's container, and what admission's answer to it means.
+//! The sampler's container, and what the answer of admission means.
 //!
-//! Invariant: the container gets the contract's arguments and environment and nothing else: no volume, no token,
-//! no port, no secret but its grants.
+//! Invariant: the container gets the contract's arguments and environment and nothing else: no volume, no token, no port, and no secret
+//! except its grants.
 
 use std::io::Write as _;
 
@@ -23,46 +23,46 @@ use crate::sampler::receipt::printable;
 
 const RECEIPT: &str = "--receipt=/dev/termination-log";
 
-/// What all samplers have in common: their image, what CPU each may use, and which private CA they trust.
+/// The settings that all samplers share: their image, their CPU budget, and the private CA that they trust.
 #[derive(Clone, Debug, Default)]
 pub struct SamplerConfig {
-    /// By digest where the chart has one.
+    /// With a digest if the chart has one.
     pub image: String,
     /// `IfNotPresent`, `Always` or `Never`.
     pub pull_policy: String,
-    /// Of one core.
+    /// Percent of one core.
     pub cpu_budget_percent: u32,
-    /// Names of routes, as GLOB=NAME, before those that the sampler makes of paths.
+    /// Names of routes, as GLOB=NAME. The sampler tries them before it derives a name from the path.
     pub routes: Vec<String>,
-    /// PEM of a private CA that stores are trusted by beside the public ones.
+    /// PEM of a private CA. Samplers trust it for stores, in addition to the public ones.
     pub ca_bundle: Option<String>,
 }
 
-/// In PHPPROF_GRANTS.
+/// The content of PHPPROF_GRANTS.
 #[derive(Serialize)]
 struct ForProfile<'a> {
     profile: &'a [Grant],
 }
 
-/// In PHPPROF_REQUESTS: a variable of its own, which a resident sampler of an earlier version does not look at.
+/// The content of PHPPROF_REQUESTS. It is a separate variable, which a resident sampler of an earlier version ignores.
 #[derive(Serialize)]
 struct ForRequests<'a> {
     requests: &'a [Grant],
 }
 
-/// What a sampler may write: its profile and, in a long run, what it has sampled so far, and where routes are told its list of requests; each on
-/// any of these ways.
+/// What a sampler may write: its profile, checkpoints in a long run, and its list of requests if routes are recorded. Each has a grant for
+/// every possible route of the upload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grants {
     pub profile: Vec<Grant>,
     pub checkpoint_seconds: i32,
-    /// In their order; none in a short run.
+    /// Oldest first; empty in a short run.
     pub checkpoints: Vec<Vec<Grant>>,
-    /// None where no requests are listed.
+    /// Empty if no requests are listed.
     pub requests: Vec<Grant>,
 }
 
-/// What a sampler's container has in its arguments and its environment.
+/// The arguments and the environment of a sampler's container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     arguments: Vec<String>,
@@ -70,7 +70,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// As in contract/args.json and contract/env.json.
+    /// The format of contract/args.json and contract/env.json.
     pub(crate) fn once(
         subject: &Subject,
         run: &Run,
@@ -84,7 +84,7 @@ impl Given {
         }
     }
 
-    /// As in contract/resident.json.
+    /// The format of contract/resident.json.
     pub fn resident(subject: &Subject, residence: Residence, ask: &Ask) -> Self {
         let Residence {
             first_answer_seconds,
@@ -102,7 +102,7 @@ impl Given {
             ],
             environment: vec![
                 contract(),
-                // Strings always serialise.
+                // Serialising strings cannot fail.
                 (
                     "PHPPROF_ASK".to_owned(),
                     serde_json::to_string(ask).unwrap_or_default(),
@@ -114,7 +114,7 @@ impl Given {
 
 /// The strategic-merge patch of a pod's ephemeral containers: the new entry and the pod that it is for.
 ///
-/// The uid is a precondition: a pod of the same name that has come since is not patched.
+/// The uid is a precondition, so that a newer pod of the same name is not patched.
 pub fn patch(injection: &Injection, given: &Given, config: &SamplerConfig) -> Value {
     json!({
         "metadata": {"uid": injection.subject.pod_uid},
@@ -141,7 +141,7 @@ fn container(injection: &Injection, given: &Given, config: &SamplerConfig) -> Ep
     }
 }
 
-/// Those of a run that a resident sampler is offered: as in contract/runs.json.
+/// The arguments of a run that a resident sampler is offered, as in contract/runs.json.
 pub fn arguments_of_offer(subject: &Subject, run: &Run, config: &SamplerConfig) -> Vec<String> {
     let receipt = ["--receipt=-", "--grants-on-stdin"].map(str::to_owned);
     arguments(subject, run, config, &receipt)
@@ -178,11 +178,11 @@ fn arguments(
     args
 }
 
-/// What is told and kept of HTTP requests.
+/// The arguments that say which HTTP requests are sampled and how they are labelled.
 fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
     let mut args = Vec::new();
     if !run.labels.is_empty() {
-        // Their names are those of the CRD.
+        // The names are those of the CRD.
         let names: Vec<_> = run.labels.iter().map(|it| format!("{it:?}")).collect();
         args.push(format!("--labels={}", names.join(",")));
     }
@@ -203,13 +203,13 @@ fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
     args
 }
 
-/// As in contract/env.json.
+/// The format of contract/env.json.
 pub(crate) fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let profile = ForProfile {
         profile: &grants.profile,
     };
-    // Strings always serialise.
+    // Serialising strings cannot fail.
     let profile = serde_json::to_string(&profile).unwrap_or_default();
     let checkpoints = (!grants.checkpoints.is_empty())
         .then(|| variable("PHPPROF_CHECKPOINTS", packed(&checkpoints(grants))));
@@ -237,16 +237,17 @@ fn contract() -> (String, String) {
     (VARIABLE.to_owned(), NUMBER.to_string())
 }
 
-/// As in contract/checkpoints.json.
+/// The format of contract/checkpoints.json.
 fn checkpoints(grants: &Grants) -> Value {
     json!({"everySeconds": grants.checkpoint_seconds, "checkpoints": grants.checkpoints})
 }
 
-/// Signed URLs are long, and alike but for key and signature: 29 of them as they are, for each of 64 samplers, would not fit into a pod's object.
+/// Compresses the grants. Signed URLs are long but differ only in key and signature. Uncompressed, 29 of them for each of 64 samplers would
+/// not fit into a pod's object.
 fn packed(value: &Value) -> String {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     let written = gzip.write_all(value.to_string().as_bytes());
-    // A vector can always be written to.
+    // Writing to a vector cannot fail.
     let bytes = written.and_then(|()| gzip.finish()).unwrap_or_default();
     STANDARD.encode(bytes)
 }

@@ -1,15 +1,15 @@
-//! The number of the contract with samplers, and which other numbers this operator works with (`contract/versions.json`).
+//! The number of the contract with samplers, and the other numbers that this operator accepts (`contract/versions.json`).
 //!
-//! Invariant: what another number may mean is never guessed.
+//! Invariant: the operator never guesses what another number means.
 
-/// What this operator speaks.
+/// The number that this operator speaks.
 pub const NUMBER: u32 = 1;
-/// The environment variable that tells it to a sampler.
+/// The environment variable with the number, for the sampler.
 pub const VARIABLE: &str = "PHPPROF_CONTRACT";
-/// The header that has a resident sampler's number when it asks for runs.
+/// The header in which a resident sampler sends its number when it asks for runs.
 pub const HEADER: &str = "phpprof-contract";
 
-/// Whether a sampler is understood that says this number. Those from before there were numbers say none, which counts as 0.
+/// Whether the operator understands a sampler with this number. Samplers from before the first number send none, which counts as 0.
 pub fn check(said: u32) -> Result<(), String> {
     let before = NUMBER - 1;
     match said == NUMBER || said == before {

@@ -1,22 +1,22 @@
-//! What lets a sampler store its profile, as its environment has it.
+//! What lets a sampler store its profile, in the format of its environment.
 
 use phpprof_crds::UploadRoute;
 use serde::Serialize;
 
-/// A create-only write of one key, for whoever holds it, and where to ask whether to stop.
+/// Lets its holder write one key, which must not exist, and ask whether to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
     pub route: UploadRoute,
     pub method: String,
     pub url: String,
     pub headers: std::collections::BTreeMap<String, String>,
-    /// Empty for a checkpoint: its sampler asks where its whole profile belongs.
+    /// Where to ask whether to stop. Empty for a checkpoint: its sampler asks at the grant of the whole profile.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stop: String,
-    /// Where it brings each second of a live request; else empty.
+    /// Where to send each second of a live request; otherwise empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub live: String,
-    /// Of the server's key; empty where a certificate authority vouches for it.
+    /// Pins of the server's key. Empty if a certificate authority vouches for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What is decided of a sampler and the pod that gets it, as values.
+//! What is decided about a sampler and its pod, as values.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use phpprof_crds::{Filter, RequestLabel, UploadMode};
 pub use phpprof_decide::mode::Mode;
 pub use phpprof_decide::pod::{SAMPLER_PREFIX, bare_id};
 
-/// A sampler and the pod that gets it.
+/// A sampler and its pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
     pub subject: Subject,
@@ -22,54 +22,54 @@ pub struct Subject {
     pub namespace: String,
     pub pod_name: String,
     pub pod_uid: String,
-    /// What the pod is seen as where nothing changes that.
+    /// The addresses that the pod's connections have, if nothing translates them.
     pub pod_addresses: Vec<IpAddr>,
     pub container_name: String,
-    /// With the runtime's scheme.
+    /// With the container runtime's scheme.
     pub container_id: String,
 }
 
-/// What a sampler is there for.
+/// The task of a sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// One run.
     Once(Box<Run>),
-    /// It stays, and asks for its runs.
+    /// It stays in the pod and asks for runs.
     Resident(Residence),
 }
 
-/// One request, as far as one pod is concerned.
+/// A request's work for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub object_key: String,
-    /// How often it stores what it has sampled so far, and under which keys, in their order; none in a short run.
+    /// The seconds between two checkpoints, and their keys, oldest first. Empty in a short run.
     pub checkpoint_seconds: i32,
     pub checkpoint_keys: Vec<String>,
-    /// Of its list of HTTP requests, where it makes one.
+    /// The key of its list of HTTP requests, if it makes one.
     pub requests_key: Option<String>,
     pub upload_mode: UploadMode,
     pub duration_seconds: i32,
     pub samples_per_second: i32,
     pub include_idle: bool,
-    /// What heaps do is told too.
+    /// Also records what the heaps do.
     pub heap: bool,
     pub is_snapshot: bool,
-    /// Each second is brought to the relay, too.
+    /// It sends each second to the relay, too.
     pub is_live: bool,
-    /// What is told and kept of HTTP requests.
+    /// The labels and the filter of HTTP requests.
     pub labels: Vec<RequestLabel>,
     pub filter: Option<Filter>,
     pub not_after: Timestamp,
     pub upload_until: Timestamp,
 }
 
-/// What a resident sampler is given at first.
+/// What a resident sampler gets at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Residence {
-    /// The relay must have answered it once by then, counted from its start.
+    /// The relay must answer it within this time after its start.
     pub first_answer_seconds: i64,
-    /// It ends where it had no run for so long.
+    /// It ends after this time without a run.
     pub idle_seconds: i64,
-    /// It may ask with what its pod's object shows until then.
+    /// Until when it may ask with the credential in its pod's object.
     pub ask_until: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! What the operator and a sampler say to each other: the container's arguments, its receipt, and whether it shall stop.
+//! What the operator and a sampler tell each other: the container's arguments, the receipt, and whether to stop.
 
 pub mod cancellation;
 pub mod container;

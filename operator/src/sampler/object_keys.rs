@@ -1,7 +1,7 @@
-//! Under which keys a request's files are stored.
+//! The keys of a request's files.
 //!
-//! Invariant: what is stored lies below the uid of its namespace, so that a namespace made anew has nothing of the old one's. Requests that an
-//! older operator accepted have no such uid, and keep the keys that they had.
+//! Invariant: keys contain the uid of the namespace, so that a recreated namespace has none of the old one's objects. Requests that an
+//! older operator accepted have no such uid, and keep their keys.
 
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
@@ -10,12 +10,12 @@ use phpprof_crds::ProfileRequest;
 pub const MERGED: &str = "merged.pb.gz";
 /// The slowest requests of all pods, and what ran when.
 pub const REQUESTS: &str = "requests.json.gz";
-/// All that is known of a request's profiles.
+/// Everything that is known about a request's profiles.
 pub const MANIFEST: &str = "manifest.json";
-/// What was known of a request when it was accepted; there while it runs.
+/// What was known about a request at its acceptance. It exists while the request runs.
 pub const RECORD: &str = "accepted.json";
 
-/// What a uid of Kubernetes has.
+/// The length of a Kubernetes uid.
 pub const UID_LENGTH: usize = 36;
 
 /// The key of a file of this request.
@@ -35,12 +35,12 @@ pub fn folder(request: &ProfileRequest) -> String {
     format!("{namespace}/{}", request_folder(&name, &uid))
 }
 
-/// The folder of all that a namespace has stored, below the store's prefix.
+/// The folder of everything that a namespace has stored, below the store's prefix.
 pub fn namespace_folder(namespace: &str, namespace_uid: &str) -> String {
     format!("{namespace}/{namespace_uid}")
 }
 
-/// The folder of a request within that of its namespace.
+/// The folder of a request in that of its namespace.
 pub fn request_folder(name: &str, uid: &str) -> String {
     format!("{name}-{uid}")
 }
@@ -53,12 +53,12 @@ pub fn below(prefix: &str, path: &str) -> String {
     }
 }
 
-/// Beside the profile of a resident sampler's run: the run's receipt.
+/// The receipt of a resident sampler's run, beside the run's profile.
 pub fn receipt_key(key: &str) -> String {
     format!("{key}.receipt")
 }
 
-/// Beside an object: its presence says that its sampler shall stop.
+/// The object whose presence tells a sampler to stop, beside the sampler's own object.
 pub fn stop_key(key: &str) -> String {
     format!("{key}.stop")
 }

@@ -1,4 +1,4 @@
-//! What a resident sampler and the relay say to each other: its question, and the runs that it is offered (`contract/runs.json`).
+//! What a resident sampler and the relay tell each other: the question, and the offered runs (`contract/runs.json`).
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use crate::sampler::grant::Grant;
 pub struct Asker {
     pub namespace: String,
     pub pod_uid: String,
-    /// As `source::named` writes them.
+    /// In the format of `source::named`.
     pub pod_addresses: String,
     pub ephemeral_container_name: String,
 }
 
-/// What lets a sampler ask.
+/// What a sampler needs to ask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ask {
     pub url: String,
     pub headers: BTreeMap<String, String>,
-    /// Of the relay's keys.
+    /// Pins of the relay's keys.
     pub pins: Vec<String>,
 }
 
-/// What it is answered.
+/// The answer to a resident sampler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     pub ask_again_seconds: i64,
-    /// The next question is kept open for so long, until there is something to say.
+    /// The relay may hold the next question for this time, until there is something new.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold_seconds: Option<i64>,
     pub lease_seconds: i64,
@@ -38,10 +38,10 @@ pub struct Answer {
     pub runs: Vec<OfferedRun>,
 }
 
-/// A run, as the container of a sampler of one run would be given it.
+/// A run, with the arguments that the container of a one-time sampler would get.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OfferedRun {
-    /// Of its profile: the run's name.
+    /// The key of its profile, which is the run's name.
     pub key: String,
     pub arguments: Vec<String>,
     pub environment: BTreeMap<String, String>,

@@ -1,19 +1,19 @@
-//! What a sampler says: the short receipt in its termination message, the full one in its profile.
+//! What a sampler reports: the short receipt in its termination message, and the full one in its profile.
 //!
-//! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and what a receipt
-//! claims is believed only after the store has been asked.
+//! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and a claim counts only after the store has
+//! confirmed it.
 
 use phpprof_crds::{PhpRuntime, Quality, TargetReason, UploadRoute};
 use phpprof_profile::Source;
 use serde::Deserialize;
 
-/// The longest short receipt of the contract.
+/// The longest short receipt that the contract allows.
 const SHORT: usize = 120;
-/// The longest full receipt of the contract.
+/// The longest full receipt that the contract allows.
 const FULL: usize = 4096;
-/// Workers whose busy share is kept.
+/// The most workers whose busy share is kept.
 const MAX_BUSY_PERCENTS: usize = 64;
-/// No sampler is faster.
+/// No sampler takes more samples per second.
 const MAX_RATE: f64 = 10_000.0;
 /// A SHA-256 in base64url without padding.
 const SHA256: usize = 43;
@@ -23,7 +23,7 @@ const SHA256: usize = 43;
 pub enum ShortReceipt {
     Uploaded(UploadReceipt),
     NotAfterPassed,
-    /// Of a resident sampler, whose time is over.
+    /// A resident sampler's lease ended.
     LeaseEnded,
     Failed {
         reason: TargetReason,
@@ -31,10 +31,10 @@ pub enum ShortReceipt {
     },
 }
 
-/// What the sampler says that it stored, or what the operator found without its word.
+/// What the sampler says that it stored, or what the operator found by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadReceipt {
-    /// As far as the sampler has said it.
+    /// If the sampler has said it.
     pub route: Option<UploadRoute>,
     pub samples: i64,
     pub size: u64,
@@ -52,7 +52,7 @@ struct Line {
 }
 
 impl ShortReceipt {
-    /// Nothing where the message is not a receipt of the contract.
+    /// `None` if the message is not a receipt of the contract.
     pub fn parse(message: &str) -> Option<Self> {
         let line = message.trim();
         if line.len() > SHORT {
@@ -93,7 +93,7 @@ fn is_sha256(text: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FullReceipt {
-    /// Which contract the sampler speaks; 0 where it says nothing of it.
+    /// The sampler's contract number; 0 if it gives none.
     pub contract: u32,
     pub php: PhpRuntime,
     pub workers: i64,
@@ -108,7 +108,7 @@ pub struct FullReceipt {
 }
 
 impl FullReceipt {
-    /// Nothing where the profile does not start with a receipt of the contract.
+    /// `None` if the profile does not start with a receipt of the contract.
     pub fn of(profile: &impl Source) -> Option<Self> {
         let comment = profile
             .head()
@@ -128,7 +128,7 @@ impl FullReceipt {
     }
 }
 
-/// The text without control characters, at most so many bytes of it.
+/// The text without control characters, cut to this many bytes.
 pub fn printable(text: &str, limit: usize) -> String {
     let mut kept = String::new();
     for character in text.chars().filter(|character| !character.is_control()) {

@@ -1,16 +1,16 @@
-//! Names that the administrator gives to routes, as the sampler takes them.
+//! The administrator's names for routes, in the format of the sampler's arguments.
 //!
-//! Invariant: those of one sampler are a few kilobytes: they stand in the pod's spec, once for each sampler.
+//! Invariant: the names take a few kilobytes at most, because a pod's spec has them once for each sampler.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Names of routes in all.
+/// The most names of routes.
 pub const MOST: usize = 20;
-/// Of a glob and of a name, in bytes.
+/// The most bytes of a glob and of a name.
 const LONGEST: usize = 128;
 
-/// A glob of paths and the name of the route that they are.
+/// A glob of paths, and the route's name for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     glob: String,

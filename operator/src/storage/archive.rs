@@ -1,7 +1,7 @@
-//! What is stored of a namespace, whether its requests are still there or not: read from the manifests.
+//! What is stored of a namespace, read from the manifests. Its requests may have been deleted.
 //!
-//! Invariant: a listing reads no more than [`MOST`] manifests, the newest, some at a time and each of them once, since none ever changes; what is
-//! remembered of them is of bounded size, however many namespaces there are.
+//! Invariant: a listing reads at most the newest [`MOST`] manifests, a limited number at a time, and each only once, because a manifest
+//! never changes. The memory for summaries is bounded, however many namespaces there are.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -18,69 +18,69 @@ use crate::sampler::object_keys::{MANIFEST, below, namespace_folder};
 use crate::storage::manifest::{LARGEST_MANIFEST, Stored, StoredTarget};
 use crate::storage::store::{Object, Store, StoreError};
 
-/// Requests of a namespace that are listed.
+/// The most requests that a listing of a namespace has.
 pub const MOST: usize = 1_000;
-/// Requests of all namespaces that are remembered.
+/// The most requests of all namespaces whose summaries are in memory.
 pub const REMEMBERED: usize = 2_048;
-/// What one of them takes: names, and words about its target.
+/// The bytes of one summary: names, and the text about its target.
 pub const SUMMARY: usize = 3 << 9;
-/// Manifests that are read together: few large ones, or many small ones.
+/// The most manifests that are read at the same time: few large ones, or many small ones.
 const AT_ONCE: usize = 16;
 pub(crate) const ROOM: u64 = LARGEST_MANIFEST;
 const UNIT: u64 = 1 << 10;
-/// Letters of the words about a target.
+/// Characters of the text about a target.
 const LONGEST_TARGET: usize = 320;
-/// And of the name of who asked.
+/// Characters of the name of who asked.
 const LONGEST_NAME: usize = 128;
-/// Somebody waits for it. What was read until then is remembered, so that the next try gets further.
+/// The time limit of a listing, because a user waits for it. What was read is kept, so the next try gets further.
 const TAKES: Duration = Duration::from_secs(40);
 
-/// One request's profiles, in a few words.
+/// A summary of one request's profiles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
     pub name: String,
     pub uid: String,
-    /// What was asked for, as `deployment/web`; empty in manifests of older operators.
+    /// What was profiled, as `deployment/web`. Empty in manifests of older operators.
     pub target: String,
-    /// Who asked for it: the beginning of a user's name; empty where the request does not say it.
+    /// Who asked for it: the beginning of a user's name. Empty if the request does not say it.
     pub requested_by: String,
     pub start_time: Timestamp,
     pub duration_seconds: Option<i32>,
-    /// Pods of which there is a profile.
+    /// The number of pods with a profile.
     pub pods: usize,
-    /// Of the merged profile, or of the pods' together where there is none.
+    /// Of the merged profile, or the sum of the pods' profiles if there is none.
     pub samples: i64,
     pub size_bytes: i64,
     pub expires_at: Timestamp,
 }
 
-/// All of a namespace.
+/// The listing of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     /// Newest first.
     pub(crate) profiles: Vec<Arc<Summary>>,
-    /// Older requests that were not looked at.
+    /// The number of older requests, whose manifests were not read.
     pub left_out: usize,
-    /// What everything in the namespace's folder takes.
+    /// Bytes of everything in the namespace's folder.
     pub bytes: u64,
 }
 
-/// By the manifest's key; of a request without a profile, that there is nothing to list.
+/// Summaries by the manifest's key; `None` for a request without a profile.
 type Known = BTreeMap<String, Option<Arc<Summary>>>;
 
-/// Reads the manifests of namespaces, and remembers them in a few words.
+/// Reads the manifests of namespaces, and keeps summaries of them.
 pub struct Archive {
     store: Store,
     known: Mutex<Known>,
-    /// Bytes of manifests that are read, in units.
+    /// Limits the bytes of manifests that are read at the same time, in units.
     room: Semaphore,
-    /// One namespace is listed at a time.
+    /// Only one namespace is listed at a time.
     desk: Semaphore,
 }
 
 impl Archive {
-    /// Nothing was read yet.
+    /// Starts without summaries.
     pub fn new(store: Store) -> Self {
         Archive {
             store,
@@ -90,10 +90,10 @@ impl Archive {
         }
     }
 
-    /// What is stored of a namespace with that uid.
+    /// What is stored of the namespace with this uid.
     ///
     /// # Errors
-    /// The store does not answer in time, or does not let the operator list.
+    /// The store does not answer in time, or does not allow listing.
     pub(crate) async fn list(
         &self,
         namespace: &str,
@@ -108,7 +108,7 @@ impl Archive {
         listed.await.map_err(|_| slow())?
     }
 
-    /// The manifest of one request of a folder, whole.
+    /// The whole manifest of one request's folder.
     ///
     /// # Errors
     /// There is none, or the store does not answer.
@@ -164,7 +164,7 @@ impl Archive {
         })
     }
 
-    /// Those of which nothing is remembered. All others are forgotten where there would be too many.
+    /// The manifests without a summary. If there would be too many summaries, those of other manifests are dropped.
     fn unknown(&self, manifests: &[Object]) -> Vec<Object> {
         let mut known = self.known();
         let is_unknown = |it: &&Object| !known.contains_key(&it.key);
@@ -179,11 +179,11 @@ impl Archive {
     async fn learn(&self, manifest: Object) -> Result<(), StoreError> {
         let size = manifest.size.min(LARGEST_MANIFEST);
         let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        // It is never closed.
+        // The semaphore is never closed.
         let _room = self.room.acquire_many(units).await;
         let summary = match self.store.read(&manifest.key, size).await {
             Ok(bytes) => Stored::of(&bytes).and_then(|stored| summary(&stored)),
-            // Swept meanwhile, or not ours.
+            // It was deleted meanwhile, or is not a manifest of phpprof.
             Err(StoreError::Missing(_) | StoreError::TooLarge { .. }) => None,
             Err(error) => return Err(error),
         };
@@ -202,7 +202,7 @@ struct Found {
     bytes: u64,
 }
 
-/// A manifest in a few words; nothing where no profile is stored.
+/// The summary of a manifest; `None` if no profile is stored.
 fn summary(stored: &Stored) -> Option<Summary> {
     let pods: Vec<_> = stored.uploaded().collect();
     if pods.is_empty() && stored.merged.is_none() {
@@ -235,7 +235,7 @@ fn summary(stored: &Stored) -> Option<Summary> {
     })
 }
 
-/// A target in the words of the plugin's command line.
+/// A target as the plugin's command line names it.
 fn words(target: &Target) -> String {
     let words = match (&target.pod_name, &target.workload_ref, &target.selector) {
         (Some(pod), _, _) => format!("pod/{pod}"),

@@ -1,7 +1,7 @@
-//! Reads profiles from the store, some at a time.
+//! Reads profiles from the store, a limited number at a time.
 //!
-//! Invariant: an upload is not trusted: its size is asked for before it is read, and it is decoded within bounds. Besides the merged profile that
-//! is made or looked at, at most [`AT_ONCE`] profiles are in memory, whatever is uploaded by however many pods, and whoever has a page drawn.
+//! Invariant: an upload is not trusted: its size is checked before it is read, and it is decoded within bounds. Besides the merged profile
+//! in use, at most [`AT_ONCE`] profiles are in memory, however many pods upload and however many users have pages drawn.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::sampler::receipt::FullReceipt;
 use crate::storage::ours;
 use crate::storage::store::{Created, Store, StoreError};
 
-/// Uploads that are in memory together.
+/// The most uploads in memory at the same time.
 pub const AT_ONCE: usize = 2;
-/// Larger merged profiles are not told to services beyond the cluster.
+/// Larger merged profiles are not exported.
 pub const LARGEST_TOLD: usize = 16 << 20;
-/// With a line's end.
+/// With the newline.
 const LONGEST_RECEIPT: u64 = 128;
 /// The name of the sample type that receipts count.
 pub(super) const SAMPLES: &str = "samples";
@@ -38,7 +38,7 @@ pub struct Collector {
     pub(super) merging: Semaphore,
 }
 
-/// Why an upload is not what its receipt says.
+/// Why an upload does not match its receipt.
 pub(super) enum Fault {
     Target(TargetReason, String),
     Store(String),
@@ -54,15 +54,15 @@ impl From<StoreError> for Fault {
     }
 }
 
-/// A profile that is one of ours, its samples still packed.
+/// A valid profile of phpprof. Its samples are still packed.
 pub(super) struct Upload {
     pub profile: Packed<Vec<u8>>,
     pub receipt: FullReceipt,
-    /// Of the file.
+    /// The SHA-256 of the file.
     pub sha256: String,
 }
 
-/// What a merged profile may be when it is read again: what the merger had room for.
+/// The bounds of a merged profile that is read again, which are those of the merger.
 pub fn merged_bounds() -> Bounds {
     Bounds {
         decompressed_bytes: 256 << 20,
@@ -72,7 +72,7 @@ pub fn merged_bounds() -> Bounds {
     }
 }
 
-/// What an upload may be.
+/// The bounds of an upload.
 pub fn bounds() -> Bounds {
     Bounds {
         memory_bytes: 24 << 20,
@@ -81,7 +81,7 @@ pub fn bounds() -> Bounds {
 }
 
 impl Collector {
-    /// Of profiles in that store.
+    /// A collector for this store.
     pub fn new(store: Store) -> Self {
         Collector {
             store,
@@ -91,7 +91,7 @@ impl Collector {
         }
     }
 
-    /// Where profiles are opened, [`AT_ONCE`] at a time.
+    /// The semaphore that lets [`AT_ONCE`] profiles be opened at a time.
     pub fn desk(&self) -> Arc<Semaphore> {
         self.desk.clone()
     }
@@ -109,8 +109,7 @@ impl Collector {
         }
     }
 
-    /// Reads an upload whose size was checked, by somebody who has a turn at the desk. The SHA-256 is looked at before anything else where it is
-    /// known.
+    /// Reads an upload whose size was checked. The caller holds a permit of the desk. The SHA-256, if known, is checked first.
     pub(super) async fn load(
         &self,
         key: &str,
@@ -141,7 +140,7 @@ impl Collector {
         }
     }
 
-    /// What is stored as the receipt of a resident sampler's run: no receipt at all where it is longer than one.
+    /// The stored receipt of a resident sampler's run. An object that is too long for a receipt counts as an invalid one.
     pub async fn receipt(&self, receipt: &ReceiptKey) -> Done {
         let message = match self.store.read(&receipt.key, LONGEST_RECEIPT).await {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
@@ -155,7 +154,7 @@ impl Collector {
         }
     }
 
-    /// Keeps what is there already: only this operator can have written it, since grants are for other keys.
+    /// Keeps an existing object. Only this operator can have written it, because grants are for other keys.
     pub(super) async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<u64, Fault> {
         let size = bytes.len() as u64;
         match self.store.create(key, bytes).await? {
@@ -174,7 +173,7 @@ impl Collector {
         read.map(Bytes::from).map_err(|error| error.to_string())
     }
 
-    /// Looks at such a file in the turn of merging, so that one merged profile is in memory at a time.
+    /// Reads such a file. It takes the permit for merging, so that only one merged profile is in memory at a time.
     pub async fn look<T: Send + 'static>(
         &self,
         file: Bytes,
@@ -196,7 +195,7 @@ fn open(file: Vec<u8>, bounds: &Bounds) -> Result<(Packed<Vec<u8>>, FullReceipt)
     }
 }
 
-/// Work that takes long goes beside the threads that answer.
+/// Runs long work on a thread outside of the async runtime's.
 pub(super) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {

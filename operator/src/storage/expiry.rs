@@ -1,6 +1,6 @@
-//! Deletes profiles whose time is over: what a manifest past its `expiresAt` names, then the manifest.
+//! Deletes expired profiles: first everything that a manifest past its `expiresAt` names, then the manifest.
 //!
-//! Invariant: nothing is deleted that a manifest does not name, and nothing outside the folder that the manifest lies in.
+//! Invariant: it deletes only what a manifest names, and only in the manifest's own folder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::storage::store::{Store, StoreError};
 
 const EVERY: Duration = Duration::from_secs(3600);
 
-/// What of a manifest says what to delete, and when.
+/// The part of a manifest that says what to delete, and when.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Expiry {
@@ -39,7 +39,7 @@ struct Named {
 }
 
 impl Expiry {
-    /// The keys that it names below its own folder.
+    /// The keys that the manifest names in its own folder.
     fn keys(self, manifest: &str) -> Vec<String> {
         let folder = manifest.strip_suffix(MANIFEST).unwrap_or_default();
         let inside = |key: &String| {
@@ -54,7 +54,7 @@ impl Expiry {
     }
 }
 
-/// Sweeps for as long as the process lives, where this replica looks after requests; says when it has.
+/// Sweeps regularly while the process runs, if this replica leads. Calls `swept` after each sweep.
 pub async fn run(store: Store, role: Arc<Role>, swept: impl Fn()) {
     let mut turns = role.subscribe();
     loop {
@@ -79,15 +79,15 @@ pub async fn run(store: Store, role: Arc<Role>, swept: impl Fn()) {
     }
 }
 
-/// What one sweep came to.
+/// The result of one sweep.
 #[derive(Debug, Default)]
 struct Swept {
     requests: usize,
-    /// How many manifests could not be read, or their objects not be deleted, and the first one's error.
+    /// The number of manifests that could not be read or whose objects could not be deleted, and the first error.
     failed: Option<(usize, StoreError)>,
 }
 
-/// Deletes what is over now. One request's objects that cannot be deleted keep no other's.
+/// Deletes what has expired. A failure for one request does not stop the deletion for others.
 async fn sweep(store: &Store, now: Timestamp) -> Result<Swept, StoreError> {
     let mut manifests = std::pin::pin!(store.keys_ending("/manifest.json"));
     let mut swept = Swept::default();
@@ -103,14 +103,14 @@ async fn sweep(store: &Store, now: Timestamp) -> Result<Swept, StoreError> {
     Ok(swept)
 }
 
-/// Whether a request's profiles are over, and were deleted.
+/// Whether a request's profiles had expired and were deleted.
 async fn sweep_one(store: &Store, manifest: &str, now: Timestamp) -> Result<bool, StoreError> {
     let bytes = match store.read(manifest, LARGEST_MANIFEST).await {
         Ok(bytes) => bytes,
         Err(StoreError::Missing(_) | StoreError::TooLarge { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
-    // What cannot be understood is not ours, and stays.
+    // A manifest that cannot be parsed is not one of phpprof, and stays.
     let Ok(expiry) = serde_json::from_slice::<Expiry>(&bytes) else {
         return Ok(false);
     };
@@ -120,7 +120,7 @@ async fn sweep_one(store: &Store, manifest: &str, now: Timestamp) -> Result<bool
     for key in expiry.keys(manifest) {
         store.delete(&key).await?;
     }
-    // Last: until then it says what is left.
+    // The manifest is deleted last: until then it says what is left.
     store.delete(manifest).await?;
     Ok(true)
 }
@@ -200,7 +200,7 @@ mod tests {
         );
     }
 
-    /// An older operator stored below the namespace's name, this one below its uid; nothing is moved.
+    /// An older operator stored below the namespace's name, this one stores below its uid. Nothing is moved.
     #[tokio::test]
     async fn what_older_operators_stored_goes_by_its_own_time_and_stays_where_it_is_until_then() {
         let (over, lasts) = (at(0), at(1));
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(keys(&store).await.len(), 3);
     }
 
-    /// On a volume a folder cannot be deleted as a file, by whomever.
+    /// On a volume, nobody can delete a folder as a file.
     #[tokio::test]
     async fn what_cannot_be_deleted_keeps_its_manifest_and_no_other_request() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! manifest.json: everything that is known of a request's profiles, beside them in the store; and what is read of it again.
+//! manifest.json: everything that is known about a request's profiles, stored beside them. Also reads it again.
 //!
-//! Invariant: it follows from the request alone, so that writing it twice writes the same bytes.
+//! Invariant: it follows from the request alone, so writing it twice writes the same bytes.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -33,10 +33,10 @@ struct Manifest<'a> {
     /// The list of the pods' HTTP requests, beside the merged profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests<'a>>,
-    /// Objects that told samplers to stop, if there was one to tell over the store.
+    /// Objects that tell samplers to stop, if a sampler could ask the store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
-    /// Objects that samplers of long runs may have stored on their way, and receipts of resident samplers' runs.
+    /// Objects that samplers of long runs may have stored during the run, and receipts of resident samplers' runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     checkpoint_keys: Vec<String>,
     targets: &'a [TargetStatus],
@@ -50,20 +50,20 @@ struct Merged<'a> {
     size_bytes: i64,
 }
 
-/// A list of requests that is stored.
+/// A stored list of requests.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requests<'a> {
     pub object_key: &'a str,
     pub size_bytes: u64,
-    /// Pods whose list is in it.
+    /// The number of pods whose list is in it.
     pub pods: usize,
 }
 
-/// A hundred targets, their receipts and the keys of their checkpoints.
+/// Enough for a hundred targets, their receipts and the keys of their checkpoints.
 pub const LARGEST_MANIFEST: u64 = 4 << 20;
 
-/// What of a manifest says what is stored of a request; those of older operators have neither target nor duration.
+/// The part of a manifest that says what is stored of a request. Manifests of older operators have neither target nor duration.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stored {
@@ -71,7 +71,7 @@ pub struct Stored {
     pub uid: String,
     #[serde(default)]
     pub target: Option<Target>,
-    /// The name of who asked for it, where the request says it.
+    /// The name of the user who asked for it, if the request says it.
     #[serde(default)]
     pub requested_by: Option<String>,
     #[serde(default)]
@@ -80,7 +80,7 @@ pub struct Stored {
     pub expires_at: Timestamp,
     #[serde(default)]
     pub merged: Option<StoredMerged>,
-    /// There where requests were listed.
+    /// Present if requests were listed.
     #[serde(default)]
     pub requests: Option<StoredRequests>,
     #[serde(default)]
@@ -94,7 +94,7 @@ pub struct StoredMerged {
     pub size_bytes: i64,
 }
 
-/// Only whether it is there is asked.
+/// Only its presence matters.
 #[derive(Deserialize)]
 pub struct StoredRequests {}
 
@@ -113,19 +113,19 @@ pub struct StoredTarget {
 }
 
 impl Stored {
-    /// Nothing where it is no manifest of ours.
+    /// `None` if it is not a manifest of phpprof.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// The targets of which there is a profile.
+    /// The targets that have a profile.
     pub fn uploaded(&self) -> impl Iterator<Item = &StoredTarget> {
         let targets = self.targets.iter();
         targets.filter(|target| target.state == TargetState::Uploaded)
     }
 }
 
-/// The manifest's bytes; the merged profile goes with its key, where there is one, and so does the list of requests.
+/// The manifest's bytes. It has the keys of the merged profile and the list of requests, if they exist.
 pub fn manifest(
     request: &ProfileRequest,
     merged: Option<(&str, &ProfileResult)>,
@@ -162,6 +162,6 @@ pub fn manifest(
         checkpoint_keys: leftovers(request),
         targets,
     };
-    // Strings, numbers and lists always serialise.
+    // Serialising strings, numbers and lists cannot fail.
     serde_json::to_vec_pretty(&manifest).unwrap_or_default()
 }

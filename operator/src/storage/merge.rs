@@ -1,7 +1,7 @@
-//! Makes one profile of a request's pods, and the manifest of everything that is stored of it.
+//! Merges the profiles of a request's pods, and writes the manifest of everything that is stored of the request.
 //!
-//! Invariant: labels, time and length of a pod's profile are those that the operator knows, so that no upload can speak for another pod; what
-//! an earlier life of the operator has stored stays.
+//! Invariant: labels, time and duration of a pod's profile come from the operator, so no upload can claim to be another pod's. Objects that
+//! the operator stored before a restart stay.
 
 use phpprof_crds::{ProfileRequest, ProfileResult, TargetState, TargetStatus};
 use phpprof_profile::{MergeLimits, Merged, Merger, Settings, Source as _, TrustedMetadata};
@@ -15,11 +15,11 @@ use crate::sampler::receipt::UploadReceipt;
 use crate::storage::manifest::{Requests, manifest};
 use crate::storage::ours::OF_WORKERS;
 
-/// Where the receipts' count stands among the sample types, and wall time.
+/// The index of the sample type that receipts count.
 const SAMPLES: usize = 0;
 
 impl Collector {
-    /// Stores the merged profile, then the manifest; both are what an earlier life of the operator would have stored.
+    /// Stores the merged profile, then the manifest. A restarted operator would store the same.
     pub async fn merge(&self, request: &ProfileRequest, limits: &Limits) -> Done {
         match self.try_merge(request, limits).await {
             Ok(Stored {
@@ -34,7 +34,7 @@ impl Collector {
                 cancelled: request.spec.cancel.then(|| "cancelled".to_owned()),
             },
             Err(Fault::Store(message)) => Done::StoreAway(message),
-            // The pods' own profiles are in the store: they are listed all the same.
+            // The pods' own profiles are in the store, so the manifest still lists them.
             Err(Fault::Target(_, message)) => match self.list(request, limits).await {
                 Done::Listed => Done::MergeFailed(message),
                 away => away,
@@ -138,7 +138,7 @@ impl Collector {
     }
 }
 
-/// What was stored.
+/// The stored objects.
 struct Stored {
     profile: ProfileResult,
     note: String,
@@ -172,7 +172,7 @@ async fn add(
         .map_err(unmerged)?
         .map_err(|error| unmerged(error.to_string()))
 }
-/// Between what times a request's samples can lie, whatever a node's clock says, and how long they can take; in nanoseconds.
+/// The earliest and the latest start of a request's samples, whatever a node's clock says, and their longest duration; in nanoseconds.
 pub(super) struct Span {
     first: i64,
     last: i64,
@@ -189,9 +189,9 @@ impl Span {
         let first = start.map_or(0, |start| nanos(start.0.as_second()));
         Span {
             first,
-            // A sampler is added in that time, and starts in that time.
+            // In this time, the sampler is added and then starts.
             last: first.saturating_add(nanos(2 * limits.start_slack.as_secs())),
-            // It is rounded.
+            // The duration was rounded.
             longest: nanos(i64::from(request.spec.duration_seconds) + 1),
         }
     }
@@ -205,12 +205,12 @@ fn total(merged: &Merged, index: usize) -> i64 {
     merged.totals.get(index).copied().unwrap_or_default()
 }
 
-/// What of the merged profile stands together because it found no room; nothing where all did.
+/// Says which part of the merged profile is combined because there was no room. Empty if there was room for everything.
 fn note(merged: &Merged) -> String {
     if merged.cut == 0 {
         return String::new();
     }
-    // Wall time is the last.
+    // Wall time is the last sample type.
     let last = |values: &[i64]| values.last().copied().unwrap_or_default();
     let percent = 100.0 * last(&merged.other) as f64 / last(&merged.totals).max(1) as f64;
     format!(

@@ -1,10 +1,10 @@
-//! Whether a profile is one of ours: what it counts, in which units, and by which labels.
+//! Whether a profile is one of phpprof: its sample types, units and labels.
 //!
-//! Invariant: what passes can be merged with any other that passes, and no sum of up to a hundred of them overflows.
+//! Invariant: accepted profiles can be merged with each other, and no sum of up to a hundred of them overflows.
 
 use phpprof_profile::{HEAP, Profile, Settings, Source};
 
-/// Every label that a sampler writes; those of the first line are the operator's own words, which it sets again.
+/// Every label that a sampler writes. The operator sets those of the first line again itself.
 const LABELS: [&str; 18] = [
     "namespace",
     "pod",
@@ -25,17 +25,17 @@ const LABELS: [&str; 18] = [
     "peer_port",
     "request",
 ];
-/// Labels that tell the workers of a pod apart: the first that a merged profile does without.
+/// Labels that distinguish the workers of a pod. A merged profile drops them first.
 pub const OF_WORKERS: &[&str] = &["pid", "thread"];
 /// The most that a value may sum to: a hundred days of nanoseconds, far more than 64 workers in an hour.
 const LARGEST_SUM: i64 = 1 << 53;
 
-/// Why it is none, in words.
+/// The error says why it is not.
 pub fn check(profile: &impl Source) -> Result<(), String> {
     check_types(profile.head())?;
     let head = profile.head();
     let mut sums = vec![0i64; head.sample_type.len()];
-    // What a heap holds may be less than before.
+    // A heap may hold less than before, so this value may be negative.
     let [_, change] = HEAP;
     let may_fall: Vec<bool> = head.sample_types().map(|kind| kind == change).collect();
     let mut fault = None;
@@ -58,7 +58,7 @@ pub fn check(profile: &impl Source) -> Result<(), String> {
     fault.map_or(Ok(()), Err)
 }
 
-/// In any order: older samplers had another. With what heaps did, or without.
+/// In any order, because older samplers had another order. With or without the sample types of heaps.
 fn check_types(head: &Profile) -> Result<(), String> {
     let ours = Settings::default().sample_types;
     let theirs: Vec<_> = head.sample_types().collect();

@@ -1,8 +1,8 @@
-//! The record of a request: what the operator knew of it when it was accepted, in the store for as long as it runs.
+//! The record of a request: what the operator knew about it at its acceptance. The store has it while the request runs.
 //!
-//! An operator that comes after the request was deleted sees by it which samplers to stop and what they may have stored.
+//! If the request is deleted, a later operator learns from it which samplers to stop and what they may have stored.
 //!
-//! Invariant: a record speaks of the folder that it lies in alone.
+//! Invariant: a record describes only the folder that it is in.
 
 use futures::Stream;
 use kube::ResourceExt as _;
@@ -19,7 +19,7 @@ impl Collector {
     /// Writes the record of a request, unless there is one.
     ///
     /// # Errors
-    /// The store does not take it.
+    /// The store does not accept it.
     pub async fn record(
         &self,
         request: &ProfileRequest,
@@ -34,7 +34,7 @@ impl Collector {
             },
             ..request.clone()
         };
-        // Strings, numbers and lists always serialise.
+        // Serialising strings, numbers and lists cannot fail.
         let bytes = serde_json::to_vec(&record).unwrap_or_default();
         let key = key(request, &limits.key_prefix, RECORD);
         self.store.create(&key, bytes).await.map(drop)
@@ -45,10 +45,10 @@ impl Collector {
         self.store.keys_ending(RECORD)
     }
 
-    /// The request of a record; nothing where it is gone meanwhile, or is none of ours.
+    /// The request of a record; `None` if the record was deleted meanwhile, or is not one of phpprof.
     ///
     /// # Errors
-    /// The store does not give it.
+    /// The record cannot be read.
     pub async fn recorded(
         &self,
         record: &str,
@@ -72,7 +72,7 @@ impl Collector {
     /// Whether the request has its manifest.
     ///
     /// # Errors
-    /// The store does not say it.
+    /// The store does not answer.
     pub async fn is_listed(
         &self,
         request: &ProfileRequest,
@@ -82,10 +82,10 @@ impl Collector {
         Ok(self.store.size(&manifest).await?.is_some())
     }
 
-    /// Deletes the record of a request that needs none any more.
+    /// Deletes the record of a request that no longer needs one.
     ///
     /// # Errors
-    /// The store does not delete it.
+    /// The record cannot be deleted.
     pub async fn forget(
         &self,
         request: &ProfileRequest,

@@ -1,6 +1,6 @@
-//! What a sampler of a long run had stored before it went: found, judged, and what is left of it deleted.
+//! Finds, checks and cleans up what the sampler of a long run had stored before it was gone.
 //!
-//! Invariant: one object is read for a target, the best that is there, and within the bounds of every upload.
+//! Invariant: it reads one object for a target, the best one, within the bounds of every upload.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use phpprof_crds::TargetReason;
@@ -14,16 +14,16 @@ use crate::storage::store::StoreError;
 
 const DELETED_AT_ONCE: usize = 8;
 
-/// What was found of a sampler that has gone.
+/// The object of a sampler that is gone.
 struct Found {
     key: String,
-    /// What its receipt would have said.
+    /// The receipt that the sampler would have sent.
     receipt: UploadReceipt,
     full: FullReceipt,
 }
 
 impl Collector {
-    /// Looks for what a sampler that has gone had stored, and judges the first of it. Nobody has said what its size and SHA-256 must be.
+    /// Looks for objects of a sampler that is gone, and checks the best one. There is no receipt that gives its size and SHA-256.
     pub async fn recover(&self, recovery: &Recovery) -> Done {
         let failed = |message: String| Done::TargetFailed {
             pod_uid: recovery.pod_uid.clone(),
@@ -38,7 +38,7 @@ impl Collector {
         } = recovery;
         match self.try_recover(recovery).await {
             Ok(None) => failed(message.clone()),
-            // It was whole, and only its receipt was lost.
+            // The profile is complete, and only its receipt was lost.
             Ok(Some(found)) if is_whole(&found.full, recovery.duration_seconds.into()) => {
                 Done::Verified {
                     pod_uid: pod_uid.clone(),
@@ -93,12 +93,12 @@ impl Collector {
         }))
     }
 
-    /// The first of the keys under which there is something, and its size.
+    /// The first of the keys that has an object, and the object's size.
     async fn first_of<'a>(&self, keys: &'a [String]) -> Result<Option<(&'a String, u64)>, Fault> {
         for key in keys {
             match self.store.size(key).await {
                 Ok(Some(size)) => return Ok(Some((key, size))),
-                // Where the operator may not list, S3 denies what is not there.
+                // If the operator may not list, S3 answers "denied" for a missing object.
                 Ok(None) | Err(StoreError::Denied) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -106,7 +106,7 @@ impl Collector {
         Ok(None)
     }
 
-    /// Deletes what is left of checkpoints. What is missed here goes with the manifest, which names it.
+    /// Deletes the remaining checkpoints. The manifest names them too, so a checkpoint that is missed here is deleted with it.
     pub async fn clear(&self, keys: Vec<String>) {
         let deleted = stream::iter(keys)
             .map(|key| async move { self.store.delete(&key).await })
@@ -133,7 +133,7 @@ mod tests {
     use crate::storage::store::Store;
     use crate::testing::{at, profile, request};
 
-    /// What the receipt in the contract's comment says.
+    /// The number of samples in the receipt of the contract's comment.
     const SAMPLES: i64 = 2970;
     const KEYS: [&str; 3] = ["w.pb.gz", "w.checkpoint-2.pb.gz", "w.checkpoint-1.pb.gz"];
 
@@ -152,7 +152,7 @@ mod tests {
         Collector::new(store).recover(&recovery).await
     }
 
-    /// `expected` is the key of what is found, or why there is nothing.
+    /// `expected` is the key of the recovered object, or why there is none.
     async fn check(objects: &[(&str, Vec<u8>)], expected: &str) {
         let actual = match recovered(objects).await {
             Done::Recovered { key, .. } => key,

@@ -1,7 +1,7 @@
-//! Makes one list of HTTP requests of those of a request's pods.
+//! Merges the pods' lists of HTTP requests into one.
 //!
-//! Invariant: a list is not trusted: it is read up to its largest size and decoded within bounds, its pod and its time are those that the
-//! operator knows, and what is none of ours is left out and said. Whatever becomes of lists, the merged profile is there.
+//! Invariant: a list is not trusted: its size is limited and it is decoded within bounds. Pod and time come from the operator. An invalid
+//! list is left out and reported. The merged profile is stored whatever happens to the lists.
 
 use phpprof_crds::{ProfileRequest, TargetState};
 use phpprof_profile::timeline::{MAX_BYTES, Merger, Timeline, decode, encode_within};
@@ -13,17 +13,17 @@ use crate::decide::limits::Limits;
 use crate::sampler::object_keys::{REQUESTS, key};
 use crate::storage::store::StoreError;
 
-/// Pods that are named when their lists are left out.
+/// The most pods that are named if their lists are left out.
 const NAMED: usize = 3;
-/// Memory of a list while it is merged. The largest that is decoded has a million moments of 24 bytes, 16 MiB of texts and 8 MiB of all else; the
-/// merged one has as many texts, in its tree twice, and while it takes over a list there are two trees.
+/// Memory of a list while it is merged. The largest decoded list has a million moments of 24 bytes, 16 MiB of texts and 8 MiB of other
+/// data. The merged list has the same amount of texts, which its tree contains twice. While it takes over a list, there are two trees.
 pub const OPENED: usize = MAX_BYTES + (24 << 20) + 2 * (16 << 20) + (8 << 20) + 3 * (20 << 20);
 
 /// Key, size in bytes, and the number of pods whose list is in it.
 pub(super) type List = (String, u64, usize);
 
 impl Collector {
-    /// Stores the list of all pods, in the turn of merging; says also which pods' lists are not in it, and why.
+    /// Stores the list of all pods, under the permit for merging. Also returns which pods' lists are missing from it, and why.
     pub(super) async fn store_requests(
         &self,
         request: &ProfileRequest,
@@ -40,7 +40,7 @@ impl Collector {
                 .await
             {
                 Ok(file) => file,
-                // Its sampler has said why in its receipt, or was gone before it.
+                // The sampler's receipt says why, or the sampler was gone before it stored the list.
                 Err(StoreError::Missing(_) | StoreError::Denied) => continue,
                 Err(StoreError::TooLarge { .. }) => {
                     dropped.push(format!("{}: it is too large", target.pod_name));
@@ -71,7 +71,7 @@ impl Collector {
     }
 }
 
-/// A list of a run as long as this one, at its time.
+/// A pod's list with its time and duration limited to those of the request.
 fn known(file: &[u8], span: &Span) -> Result<Timeline, String> {
     let mut list = decode(file).map_err(|error| error.to_string())?;
     list.began_unix_nanoseconds = span.time(list.began_unix_nanoseconds);
@@ -82,7 +82,7 @@ fn known(file: &[u8], span: &Span) -> Result<Timeline, String> {
     Ok(list)
 }
 
-/// Nothing where no list was left out.
+/// Empty if no list was left out.
 fn note(dropped: &[String]) -> String {
     let more = match dropped.len().saturating_sub(NAMED) {
         0 => String::new(),

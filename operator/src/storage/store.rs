@@ -1,7 +1,7 @@
-//! The store, by its URL: grants for samplers, bounded reads, writes that never overwrite.
+//! The store, opened by its URL: grants for samplers, bounded reads, and writes that never overwrite.
 //!
-//! Invariant: nothing is read that is larger than the caller expects, no object is ever replaced, and an object that was
-//! created is on the disk before anybody is told so.
+//! Invariant: no read is larger than the caller allows, no object is ever replaced, and a new object is on the disk before the write counts
+//! as done.
 
 mod counted;
 mod error;
@@ -35,20 +35,20 @@ pub use counted::StoreErrors;
 pub use error::StoreError;
 pub(crate) use error::{Operation, Trouble};
 
-/// Where the store is and how it is reached; the credentials come from the environment.
+/// Where the store is and how to reach it. The credentials come from the environment.
 #[derive(Clone, Debug, Default)]
 pub struct StoreConfig {
     /// file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
     pub url: String,
-    /// For S3 that is not at AWS.
+    /// For an S3 server outside AWS.
     pub endpoint: Option<String>,
     /// Whether the endpoint may begin with http://.
     pub allow_insecure: bool,
-    /// Of S3; else that of the environment.
+    /// The region of S3; without it, the environment's.
     pub region: Option<String>,
-    /// The bucket is in the path and not in the host: for S3 without a wildcard DNS name.
+    /// Whether the bucket is in the path instead of the host name, for S3 without a wildcard DNS name.
     pub path_style: bool,
-    /// PEM of a private CA, trusted beside the webpki roots.
+    /// PEM of a private CA, trusted in addition to the webpki roots.
     pub ca_bundle: Option<String>,
 }
 
@@ -59,29 +59,29 @@ impl StoreConfig {
     }
 }
 
-/// Why a store cannot be used, with what to write instead.
+/// Why a store cannot be used. The message says how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// As it was given.
+    /// The URL as given.
     #[error("the store's url {0:?} is not a URL; use for instance s3://bucket/prefix")]
     Url(String),
-    /// The scheme alone.
+    /// Only the scheme.
     #[error(
         "the store's scheme {0:?} is not supported; use s3://bucket/prefix, gs://, az:// or file:///folder"
     )]
     Scheme(String),
-    /// Of a `file://` store.
+    /// The folder of a `file://` store.
     #[error("the store's folder {0:?} cannot be used; is its volume mounted?")]
     Folder(String, #[source] object_store::Error),
-    /// As it was given.
+    /// The endpoint as given.
     #[error(
         "the store's endpoint {0:?} is not encrypted; use https://, or allow it with --store-allow-insecure (store.allowInsecure in the chart)"
     )]
     Insecure(String),
-    /// The environment variable.
+    /// The name of the environment variable.
     #[error("{0} has a character that credentials do not have; check the store's Secret")]
     Credential(&'static str),
-    /// It has no certificate that can be read.
+    /// The file contains no readable certificate.
     #[error("the CA bundle is not PEM")]
     CaBundle(#[source] object_store::Error),
     /// object_store refuses the configuration.
@@ -89,8 +89,7 @@ pub enum OpenError {
     Build(#[source] object_store::Error),
 }
 
-/// What a listing tells of an object.
-/// Older ones come first.
+/// An object in a listing. Older ones sort first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Object {
     /// By the store's clock, since 1970.
@@ -99,14 +98,14 @@ pub(crate) struct Object {
     pub size: u64,
 }
 
-/// What came of a write that does not overwrite.
+/// The result of a write that does not overwrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Created {
     Now,
     Before,
 }
 
-/// Signs create-only writes, for stores that can.
+/// Signs create-only writes, for stores that support them.
 #[derive(Clone, Debug)]
 struct Presigner {
     signer: Arc<dyn Signer>,
@@ -131,17 +130,17 @@ impl Presigner {
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
     presigner: Option<Presigner>,
-    /// Scheme and bucket, as in s3://bucket, or the folder, as in file:///folder.
+    /// Scheme and bucket, as in s3://bucket; or the folder, as in file:///folder.
     root: String,
     prefix: String,
     errors: StoreErrors,
 }
 
 impl Store {
-    /// Sets the store up; a bucket is not asked yet, a folder must be there.
+    /// Opens the store. A bucket is not contacted yet, but a folder must exist.
     ///
     /// # Errors
-    /// An [`OpenError`] that says what to write instead.
+    /// An [`OpenError`] that says how to fix it.
     pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
         let url = Url::parse(&config.url).map_err(|_| OpenError::Url(config.url.clone()))?;
         if url.scheme() == "file" {
@@ -161,7 +160,7 @@ impl Store {
         let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {
                 let store = Arc::new(s3::bucket(config, bucket, options)?);
-                // Samplers write to what is encrypted alone.
+                // Samplers write only to encrypted endpoints.
                 let presigner =
                     (!is_insecure).then(|| Presigner::new(store.clone(), "if-none-match", "*"));
                 (store, presigner)
@@ -180,7 +179,7 @@ impl Store {
                     .with_container_name(bucket)
                     .with_client_options(options)
                     .with_retry(quick_retry());
-                // A SAS signs no header, so none that Azure signs is create-only.
+                // A SAS signs no headers, so Azure cannot sign a create-only write.
                 (Arc::new(builder.build().map_err(OpenError::Build)?), None)
             }
             scheme => return Err(OpenError::Scheme(scheme.to_owned())),
@@ -194,7 +193,7 @@ impl Store {
         })
     }
 
-    /// The store, whose errors are counted there from now on.
+    /// Counts the store's errors there from now on.
     #[must_use]
     pub fn counted(self, errors: StoreErrors) -> Self {
         Store { errors, ..self }
@@ -205,17 +204,17 @@ impl Store {
         self.presigner.is_some()
     }
 
-    /// The folder of the bucket that everything lies in; empty or without a slash at either end.
+    /// The folder of the bucket that contains everything; empty, or without a slash at either end.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The store's own URI of a key; it grants nothing.
+    /// The store's own URI of a key. It grants no access.
     pub fn uri(&self, key: &str) -> String {
         format!("{}/{key}", self.root)
     }
 
-    /// Signs a create-only PUT of the key, and a GET of what says that its sampler shall stop.
+    /// Signs a create-only PUT of the key, and a GET of the object that tells its sampler to stop.
     pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
         let presigner = self.presigner.as_ref().ok_or(StoreError::CannotSign)?;
         let stop = Path::from(stop_key(key));
@@ -230,7 +229,7 @@ impl Store {
         })
     }
 
-    /// Signs a create-only PUT of the key alone.
+    /// Signs only a create-only PUT of the key.
     pub async fn put_grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
         let Presigner {
             signer,
@@ -257,7 +256,7 @@ impl Store {
         })
     }
 
-    /// The size of an object, if there is one.
+    /// The size of an object; `None` if it does not exist.
     pub async fn size(&self, key: &str) -> Result<Option<u64>, StoreError> {
         match self.objects.head(&Path::from(key)).await {
             Ok(meta) => Ok(Some(meta.size)),
@@ -266,7 +265,7 @@ impl Store {
         }
     }
 
-    /// The bytes of an object; reading stops where it is larger than the limit, whatever its headers said.
+    /// The bytes of an object. Reading stops at the limit, whatever size the headers said.
     pub async fn read(&self, key: &str, limit: u64) -> Result<Vec<u8>, StoreError> {
         let (size, mut stream) = self.stream(key).await?;
         let expected = usize::try_from(size.min(limit)).unwrap_or_default();
@@ -283,7 +282,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Whether an object has these bytes, of which no second copy is held meanwhile.
+    /// Whether an object has these bytes. It holds no second copy of them.
     pub async fn holds(&self, key: &str, bytes: &[u8]) -> Result<bool, StoreError> {
         let (size, mut stream) = match self.stream(key).await {
             Err(StoreError::Missing(_)) => return Ok(false),
@@ -302,7 +301,7 @@ impl Store {
         Ok(rest.is_empty())
     }
 
-    /// The size of an object, and its bytes as they come.
+    /// The size of an object, and its bytes as they arrive.
     pub async fn stream(
         &self,
         key: &str,
@@ -326,7 +325,7 @@ impl Store {
         }
     }
 
-    /// The keys that end with this, as they are found.
+    /// The keys with this ending, as the listing arrives.
     pub fn keys_ending(
         &self,
         end: &'static str,
@@ -345,7 +344,7 @@ impl Store {
             })
     }
 
-    /// All objects of a folder below the prefix, as they are found.
+    /// All objects of a folder below the prefix, as the listing arrives.
     pub(crate) fn objects(
         &self,
         folder: &str,
@@ -362,7 +361,7 @@ impl Store {
         })
     }
 
-    /// Deletes an object; one that is not there is as good.
+    /// Deletes an object. A missing object is not an error.
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
         match self.objects.delete(&Path::from(key)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -370,7 +369,7 @@ impl Store {
         }
     }
 
-    /// Writes an object unless there is one.
+    /// Writes an object unless it exists.
     pub(crate) async fn create(
         &self,
         key: &str,
@@ -393,7 +392,7 @@ impl Store {
 
     #[cfg(test)]
     pub(crate) fn in_memory(objects: Arc<dyn ObjectStore>) -> Self {
-        // Tests run side by side; whoever comes second finds it installed.
+        // Tests run in parallel. All but the first find a provider installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let signer = Arc::new(
             AmazonS3Builder::new()
@@ -414,7 +413,7 @@ impl Store {
     }
 }
 
-/// Counts what the store did not do.
+/// Counts an error of the store.
 fn failed(
     errors: &StoreErrors,
     operation: Operation,
@@ -425,7 +424,7 @@ fn failed(
     }
 }
 
-/// A folder of a volume: what was written is synced, file and folder, before it counts.
+/// A folder of a volume. A write counts only after the file and the folder are synced.
 fn folder(url: &Url) -> Result<Store, OpenError> {
     let path = url
         .to_file_path()
@@ -443,7 +442,7 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
     })
 }
 
-/// A store that is away is tried again by the reconciler, which can tell the user; so not long by the client.
+/// The client retries only shortly: the reconciler retries too, and can tell the user.
 fn quick_retry() -> RetryConfig {
     RetryConfig {
         max_retries: 1,
@@ -452,7 +451,7 @@ fn quick_retry() -> RetryConfig {
     }
 }
 
-/// The webpki roots come with the binary, because its image has no certificates.
+/// The webpki roots are in the binary, because its image has no certificates.
 fn client_options(ca_bundle: Option<&str>) -> Result<ClientOptions, OpenError> {
     let mut options = ClientOptions::new()
         .with_no_system_certificates(true)

@@ -1,6 +1,6 @@
-//! How many bytes a namespace has in the store.
+//! Counts the bytes that a namespace has in the store.
 //!
-//! Invariant: the store is asked once a minute at most for one namespace, and no further than the answer matters.
+//! Invariant: the store is asked at most once a minute for a namespace, and counting stops once the answer is clear.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,19 +11,19 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::storage::store::{Store, StoreError};
 
-/// How long an answer is taken for true.
+/// How long an answer is used.
 const FRESH: SignedDuration = SignedDuration::from_secs(60);
-/// A request waits for the answer.
+/// A request waits for the answer at most this long.
 const TAKES: Duration = Duration::from_secs(10);
 
-/// What namespaces have stored, as far as it was asked for within the last minute.
+/// The bytes of namespaces, as counted within the last minute.
 pub struct Usage {
     store: Store,
     known: Mutex<BTreeMap<String, (Timestamp, u64)>>,
 }
 
 impl Usage {
-    /// Nothing was counted yet.
+    /// Starts without counts.
     #[must_use]
     pub fn new(store: Store) -> Self {
         Self {
@@ -32,10 +32,10 @@ impl Usage {
         }
     }
 
-    /// The bytes below a namespace's folder; counting ends where they are more than `enough`.
+    /// The bytes in a namespace's folder. Counting stops when they exceed `enough`.
     ///
     /// # Errors
-    /// The store does not answer in time, or does not let the operator list.
+    /// The store does not answer in time, or does not allow listing.
     pub async fn bytes(
         &self,
         namespace: &str,
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(bytes("shop", 100, 59).await, 30);
         assert_eq!(bytes("shop", 100, 60).await, 35);
         assert_eq!(bytes("blog", 100, 60).await, 0);
-        // No object is counted that does not change the answer.
+        // Counting stops as soon as the answer is clear.
         assert_eq!(bytes("shop-2", 0, 60).await, 40);
         assert_eq!(bytes("shop", 15, 120).await, 30);
     }

@@ -1,6 +1,6 @@
-//! Holds uploads against their receipts.
+//! Compares uploads with their receipts.
 //!
-//! Invariant: what is verified is a profile of phpprof whose size, SHA-256 and samples are the receipt's.
+//! Invariant: a verified object is a profile of phpprof with the size, the SHA-256 and the number of samples of its receipt.
 
 use phpprof_crds::TargetReason;
 use phpprof_profile::total;
@@ -10,7 +10,7 @@ use crate::decide::effect::{Done, Upload};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
 impl Collector {
-    /// Holds what the store has against the receipt.
+    /// Compares the stored object with the receipt.
     pub async fn verify(&self, upload: &Upload) -> Done {
         let pod_uid = upload.pod_uid.clone();
         match self.judge(&upload.key, &upload.receipt).await {
@@ -34,7 +34,7 @@ impl Collector {
         Ok(self.upload(key, receipt).await?.receipt)
     }
 
-    /// What the store has under the key, if it is what the receipt says; for somebody who has a turn at the desk.
+    /// The stored object, if it matches its receipt. The caller holds a permit of the desk.
     pub(super) async fn upload(
         &self,
         key: &str,
@@ -55,7 +55,7 @@ impl Collector {
         }
     }
 
-    /// Before anything is read.
+    /// Checks the size before anything is read.
     async fn check_size(&self, key: &str, receipt: &UploadReceipt) -> Result<(), Fault> {
         let Some(size) = self.store.size(key).await? else {
             return fault(
@@ -77,17 +77,17 @@ impl Collector {
     }
 }
 
-/// What to say of a profile that ends before its time though nobody cancelled it: a signal reached its sampler, as it does when a pod is
-/// stopped, or no PHP was left.
+/// The remark for a profile that ends early although nobody cancelled it: a signal reached its sampler, as when a pod is stopped, or no PHP
+/// process was left.
 fn cut_short(upload: &Upload, full: &FullReceipt) -> Option<String> {
     let asked = i64::from(upload.asked_seconds?);
     let why = "PHP ended, or its pod was stopped, before the time was over";
     (!is_whole(full, asked)).then(|| beginning(full.duration_seconds, asked, why))
 }
 
-/// Whether so many seconds were sampled.
+/// Whether this many seconds were sampled.
 pub(super) fn is_whole(full: &FullReceipt, asked: i64) -> bool {
-    // It is rounded.
+    // The duration was rounded.
     full.duration_seconds.saturating_add(1) >= asked
 }
 

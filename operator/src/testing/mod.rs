@@ -1,14 +1,14 @@
-//! Values that the tests of several files start from.
+//! Values that the tests of several files use.
 
 mod toy_cluster;
 
 pub use phpprof_decide::testing::{at, pod, request, sampler};
 use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 
-/// Of the namespace that requests are in.
+/// The uid of the requests' namespace.
 pub const NAMESPACE_UID: &str = "5a0e7c11-2b3d-4c4e-9f50-6a7b8c9d0e1f";
 
-/// A sampler's file of so many samples, with the receipt of the contract; it names a pod that is not its own.
+/// A sampler's file with this many samples and the receipt of the contract. It names another pod.
 pub fn profile(samples: i64) -> Vec<u8> {
     profile_with(
         samples,
@@ -16,7 +16,7 @@ pub fn profile(samples: i64) -> Vec<u8> {
     )
 }
 
-/// The same with another receipt.
+/// The same, with another receipt.
 pub fn profile_with(samples: i64, receipt: &str) -> Vec<u8> {
     let mut builder = Builder::new(Settings {
         time_nanos: 1,

@@ -1,8 +1,7 @@
 //! `decide` driven on a toy cluster with lost, late and repeated effects, stale reads and restarts.
 //!
-//! The toy keeps what is real in few words: pods that admit one container per name, a kubelet, a store, a status
-//! behind a resource version. Whatever happens, no pod gets a second sampler, a request ends, and no profile is
-//! claimed that the store does not have.
+//! The toy models the real parts in a few lines: pods that admit one container per name, a kubelet, a store, and a status with a resource
+//! version. Whatever happens, no pod gets a second sampler, a request ends, and it claims no profile that the store does not have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +32,7 @@ const RECEIPT: &str = r#"{"reason":"Uploaded","samples":1,"size":5,"sha256":"47D
 
 struct Toy {
     now: Timestamp,
-    /// Newest last; the index is the resource version.
+    /// Newest last. The index is the resource version.
     requests: Vec<ProfileRequest>,
     /// Newest last.
     pods: Vec<BTreeMap<String, PodView>>,
@@ -41,9 +40,9 @@ struct Toy {
     added: BTreeMap<String, Vec<String>>,
     /// Keys.
     store: BTreeSet<String>,
-    /// What was granted for each pod, the whole profile's key last, and how much of it was used.
+    /// The granted keys of each pod, the whole profile's last, and how many of them were used.
     granted: BTreeMap<String, (Vec<String>, usize)>,
-    /// Receipts of resident samplers' runs, by their key.
+    /// Receipts of resident samplers' runs, by key.
     receipts: BTreeMap<String, String>,
     store_away: bool,
     trouble: Option<StoreTrouble>,
@@ -148,7 +147,7 @@ impl Toy {
         }
     }
 
-    /// One look of the operator, which may die before any of its effects or before it writes down what came of them.
+    /// One reconciliation of the operator. It may crash before any of its effects, or before it writes their results.
     fn look(&mut self, pods_behind: usize, status_behind: usize, dies_after: usize) {
         let version = self.requests.len() - 1 - status_behind.min(self.requests.len() - 1);
         let request = self.requests[version].clone();
@@ -202,7 +201,7 @@ impl Toy {
         }
     }
 
-    /// As the API server does: only over the version that was read.
+    /// Writes only over the version that was read, as the API server does.
     fn persist(
         &mut self,
         version: usize,
@@ -383,7 +382,7 @@ impl Toy {
         }
     }
 
-    /// From here on there are no faults: everything moves, and the operator sees what is.
+    /// No faults from here on: everything proceeds, and the operator sees the current state.
     fn settle(&mut self) {
         for _ in 0..60 {
             for pod in 0..PODS {
@@ -444,7 +443,7 @@ fn a_pod_that_goes_in_a_long_run_leaves_the_newest_of_its_checkpoints() {
     let mut toy = Toy::new(300);
     (0..3).for_each(|_| toy.look(0, 0, usize::MAX));
     (0..PODS).for_each(|pod| toy.kubelet(&format!("uid-of-p{pod}"), false));
-    // One pod goes with two checkpoints, one without any.
+    // One pod is deleted after two checkpoints, one without any.
     toy.now = later(toy.now, SignedDuration::from_secs(130));
     (0..2).for_each(|_| toy.checkpoint("uid-of-p0"));
     toy.happen(&Happening::DeletePod { pod: 0 });

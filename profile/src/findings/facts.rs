@@ -1,6 +1,6 @@
-//! What rules look at: the stacks of a profile by their functions, joined by their common beginnings, their sums, and the receipts.
+//! The facts that rules use: the call paths of a profile by functions, with their sums, and the receipts.
 //!
-//! Workers, pods and lines are added up. Time without a request plays no part.
+//! Workers, pods and lines are added up. Time outside of requests is not used.
 //!
 //! Invariant: a parent's number is below its children's.
 
@@ -17,16 +17,16 @@ use crate::waiting::{Waiting, is_php};
 
 const IDLE: &str = "[idle]";
 
-/// More call paths than programs have; their tables take 150 bytes each at most, which is less than the page that is drawn afterwards.
+/// More call paths than real programs have. Their tables take at most 150 bytes each, less than the page that is drawn afterwards.
 const MOST_NODES: usize = 300_000;
 
-/// The sums of a stack, or of all.
+/// The sums of a call path, or of the whole profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Values {
     pub samples: i64,
     pub cpu: i64,
     pub wall: i64,
-    /// Of the wall time.
+    /// The part of the wall time that waits.
     pub waits: i64,
 }
 
@@ -43,18 +43,18 @@ impl Values {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub parent: usize,
-    /// Of the root, which stands for no function, the largest number there is.
+    /// The largest number for the root, which has no function.
     pub function: usize,
     pub own: Values,
 }
 
-/// What of a receipt rules look at (`contract/comment.json`).
+/// The part of a receipt that rules use (`contract/comment.json`).
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub(super) struct Receipt {
     pub php: Php,
     pub workers: usize,
     pub quality: Quality,
-    /// Where it was asked for.
+    /// Present if it was asked for.
     #[serde(default)]
     pub heap: Heap,
 }
@@ -77,7 +77,7 @@ pub(super) struct Highest {
 }
 
 impl Highest {
-    /// Its share of the limit; none where there is no limit.
+    /// The heap's share of its limit; `None` without a limit.
     pub fn share(&self) -> Option<f64> {
         let limit = self.limit_bytes.filter(|limit| *limit > 0)?;
         Some((self.real_peak_bytes as f64 / limit as f64).min(1.0))
@@ -90,7 +90,7 @@ pub(super) struct Php {
     pub version: String,
     pub sapi: String,
     pub jit: String,
-    /// Empty where it is not known, as what follows.
+    /// Empty if it is not known. The same applies to the next fields.
     #[serde(default)]
     pub xdebug: String,
     #[serde(default)]
@@ -109,7 +109,7 @@ pub(super) struct Quality {
 pub(super) struct Facts<'a> {
     /// Name and file.
     pub functions: Vec<(&'a str, &'a str)>,
-    /// What a function waits for when it waits, by its number.
+    /// What a function waits for when it waits, by the function's number.
     pub kinds: HashMap<usize, &'static str>,
     pub nodes: Vec<Node>,
     pub total: Values,
@@ -117,7 +117,7 @@ pub(super) struct Facts<'a> {
     pub receipts: Vec<Receipt>,
 }
 
-/// What is known while samples are added.
+/// The numbers while samples are added.
 #[derive(Default)]
 struct Known<'a> {
     functions: HashMap<(&'a str, &'a str), usize>,
@@ -126,7 +126,7 @@ struct Known<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// None where there are no receipts or not the sample types of phpprof, or too many call paths.
+    /// `None` if there are no receipts, not the sample types of phpprof, or too many call paths.
     pub fn of<S: Source + ?Sized>(source: &'a S, view: &View) -> Option<Self> {
         let profile = source.head();
         let mut facts = Facts::empty(profile);
@@ -222,7 +222,7 @@ impl<'a> Facts<'a> {
         self.functions.get(function).map_or("", |(name, _)| name)
     }
 
-    /// Whether it is code of PHP, not of the engine.
+    /// Whether it is PHP code and not part of the engine.
     pub fn is_php(&self, function: usize) -> bool {
         self.functions
             .get(function)
@@ -241,7 +241,7 @@ impl<'a> Facts<'a> {
         path
     }
 
-    /// The heap that came nearest to its limit, and its share of that.
+    /// The heap that came nearest to its limit, and its share of the limit.
     pub fn nearest_to_limit(&self) -> Option<(f64, &Highest)> {
         let heaps = self.receipts.iter();
         let heaps = heaps.filter_map(|receipt| receipt.heap.highest.as_ref());
@@ -249,13 +249,13 @@ impl<'a> Facts<'a> {
         shares.max_by(|(one, _), (other, _)| one.total_cmp(other))
     }
 
-    /// Turns at which workers were looked at, by all receipts.
+    /// The turns at which workers were sampled, from all receipts.
     pub fn turns(&self) -> i64 {
         let taken = self.receipts.iter().map(|receipt| receipt.quality.taken);
         taken.fold(0, i64::saturating_add)
     }
 
-    /// Whether a rule may speak of this profile at all.
+    /// Whether a rule applies to this profile at all.
     pub fn may(&self, rule: &Rule) -> bool {
         let all = |test: fn(&Php) -> bool| self.receipts.iter().all(|receipt| test(&receipt.php));
         match rule.only {
@@ -266,7 +266,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// From 7.4 on.
+/// Whether the version is 7.4 or later.
 fn has_preloading(version: &str) -> bool {
     let mut numbers = version
         .split('.')

@@ -1,10 +1,10 @@
-//! What an experienced PHP engineer says of a profile at first sight.
+//! Finds what an experienced PHP engineer would point out in a profile first.
 //!
-//! [`RULES`] are data; `seen` looks for what a rule is about, and `facts` is what it looks at. Nothing is said of a profile without a
-//! receipt of phpprof, whose names mean something else, nor of so few samples that chance could have made the share.
+//! [`RULES`] are data, `seen` finds the matching stacks, and `facts` has the data that they need. A profile without phpprof's receipt has
+//! no findings, because its names mean something else. Neither has one with so few samples that chance could have caused the share.
 //!
-//! Invariant: a finding's share is of what it names, and the stacks that it shows are among those that make up the share, or ran when it was
-//! seen.
+//! Invariant: a finding's share is of the measure that it names. The stacks that it shows belong to that share, or ran when the heap was at
+//! its highest.
 
 mod facts;
 mod rules;
@@ -19,38 +19,38 @@ use facts::{Facts, Highest, Values};
 pub use rules::{Measure, RULES, Rule};
 use seen::{Seen, seen};
 
-/// Stacks of a finding, and functions of a stack, that are shown at most.
+/// The most stacks of a finding, and the most functions of a stack, that are shown.
 const STACKS: usize = 3;
 const DEPTH: usize = 16;
 
-/// Samples that a finding must have at least.
+/// The fewest samples of a finding.
 const LEAST_SAMPLES: f64 = 20.0;
 
-/// What a rule found.
+/// A rule's finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The rule's.
+    /// The rule's id.
     pub id: &'static str,
-    /// In percent of what `of` names, with two decimals.
+    /// In percent of the measure `of`, with two decimals.
     pub share: f64,
-    /// What the share is of.
+    /// The measure of the share.
     pub of: Measure,
-    /// For people: what was found, and what to do.
+    /// The text for users: what was found, and what to do.
     pub sentence: String,
-    /// Where the documents explain it.
+    /// The section of the documents that explains it.
     pub link: String,
-    /// The function that has most of the share, if it is one.
+    /// The function with most of the share, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<Place>,
-    /// The heaviest.
+    /// The heaviest stacks.
     pub stacks: Vec<Shown>,
 }
 
-/// A function, as readers tell one from another.
+/// A function, identified by name and file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// As in the profile.
+    /// The name in the profile.
     pub name: String,
     /// Where it is declared.
     pub file: String,
@@ -59,15 +59,15 @@ pub struct Place {
 /// A stack, and its part of the finding's share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shown {
-    /// In percent of what the finding's share is of.
+    /// In percent of the same measure as the finding's share.
     pub share: f64,
-    /// The innermost ones, root first.
+    /// The innermost functions, root first.
     pub functions: Vec<String>,
-    /// Whether there are more on the root's side.
+    /// Whether functions at the root's side are left out.
     pub cut: bool,
 }
 
-/// What can be said of the samples that the view lets through, the largest share first.
+/// The findings for the samples in the view, the largest share first.
 pub fn findings<S: Source + ?Sized>(source: &S, view: &View) -> Vec<Finding> {
     let Some(facts) = Facts::of(source, view) else {
         return Vec::new();
@@ -86,7 +86,7 @@ pub fn findings<S: Source + ?Sized>(source: &S, view: &View) -> Vec<Finding> {
     found
 }
 
-/// The finding, if chance cannot have made it.
+/// The finding, unless chance can have caused it.
 fn judge(rule: &Rule, facts: &Facts<'_>, seen: &Seen) -> Option<Finding> {
     let total = facts.amount(rule.measure);
     let (value, share) = match seen {
@@ -100,12 +100,12 @@ fn judge(rule: &Rule, facts: &Facts<'_>, seen: &Seen) -> Option<Finding> {
         Seen::Whole(share) | Seen::Heap(share, _) => ((share * total.value as f64) as i64, *share),
     };
     let evidence = total.samples * share;
-    // Two standard deviations of a share that so many samples have.
+    // Two standard deviations of a share with this many samples.
     let doubt = 2.0 * (share * (1.0 - share).max(0.0) / total.samples.max(1.0)).sqrt();
     let is_said = match seen {
         Seen::Stacks(_) => value > 0 && evidence >= LEAST_SAMPLES && share - doubt >= rule.least,
         Seen::Whole(_) => total.samples >= LEAST_SAMPLES,
-        // It is no share of samples.
+        // This is not a share of samples.
         Seen::Heap(..) => true,
     };
     if !is_said {
@@ -140,13 +140,13 @@ fn judge(rule: &Rule, facts: &Facts<'_>, seen: &Seen) -> Option<Finding> {
     })
 }
 
-/// Which request it was, as words within a sentence.
+/// The request, as a phrase within a sentence.
 fn request(heap: Option<&Highest>) -> String {
     let route = heap.and_then(|heap| heap.route.as_deref());
     route.map_or_else(String::new, |route| format!(" (in {route})"))
 }
 
-/// What ran when the heap was highest, where that was seen.
+/// The stack when the heap was at its highest, if it was seen.
 fn of_heap(heap: &Highest, share: f64) -> Vec<Shown> {
     if heap.stack.is_empty() {
         return Vec::new();
@@ -159,7 +159,7 @@ fn of_heap(heap: &Highest, share: f64) -> Vec<Shown> {
     }]
 }
 
-/// The function that most of the values are of.
+/// The function with most of the values.
 fn focus(facts: &Facts<'_>, stacks: &[seen::Stack]) -> Option<Place> {
     let mut sums = vec![0_i64; facts.functions.len()];
     for stack in stacks {
@@ -167,7 +167,7 @@ fn focus(facts: &Facts<'_>, stacks: &[seen::Stack]) -> Option<Place> {
             *sum = sum.saturating_add(stack.value);
         }
     }
-    // Of equal ones the first.
+    // Of equal functions, the first.
     let (function, _) = sums
         .iter()
         .enumerate()
@@ -200,7 +200,7 @@ fn percent(share: f64) -> f64 {
     (share * 10_000.0).round() / 100.0
 }
 
-/// A sum, and how many samples it stands for.
+/// A sum, and the number of samples that it is based on.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
     value: i64,
@@ -208,7 +208,7 @@ struct Amount {
 }
 
 impl Facts<'_> {
-    /// All that a share is of.
+    /// The total of a measure.
     fn amount(&self, measure: Measure) -> Amount {
         let Values {
             samples, cpu, wall, ..
@@ -220,7 +220,7 @@ impl Facts<'_> {
         };
         let samples = match measure {
             Measure::Workers | Measure::Limit => value as f64,
-            // A sample that waits says nothing of what computes, nor one that is late of more than itself.
+            // A waiting sample is no evidence about CPU time. A late sample counts once, although it stands for more time.
             _ if self.period > 0 => (value as f64 / self.period as f64).min(samples as f64),
             _ => samples as f64,
         };

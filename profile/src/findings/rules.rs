@@ -1,13 +1,13 @@
-//! The rules: what each looks for, from which share on it speaks, and what it says.
+//! The rules: what each looks for, above which share it reports, and its text.
 //!
-//! Thresholds are where the time is worth an engineer's: lower ones would speak of programs that are as they should be.
-//! `docs/reference/findings.md` has a section for each id; a test holds the two together.
+//! A threshold is a share that is worth an engineer's time. Lower ones would report healthy programs. `docs/reference/findings.md` has a
+//! section for each id, and a test compares both.
 //!
-//! Invariant: a sentence is true of all that its rule can match, and says what to do.
+//! Invariant: a sentence is true for everything that its rule can match, and says what to do.
 
 use serde::Serialize;
 
-/// What a share is of.
+/// The measure of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
@@ -15,14 +15,14 @@ pub enum Measure {
     Wall,
     /// Their CPU time.
     Cpu,
-    /// The turns at which workers were looked at.
+    /// The turns at which workers were sampled.
     Workers,
-    /// `memory_limit`, by the highest heap.
+    /// `memory_limit`, compared with the highest heap.
     Limit,
 }
 
 impl Measure {
-    /// For people.
+    /// The measure's name for users.
     pub fn words(self) -> &'static str {
         match self {
             Measure::Wall => "of the time",
@@ -33,53 +33,53 @@ impl Measure {
     }
 }
 
-/// What is looked for, and what is said where it is found.
+/// What to look for, and the text of the finding.
 #[derive(Debug)]
 pub struct Rule {
-    /// Also the section of `docs/reference/findings.md`.
+    /// Also the anchor in `docs/reference/findings.md`.
     pub id: &'static str,
-    /// What its share is of.
+    /// The measure of its share.
     pub measure: Measure,
-    /// From this share on it speaks.
+    /// The smallest share that is reported.
     pub least: f64,
     pub(crate) shows: Shows,
     pub(crate) only: Only,
-    /// It is silent where one of these earlier rules speaks.
+    /// The rule reports nothing if one of these earlier rules does.
     pub(crate) unless: &'static [&'static str],
-    /// `{function}` is the function that has most of it, `{request}` what request it was.
+    /// `{function}` is the function with most of the share, `{request}` describes the request.
     pub sentence: &'static str,
 }
 
-/// Where a rule holds.
+/// Where a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Only {
     Everywhere,
-    /// Where PHP serves requests: a command begins anew each time, and may sleep.
+    /// Only if PHP serves requests. A command starts from scratch each time, and may sleep.
     Serving,
     /// The same, from PHP 7.4 on.
     Preloading,
 }
 
-/// What a stack, or the whole profile, must show.
+/// What a stack, or the whole profile, must have.
 #[derive(Debug)]
 pub(crate) enum Shows {
     /// One of these is the leaf.
     Leaf(&'static [&'static str]),
-    /// It waits for this.
+    /// The stack waits for this.
     Waits(&'static str),
-    /// It waits, for whatever it may be, while one of these is on the stack.
+    /// The stack waits for anything while one of these is on it.
     WaitsBelow(&'static [&'static str]),
-    /// One of these is on the stack, and the leaf is none of the others.
+    /// One of the first is on the stack, and the leaf is none of the second.
     Below(&'static [&'static str], &'static [&'static str]),
-    /// One of the latter is the leaf below one of the former, or one of the third ones is on the stack.
+    /// The leaf is one of `leaf` below one of `below`, or one of `or_below` is on the stack.
     LeafBelow {
         below: &'static [&'static str],
         leaf: &'static [&'static str],
         or_below: &'static [&'static str],
     },
-    /// One of these has called it.
+    /// One of these called the function.
     CalledBy(&'static [&'static str]),
-    /// One of these is the leaf, and its calls are long: the function that calls it has next to no time of its own.
+    /// One of these is the leaf, and its calls are long: its caller has almost no time of its own.
     LongCalls(&'static [&'static str]),
     /// A function that prepares a statement about as often as it runs it.
     PreparesAgain,
@@ -87,11 +87,11 @@ pub(crate) enum Shows {
     LittleForTheJit,
     /// No worker was ever idle.
     AllBusy,
-    /// Scripts are compiled, and opcache is so in each pod.
+    /// Scripts are compiled, and opcache is in this state in each pod.
     Compiles(Opcache),
-    /// Xdebug runs the calls of some pods' workers.
+    /// Xdebug runs in the workers of some pods.
     Xdebug,
-    /// The highest heap has the share of its limit.
+    /// The highest heap has this share of its limit.
     NearTheLimit,
 }
 
@@ -100,14 +100,14 @@ pub(crate) enum Shows {
 pub(crate) enum Opcache {
     Off,
     Full,
-    /// It began anew because it was full.
+    /// It restarted because it was full.
     Restarted,
 }
 
 pub(super) const COMPILING: &[&str] = &["[compiling]"];
 const AUTOLOAD: &[&str] = &["[autoload]"];
 
-/// Those that silence others come before them.
+/// Rules that suppress others come before them.
 pub static RULES: [Rule; 22] = [
     Rule {
         id: "xdebug",
@@ -351,7 +351,7 @@ pub static RULES: [Rule; 22] = [
 ];
 
 impl Rule {
-    /// The section that explains it, as a path in the repository.
+    /// The section that explains the rule, as a path in the repository.
     pub fn link(&self) -> String {
         format!("docs/reference/findings.md#{}", self.id)
     }

@@ -1,6 +1,6 @@
-//! Which stacks of a profile show what a rule is about.
+//! Finds the stacks of a profile that match a rule.
 //!
-//! Invariant: each stack is there once, with no more than its own value.
+//! Invariant: each stack occurs once, with its own value only.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,24 @@ use crate::waiting::is_php;
 pub(super) struct Stack {
     pub node: usize,
     pub value: i64,
-    /// The function that it is about.
+    /// The function that the finding is about.
     pub focus: usize,
 }
 
 #[derive(Debug)]
 pub(super) enum Seen {
     Stacks(Vec<Stack>),
-    /// What it is about has no stacks; its share of everything.
+    /// The share of the whole profile, if the finding has no stacks.
     Whole(f64),
     /// A heap, and its share of its limit.
     Heap(f64, Highest),
 }
 
-/// A caller may have so much of a long call's time for itself, and the calls must have so many samples for that to say something.
+/// The largest own share of a caller of long calls, and the fewest samples of its calls that make this meaningful.
 const OWN_OF_CALLER: f64 = 0.005;
 const SAMPLES_OF_CALLS: i64 = 200;
 
-/// A statement that is prepared for each of its runs takes at least so much of the time of both.
+/// A statement that is prepared for each run takes at least this share of preparing and running together.
 const PREPARING: f64 = 0.15;
 const PREPARE: &[&str] = &[
     "PDO::prepare",
@@ -127,17 +127,17 @@ fn of(measure: Measure, values: Values) -> i64 {
     }
 }
 
-/// Of each function, whether it is an internal one of these names.
+/// For each function, whether it is an internal function with one of these names.
 fn marked(facts: &Facts<'_>, names: &[&str]) -> Vec<bool> {
     let functions = facts.functions.iter();
-    // Composer's loader is the one that is code of PHP.
+    // Composer's loader is the only one written in PHP.
     let is_meant = |name: &str, file: &str| {
         names.contains(&name) && (!is_php(file) || name.starts_with("Composer\\"))
     };
     functions.map(|(name, file)| is_meant(name, file)).collect()
 }
 
-/// Of each node, the function nearest to the leaf that is marked, the leaf's own included.
+/// For each node, the marked function that is nearest to the leaf, including the leaf itself.
 fn nearest(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
     let mut found: Vec<Option<usize>> = Vec::with_capacity(facts.nodes.len());
     for node in &facts.nodes {
@@ -152,7 +152,7 @@ fn nearest(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
     found
 }
 
-/// Of each node, the function that was called by a marked one, if there is one on its way.
+/// For each node, the function on its path that a marked one called, if any.
 fn called_by(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
     let mut found: Vec<Option<usize>> = Vec::with_capacity(facts.nodes.len());
     for node in &facts.nodes {
@@ -177,7 +177,7 @@ fn waits(facts: &Facts<'_>, focus: impl Fn(usize, &str) -> Option<usize>) -> See
     Seen::Stacks(stacks.collect())
 }
 
-/// A function that is called often takes time of its caller's too, which calls it; one that is called seldom and takes long does not.
+/// A function that is called often also costs its caller time. A function that is called rarely and takes long does not.
 fn long_calls(facts: &Facts<'_>, marks: &[bool]) -> Seen {
     let mut calls: HashMap<usize, i64> = HashMap::new();
     let is_marked = |function: usize| marks.get(function).copied().unwrap_or(false);
@@ -203,12 +203,12 @@ fn long_calls(facts: &Facts<'_>, marks: &[bool]) -> Seen {
     Seen::Stacks(stacks.collect())
 }
 
-/// The nearest function above that both prepares and runs statements, and whether it prepares them about as often. A statement that is prepared
-/// once and run often takes next to no time to prepare; one that takes long to run neither.
+/// Finds functions that prepare a statement about as often as they run it. The function is the nearest one above both. Preparing takes
+/// almost no time if a statement is prepared once and run often, or if it takes long to run.
 fn prepares_again(facts: &Facts<'_>) -> Seen {
     let (prepare, execute) = (marked(facts, PREPARE), marked(facts, EXECUTE));
     let is = |marks: &[bool], function: usize| marks.get(function).copied().unwrap_or(false);
-    // What is not accounted for yet, of each node: preparing, running, and the stacks that did.
+    // The times that are not assigned yet, for each node: preparing, running, and the stacks of both.
     let mut open: HashMap<usize, (i64, i64, Vec<usize>)> = HashMap::new();
     let mut stacks = Vec::new();
     for (index, node) in facts.nodes.iter().enumerate().rev() {
@@ -244,12 +244,12 @@ fn prepares_again(facts: &Facts<'_>) -> Seen {
             ));
         }
     }
-    // Of one call path: many that are each a little are many queries, not one again and again.
+    // Only one call path counts: many paths with a little each are many different queries.
     let most = stacks.into_iter().max_by_key(|(all, _)| *all);
     Seen::Stacks(most.map_or_else(Vec::new, |(_, stacks)| stacks))
 }
 
-/// The share of PHP's own code in all time, if the JIT is on everywhere and the share is surely below.
+/// The share of PHP's own code in all time, if the JIT is on in each pod and the share is certainly below `least`.
 fn little_for_the_jit(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     if facts.receipts.iter().any(|receipt| receipt.php.jit != "on") {
         return None;
@@ -271,7 +271,7 @@ fn little_for_the_jit(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     (all.samples >= SAMPLES_OF_CALLS && share + doubt <= least).then_some(Seen::Whole(share))
 }
 
-/// The share of turns at which a worker was at work, where there are several workers and none was idle in any pod.
+/// The share of turns at which a worker was busy, if there are several workers and no pod had idle ones.
 fn all_busy(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     let busy = facts.receipts.iter().map(|receipt| {
         let (taken, idle) = (receipt.quality.taken, receipt.quality.idle);
@@ -283,7 +283,7 @@ fn all_busy(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     (lowest >= least).then_some(Seen::Whole(lowest))
 }
 
-/// Whether opcache is so in each pod.
+/// Whether opcache is in this state in each pod.
 fn has_opcache(facts: &Facts<'_>, state: Opcache) -> bool {
     facts.receipts.iter().all(|receipt| {
         let Php {
@@ -299,7 +299,7 @@ fn has_opcache(facts: &Facts<'_>, state: Opcache) -> bool {
     })
 }
 
-/// The share of turns that were of pods with Xdebug.
+/// The share of turns in pods with Xdebug.
 fn with_xdebug(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     let with = facts
         .receipts

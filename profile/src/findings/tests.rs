@@ -3,7 +3,7 @@ use crate::{Builder, FrameRef, Label, Limits, Profile, Settings, decode};
 
 const RECEIPT: &str = include_str!("../../../contract/comment.json");
 
-/// The profile of a program of `profiler-image/tests/findings`, which has the problem or is near it.
+/// The profile of a program in `profiler-image/tests/findings`, which has the problem or is close to it.
 fn recorded(id: &str, problem: &str) -> Profile {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings");
     let bytes = std::fs::read(format!("{folder}/{id}-{problem}.pb.gz")).unwrap();
@@ -50,7 +50,7 @@ fn what_is_said_of_recorded_programs_is_what_it_was() {
     insta::assert_snapshot!(text);
 }
 
-/// So many samples of each leaf, with their CPU and wall time in periods of 10 ms.
+/// This many samples of each leaf, with their CPU and wall time in periods of 10 ms.
 fn profile(receipt: &str, leaves: &[(&str, [i64; 3])]) -> Profile {
     let mut builder = Builder::new(Settings {
         period: 10_000_000,
@@ -93,13 +93,13 @@ fn few_samples_say_nothing() {
         &[("usleep", [2, 0, 2]), ("{main}", [18, 18, 18])],
         &[],
     );
-    // Few that are late: each stands for much time, and says no more.
+    // A few late samples stand for much time, but are little evidence.
     check(
         RECEIPT,
         &[("usleep", [2, 0, 100]), ("{main}", [18, 18, 900])],
         &[],
     );
-    // A tenth of 300 is 5 % or less once in a hundred times, but not of 60.
+    // With 300 samples, a true share of 5 % shows as a tenth at most once in a hundred times. With 60 samples, it does so more often.
     check(
         RECEIPT,
         &[("usleep", [30, 0, 30]), ("{main}", [270, 270, 270])],
@@ -154,7 +154,7 @@ fn a_pod_that_has_idle_workers_is_enough() {
     assert_eq!(ids(&both), Vec::<&str>::new());
 }
 
-/// Functions that prepare and run statements, with the samples of both, among 1,000 samples.
+/// Functions that prepare and run statements, with the samples of both, out of 1,000 samples.
 fn queries(of: &[(&str, i64, i64)]) -> Profile {
     let mut builder = Builder::new(Settings::default());
     let frame = |name, file| FrameRef {
@@ -185,7 +185,7 @@ fn a_statement_that_is_prepared_for_each_run_is_told_from_one_that_runs_long() {
     assert_eq!((found[0].id, found[0].share), ("query-loop", 20.0));
     assert_eq!(found[0].function.as_ref().unwrap().name, "find");
     assert_eq!(ids(&queries(&[("report", 10, 190)])), Vec::<&str>::new());
-    // Many functions with a query each are as they should be.
+    // Many functions with one query each are fine.
     let each: Vec<String> = (0..10).map(|number| format!("find{number}")).collect();
     let each: Vec<_> = each.iter().map(|name| (name.as_str(), 10, 30)).collect();
     assert_eq!(ids(&queries(&each)), Vec::<&str>::new());

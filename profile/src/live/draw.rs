@@ -1,7 +1,7 @@
-//! The picture of a table: a head, the rows, and which keys there are.
+//! Draws a table: a head, the rows, and the keys.
 //!
-//! Colours are the terminal's own, on its own ground, so that they can be read on a light and on a dark one; `NO_COLOR` leaves weight and
-//! reversal alone. Invariant: it fits any size, and of a long name its end is seen.
+//! It uses the terminal's own colours and background, so it is readable on light and dark ones. With `NO_COLOR` it uses only bold and
+//! reverse. Invariant: the picture fits any size, and shows the end of a long name.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -13,26 +13,26 @@ use super::sums::Tab;
 use super::text::{fitted, percent, share, time, width};
 use super::top::{Clock, Column, Row, Top};
 
-/// Of shares and of times; a space between columns.
+/// The width of shares and of times. Columns are separated by a space.
 const SHARE: u16 = 7;
 const TIME: u16 = 8;
 const SPACE: u16 = 1;
-/// The narrowest table that shows where a name is, beside it.
+/// The narrowest table that shows a name's place beside the name.
 const WIDE: u16 = 110;
-/// A share from which on a row is marked, in percent.
+/// The share in percent from which a row is highlighted.
 const MUCH: f64 = 20.0;
 
 const TITLES: [&str; 4] = ["Functions", "Lines", "Routes", "Workers"];
 
-/// How it is drawn.
+/// How the table is drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
-    /// Without it, weight and reversal say the same.
+    /// Without colour, bold and reverse show the same.
     pub has_colour: bool,
 }
 
 impl Theme {
-    /// As the environment wants it (no-color.org).
+    /// The theme for this environment (no-color.org).
     #[must_use]
     pub fn of_environment() -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -55,7 +55,7 @@ const HEAD: Style = Style::new().add_modifier(Modifier::REVERSED);
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// Draws it.
+/// Draws the table.
 pub fn draw(top: &Top, theme: Theme, frame: &mut Frame<'_>) {
     let rows = Layout::vertical([
         Constraint::Length(1),
@@ -70,7 +70,7 @@ pub fn draw(top: &Top, theme: Theme, frame: &mut Frame<'_>) {
     frame.render_widget(keys(top), foot);
 }
 
-/// What is looked at, for how long, and how busy it is.
+/// What is sampled, for how long, and how busy it is.
 fn title(top: &Top, columns: u16) -> Line<'static> {
     let sums = top.shown();
     let ratio = |time: i64| match sums.span {
@@ -134,7 +134,7 @@ fn draw_table(top: &Top, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     widths.push(name);
     widths.extend((place > 0).then_some(place));
     let head = head(top, is_wide);
-    // Only what is seen is made: there may be thousands.
+    // Only visible rows are built, because there may be thousands.
     let seen = usize::from(area.height.saturating_sub(1)).max(1);
     let first = at.saturating_sub(seen - 1);
     let cells = rows.iter().skip(first).take(seen);
@@ -163,7 +163,7 @@ fn nothing(top: &Top) -> &'static str {
     }
 }
 
-/// Its width, where that is fixed.
+/// The column's width, if it is fixed.
 fn size(column: Column) -> Option<u16> {
     match column {
         Column::OwnNow | Column::TotalNow => Some(SHARE),
@@ -213,7 +213,7 @@ fn head(top: &Top, is_wide: bool) -> Cells<'static> {
     Cells::new(cells).style(HEAD)
 }
 
-/// Numbers stand to the right, names to the left.
+/// Aligns numbers to the right and names to the left.
 fn aligned(text: String, column: Column) -> Line<'static> {
     match column {
         Column::Name => Line::from(text),

@@ -1,6 +1,6 @@
-//! The terminal while a table is on it: the thin shell around [`Top`] and [`draw`](super::draw::draw).
+//! Shows the table on a terminal: a thin layer around [`Top`] and [`draw`](super::draw::draw).
 //!
-//! Invariant: however it ends, the terminal is as it was: also after a panic, where a hook sees to it.
+//! Invariant: the terminal is restored at the end, even after a panic, for which a hook exists.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -15,27 +15,27 @@ use super::draw::{Theme, draw};
 use super::top::{Action, Top};
 use crate::proto::Profile;
 
-/// Keys are taken at once, and ticks at most so late.
+/// Keys are handled at once, and ticks at most this late.
 const POLL: Duration = Duration::from_millis(50);
-/// Names that are tried for a file.
+/// File names that are tried when saving.
 const TRIES: u32 = 100;
 
-/// What comes from whoever samples.
+/// A message from the sampling side.
 #[derive(Debug)]
 pub enum Update {
-    /// What was sampled since the tick before, in so long.
+    /// The samples since the previous tick, and its length.
     Tick(Vec<Profile>, Duration),
-    /// What there is to say of it.
+    /// A note for the user.
     Message(String),
 }
 
-/// Whether there is a terminal to draw on, and to type on.
+/// Whether there is a terminal to draw on and to type on.
 #[must_use]
 pub fn is_there() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Shows what comes until `q`, Ctrl-C, the end of what comes or of the terminal. Gives the files that were saved.
+/// Shows updates until `q`, Ctrl-C, or the end of the updates or the terminal. Returns the saved files.
 ///
 /// # Errors
 /// The terminal is gone, or cannot be drawn on.
@@ -43,16 +43,16 @@ pub fn run(top: &mut Top, updates: &Receiver<Update>) -> io::Result<Vec<PathBuf>
     let mut terminal = ratatui::try_init()?;
     let ended = keys().and_then(|keys| shown(top, updates, &keys, &mut terminal));
     let cursor = terminal.show_cursor();
-    // It would write to the standard error of a terminal that is gone, and end the process by that.
+    // Dropping it would write to the standard error of a closed terminal, and that would end the process.
     std::mem::forget(terminal);
     let restored = ratatui::try_restore().and(cursor);
     let saved = ended?;
     restored.map(|()| saved)
 }
 
-/// What is typed, or that the terminal has another size.
+/// Typed keys, and changes of the terminal's size.
 ///
-/// A thread waits for it, to the end of the process: crossterm 0.29 never comes back from a terminal that is gone.
+/// A thread waits for them until the process ends, because crossterm 0.29 never returns from a closed terminal.
 fn keys() -> io::Result<Receiver<Input>> {
     let (give, keys) = channel();
     let reader = Builder::new().name("keys".to_owned());
@@ -115,7 +115,7 @@ fn take(top: &mut Top, update: Update) {
     }
 }
 
-/// Saves what was sampled, and says where.
+/// Saves the samples, and returns where.
 fn save(top: &Top, saved: &mut Vec<PathBuf>) -> String {
     let file = match top.file() {
         Ok(file) => file,
@@ -131,7 +131,7 @@ fn save(top: &Top, saved: &mut Vec<PathBuf>) -> String {
     }
 }
 
-/// Into a new file of the current folder.
+/// Writes a new file in the current folder.
 fn written(bytes: &[u8]) -> io::Result<PathBuf> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs() % 86_400;

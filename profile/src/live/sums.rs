@@ -1,6 +1,6 @@
-//! What functions, lines, routes and workers have used: in the last tick, and since the begin.
+//! The time of functions, lines, routes and workers, in the last tick and since the beginning.
 //!
-//! Invariant: at most [`MAX_ROWS`] rows of a kind; what comes later is one more row, so that no time is lost.
+//! Invariant: each kind has at most [`MAX_ROWS`] rows. Later ones are added up in one more row, so that no time is lost.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,12 +8,12 @@ use crate::lookup::Lookup;
 use crate::proto::{Profile, Sample};
 use crate::stacks::label_value;
 
-/// Rows of each kind that are told apart.
+/// The most separate rows of each kind.
 pub const MAX_ROWS: usize = 20_000;
 const OTHER: &str = "(other)";
 const NO_REQUEST: &str = "(no request)";
 
-/// What a row is.
+/// What the rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
     /// By function.
@@ -34,7 +34,7 @@ impl Tab {
 /// Nanoseconds on the wall's clock and on a CPU.
 pub(crate) type Times = [i64; 2];
 
-/// What one row has used: itself, and with all that it called.
+/// The time of one row: its own, and including its callees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub own: Times,
@@ -57,23 +57,23 @@ pub(crate) struct Sum {
     pub doing: String,
 }
 
-/// What a row is called, and where that is.
+/// The name of a row, and its place.
 pub(crate) type Name = (String, String);
 
-/// All rows, and what they are shares of.
+/// All rows, and their totals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     tables: [HashMap<Name, Sum>; 4],
-    /// Of all samples.
+    /// The totals of all samples.
     pub now: Times,
     pub all: Times,
-    /// Nanoseconds that the last tick is of, and all of them.
+    /// Nanoseconds of the last tick, and of all ticks.
     pub span: i64,
     pub spans: i64,
     pub ticks: u64,
 }
 
-/// The rows of one tick, by names that are its own.
+/// The rows of one tick, by borrowed names.
 #[derive(Default)]
 struct Tick<'a> {
     functions: HashMap<(&'a str, &'a str), Used>,
@@ -85,7 +85,7 @@ struct Tick<'a> {
 #[derive(Default)]
 struct Worker {
     used: Used,
-    /// The largest of its samples' wall times, and what that one did.
+    /// The largest wall time of its samples, and what that sample did.
     most: i64,
     doing: String,
 }
@@ -95,7 +95,7 @@ impl Sums {
         &self.tables[tab as usize]
     }
 
-    /// Adds what was sampled since the tick before, by one sampler or several, in so many nanoseconds.
+    /// Adds the samples since the previous tick, from one or several samplers. The tick has this many nanoseconds.
     pub fn add(&mut self, profiles: &[Profile], span: i64) {
         for sum in self.tables.iter_mut().flat_map(HashMap::values_mut) {
             sum.now = Used::default();
@@ -127,7 +127,7 @@ impl Sums {
             row(functions, (name.to_owned(), file.to_owned()), &used);
         }
         for ((name, file, line), used) in tick.lines {
-            // What is written in C has no line.
+            // Code written in C has no line.
             let name = match line {
                 0 => (name.to_owned(), file.to_owned()),
                 line => (format!("{file}:{line}"), name.to_owned()),
@@ -161,7 +161,7 @@ impl<'a> Tick<'a> {
                 .entry(function)
                 .or_default()
                 .add(&of_function);
-            // What PHP does besides running code is in no file.
+            // Phases of the engine have no file.
             if !frame.file.is_empty() {
                 let line = (frame.name, frame.file, frame.line);
                 let of_line = used(lines.insert(line));
@@ -195,7 +195,7 @@ impl<'a> Tick<'a> {
     }
 }
 
-/// The row of this name with more time, where there is room.
+/// The row with this name after adding the time, if there is room.
 fn row<'t>(table: &'t mut HashMap<Name, Sum>, name: Name, used: &Used) -> &'t mut Sum {
     let is_known = table.len() < MAX_ROWS || table.contains_key(&name);
     let other = || (OTHER.to_owned(), String::new());
@@ -207,7 +207,7 @@ fn row<'t>(table: &'t mut HashMap<Name, Sum>, name: Name, used: &Used) -> &'t mu
     sum
 }
 
-/// Method and route of a request; its script where that is all that is told.
+/// Method and route of a request; only its script if the others are not recorded.
 fn route(label: &impl Fn(&str) -> Option<String>) -> Option<String> {
     match (label("method"), label("route")) {
         (Some(method), Some(route)) => Some(format!("{method} {route}")),
@@ -216,7 +216,7 @@ fn route(label: &impl Fn(&str) -> Option<String>) -> Option<String> {
     }
 }
 
-/// A worker as people tell it from others: its pod, where there are several, and its number.
+/// A worker's name for users: its pod, if there are several, and its number.
 fn worker(label: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let pid = label("pid")?;
     let number = match label("thread") {

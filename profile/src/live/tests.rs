@@ -24,7 +24,7 @@ fn frame<'a>(name: &'a str, file: &'a str, line: i64) -> FrameRef<'a> {
     }
 }
 
-/// A second of which `share` hundredths were spent in the cart by one worker, with a call of itself, and the rest asleep by another.
+/// One second in which one worker spent `share` hundredths in the cart, which calls itself, and another worker slept for the rest.
 fn second(number: i64, share: i64) -> Profile {
     let mut builder = Builder::new(Settings {
         time_nanos: 1_000_000_000 * (1000 + number),
@@ -131,7 +131,7 @@ fn keys_sort_by_another_column_and_turn_the_order() {
     assert_eq!(names(&top), [CART, "md5", "query", "usleep", "{main}"]);
     press(&mut top, "r");
     assert_eq!(names(&top)[0], "{main}");
-    // Each table has an order of its own.
+    // Each table has its own order.
     press(&mut top, "\t");
     assert_eq!(top.sorted(), (Column::OwnNow, false));
 }
@@ -142,7 +142,7 @@ fn a_filter_leaves_rows_with_this_in_their_name_or_place() {
     press(&mut top, "/CART.php");
     assert!(top.is_typing);
     assert_eq!(names(&top), [CART]);
-    // While it is typed, keys are letters.
+    // While the filter is typed, keys are letters.
     assert_eq!(press(&mut top, "q"), Action::None);
     assert!(top.rows().is_empty());
     press(&mut top, "\x1b");

@@ -1,10 +1,10 @@
-//! Times, shares and names as a table has them.
+//! Formats times, shares and names for the table.
 //!
-//! Invariant: none is wider than its room, and the end of a long name is what is kept.
+//! Invariant: no text is wider than its room, and a long name keeps its end.
 
 use ratatui::text::Span;
 
-/// Of a longer name only the end is looked at: no terminal is wider.
+/// Only this many characters at the end of a name are used, because no terminal is wider.
 const LONGEST: usize = 400;
 
 /// As `0.42 s`, `12m05s`, `3h12m`; at most seven columns wide up to a thousand hours.
@@ -17,7 +17,7 @@ pub(super) fn time(nanoseconds: i64) -> String {
     }
 }
 
-/// A share in percent with a decimal; nothing where there is nothing.
+/// A share in percent with one decimal; empty if there is none.
 pub(super) fn share(part: i64, of: i64) -> String {
     match percent(part, of) {
         Some(percent) if part > 0 => format!("{percent:.1}"),
@@ -29,7 +29,7 @@ pub(super) fn percent(part: i64, of: i64) -> Option<f64> {
     (of > 0).then(|| 100.0 * part as f64 / of as f64)
 }
 
-/// A name in so many columns: of a longer one the end.
+/// A name in this many columns. A longer one loses its beginning.
 pub(super) fn fitted(name: &str, columns: usize) -> String {
     let name = crate::dump::printable(name);
     if width(&name) <= columns {
@@ -46,7 +46,7 @@ pub(super) fn fitted(name: &str, columns: usize) -> String {
     }
 }
 
-/// How many columns a text takes.
+/// The columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }

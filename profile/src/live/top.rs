@@ -1,6 +1,6 @@
-//! What the table shows, and what a key changes of it: pure.
+//! What the table shows, and what each key changes. It is pure.
 //!
-//! Invariant: a pause holds what is shown and loses nothing: what comes meanwhile is in the sums, and in what is saved.
+//! Invariant: a pause freezes the table but loses nothing: later samples are in the sums and in the saved profile.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::sums::{Name, Sum, Sums, Tab};
 use crate::proto::Profile;
 use crate::{MergeError, MergeLimits, Merger, Settings, TrustedMetadata};
 
-/// What is saved holds at most so much.
+/// The bounds of the saved profile.
 const LIMITS: MergeLimits = MergeLimits {
     rows: 200_000,
     bytes: 48 << 20,
 };
-/// The longest text that rows are chosen by.
+/// The longest filter.
 const LONGEST_FILTER: usize = 100;
 const PAGE: usize = 10;
 
@@ -33,20 +33,20 @@ pub enum Clock {
 /// What rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// In the last tick: itself, and with what it called.
+    /// The own time in the last tick.
     OwnNow,
-    /// In the last tick, with what it called.
+    /// The time in the last tick, including callees.
     TotalNow,
-    /// Since the begin.
+    /// The own time since the beginning.
     Own,
-    /// Since the begin, with what it called.
+    /// The time since the beginning, including callees.
     Total,
-    /// By the alphabet.
+    /// Alphabetically.
     Name,
 }
 
 impl Column {
-    /// Those of a table, from left to right.
+    /// The columns of a table, from left to right.
     pub fn of(tab: Tab) -> &'static [Column] {
         match tab {
             Tab::Functions | Tab::Lines => &[
@@ -64,59 +64,59 @@ impl Column {
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// The function's, line's, route's or worker's.
+    /// The name of the function, line, route or worker.
     pub name: &'a str,
-    /// A function's file, a line's function, what a worker does.
+    /// The file of a function, the function of a line, or what a worker does.
     pub place: &'a str,
-    /// Nanoseconds of the chosen clock: in the last tick, and since the begin.
+    /// The own time in the last tick, in nanoseconds of the chosen clock.
     pub own_now: i64,
-    /// In the last tick, with what it called.
+    /// The time in the last tick, including callees.
     pub total_now: i64,
-    /// Since the begin.
+    /// The own time since the beginning.
     pub own: i64,
-    /// Since the begin, with what it called.
+    /// The time since the beginning, including callees.
     pub total: i64,
 }
 
-/// What whoever has the terminal shall do after a key.
+/// What the owner of the terminal has to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Draw it again.
+    /// Draw the table again.
     None,
     /// Write [`Top::file`].
     Save,
-    /// Give the terminal back.
+    /// Restore the terminal and end.
     Quit,
 }
 
 /// The table's state.
 #[derive(Clone, Debug)]
 pub struct Top {
-    /// What is looked at, in a few words.
+    /// What is sampled, in a few words.
     pub title: String,
     sums: Sums,
     held: Option<Box<Sums>>,
     merged: Merger,
     /// Unix nanoseconds of the first tick.
     began: Option<i64>,
-    /// Which rows are shown.
+    /// The selected table.
     pub tab: Tab,
     /// Which time is shown.
     pub clock: Clock,
-    /// By tab: the column, and whether the smallest comes first.
+    /// For each tab: the column, and whether the order is reversed.
     sorted: [(usize, bool); 4],
-    /// Only rows whose name or place has this are shown; empty for all.
+    /// Only rows whose name or place contains this are shown; empty for all.
     pub filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub is_typing: bool,
-    /// The row that is marked.
+    /// The selected row.
     pub at: usize,
-    /// What was done last, or goes wrong.
+    /// The last action, or a problem.
     pub said: String,
 }
 
 impl Top {
-    /// A table without a row, by wall time.
+    /// A table without rows, by wall time.
     #[must_use]
     pub fn new(title: String) -> Self {
         Self {
@@ -135,13 +135,13 @@ impl Top {
         }
     }
 
-    /// Adds what was sampled since the tick before, by one sampler or several, in so long.
+    /// Adds the samples since the previous tick, from one or several samplers. The tick has this length.
     ///
     /// # Errors
-    /// A profile has other sample types; what came before it is added.
+    /// A profile has other sample types. The profiles before it are added.
     pub fn add(&mut self, mut profiles: Vec<Profile>, span: Duration) -> Result<(), MergeError> {
         for profile in &mut profiles {
-            // What a sampler says of one second is not true of the sum.
+            // A sampler's comment on one second does not apply to the sum.
             profile.comment.clear();
             let began = *self.began.get_or_insert(profile.time_nanos);
             let until = profile.time_nanos.saturating_add(profile.duration_nanos);
@@ -157,7 +157,7 @@ impl Top {
         Ok(())
     }
 
-    /// All that was sampled, as a pprof file.
+    /// All samples as a pprof file.
     ///
     /// # Errors
     /// Nothing was sampled yet.
@@ -165,7 +165,7 @@ impl Top {
         self.merged.clone().finish().map(|merged| merged.file)
     }
 
-    /// Whether what is shown is held while more comes.
+    /// Whether the table is frozen.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.held.is_some()
@@ -175,7 +175,7 @@ impl Top {
         self.held.as_deref().unwrap_or(&self.sums)
     }
 
-    /// The column that rows are sorted by, and whether the smallest comes first.
+    /// The column that rows are sorted by, and whether the order is reversed.
     #[must_use]
     pub fn sorted(&self) -> (Column, bool) {
         let (index, reversed) = self.sorted[self.tab as usize];
@@ -183,7 +183,7 @@ impl Top {
         (column.unwrap_or(Column::Name), reversed)
     }
 
-    /// The rows that the filter leaves, in their order.
+    /// The rows that match the filter, in order.
     #[must_use]
     pub fn rows(&self) -> Vec<Row<'_>> {
         let wanted = self.filter.to_lowercase();
@@ -216,7 +216,7 @@ impl Top {
         }
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Action {
         self.said.clear();
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -300,7 +300,7 @@ impl Top {
     }
 }
 
-/// The largest first; of equal ones those that were the largest since the begin, then by name.
+/// The largest first. Equal rows are ordered by their value since the beginning, then by name.
 fn compare(one: &Row<'_>, other: &Row<'_>, column: Column) -> Ordering {
     let value = |row: &Row<'_>| match column {
         Column::OwnNow => row.own_now,

@@ -1,6 +1,6 @@
-//! A profile on its way into a merged one: its numbers translated into the merged tables', each once and only where a row needs it.
+//! A profile while it is merged: its ids are translated into those of the merged tables, each once and only if a row needs it.
 //!
-//! Invariant: [`Incoming::cost`] is at least what the tables grow by when the row is added.
+//! Invariant: [`Incoming::cost`] is at least the growth of the tables when the row is added.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use crate::proto::{Function, Label, Line, Location, Mapping, Profile, Sample};
 use crate::rows;
 use crate::tables::Tables;
 
-/// What a location with one line, its function and its mapping take in the tables beside their names.
+/// What a location with one line, its function and its mapping take in the tables, without their names.
 const LOCATION_BYTES: usize = 640;
-/// What a further line takes.
+/// What each further line takes.
 const LINE_BYTES: usize = 256;
 
 pub(super) struct Incoming<'a> {
     profile: &'a Profile,
-    /// Where in a sample each merged value stands.
+    /// The index of each merged value in a sample.
     order: Vec<usize>,
     own: &'a [(&'a str, &'a str)],
-    /// Labels that are left out.
+    /// Labels that are dropped.
     folds: &'static [&'static str],
     locations: HashMap<u64, &'a Location>,
     functions: HashMap<u64, &'a Function>,
@@ -93,7 +93,7 @@ impl<'a> Incoming<'a> {
             .sum()
     }
 
-    /// Leaf first.
+    /// The stack, leaf first.
     pub fn stack(&mut self, sample: &Sample, tables: &mut Tables) -> Vec<u64> {
         let mut stack = Vec::with_capacity(sample.location_id.len());
         for id in &sample.location_id {
@@ -143,7 +143,7 @@ impl<'a> Incoming<'a> {
         }))
     }
 
-    /// The sample's own labels and those that are known, in order.
+    /// The labels of the sample and of the trusted metadata, in order.
     pub fn labels(&self, sample: &Sample, tables: &mut Tables) -> Vec<Label> {
         let mut labels = self.own_labels(tables);
         let mut string = |index| tables.string(self.profile.string(index));

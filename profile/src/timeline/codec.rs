@@ -1,8 +1,7 @@
-//! The file of a timeline: gzip of JSON, read within bounds and written so that it fits.
+//! The file of a timeline: gzip of JSON. It is read within bounds, and written so that it fits.
 //!
-//! Invariant: memory stays bounded whatever the bytes are (the file is inflated and parsed as a stream, and each list ends at its
-//! bound), and what [`decode`] hands out is whole: every index exists, cells and moments are in order, and no number is negative
-//! that cannot be.
+//! Invariant: memory is bounded for any input (the file is decompressed and parsed as a stream, and each list ends at its bound). The
+//! result of [`decode`] is complete: every index exists, cells and moments are in order, and only values that may be negative are.
 
 use std::fmt;
 use std::io::{self, BufReader, Read as _};
@@ -19,34 +18,34 @@ use super::{
     Timeline, Tree, VERSION,
 };
 
-/// Of the file as it lies in a store: a larger one is refused unread.
+/// The most bytes of the stored file. A larger one is refused unread.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Of the JSON in it.
+/// The most bytes of the JSON in it.
 const MAX_INFLATED: u64 = 16 << 20;
-/// Times lie within so many nanoseconds of each other, some 70 years: sums of some of them fit their type.
+/// The largest difference between two times, some 70 years in nanoseconds. So sums of a few of them do not overflow.
 pub(super) const MAX_TIME: i64 = i64::MAX / 4;
 
-/// Why a file is no timeline.
+/// Why a file is not a timeline.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
-    /// Over [`MAX_BYTES`]: nothing of it was read.
+    /// Over [`MAX_BYTES`]. Nothing was read.
     #[error("the file has more than {MAX_BYTES} bytes")]
     TooLarge,
-    /// Inflating it was given up.
+    /// The decompressed file is too large.
     #[error("the file has more than {MAX_INFLATED} bytes when it is decompressed")]
     InflatedTooLarge,
-    /// It has another form.
+    /// The JSON has another structure.
     #[error("the file is not a timeline: {0}")]
     Json(#[source] serde_json::Error),
-    /// An older or a newer phpprof has written it.
+    /// Another version of phpprof has written it.
     #[error("the file has version {0}, but this phpprof reads version {VERSION}")]
     Version(u32),
-    /// An index leads nowhere, or a time is out of order; the text says where.
+    /// An index does not exist, or a time is out of order. The text says where.
     #[error("the timeline is incomplete: {0}")]
     NotWhole(&'static str),
 }
 
-/// Reads the file of someone who is not trusted.
+/// Reads an untrusted file.
 ///
 /// # Errors
 /// A [`TimelineError`].
@@ -72,15 +71,15 @@ pub fn decode(file: &[u8]) -> Result<Timeline, TimelineError> {
 /// Writes the file.
 ///
 /// # Errors
-/// None that a person can do anything about: it is written to memory.
+/// None that a user can fix, because the file is written to memory.
 pub fn encode(timeline: &Timeline) -> io::Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     timeline.serialize(&mut serde_json::Serializer::new(&mut gzip))?;
     gzip.finish()
 }
 
-/// Writes a file of at most so many bytes: of the recorded requests the faster half loses what it did; once none has anything, parts name
-/// half as many stacks; and once they name none, the faster half of the requests is not listed, until it fits.
+/// Writes a file of at most this many bytes. To make it fit, it first drops the moments of the faster half of the recorded requests,
+/// repeatedly. Without moments, it halves the number of stacks in the parts. Without stacks, it drops the faster half of the requests.
 ///
 /// # Errors
 /// As [`encode`].
@@ -95,7 +94,7 @@ pub fn encode_within(mut timeline: Timeline, most: usize) -> io::Result<Vec<u8>>
 }
 
 impl Timeline {
-    /// Takes the larger part away of what can be missed most easily.
+    /// Drops the larger part of the data that is needed least.
     fn shrink(&mut self) {
         let recorded = self.recorded().count();
         let stacks = self.parts.iter().map(|part| part.stacks.len()).max();
@@ -127,7 +126,7 @@ impl Timeline {
     }
 }
 
-/// The smallest step by which so much time has no more than [`MAX_STEPS`].
+/// The smallest step with which this time has at most [`MAX_STEPS`] steps.
 #[must_use]
 pub(super) fn step_of(nanoseconds: i64) -> i64 {
     let mut step = FIRST_STEP;
@@ -137,7 +136,7 @@ pub(super) fn step_of(nanoseconds: i64) -> i64 {
     step
 }
 
-/// What is wrong with a timeline, if anything is.
+/// The fault of a timeline, if any.
 fn fault(timeline: &Timeline) -> Option<&'static str> {
     let times = 0..=MAX_TIME;
     let step = timeline.step_nanoseconds;
@@ -248,7 +247,7 @@ fn are_moments(moments: &[Moment], nodes: usize) -> bool {
         && moments.is_sorted_by(|one, next| one.begin + one.duration <= next.begin)
 }
 
-/// Reads a list of at most so many elements.
+/// Reads a list of at most this many elements.
 pub(super) fn bounded<'de, D, T, const MOST: usize>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

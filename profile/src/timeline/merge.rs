@@ -1,9 +1,9 @@
-//! One timeline of several: those of a request's pods.
+//! Merges several timelines into one: those of a request's pods.
 //!
-//! All lie on one axis, whose steps begin at multiples of a step since 1970. A step of one of them is added whole to the one in which it
-//! begins: since all steps are one doubled some times, each step of the result is made of as many of theirs, and moves by less than
-//! one. Invariant: no busy or waiting time is lost; the order in which they are added does not matter, as long as no more than 256
-//! routes are met; memory is bounded by the bounds of one timeline, whatever their number is.
+//! All are put on one axis, whose steps begin at multiples of the step since 1970. A step of a pod is added completely to the step in which
+//! it begins. All steps are one step doubled several times, so each step of the result covers the same number of the pod's steps, and moves
+//! by less than one. Invariant: no busy or waiting time is lost. The order of adding does not matter if there are at most 256 routes.
+//! Memory is bounded by the bounds of one timeline, however many there are.
 
 use std::cmp::Reverse;
 
@@ -18,20 +18,20 @@ use super::{
 /// Pod, process, thread.
 type WorkerKey = (String, i32, i32);
 
-/// Timelines that become one.
+/// Timelines while they are merged.
 #[derive(Debug, Default)]
 pub struct Merger {
-    /// Times in it are Unix times until it is finished.
+    /// Its times are Unix times until it is finished.
     sum: Timeline,
     last: Option<i64>,
     workers: Rows<WorkerKey>,
     routes: Rows<String>,
-    /// On the axis of the first.
+    /// On the axis of the first timeline.
     parts: Option<Parts<u32>>,
 }
 
 impl Merger {
-    /// Nothing yet.
+    /// Starts empty.
     #[must_use]
     pub fn new() -> Self {
         let mut merger = Self::default();
@@ -39,7 +39,7 @@ impl Merger {
         merger
     }
 
-    /// Adds the timeline of a pod. What it says itself of its pod is not believed.
+    /// Adds the timeline of a pod. The pod's name comes from the caller, not from the timeline.
     pub fn add(&mut self, mut other: Timeline, pod: &str) {
         let pod = cut(pod, MAX_STRING);
         let began = other.began_unix_nanoseconds;
@@ -76,7 +76,7 @@ impl Merger {
         self.take(other);
     }
 
-    /// Makes the axis long enough, and its steps no finer than these.
+    /// Makes the axis long enough, and its steps at least this long.
     fn widen(&mut self, began: i64, ended: i64, step: i64) {
         let is_first = self.last.is_none();
         let last = self.last.unwrap_or(ended).max(ended);
@@ -93,14 +93,14 @@ impl Merger {
         }
     }
 
-    /// From the step in which it begins to the one in which it ends.
+    /// The number of steps from the beginning to the end, including both.
     fn steps(&self) -> i64 {
         let step = self.sum.step_nanoseconds;
         let first = self.sum.began_unix_nanoseconds.div_euclid(step);
         self.last.unwrap_or_default().div_euclid(step) - first + 1
     }
 
-    /// Takes over the slowest requests, with what they did, and the parts.
+    /// Takes the slowest requests with their moments, and the parts.
     fn take(&mut self, mut other: Timeline) {
         let old = std::mem::take(&mut self.sum.requests).into_iter();
         let new = std::mem::take(&mut other.requests).into_iter();
@@ -142,7 +142,7 @@ impl Merger {
         (self.sum.functions, self.sum.nodes) = (tree.functions, tree.nodes);
     }
 
-    /// The timeline of all.
+    /// The merged timeline.
     #[must_use]
     pub fn finish(self) -> Timeline {
         let steps = self.steps();
@@ -152,7 +152,7 @@ impl Merger {
         let began = first.saturating_mul(step);
         let ended = self.last.unwrap_or(began);
         let cells = |slots: Vec<Slot>| -> Vec<Cell> {
-            // What an upload has beyond its own end counts in its last step.
+            // Data of an upload after its own end counts in its last step.
             let mut cells = Rows::<()>::default();
             for slot in slots {
                 let at = slot.at.min(first + steps - 1);
@@ -209,7 +209,7 @@ impl Request {
     }
 }
 
-/// The slowest first.
+/// Orders the slowest first.
 fn order(request: &Request) -> impl Ord + '_ {
     let Request {
         begin,

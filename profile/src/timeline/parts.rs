@@ -1,8 +1,7 @@
-//! The parts of a run: what ran in each minute, by stack, so that a minute of a long run has a flame graph.
+//! The parts of a run: what ran in each minute, by stack. So a minute of a long run has a flame graph.
 //!
-//! A part is a minute; where a run has more parts than there is room for, two become one. Invariant: no busy or waiting time is lost: a
-//! part names the stacks that took most of it, and sums the others. Memory: [`MAX_PARTS`] parts of [`MAX_STACKS`] stacks, and one that
-//! grows to [`MAX_OPEN`].
+//! A part is a minute. If a run has too many parts, two become one. Invariant: no busy or waiting time is lost: a part names the stacks
+//! with the most time, and adds up the others. Memory: [`MAX_PARTS`] parts of [`MAX_STACKS`] stacks, and one part with up to [`MAX_OPEN`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -12,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{MAX_TIME, bounded};
 
-/// Parts of a run, at most.
+/// The most parts of a run.
 pub const MAX_PARTS: usize = 30;
-/// Stacks that a part names.
+/// The most stacks that a part names.
 pub const MAX_STACKS: usize = 512;
-/// Stacks of a part while it is not known which of them will have taken most.
+/// The most stacks of a part while it is not known which will have the most time.
 const MAX_OPEN: usize = 8 * MAX_STACKS;
-/// The shortest part. Each other one is this doubled some times.
+/// The shortest part. Longer ones are this one doubled several times.
 pub const FIRST_PART: i64 = 60_000_000_000;
 
 /// What ran in a part of the run.
@@ -27,52 +26,52 @@ pub const FIRST_PART: i64 = 60_000_000_000;
 pub struct Part {
     /// Nanoseconds since the run began.
     pub begin: i64,
-    /// The same.
+    /// Nanoseconds since the run began.
     pub end: i64,
-    /// Those that took most, each once, in the order of their numbers.
+    /// The stacks with the most time, each once, in the order of their numbers.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STACKS>")]
     pub stacks: Vec<PartStack>,
     /// Nanoseconds of wall time of all other stacks.
     pub other: i64,
 }
 
-/// What a stack took. As JSON: `[node, busy, waiting]`.
+/// The time of a stack. As JSON: `[node, busy, waiting]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, i64, i64)", into = "(u32, i64, i64)")]
 pub struct PartStack {
-    /// Its leaf in [`super::Timeline::nodes`].
+    /// The stack's leaf in [`super::Timeline::nodes`].
     pub node: u32,
-    /// Nanoseconds of wall time in samples that ran, and in samples that slept.
+    /// Nanoseconds of wall time in samples that ran.
     pub busy: i64,
     /// Nanoseconds of wall time in samples that slept.
     pub waiting: i64,
 }
 
-/// The parts of a run while they grow, by what stands for a stack.
+/// The parts of a run while they grow. A key `K` identifies a stack.
 #[derive(Debug)]
 pub struct Parts<K> {
-    /// When the part with the number 0 begins, and how long each is.
+    /// The beginning of part 0, and the length of each part.
     origin: i64,
     length: i64,
-    /// By number; negative ones are before the origin.
+    /// By number. Negative numbers are before the origin.
     open: BTreeMap<i64, Open<K>>,
 }
 
 /// A part while it grows.
 #[derive(Debug)]
 pub struct Open<K> {
-    /// In the clock of the origin.
+    /// By the clock of the origin.
     pub begin: i64,
-    /// The same.
+    /// By the clock of the origin.
     pub end: i64,
-    /// Busy and waiting.
+    /// Busy and waiting time.
     pub stacks: HashMap<K, [i64; 2]>,
-    /// Nanoseconds of stacks that found no room.
+    /// Nanoseconds of stacks without room.
     pub other: i64,
 }
 
 impl<K: Copy + Eq + Hash + Ord> Parts<K> {
-    /// No part yet.
+    /// Starts without parts.
     #[must_use]
     pub fn new(origin: i64) -> Self {
         Self {
@@ -82,7 +81,7 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         }
     }
 
-    /// Adds what a stack took at that time.
+    /// Adds the time of a stack at this time.
     pub fn add(&mut self, at: i64, key: K, [busy, waiting]: [i64; 2]) {
         let (number, length) = (self.number(at), self.length);
         let begin = self.origin.saturating_add(number.saturating_mul(length));
@@ -91,11 +90,11 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
             .add(Some(key), [busy, waiting]);
     }
 
-    /// Adds a part of another run, which `key` gives its stacks anew, where they find room.
+    /// Adds a part of another run. `key` translates its stacks, if there is room for them.
     pub fn add_part(&mut self, part: &Part, began: i64, mut key: impl FnMut(u32) -> Option<K>) {
         let [begin, end] = [part.begin, part.end].map(|time| time.saturating_add(began));
         let length = end.saturating_sub(begin);
-        // The last one of a run may be shorter.
+        // The last part of a run may be shorter.
         while self.length.saturating_mul(3) / 2 < length {
             self.double();
         }
@@ -107,7 +106,7 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         own.other = own.other.saturating_add(part.other);
     }
 
-    /// The number of the part at that time, once there is room for it.
+    /// The number of the part at this time. Doubles the parts until there is room for it.
     fn number(&mut self, at: i64) -> i64 {
         loop {
             let number = at.saturating_sub(self.origin).div_euclid(self.length);
@@ -121,7 +120,7 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         }
     }
 
-    /// That part, as long as this at least; all others name no more stacks than they may.
+    /// This part, extended to at least this range. All other parts are cut to their final number of stacks.
     fn part(&mut self, number: i64, begin: i64, end: i64) -> &mut Open<K> {
         if !self.open.contains_key(&number) {
             self.open.values_mut().for_each(|it| it.keep(MAX_STACKS));
@@ -136,7 +135,7 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         part
     }
 
-    /// Two become one.
+    /// Makes one part of two.
     fn double(&mut self) {
         self.length = self.length.saturating_mul(2);
         for (number, part) in std::mem::take(&mut self.open) {
@@ -148,7 +147,7 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         }
     }
 
-    /// Gives all stacks anew; what is given none is among the others.
+    /// Translates all stacks. A stack without a translation is added to the others.
     #[must_use]
     pub fn renamed<L: Copy + Eq + Hash + Ord>(
         self,
@@ -161,7 +160,7 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
                 stacks: HashMap::new(),
                 other: part.other,
             };
-            // In their order, so that the same ones find room each time.
+            // In the order of their keys, so that the same stacks get room each time.
             let mut stacks: Vec<_> = part.stacks.into_iter().collect();
             stacks.sort_unstable_by_key(|(key, _)| *key);
             for (old, times) in stacks {
@@ -179,7 +178,7 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
 }
 
 impl Parts<u32> {
-    /// The parts of a run that began then and was so long: none where it is no longer than one of them.
+    /// The parts of a run with this beginning and duration. Empty if the run is not longer than one part.
     #[must_use]
     pub fn finish(self, began: i64, duration: i64) -> Vec<Part> {
         if self.open.len() < 2 {
@@ -224,7 +223,7 @@ impl<K: Copy + Eq + Hash + Ord> Open<K> {
         own[1] = own[1].saturating_add(waiting);
     }
 
-    /// Names no more than so many stacks: those that took most.
+    /// Keeps at most this many stacks: those with the most time.
     fn keep(&mut self, most: usize) {
         if self.stacks.len() <= most {
             return;
@@ -241,7 +240,7 @@ impl<K: Copy + Eq + Hash + Ord> Open<K> {
 }
 
 impl Part {
-    /// Names no more than so many stacks: those that took most.
+    /// Keeps at most this many stacks: those with the most time.
     pub(super) fn keep(&mut self, most: usize) {
         self.stacks
             .sort_by_key(|stack| Reverse(stack.busy.saturating_add(stack.waiting)));

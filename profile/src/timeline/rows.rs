@@ -1,28 +1,28 @@
-//! The rows of one kind while they grow: what each did in each step.
+//! The rows of one kind while they grow: the time of each row in each step.
 //!
-//! Invariant: no time is lost, and a row has all of its own or none: one that finds no room any more is in `(other)`, and so is what
-//! comes for it later. Memory: at most [`MAX_CELLS`] cells of 32 bytes and some hundred more, whatever the number of rows is.
+//! Invariant: no time is lost, and a row is complete or absent. A row without room moves to `(other)`, and so does its later time. Memory:
+//! at most [`MAX_CELLS`] cells of 32 bytes and some hundred more, for any number of rows.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, MAX_ROWS, MAX_STEPS};
 
-/// Cells of all rows together but `(other)`: as many as the rows have that are written, and a quarter more.
+/// The most cells of all rows except `(other)`: as many as the written rows have, and a quarter more.
 const MAX_CELLS: usize = MAX_ROWS * MAX_STEPS * 5 / 4;
-/// Rows that are kept while it is not known which will have done most.
+/// The most rows while it is not known which will have the most time.
 const MAX_KEPT: usize = 4 * MAX_ROWS;
 
 /// A cell at any step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// The number of the step, from any beginning.
+    /// The number of the step, counted from any beginning.
     pub at: i64,
-    /// As in [`Cell`]; so are the next two.
+    /// As in [`Cell`]. The same applies to the next two.
     pub busy: i64,
     /// Nanoseconds of wall time in samples that slept.
     pub waiting: i64,
-    /// Bytes of the largest heap; 0 where it was not asked for.
+    /// Bytes of the largest heap; 0 if heaps were not sampled.
     pub heap: u64,
 }
 
@@ -33,7 +33,7 @@ impl Slot {
         self.heap = self.heap.max(other.heap);
     }
 
-    /// The cell at its step, counted from `first`; `None` where it is in none of the steps that there are.
+    /// The cell at its step, counted from `first`; `None` if there is no such step.
     #[must_use]
     pub fn cell(self, first: i64) -> Option<Cell> {
         let step = u32::try_from(self.at.checked_sub(first)?).ok()?;
@@ -46,14 +46,14 @@ impl Slot {
     }
 }
 
-/// In the order of their steps.
+/// In the order of the steps.
 type Slots = Vec<Slot>;
 
-/// Rows by what they are of.
+/// Rows by key.
 #[derive(Debug)]
 pub struct Rows<K> {
     rows: BTreeMap<K, Slots>,
-    /// Those that are in `(other)` for good.
+    /// Keys that are in `(other)` for good.
     folded: BTreeSet<K>,
     other: Slots,
     cells: usize,
@@ -71,7 +71,7 @@ impl<K> Default for Rows<K> {
 }
 
 impl<K: Ord + Clone> Rows<K> {
-    /// Adds to a row; `None` is `(other)`.
+    /// Adds to a row; `None` means `(other)`.
     pub fn add(&mut self, key: Option<&K>, slot: Slot) {
         let Some(key) = key.filter(|key| !self.folded.contains(key)) else {
             add_to(&mut self.other, slot);
@@ -87,7 +87,7 @@ impl<K: Ord + Clone> Rows<K> {
         }
     }
 
-    /// Puts the row that has done least into `(other)`.
+    /// Moves the row with the least time to `(other)`.
     fn fold(&mut self) {
         let rank = |(key, row): &(&K, &Slots)| (total(row), Reverse((*key).clone()));
         let least = self.rows.iter().min_by_key(rank);
@@ -115,7 +115,7 @@ impl<K: Ord + Clone> Rows<K> {
         self.cells = self.rows.values().map(Vec::len).sum();
     }
 
-    /// The rows that did most, in the order of what they are, and `(other)`, where it did anything: no more than [`MAX_ROWS`] together.
+    /// The rows with the most time, in the order of their keys, and `(other)` if it has any: at most [`MAX_ROWS`] together.
     #[must_use]
     pub fn finish(mut self) -> (Vec<(K, Vec<Slot>)>, Vec<Slot>) {
         while self.rows.len() + usize::from(!self.other.is_empty()) > MAX_ROWS {
@@ -125,9 +125,9 @@ impl<K: Ord + Clone> Rows<K> {
     }
 }
 
-/// Adds where the row has its step; whether that is a new one.
+/// Adds to the row's step. Returns whether the step is new.
 fn add_to(row: &mut Slots, slot: Slot) -> bool {
-    // Time goes on: it is the last one, or comes after it.
+    // Time only increases, so the step is the last one or comes after it.
     let index = match row.last() {
         Some(last) if last.at < slot.at => row.len(),
         Some(last) if last.at == slot.at => row.len() - 1,
@@ -145,7 +145,7 @@ fn add_to(row: &mut Slots, slot: Slot) -> bool {
     }
 }
 
-/// How much time a row has.
+/// The total time of a row.
 #[must_use]
 pub fn total(row: &[Slot]) -> i64 {
     let times = row
@@ -172,7 +172,7 @@ mod tests {
         for row in 0..=MAX_KEPT {
             rows.add(Some(&row), busy(0, if row == 7 { 1 } else { 10 }));
         }
-        // Row 7 had done least, and is not begun anew.
+        // Row 7 had the least time, and is not started again.
         rows.add(Some(&7), busy(1, 1000));
         let (kept, other) = rows.finish();
         assert_eq!(kept.len(), MAX_ROWS - 1);

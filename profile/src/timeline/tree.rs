@@ -1,6 +1,6 @@
-//! The call tree of recorded requests and of the parts of a run: each path once, in the order in which they show them.
+//! The call tree of recorded requests and of the parts of a run. Each path occurs once, in the order of its first use.
 //!
-//! Invariant: a node's parent comes before it, and neither list is longer than its bound: a path that finds no room has no number.
+//! Invariant: a node's parent comes before it, and neither list exceeds its bound. A path without room has no number.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use super::{
     Function, MAX_FUNCTIONS, MAX_NAME, MAX_NODES, Node, Part, PartStack, Request, Timeline,
 };
 
-/// Paths and functions by their numbers.
+/// Paths and functions, by number.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// By the numbers that nodes have.
+    /// Nodes have indexes into this list.
     pub functions: Vec<Function>,
     /// A parent comes before its children.
     pub nodes: Vec<Node>,
@@ -19,11 +19,11 @@ pub struct Tree {
     node_numbers: HashMap<Node, u32>,
 }
 
-/// What a node of another tree is in this one.
+/// The numbers in this tree of another tree's nodes.
 pub(super) type Known = HashMap<u32, u32>;
 
 impl Tree {
-    /// The number of a function; a name that is too long ends early.
+    /// The number of a function. A name that is too long is cut.
     pub fn function(&mut self, name: &str, file: &str) -> Option<u32> {
         let function = Function {
             name: cut(name, MAX_NAME).to_owned(),
@@ -53,7 +53,7 @@ impl Tree {
         Some(number)
     }
 
-    /// Takes over a path of another tree.
+    /// Copies a path of another tree.
     pub(super) fn path(
         &mut self,
         of: (&[Function], &[Node]),
@@ -81,7 +81,7 @@ impl Tree {
         parent
     }
 
-    /// Numbers the paths of a request of another tree anew; it keeps none where one finds no room.
+    /// Renumbers the paths of a request from another tree. If one path has no room, the request keeps none.
     pub(super) fn take(
         &mut self,
         of: (&[Function], &[Node]),
@@ -98,7 +98,7 @@ impl Tree {
         }
     }
 
-    /// Numbers the stacks of a part of another tree anew; those that find no room are among the others.
+    /// Renumbers the stacks of a part from another tree. Stacks without room are added to the others.
     fn take_part(&mut self, of: (&[Function], &[Node]), known: &mut Known, part: &mut Part) {
         for stack in std::mem::take(&mut part.stacks) {
             match self.path(of, known, stack.node) {
@@ -112,7 +112,7 @@ impl Tree {
         part.stacks.sort_by_key(|stack| stack.node);
     }
 
-    /// Takes the place of a timeline's tree, with what its requests still need.
+    /// Replaces a timeline's tree, with the nodes that its requests still need.
     pub(super) fn replace(mut self, timeline: &mut Timeline) {
         let (functions, nodes) = (&timeline.functions, &timeline.nodes);
         let mut known = Known::new();
@@ -130,7 +130,7 @@ fn number_of(count: usize, most: usize) -> Option<u32> {
     u32::try_from(count).ok().filter(|_| count < most)
 }
 
-/// As much of a text as there is room for.
+/// The part of a text that has room.
 pub(super) fn cut(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|end| text.is_char_boundary(*end));

@@ -1,12 +1,12 @@
-//! The one table of internal functions that wait, and what each waits for.
+//! The table of internal functions that wait, and what each waits for.
 //!
-//! It says what a function waits for when it waits, not that it does: most of them run as well. A function whose name does not tell a
-//! file from a socket waits for a `stream`. Functions are spelled as PHP declares them, which is how profiles name them
-//! (php.net/manual, and the stubs of php-src and of the extensions' repositories).
+//! It says what a function waits for if it waits; most of them also run. A function whose name does not distinguish a file from a socket
+//! waits for a `stream`. Functions are spelled as PHP declares them, as in profiles (php.net/manual, and the stubs of php-src and of the
+//! extensions' repositories).
 //!
 //! Invariant: no function has two kinds.
 
-/// Each kind with its functions; one that ends with `*` stands for all that begin so, but for those that are named in whole.
+/// Each kind with its functions. A name that ends with `*` covers all with this beginning, except those that are listed by their full name.
 pub const KINDS: [(&str, &[&str]); 12] = [
     (
         "database",
@@ -107,7 +107,7 @@ pub const KINDS: [(&str, &[&str]); 12] = [
             "Stomp::*",
             "Gearman*",
             "pg_get_notify",
-            // They wait until somebody sends something, as a worker does between its jobs.
+            // They wait until somebody sends something, for instance a worker between its jobs.
             "Redis::blPop",
             "Redis::brPop",
             "Redis::brpoplpush",
@@ -173,7 +173,7 @@ pub const KINDS: [(&str, &[&str]); 12] = [
             "snmp*",
             "SNMP::*",
             "ssh2_*",
-            // For the client to take what was printed.
+            // They wait until the client takes the output.
             "flush",
             "fastcgi_finish_request",
             "litespeed_finish_request",
@@ -281,8 +281,8 @@ pub const KINDS: [(&str, &[&str]); 12] = [
     ("request", &["[idle]"]),
 ];
 
-/// What an internal function of this name waits for when it waits. PHP does not tell large letters from small ones in such names, and
-/// versions of an extension spell them differently.
+/// What an internal function of this name waits for when it waits. Such names are case-insensitive in PHP, and versions of an extension
+/// spell them differently.
 pub fn kind(function: &str) -> Option<&'static str> {
     let is_named = |name: &str| function.eq_ignore_ascii_case(name);
     let begins = |name: &str| {

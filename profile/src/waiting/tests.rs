@@ -45,7 +45,7 @@ fn what_a_function_does_not_compute_it_waits() {
 
 #[test]
 fn waits_for_a_cpu_are_no_waits_for_a_database() {
-    // Everything takes four times its CPU time, as under a CPU limit; one of the two also waits.
+    // Everything takes four times its CPU time, as under a CPU limit. One of the two functions also waits.
     let profile = profile(&[
         ("{main}", [100, 250, 1000]),
         ("PDO::query", [100, 240, 1000]),
@@ -110,7 +110,7 @@ fn no_function_has_two_kinds() {
         assert_eq!(kind(plain), Some(of), "{name}");
         let same = all().filter(|(_, other)| other.eq_ignore_ascii_case(name));
         assert_eq!(same.count(), 1, "{name}");
-        // One that is named in whole is an exception; a beginning is not.
+        // A function with its full name is an exception; a beginning is not.
         for (other, beginning) in all().filter(|(other, _)| *other != of) {
             let begins = beginning
                 .strip_suffix('*')

@@ -1,4 +1,4 @@
-//! What the writers make of a profile: the same sums everywhere, and nothing that a name brought.
+//! The writers' output: the same sums in all formats, and nothing that a name injects.
 
 #[cfg(test)]
 #[path = "../profiles/mod.rs"]

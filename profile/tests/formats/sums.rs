@@ -1,6 +1,6 @@
-//! The sums of one profile, read back out of each format.
+//! Reads the sums of one profile back from each format.
 //!
-//! Invariant: nothing of the crate's own code reads a format here, but pprof.
+//! Invariant: the crate's own code reads no format here except pprof.
 
 use phpprof_profile::{Format, Limits, Profile, Stacks, View, decode, total};
 
@@ -34,7 +34,7 @@ pub fn speedscope_sum(profile: &Profile, view: &View, index: usize) -> i64 {
     sum
 }
 
-/// Of the lines of functions themselves; those after `calls=` are what callees took.
+/// The own costs of functions. The lines after `calls=` have the callees' costs.
 pub fn callgrind_sum(profile: &Profile, view: &View, index: usize) -> i64 {
     let text = text(profile, Format::Callgrind, view);
     let mut sum = 0;

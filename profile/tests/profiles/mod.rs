@@ -1,4 +1,4 @@
-//! The profiles that the tests of formats, page and readers write.
+//! The profiles in the tests of formats, page and readers.
 //!
 //! Invariant: every call gives the same profile.
 
@@ -31,7 +31,7 @@ fn frame<'a>(name: &'a str, file: &'a str, start_line: i64, line: i64) -> FrameR
 }
 
 /// A small shop in two pods: recursion, internal functions, a closure, a phase, and time without a frame.
-/// `price_milliseconds` is what a product's price takes.
+/// `price_milliseconds` is the time of a product's price.
 pub fn shop(price_milliseconds: i64) -> Profile {
     let mut builder = builder();
     for (pod, weight) in [("web-1", 1), ("web-2", 3)] {
@@ -85,7 +85,7 @@ pub fn shop(price_milliseconds: i64) -> Profile {
     builder.finish()
 }
 
-/// Names that try to be something else in each format.
+/// Names that try to inject something in each format.
 pub const HOSTILE: [&str; 9] = [
     "</script><script>document.title='pwned'</script>",
     "<img src=x onerror=\"document.title='pwned'\">",
@@ -117,7 +117,7 @@ pub fn hostile() -> Profile {
     builder.finish()
 }
 
-/// As many distinct stacks as asked for, of different depths, over some hundred functions.
+/// This many distinct stacks, with different depths and some hundred functions.
 pub fn large(stacks: usize) -> Profile {
     let mut builder = builder();
     let names: Vec<_> = (0..400)
@@ -134,7 +134,7 @@ pub fn large(stacks: usize) -> Profile {
         let mut number = stack;
         let mut frames = vec![frame("{main}", "/srv/app/index.php", 0, 1)];
         for level in 0..depth {
-            // The first levels are shared by many stacks, as in real programs; the number's digits make each stack its own.
+            // As in real programs, many stacks share the first levels. The digits of the number make each stack unique.
             let pick = if level < 4 {
                 stack / 20_usize.pow(3 - level as u32) % 20
             } else {

@@ -1,8 +1,8 @@
-//! A headless Chromium, spoken to over a pipe (the DevTools protocol), and what it did: console, exceptions, requests.
+//! Runs a headless Chromium over a pipe (the DevTools protocol), and records its console, exceptions and requests.
 //!
-//! It judges nothing but that commands are answered in time.
+//! It only checks that commands are answered in time.
 //!
-//! Invariant: the browser ends with the value that stands for it, and its profile folder with it.
+//! Invariant: the browser and its profile folder are removed when its value is dropped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// What Chromium says of an expression whose page was left before it had a value.
+/// Chromium's answer to an expression if the page was left before the result.
 const LEFT: &str = "Inspected target navigated or closed";
 const ANSWER: Duration = Duration::from_secs(60);
 const PROGRAMS: [&str; 3] = ["chromium-headless-shell", "chromium", "google-chrome"];
@@ -23,7 +23,7 @@ pub struct Browser {
     messages: Receiver<Value>,
     next: i64,
     session: String,
-    /// What the page has said or asked for since [`Browser::open`].
+    /// The page's messages and requests since [`Browser::open`].
     pub events: Vec<Value>,
     _home: tempfile::TempDir,
 }
@@ -107,7 +107,7 @@ impl Browser {
         );
     }
 
-    /// The result of one command of the protocol; null for an expression whose page was left meanwhile.
+    /// The result of one command of the protocol; null for an expression if the page was left meanwhile.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -138,7 +138,7 @@ impl Browser {
         }
     }
 
-    /// Opens an address and waits until it is loaded.
+    /// Opens a URL and waits until it is loaded.
     pub fn open(&mut self, url: &str) {
         self.events.clear();
         let answer = self.call("Page.navigate", json!({"url": url}));
@@ -176,7 +176,7 @@ impl Browser {
         }
     }
 
-    /// A click of the mouse in the middle of what an expression gives.
+    /// Clicks with the mouse in the middle of the expression's element.
     pub fn click(&mut self, element: &str) {
         let (x, y) = self.middle(element);
         for (kind, buttons) in [("mousePressed", 1), ("mouseReleased", 0)] {
@@ -187,7 +187,8 @@ impl Browser {
         }
     }
 
-    /// The left button is held from one part of what an expression gives to another: shares of its width, in the middle of its height.
+    /// Drags with the left button between two places in the expression's element. They are given as shares of its width, at half its
+    /// height.
     pub fn drag(&mut self, element: &str, from: f64, to: f64) {
         let at = self.eval(&format!(
             "(() => {{ const box = {element}.getBoundingClientRect(); return [box.x, box.width, box.y + box.height / 2]; }})()"
@@ -224,19 +225,19 @@ impl Browser {
         (at[0].clone(), at[1].clone())
     }
 
-    /// A key as a keyboard sends it; one letter is also text.
+    /// Presses a key as on a keyboard. A single letter is also text.
     pub fn key(&mut self, key: &str) {
         self.press(key, false);
     }
 
-    /// A key while Shift is held.
+    /// Presses a key while Shift is held.
     pub fn shift(&mut self, key: &str) {
         self.press(key, true);
     }
 
     fn press(&mut self, key: &str, shift: bool) {
         let text = match key {
-            // What presses a button.
+            // This text presses a button.
             "Enter" => "\r",
             key if key.chars().count() == 1 => key,
             _ => "",
@@ -246,7 +247,7 @@ impl Browser {
                 "Input.dispatchKeyEvent",
                 json!({
                     "type": kind, "key": key, "text": if kind == "keyDown" { text } else { "" },
-                    // What moves the focus goes by the code, not by the name.
+                    // Moving the focus depends on the code, not on the name.
                     "windowsVirtualKeyCode": if key == "Tab" { 9 } else { 0 }, "modifiers": if shift { 8 } else { 0 },
                 }),
             );
@@ -257,7 +258,7 @@ impl Browser {
         self.call("Input.insertText", json!({"text": text}));
     }
 
-    /// What the machine's settings ask for: `dark` or `light`.
+    /// Sets the system's preference: `dark` or `light`.
     pub fn prefer(&mut self, scheme: &str) {
         self.call(
             "Emulation.setEmulatedMedia",
@@ -275,7 +276,7 @@ impl Browser {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// Everything that the console would show as an error or a warning, refusals of the policy among it.
+    /// Everything that the console shows as an error or a warning, including violations of the policy.
     pub fn complaints(&mut self) -> Vec<String> {
         self.eval("0"); // Events that are under way arrive before its answer.
         let complaint = |event: &Value| match event["method"].as_str() {
@@ -295,7 +296,7 @@ impl Browser {
         self.events.iter().filter_map(complaint).collect()
     }
 
-    /// The addresses that were asked for; what the page itself carries (`data:`) is no request.
+    /// The requested URLs. Content of the page itself (`data:`) is not a request.
     pub fn requests(&mut self) -> Vec<String> {
         self.eval("0");
         self.events

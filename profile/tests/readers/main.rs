@@ -1,7 +1,7 @@
-//! What other programs make of what the writers write: browsers of the page, readers of the formats.
+//! Opens the writers' output in other programs: the page in a browser, the formats in their readers.
 //!
-//! `make browser` runs it, since it needs Chromium, speedscope, axe-core, Go and callgrind_annotate; `tools/browser` installs them. The
-//! pictures of the page are left in `target/browser`.
+//! `make browser` runs it, because it needs Chromium, speedscope, axe-core, Go and callgrind_annotate, which `tools/browser` installs.
+//! Screenshots of the page are written to `target/browser`.
 
 #[cfg(test)]
 mod browser;

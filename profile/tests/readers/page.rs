@@ -1,4 +1,4 @@
-//! The flame graph page in a real browser: drawn, searched, zoomed, filtered, by mouse and by keyboard.
+//! The flame graph page in a real browser: drawing, search, zoom and filters, by mouse and by keyboard.
 
 mod access;
 mod findings;
@@ -21,7 +21,7 @@ use crate::profiles::{HOSTILE, hostile, large, shop};
 use crate::server::{File, serve};
 use crate::timelines::shop_timeline;
 
-/// A frame by the function that it stands for; the first of them.
+/// The first frame of this function.
 fn frame(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('#chart g.frame')].find((frame) => frame.__data__.data.name === {name:?})"
@@ -64,7 +64,7 @@ fn saved_shop() -> Saved {
 }
 
 impl Saved {
-    /// Nothing went wrong, and nothing but the file itself was asked for.
+    /// Checks that nothing failed, and that only the file itself was requested.
     fn check_quiet(&mut self) {
         assert_eq!(self.browser.complaints(), Vec::<String>::new());
         assert_eq!(self.browser.requests(), [self.url.as_str()]);
@@ -75,7 +75,7 @@ impl Saved {
     }
 }
 
-/// Leaves a picture of what the browser shows.
+/// Saves a screenshot of the browser.
 pub fn pictures(browser: &mut Browser, name: &str) {
     let target = std::env::var_os("PHPPROF_PICTURES").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/browser"),
@@ -270,7 +270,7 @@ fn the_table_has_the_numbers_of_top() {
     page.check_quiet();
 }
 
-/// The box beside a value of a label.
+/// The checkbox of a label's value.
 fn label(key: &str, value: &str) -> String {
     format!(
         "[...document.querySelectorAll('[aria-label=\"Label {key}\"] label')].find((line) => line.textContent === {value:?}).firstChild"

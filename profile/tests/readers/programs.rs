@@ -1,4 +1,4 @@
-//! The formats in the hands of the programs that people read them with.
+//! Opens the formats in the programs that users read them with.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn go_tool_pprof_reads_the_pprof_and_finds_the_totals() {
         let (_folder, path) = written(&profile, "shop.pb.gz");
         let raw = output("go", &["tool", "pprof", "-raw"], &path);
         let mut sums = [0; 3];
-        // Lines of samples are "  samples cpu wall: locations"; the other parts of the text have other shapes.
+        // Lines of samples look like "  samples cpu wall: locations". Other parts of the text look different.
         for line in raw
             .lines()
             .skip_while(|line| *line != "Samples:")
@@ -84,7 +84,7 @@ fn callgrind_annotate_reads_the_callgrind_file_and_finds_the_totals() {
     }
 }
 
-/// speedscope's own files, and the profile in the formats that it is asked to read.
+/// speedscope's own format, and the profile in the other formats that speedscope reads.
 fn speedscope(profile: &Profile, names: &[&str]) -> String {
     let release =
         std::env::var("PHPPROF_SPEEDSCOPE").expect("no speedscope: run tools/browser first");
@@ -150,7 +150,7 @@ fn speedscope_imports_its_own_format_the_pprof_and_the_folded_stacks() {
             .iter()
             .all(|row| row.flat == 0 || text.contains(&row.name));
         assert!(whole, "{name}: {text}");
-        // The folded form has no unit.
+        // The folded format has no unit.
         if !name.ends_with(".folded") {
             assert!(text.contains(&seconds), "{name}: no {seconds} in {text}");
         }

@@ -1,6 +1,6 @@
-//! Files over HTTP on this machine, for what a browser does not open from a folder.
+//! Serves files over HTTP on this machine, for pages that a browser does not open from a folder.
 //!
-//! It serves what it was given and nothing else, one request at a time, and ends with the tests.
+//! It serves only the given files, one request at a time, and ends with the tests.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ pub struct File {
     pub bytes: Vec<u8>,
 }
 
-/// Serves the files by their paths, or by `POST` and their paths, and gives the origin.
+/// Serves the files by their paths, or by `POST` and their paths. Returns the origin.
 pub fn serve(files: HashMap<String, File>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());

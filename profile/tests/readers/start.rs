@@ -1,5 +1,5 @@
-//! The start page in a real browser. The answers stand for the operator's, in the form of `contract/archive.json` and `contract/results.json`;
-//! the cluster's tests ask the operator itself.
+//! The start page in a real browser. The answers replace the operator's, in the form of `contract/archive.json` and
+//! `contract/results.json`. The cluster's tests use the operator itself.
 
 use std::collections::HashMap;
 
@@ -13,17 +13,17 @@ use crate::page::{found, pictures, with_axe};
 use crate::profiles::shop;
 use crate::server::{File, serve};
 
-/// Where the service is, below a path of its own.
+/// The path of the service.
 const BASE: &str = "/proxy";
 const KEY: &str = "q1w2e3r4t5y6u7i8o9p0aA";
-/// A name of a user that would be markup.
+/// A user's name that looks like markup.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
 fn uid(number: usize) -> String {
     format!("0b1c2d3e-4f50-4a6b-8c7d-{number:012}")
 }
 
-/// So many stored requests, a minute after each other; the newest is the first.
+/// This many stored requests, one minute apart, newest first.
 fn listed(count: usize) -> Value {
     let profiles = (0..count).rev().map(|number| {
         json!({
@@ -54,7 +54,7 @@ fn html_file(html: String, policy: &'static str) -> File {
     }
 }
 
-/// The start page, opened with what is after its key in the address.
+/// The start page, opened with this state after the key in its URL.
 fn opened(list: &Value, state: &str) -> (Browser, String) {
     let policy = phpprof_profile::page::CONTENT_SECURITY_POLICY;
     let flame = page(&shop(40), &View::default(), "shop/web-1", None).unwrap();

@@ -1,6 +1,6 @@
-//! The timelines that the tests of the page show.
+//! The timelines in the tests of the page.
 //!
-//! Invariant: every call gives the same timeline, and none is above the bounds of `timeline.rs`.
+//! Invariant: every call gives the same timeline, and none exceeds the bounds of `timeline.rs`.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ const MILLISECOND: i64 = 1_000_000;
 const STEP: i64 = 250 * MILLISECOND;
 const STEPS: usize = 120;
 const WORKERS: usize = 8;
-/// The slowest ones of the small timeline that are recorded.
+/// The number of recorded requests in the small timeline, the slowest ones.
 pub const RECORDED: usize = 40;
 
-/// Frames from the root on: function, file, line.
+/// Frames from the root: function, file, line.
 type Stack = &'static [(&'static str, &'static str, u32)];
 
 const MAIN: (&str, &str, u32) = ("{main}", "/srv/app/index.php", 12);
@@ -27,7 +27,7 @@ const TOTAL: (&str, &str, u32) = (r"Shop\Cart::total", "/srv/app/src/Cart.php", 
 const RENDER: (&str, &str, u32) = (r"Shop\View::render", "/srv/app/src/View.php", 17);
 const INTERNAL: &str = "<internal:standard>";
 
-/// What a request of a route does: stack, share of its time, whether the worker sleeps.
+/// An action in a route's requests: stack, share of the time, whether the worker sleeps.
 type Part = (Stack, i64, bool);
 
 const BUYS: &[Part] = &[
@@ -139,7 +139,7 @@ const SHOWS: &[Part] = &[
     ),
 ];
 
-/// Method, route, milliseconds that it takes, how often it comes, what it does.
+/// Method, route, duration in milliseconds, frequency, actions.
 const ROUTES: [(&str, &str, i64, u64, &[Part]); 9] = [
     ("POST", "/cart/{id}/checkout", 620, 14, BUYS),
     ("GET", "/search", 240, 22, SEARCHES),
@@ -152,7 +152,7 @@ const ROUTES: [(&str, &str, i64, u64, &[Part]); 9] = [
     ("GET", "(other)", 40, 1, SHOWS),
 ];
 
-/// Numbers that look like chance and are not.
+/// A fixed series of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -165,7 +165,7 @@ impl Dice {
     }
 }
 
-/// The tree of calls while it grows.
+/// The call tree while it grows.
 #[derive(Default)]
 struct Tree {
     functions: Vec<Function>,
@@ -241,7 +241,7 @@ fn used(cells: Vec<Cell>) -> Vec<Cell> {
     cells.into_iter().filter(is_used).collect()
 }
 
-/// Eight workers of two pods that serve a shop for half a minute, in the middle of which its database is slow.
+/// Eight workers of two pods that serve a shop for half a minute. In the middle, its database is slow.
 pub fn shop_timeline() -> Timeline {
     let end = STEP * STEPS as i64;
     let mut dice = Dice(7);
@@ -336,7 +336,7 @@ pub fn shop_timeline() -> Timeline {
     }
 }
 
-/// As much as a timeline may have, in stacks of a hundred frames.
+/// A timeline at its bounds, with stacks of a hundred frames.
 pub fn largest_timeline() -> Timeline {
     let mut dice = Dice(11);
     let mut tree = Tree::default();
@@ -356,7 +356,7 @@ pub fn largest_timeline() -> Timeline {
         .map(|chain| {
             let mut at = None;
             for depth in 0..100_usize {
-                // The first frames are those of many stacks.
+                // Many stacks share the first frames.
                 let pick = (depth * 7 + (chain >> (8_usize.saturating_sub(depth / 6)))) % 400;
                 at = Some(tree.node(at, functions[pick], depth as u32 + 1));
             }

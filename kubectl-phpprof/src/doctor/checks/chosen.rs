@@ -1,4 +1,4 @@
-//! Checks of the pods that the operator would choose from, with the functions that it chooses with.
+//! Checks the pods from which the operator would choose, with the same functions as the operator.
 
 use phpprof_crds::{Reason, TargetReason};
 use phpprof_decide::mode::{Mode, mode};
@@ -47,7 +47,7 @@ pub(super) fn pods(observed: &Observed) -> Check {
     }
 }
 
-/// The pod that the operator would choose first, if it could choose, and the container in it.
+/// The pod that the operator would choose first, and the container in it, even if the operator could not choose at all.
 pub fn first(observed: &Observed) -> Option<(&PodView, &ContainerView)> {
     let pods = observed.pods.as_deref().ok()?;
     let candidates = candidates(&observed.spec, pods).ok()?;
@@ -55,7 +55,7 @@ pub fn first(observed: &Observed) -> Option<(&PodView, &ContainerView)> {
     candidates.into_iter().min_by_key(order)
 }
 
-/// Why no pod can be looked at, where none can.
+/// Why there is no pod to check.
 pub fn nothing(observed: &Observed) -> &'static str {
     let pods = observed.pods.as_deref().unwrap_or_default();
     match candidates(&observed.spec, pods) {
@@ -109,7 +109,7 @@ pub(super) fn container(observed: &Observed) -> Check {
     )
 }
 
-/// How the operator would let the sampler in.
+/// The mode in which the operator would add the sampler.
 pub fn sampler_mode(observed: &Observed) -> Option<Mode> {
     let (_, container) = first(observed)?;
     Some(mode(Some(container), &observed.spec))
@@ -136,7 +136,7 @@ pub(super) fn mode_of(observed: &Observed) -> Check {
 }
 
 pub(super) fn admission(observed: &Observed) -> Check {
-    // Where only the level is known.
+    // Only the level is known.
     let reason = match sampler_mode(observed) {
         Some(Mode::Ptrace { user_known: true }) => Some(TargetReason::PodSecurityDenied),
         Some(Mode::Ptrace { user_known: false }) => Some(TargetReason::UserUnknown),

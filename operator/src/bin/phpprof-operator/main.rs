@@ -1,4 +1,4 @@
-//! phpprof-operator: its flags (`args`), what it is made of (`wiring`), its tasks (`serve`), and an exit code.
+//! phpprof-operator: parses its flags (`args`), builds its parts (`wiring`), runs its tasks (`serve`), and returns an exit code.
 
 mod args;
 mod serve;

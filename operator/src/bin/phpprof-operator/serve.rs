@@ -22,12 +22,12 @@ use crate::Failed;
 use crate::args::{Args, split};
 use crate::wiring;
 
-/// How long uploads that are under way are heard out when the operator is asked to end; less than a pod's grace period.
+/// How long the operator waits at shutdown for uploads that are under way. It is less than a pod's grace period.
 const DRAINS: Duration = Duration::from_secs(25);
 
-/// Runs until the process is asked to end, or something that it needs does.
+/// Runs until the process is asked to end, or until a task that it needs ends.
 pub async fn serve(args: Args) -> Result<(), Failed> {
-    // The only provider that is compiled in; a second call is the only way to fail.
+    // The binary contains no other provider, and only a second call fails.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Metrics::new(args.memory_limit_bytes);
     let client = wiring::client(&metrics).await?;
@@ -63,17 +63,17 @@ pub async fn serve(args: Args) -> Result<(), Failed> {
     let ended = tokio::select! {
         ended = looped => ended.map_err(Into::into),
         () = kept => Ok(()),
-        // Another replica looks after requests from here on.
+        // From here on, another replica handles requests.
         () = lead(election, &role, asked) => Ok(()),
         served = tls::serve(args.relay_address, certificate.clone(), relayed, port(Port::Relay)) => served.map_err(Into::into),
         served = health::serve(args.health_address, readiness, told, port(Port::Health)) => served.map_err(Into::into),
     };
-    // Nobody is let in any more; who brings a profile is heard out.
+    // The operator takes no new connections, but waits for uploads that are under way.
     let _ = tokio::time::timeout(DRAINS, relay.drained()).await;
     ended
 }
 
-/// Begins to watch what stops profiling.
+/// Starts to watch what stops profiling.
 fn watch_halts(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
     match args.namespace.is_empty() {
         true => tokio::spawn(halts::watch_labels(context.clone())),
@@ -87,7 +87,7 @@ fn watch_halts(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The relay, whose answers are counted.
+/// The relay's router. It counts the relay's answers.
 fn counted(relay: &Arc<Relay>, metrics: &Metrics) -> Router {
     let metrics = metrics.clone();
     let count = MapResponseLayer::new(move |answer: Response| {
@@ -97,13 +97,13 @@ fn counted(relay: &Arc<Relay>, metrics: &Metrics) -> Router {
     relay.clone().router().layer(count)
 }
 
-/// Follows the Secret of the keys for as long as the process runs.
+/// Follows the Secret of the keys while the process runs.
 async fn keep_keys(secret: KeySecret, context: &Context, certificate: &Certificate) {
     let changed = || {
         if let Err(error) = certificate.renew(&context.keyring) {
             tracing::error!(%error, "the renewed certificate cannot be served");
         }
-        // Where all keys are new, the archives' are.
+        // If all keys are new, the archives' access keys are new too.
         context.archives.count_all_again();
     };
     secret.keep(context.keyring.clone(), changed).await;

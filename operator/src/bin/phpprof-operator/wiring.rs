@@ -37,7 +37,7 @@ use tower::util::MapResultLayer;
 use crate::Failed;
 use crate::args::{Args, split};
 
-/// What has changed, and is looked at again.
+/// Objects that changed and have to be reconciled again.
 pub struct Queues {
     pub requests: UnboundedReceiver<RequestRef>,
     pub archives: Changes,
@@ -77,7 +77,7 @@ pub fn election(args: &Args, client: &kube::Client) -> Result<Option<Election>, 
     Ok(Some(election))
 }
 
-/// What all requests share.
+/// Builds what all requests share.
 pub fn context(
     args: &Args,
     client: kube::Client,

@@ -12,7 +12,7 @@ use crate::sampler::object_keys::receipt_key;
 use crate::sampler::receipt::UploadReceipt;
 
 impl Round<'_> {
-    /// Asks the store, unless it failed a moment ago: then when to try again. Gives up when there is no time left.
+    /// Asks the store. If the store failed a moment ago, waits until the next try. Gives up when there is no time left.
     pub(super) fn verify(
         &self,
         target: &mut TargetStatus,
@@ -36,8 +36,8 @@ impl Round<'_> {
         }
     }
 
-    /// Asks the store for what a sampler that has gone had stored of a long run, as [`Round::verify`] does. Where nothing can be there, the
-    /// target has failed.
+    /// Asks the store, as [`Round::verify`] does, for what the sampler of a long run stored before it was gone. If there can be nothing,
+    /// the target has failed.
     pub(super) fn recover(
         &self,
         target: &mut TargetStatus,
@@ -73,7 +73,7 @@ impl Round<'_> {
         }
     }
 
-    /// Asks the store for the receipt of a run, as [`Round::verify`] does for its profile, unless it is asked already.
+    /// Asks the store for the receipt of a run, as [`Round::verify`] does for its profile, unless such a call is under way.
     pub(super) fn read_receipt(
         &self,
         target: &mut TargetStatus,

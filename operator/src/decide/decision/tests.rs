@@ -1,4 +1,4 @@
-//! One request through its life, and the turns that it can take.
+//! One request from its creation to its end, with all outcomes.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn admission(pods: &[&str]) -> Observed {
     }
 }
 
-/// Pods whose samplers are in these states; a pod without a state has no sampler yet.
+/// Pods whose samplers are in these states. A pod without a state has no sampler yet.
 fn pods(states: &[(&str, Option<SamplerState>)]) -> Observed {
     let view = |(name, state): &(&str, Option<SamplerState>)| {
         let mut pod = pod(name);
@@ -75,7 +75,7 @@ fn with(status: ProfileRequestStatus) -> ProfileRequest {
     }
 }
 
-/// The status of a request that was accepted at the zero hour.
+/// The status of a request that was accepted at second 0.
 fn accepted(pods: &[&str]) -> ProfileRequestStatus {
     decide(
         at(0),
@@ -86,7 +86,7 @@ fn accepted(pods: &[&str]) -> ProfileRequestStatus {
     .status
 }
 
-/// The decision in short: the current reason, the effects and when to look again.
+/// The decision in short: the current reason, the effects and the time of the next decision.
 fn short(decision: &Decision) -> String {
     let reason = decision
         .status

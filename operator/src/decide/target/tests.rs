@@ -1,4 +1,4 @@
-//! One pod, from its choice to its end: what is done at which instant.
+//! One pod, from its choice to its end: which step follows at which instant.
 
 use super::*;
 use crate::decide::limits::Limits;
@@ -215,7 +215,7 @@ fn a_container_of_our_name_with_other_arguments_is_not_taken_for_ours() {
     check(1, Some(foreign), "InjectionRefused");
 }
 
-/// As [`check`], of a pod that a resident sampler serves; what the store had of the receipt, and when it was asked.
+/// As [`check`], for a pod with a resident sampler. `read` is the receipt in the store and when it was read.
 #[track_caller]
 fn check_resident(second: i64, state: SamplerState, read: Option<(i64, &str)>, expected: &str) {
     let mut pod = pod("web");
@@ -264,7 +264,7 @@ fn the_receipt_of_a_resident_samplers_run_is_looked_for_in_the_store() {
     check_resident(756, running(), Some((755, "")), "UploadDeadlineExceeded");
 }
 
-/// Somebody waits for it before a screen.
+/// A user waits for it.
 #[test]
 fn the_receipt_of_a_run_of_a_moment_is_looked_for_twice_a_second() {
     let deadlines = Deadlines::new(at(0), 1, &Limits::default());

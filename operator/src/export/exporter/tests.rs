@@ -1,6 +1,6 @@
-//! Pushes and annotations against a server that judges them as Pyroscope and Grafana do.
+//! Pushes and annotations, sent to a server that judges them as Pyroscope and Grafana do.
 //!
-//! What has arrived is asked for in Pyroscope's own words. With PYROSCOPE_URL the same tests ask a real server.
+//! The tests read back what arrived through Pyroscope's own API. With PYROSCOPE_URL they use a real server.
 
 mod server;
 
@@ -25,20 +25,20 @@ use crate::testing::request;
 
 const PODS: [&str; 2] = ["web-1", "web-2"];
 const STACKS: i64 = 3;
-/// Of a PHP that ran.
+/// A profile of a real PHP process.
 const RECORDED: &[u8] = include_bytes!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../profile/tests/findings/query-loop-has.pb.gz"
 ));
 
-/// A request that ended a moment ago with the profiles of two pods, in a store.
+/// A request that ended a moment ago, and a store with the profiles of its two pods.
 struct Scene {
     collector: Collector,
     request: ProfileRequest,
     limits: Limits,
 }
 
-/// Of each pod so many stacks of a function with so long a name, each with 10 ms of wall time and 3 of CPU time.
+/// This many stacks for each pod, of a function with a name of this length. Each stack has 10 ms of wall time and 3 ms of CPU time.
 fn merged(stacks: i64, length: usize) -> Profile {
     let mut builder = Builder::new(Settings::default());
     for stack in 0..stacks {
@@ -109,7 +109,7 @@ impl Scene {
         events.into_iter().map(told).collect()
     }
 
-    /// The flame graph that a server has of this request within its time and by these labels, once its total is the expected one, or never is.
+    /// The server's flame graph for this request's time and these labels. Waits until its total is the expected one, but not for ever.
     async fn flame_graph(&self, url: &str, kind: usize, labels: &str, expected: i64) -> Value {
         let status = self.request.status.clone().unwrap();
         let milliseconds = |time: Option<Time>| time.unwrap().0.as_millisecond().to_string();
@@ -139,7 +139,7 @@ impl Scene {
         flame_graph
     }
 
-    /// Pushes to the server of PYROSCOPE_URL, or to one that judges as it does, and holds what each pod has there to what its stacks have.
+    /// Pushes to the server of PYROSCOPE_URL, or else to the test server, and compares each pod's totals there with those of its stacks.
     async fn check_totals(&self, stacks: i64) {
         let url = url().await;
         let told = self.tell(&exporter(pyroscope(&url), PATIENCE)).await;
@@ -160,7 +160,7 @@ async fn url() -> String {
 }
 
 fn exporter(arguments: ExportArgs, patience: Duration) -> Exporter {
-    // Tests run side by side; whoever comes second finds it installed.
+    // Tests run in parallel. All but the first find a provider installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Exporter {
         patience,
@@ -188,7 +188,7 @@ async fn a_receiver_of_pushes_finds_the_totals_of_each_pod_and_type() {
     scene().await.check_totals(STACKS).await;
 }
 
-/// A push of 3 MB would be answered by 429 as often as it is tried.
+/// A server would always answer a push of 3 MB with 429.
 #[tokio::test]
 async fn a_profile_over_the_receivers_burst_arrives_whole() {
     let stacks = 10_000;
@@ -252,7 +252,7 @@ async fn who_stays_busy_is_given_up_and_an_event_says_so() {
     assert!(note.starts_with("0 of 4 series pushed to "), "{note}");
     assert!(note.contains("429 Too Many Requests"), "{note}");
     assert!(note.contains("ingested bytes"), "{note}");
-    // One on a machine that is too busy for a second one in time.
+    // On a busy machine there may be no time for a second call.
     assert!(server.told(|told| (1..=3).contains(&told.calls)));
 }
 

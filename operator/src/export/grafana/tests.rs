@@ -1,4 +1,4 @@
-//! Links held against what Grafana reads: the schemas of docs/guides/grafana.md.
+//! Compares links with what Grafana reads: the schemas in docs/guides/grafana.md.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ fn check(parameters: &BTreeMap<String, String>, expected: &[(&str, &str)]) {
     assert_eq!(*parameters, expected.collect());
 }
 
-/// One pane of Explore, with every field that it reads of a Pyroscope query and no other.
+/// One pane of Explore, with exactly the fields that Explore reads of a Pyroscope query.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct Pane {
@@ -96,7 +96,7 @@ struct Source {
     uid: String,
 }
 
-/// Milliseconds, in words.
+/// Milliseconds, as text.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct Range {
@@ -210,7 +210,7 @@ fn an_annotation_marks_the_time_of_the_request_and_links_to_nothing() {
     assert!(everywhere.get("dashboardUID").is_none());
 }
 
-/// By the columns of its table `tag`, and by `annotations.tags_length`, of the whole as JSON.
+/// The limits come from the columns of its table `tag`, and from `annotations.tags_length` for all tags as JSON.
 #[test]
 fn tags_are_as_long_as_grafana_takes_them() {
     let mut longest = completed();

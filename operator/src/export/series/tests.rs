@@ -15,7 +15,7 @@ fn naming() -> Naming {
     }
 }
 
-/// A request for a Deployment whose pods web-1 and web-2 have profiles, and web-3 has none.
+/// A request for a Deployment. The pods web-1 and web-2 have profiles, and web-3 has none.
 fn completed() -> ProfileRequest {
     let mut request = request(json!({"target": {"workloadRef": {
         "apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
@@ -39,7 +39,7 @@ fn completed() -> ProfileRequest {
     request
 }
 
-/// Of each pod so many stacks, 10 ms of wall time and 3 of CPU time each.
+/// This many stacks for each pod, with 10 ms of wall time and 3 ms of CPU time each.
 fn merged(stacks: usize) -> Profile {
     let mut builder = Builder::new(Settings {
         time_nanos: 1,

@@ -21,7 +21,7 @@ use crate::testing::at;
 mod asks;
 mod live;
 
-/// What a sampler shows that was told all there is.
+/// What a sampler shows if it has already got everything.
 const SEEN: &str = "all";
 const KEY: &str = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
 const POD: GrantPod<'_> = GrantPod {
@@ -29,7 +29,7 @@ const POD: GrantPod<'_> = GrantPod {
     addresses: "127.0.0.1",
 };
 
-/// A relay, and what a test looks at from outside.
+/// A relay, and what a test observes from outside.
 struct Scene {
     keyring: Keyring,
     cancellations: Arc<Cancellations>,
@@ -38,7 +38,7 @@ struct Scene {
     certificate: Arc<Certificate>,
     live: Arc<Live>,
     role: Arc<Role>,
-    /// For who was told all there is.
+    /// Wakes the samplers that have already got everything.
     news: Arc<Notify>,
 }
 
@@ -93,7 +93,7 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
     }
 }
 
-/// As if there were one run for whom it is.
+/// As if there were one run for every sampler that asks.
 fn offered(asker: &Asker) -> Result<Option<Answer>, String> {
     match asker.namespace.as_str() {
         "stopped" => Ok(None),
@@ -129,7 +129,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// What a PUT with this grant is answered.
+    /// The answer to a PUT with this grant.
     async fn put(&self, grant: &Grant, body: &'static [u8]) -> (u16, String) {
         let hash = ring::digest::digest(&ring::digest::SHA256, body);
         let digest = format!("sha-256=:{}:", STANDARD.encode(hash));
@@ -259,7 +259,7 @@ async fn a_body_that_is_not_what_its_headers_say_is_refused() {
         .body(large)
         .send()
         .await;
-    // It is refused unread, so that the connection may end while it is still being sent.
+    // The relay refuses the upload before it reads it, so the connection may end while the client still sends.
     assert!(sent.is_err() || sent.unwrap().status() == 413);
     assert_eq!(scene.store.size(KEY).await.unwrap(), None);
 }
@@ -318,7 +318,7 @@ async fn nothing_is_taken_for_a_request_that_was_deleted() {
     }
 }
 
-/// The public key's hash of whatever certificate is served.
+/// The hash of the public key in the served certificate.
 async fn served_pin(address: SocketAddr) -> String {
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     let client = reqwest::Client::builder()
@@ -348,7 +348,7 @@ async fn a_renewed_key_is_one_that_running_samplers_have_pinned() {
     assert_eq!(served_pin(scene.address).await, pins[1]);
 }
 
-/// What is promised by its length and never sent takes no room of others.
+/// A promised length whose bytes never arrive takes no room from others.
 #[tokio::test]
 async fn uploads_that_send_nothing_hold_no_room() {
     let scene = scene(in_memory()).await;

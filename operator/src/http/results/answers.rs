@@ -1,4 +1,4 @@
-//! Answers of the results' port, each for whoever asked only.
+//! Answers on the port of the results. Each is only for the client that asked.
 
 use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::http::shares::Share;
 
-/// Strings, numbers and lists always serialise.
+/// Serialising strings, numbers and lists cannot fail.
 pub(super) fn json(answer: &impl Serialize) -> Response {
     let json = serde_json::to_vec(answer).unwrap_or_default();
     private(json.into(), "application/json")
@@ -30,7 +30,7 @@ pub(super) fn html(page: Body, policy: &'static str) -> Response {
     response
 }
 
-/// A request of whoever holds a link or a key that has its share of them already.
+/// The answer to the holder of a link or a key that already has its share of requests.
 pub(super) fn busy() -> Response {
     const BUSY: &str = "as many requests as may be at once are being answered for this profile; try again when one of them has ended";
     let mut response = refuse(StatusCode::TOO_MANY_REQUESTS, BUSY);
@@ -39,7 +39,7 @@ pub(super) fn busy() -> Response {
     response
 }
 
-/// The share is held until the other side has taken all of the answer.
+/// Holds the share until the client has received the whole answer.
 pub(super) fn held(response: Response, share: Share) -> Response {
     let length = response.body().size_hint().exact();
     let held = response.map(|body| {
@@ -55,7 +55,7 @@ pub(super) fn held(response: Response, share: Share) -> Response {
     }
 }
 
-/// With the length of its body, which a stream does not tell.
+/// Adds the length of the body, which a stream does not have.
 pub(super) fn sized(mut response: Response, bytes: u64) -> Response {
     response
         .headers_mut()
@@ -63,7 +63,7 @@ pub(super) fn sized(mut response: Response, bytes: u64) -> Response {
     response
 }
 
-/// For whoever asked only: no cache keeps it, no other page hears where it was opened from.
+/// An answer that no cache keeps and that sends no referrer.
 pub(super) fn private(body: Body, kind: &'static str) -> Response {
     let headers: [(HeaderName, &'static str); 4] = [
         (header::CONTENT_TYPE, kind),

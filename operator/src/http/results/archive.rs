@@ -1,6 +1,6 @@
-//! What is stored of a namespace, for who has the access key of its archive: a list, and links to the files of each request of it.
+//! What is stored of a namespace, for clients with the access key of its archive: a list, and links to the files of each request.
 //!
-//! Invariant: nothing is read for a key that is not of the namespace and the archive that there are now, and nothing beyond the folder of that
+//! Invariant: a key opens something only if it belongs to the current namespace and the current archive, and only in the folder of that
 //! namespace's uid.
 
 use std::convert::Infallible;
@@ -25,10 +25,10 @@ use crate::storage::archive::Listing;
 const NEW_KEY: &str = "this accessKey does not open what is stored of this namespace; it stands in the namespace's archive: \
     kubectl get profilearchive profiles -o jsonpath='{.status.accessKey}'";
 const NO_REQUEST: &str = "that is no name and uid of a request";
-/// Of the name of an object of Kubernetes.
+/// The longest name of a Kubernetes object.
 const LONGEST_NAME: usize = 253;
 
-/// Another request, which the one that is opened is to be compared with.
+/// Another request, to compare the opened one with.
 #[derive(Deserialize)]
 pub(super) struct Before {
     name: String,
@@ -54,7 +54,7 @@ pub(super) async fn list(
     }
 }
 
-/// As in contract/archive.json. It is written row by row, as it is taken: whoever takes it slowly costs no copy of it.
+/// The format of contract/archive.json. Rows are written as the client reads them, so a slow client does not hold a copy of the list.
 fn written(listing: Listing) -> Body {
     let Listing {
         profiles,
@@ -63,7 +63,7 @@ fn written(listing: Listing) -> Body {
     } = listing;
     let head = format!(r#"{{"bytes":{bytes},"leftOut":{left_out},"profiles":["#);
     let rows = profiles.into_iter().enumerate().map(|(place, profile)| {
-        // Strings and numbers always serialise.
+        // Serialising strings and numbers cannot fail.
         let row = serde_json::to_string(&*profile).unwrap_or_default();
         match place {
             0 => row,
@@ -115,7 +115,7 @@ pub(super) async fn open(
     results.answer(&folder, files)
 }
 
-/// The page that compares a request with the one of this folder.
+/// The page that compares a request with the one in this folder.
 fn comparison(before: &str) -> File {
     let (begin, end) = COMPARISON;
     File {
@@ -124,7 +124,7 @@ fn comparison(before: &str) -> File {
     }
 }
 
-/// The uid of the namespace whose archive the posted key opens, and the question. A namespace that is not there is refused as a wrong key is.
+/// The uid of the namespace whose archive the posted key opens, and the question. A missing namespace gets the same answer as a wrong key.
 async fn opened(
     results: &Results,
     namespace: &str,
@@ -144,7 +144,7 @@ async fn opened(
     }
 }
 
-/// Whether they make one folder, and no way out of it.
+/// Whether they form one folder name, and no path out of it.
 fn is_request(name: &str, uid: &str) -> bool {
     let plain = |text: &str, more: &str| {
         let is_plain = |letter: char| {

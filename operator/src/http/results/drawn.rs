@@ -1,7 +1,7 @@
-//! A drawn page on its way to whoever asked for it.
+//! A drawn page while the client receives it.
 //!
-//! hyper asks the body for nothing while a connection is silent, so the page's time is kept beside the body. Invariant: the page and its turn are
-//! gone when it was taken, when whoever asked is gone, or when its time is over, whichever comes first.
+//! hyper does not poll the body while a connection is silent, so a separate task measures the page's time. Invariant: the page and its
+//! permit are dropped as soon as the client has received the page, is gone, or has run out of time.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use axum::body::{Body, Bytes};
 use futures::stream;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// What is copied from the page at a time: a slice would keep all of it.
+/// Bytes that are copied from the page at a time. A slice would keep the whole page.
 const PIECE: usize = 64 << 10;
 
-/// What is not taken yet, and the turn that it keeps.
+/// A page that is not fully sent, and its permit.
 struct Page {
     text: String,
     _turn: OwnedSemaphorePermit,
@@ -27,7 +27,7 @@ impl Shelf {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The piece that begins here; the page goes with its last one.
+    /// The piece that begins here. The page is dropped with its last piece.
     fn piece(&self, begin: usize) -> io::Result<Bytes> {
         self.with(|shelf| {
             let page = shelf.as_ref().ok_or(io::ErrorKind::TimedOut)?;
@@ -41,7 +41,7 @@ impl Shelf {
     }
 }
 
-/// The page as a body, which is cut where it is not taken within its time.
+/// The page as a body, which breaks off if the client does not receive it in time.
 pub(super) fn body(text: String, turn: OwnedSemaphorePermit, within: Duration) -> Body {
     let length = text.len();
     let shelf = Arc::new(Shelf(Mutex::new(Some(Page { text, _turn: turn }))));

@@ -1,6 +1,6 @@
-//! The seconds of a live request, for who has its access key.
+//! The seconds of a live request, for clients with its access key.
 //!
-//! Pod and container are the operator's own words, out of the request's status: what a sampler says of itself counts for nothing.
+//! Pod and container come from the request's status. What a sampler says about itself is not used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use serde::Serialize;
 use super::answers::{busy, private, refuse};
 use super::{LARGEST_LIVE, NEW_KEY, Results, drawn, no_question, question};
 
-/// How long whoever asked may take to fetch an answer, while others wait for a turn.
+/// How long a client may take to fetch an answer, while others wait for their turn.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// As in contract/live.json.
+/// The format of contract/live.json.
 #[derive(Serialize)]
 struct Answer<'a> {
     seconds: Vec<Second<'a>>,
@@ -80,7 +80,7 @@ pub(super) async fn read(
     let answer = Answer {
         seconds: seconds.collect(),
     };
-    // Strings and numbers always serialise.
+    // Serialising strings and numbers cannot fail.
     let answer = serde_json::to_string(&answer).unwrap_or_default();
     let body = drawn::body(answer, turn, TAKEN_WITHIN);
     private(body, "application/json")

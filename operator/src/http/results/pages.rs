@@ -1,6 +1,6 @@
-//! Pages that are drawn of stored profiles: the flame graph of one, and the comparison of two.
+//! Pages drawn from stored profiles: the flame graph of one, and the comparison of two.
 //!
-//! Invariant: at most one page is drawn or on its way at a time, and every profile or list that is opened for it has a turn of its own.
+//! Invariant: at most one page is drawn or sent at a time, and every profile or list that is opened for it has its own permit.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -12,14 +12,14 @@ use crate::sampler::object_keys::{MERGED, REQUESTS, UID_LENGTH, below};
 use crate::storage::collector::merged_bounds;
 use crate::storage::store::StoreError;
 
-/// Of the merged profile in this folder.
+/// The flame graph of the merged profile in this folder.
 pub(super) async fn flame(results: &Results, folder: &str) -> Result<Response, StoreError> {
     let list = below(results.store.prefix(), &format!("{folder}/{REQUESTS}"));
     let read = async {
-        // Most requests have none, and a page without it is better than no page.
+        // Most requests have no list. A page without it is better than no page.
         let list = results.store.read(&list, timeline::MAX_BYTES as u64).await;
         let list = list.ok();
-        // A list is opened in the place of another upload.
+        // The list takes the place of another upload.
         let turns = 1 + u32::from(list.is_some());
         let turn = results.desk.clone().acquire_many_owned(turns).await;
         let merged = merged(results, folder).await?;
@@ -29,7 +29,7 @@ pub(super) async fn flame(results: &Results, folder: &str) -> Result<Response, S
     drawn_of(results, read).await
 }
 
-/// Of the merged profiles in these folders.
+/// The comparison of the merged profiles in these folders.
 pub(super) async fn comparison(
     results: &Results,
     before: &str,
@@ -47,7 +47,8 @@ pub(super) async fn comparison(
     drawn_of(results, read).await
 }
 
-/// The answer with a page, once it is this request's turn: what is read comes with its own turn, and with how the page is drawn of it.
+/// The answer with a page, once it is this request's turn. `read` gives the permits of what it has read, and a function that draws the
+/// page.
 async fn drawn_of<Turn, Draw>(
     results: &Results,
     read: impl Future<Output = Result<(Turn, Draw), StoreError>>,
@@ -56,13 +57,13 @@ where
     Turn: Send + 'static,
     Draw: FnOnce() -> Result<String, String> + Send + 'static,
 {
-    // A semaphore that nobody closes always gives a permit.
+    // This always gives a permit, because the semaphore is never closed.
     let Ok(page_turn) = results.pages.clone().acquire_owned().await else {
         return Ok(busy());
     };
     let (turn, draw) = read.await?;
     let page = tokio::task::spawn_blocking(move || {
-        // Whoever asked may be gone before the page is drawn: it keeps its turns until then.
+        // The client may be gone before the page is drawn, so this task keeps the permits.
         let _turn = turn;
         draw().map(|page| (page, page_turn))
     });
@@ -118,7 +119,7 @@ fn within(page: String, instead: &str) -> Result<String, String> {
     }
 }
 
-/// Namespace and name of the request that a folder is of.
+/// The namespace and the name of a folder's request.
 fn title(folder: &str) -> String {
     let namespace = folder.split('/').next().unwrap_or_default();
     let request = folder.rsplit('/').next().unwrap_or_default();

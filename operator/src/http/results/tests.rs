@@ -1,4 +1,4 @@
-//! Links: who gets them, what each opens, and for how long.
+//! Links: who gets them, what each opens, and how long they are valid.
 
 use axum::http::Request;
 use base64::Engine as _;
@@ -62,7 +62,7 @@ fn profile() -> Vec<u8> {
 }
 
 thread_local! {
-    /// Seconds since the zero hour; each test has its own thread.
+    /// The current second, as in `at`; each test has its own thread.
     static NOW: AtomicI64 = const { AtomicI64::new(0) };
 }
 
@@ -75,7 +75,7 @@ struct Scene {
     keyring: Keyring,
     live: Arc<Live>,
     role: Arc<Role>,
-    /// Of the request `running`.
+    /// The key of the request `running`.
     object_key: String,
 }
 
@@ -83,7 +83,7 @@ async fn scene() -> Scene {
     scene_with(false).await
 }
 
-/// With a request of the form that older operators gave their keys.
+/// Optionally with a request whose keys have the form of older operators.
 async fn scene_with(is_old: bool) -> Scene {
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
     let store = Store::in_memory(Arc::new(InMemory::new()));
@@ -122,7 +122,7 @@ async fn scene_with(is_old: bool) -> Scene {
     let running = first.clone();
     let targets = &running.status.as_ref().unwrap().targets;
     let object_key = targets[0].object_key.clone();
-    // What is known of a request that is over.
+    // The watch keeps no targets of a finished request.
     first.status.as_mut().unwrap().targets.clear();
     let find = move |namespace: &str, name: &str| match (namespace, name) {
         ("shop", "first") => Some(first.clone()),
@@ -178,7 +178,7 @@ impl Scene {
         (status, headers, text)
     }
 
-    /// Asks with the key of an archive that differs from the one that there is by this.
+    /// Asks with an archive's key. `differs` changes the archive that the key belongs to.
     async fn ask(
         &self,
         path: &str,
@@ -339,7 +339,7 @@ async fn who_has_the_key_of_an_archive_gets_the_list_as_the_contract_says_and_ev
     assert!(page.contains("shop/first"), "no title");
 }
 
-/// Asks to have a stored request compared with another one, with the namespace's key.
+/// Asks for a comparison of a stored request with another one, with the namespace's key.
 async fn compared(scene: &Scene, before: Value) -> (u16, Value) {
     let archive = archive_of_shop();
     let bound = ArchiveRef::new(&archive, NAMESPACE_UID);
@@ -361,7 +361,7 @@ async fn two_stored_profiles_are_compared_on_a_page_that_loads_nothing() {
     assert!(page.contains("shop/first → shop/first") && page.contains("checkout"));
     let policy = headers["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'"), "{policy}");
-    // The link is of these two and no other.
+    // The link is only for these two requests.
     let other = link.replace("diff-from-first", "diff-from-second");
     assert_eq!(scene.get(&other).await.0, 403);
 }
@@ -427,7 +427,7 @@ async fn a_name_that_leads_elsewhere_is_refused() {
     }
 }
 
-/// Asks, and leaves what is answered where it is.
+/// Asks, but does not read the answer's body.
 async fn begin(scene: &Scene, path: &str) -> Response {
     let call = Request::builder().uri(path).body(Body::empty()).unwrap();
     scene.router.clone().oneshot(call).await.unwrap()
@@ -451,7 +451,7 @@ async fn who_leaves_answers_of_a_link_untaken_keeps_the_links_of_others_free() {
     let (status, _, answer) = scene.call("POST", "/r/shop/first", &question).await;
     assert_eq!(status, 429);
     assert!(answer.contains("try again"), "{answer}");
-    // Of another folder they are answered.
+    // Requests of another folder are answered.
     let (status, _) = scene.ask("/a/shop", |_, _| {}).await;
     assert_eq!(status, 200);
     drop(untaken.pop());

@@ -1,4 +1,4 @@
-//! What is written into an archive's status, by what the API server and the store say.
+//! An archive's status, for different answers of the API server and the store.
 
 use std::sync::Mutex;
 
@@ -64,7 +64,7 @@ fn a_namespace_that_goes_is_no_failure() {
     );
 }
 
-/// An API server with the namespace shop, and what was written there: method, path and body.
+/// The writes to an API server with the namespace shop: method, path and body.
 type Written = Arc<Mutex<Vec<(String, String, Value)>>>;
 
 async fn answer(request: Request<Body>, written: Written) -> Result<Response<Body>, kube::Error> {
@@ -108,7 +108,7 @@ fn archives(store: Objects) -> (Arc<Archives>, Written) {
     (archives, written)
 }
 
-/// Looks at an archive; gives the status that was written, if one was.
+/// Reconciles an archive, and returns the status that was written, if any.
 async fn look(archives: &Arc<Archives>, written: &Written, archive: &ProfileArchive) -> Value {
     let guarded = Arc::new(DeserializeGuard(Ok(archive.clone())));
     reconcile(guarded, archives.clone()).await.unwrap();
@@ -117,7 +117,7 @@ async fn look(archives: &Arc<Archives>, written: &Written, archive: &ProfileArch
     };
     let place = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilearchives/profiles/status";
     assert_eq!((&*method, &*path), ("PATCH", place));
-    // Not into one of another uid.
+    // The write is bound to the archive's uid.
     assert_eq!(body["metadata"]["uid"], "a1");
     body["status"].clone()
 }
@@ -157,7 +157,7 @@ async fn an_archive_gets_its_key_then_its_counts_and_then_rests() {
     archive.spec.access_key_generation = 1;
     let rotated = look(&archives, &written, &archive).await;
     assert_ne!(rotated["accessKey"], status["accessKey"]);
-    // What was counted stays.
+    // The counts stay.
     assert_eq!(rotated["bytes"], 9);
 }
 

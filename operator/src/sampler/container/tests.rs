@@ -1,4 +1,4 @@
-//! The container against the contract's golden files, and admission's answers as they were seen.
+//! Compares the container with the contract's golden files, and checks real answers of admission.
 
 use jiff::Timestamp;
 use phpprof_crds::{Filter, RequestLabel, UploadMode, UploadRoute};
@@ -72,7 +72,7 @@ fn config() -> SamplerConfig {
     }
 }
 
-/// Of a run of 150 seconds.
+/// The grants of a run of 150 seconds.
 fn grants() -> Grants {
     let unasked = |file: &str| {
         let unasked = |grant| Grant {
@@ -210,7 +210,7 @@ fn the_environment_is_that_of_the_contract() {
         .into_iter()
         .map(|(name, value)| (name, Value::from(value)))
         .collect();
-    // What is packed need not be packed into the same bytes.
+    // The compressed bytes may differ, so this compares the content.
     let packed = [&actual, &expected].map(|env| unpacked(&env["PHPPROF_CHECKPOINTS"]));
     assert_eq!(packed[0], packed[1]);
     let checkpoints: Value =
@@ -246,7 +246,7 @@ fn a_short_run_gets_no_variable_for_checkpoints() {
 fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
     use std::fmt::Write as _;
     let signed = |number: u32| {
-        // A signature has nothing in common with another; URLs with a session's token are the longest.
+        // Signatures have nothing in common. URLs with a session token are the longest.
         let mut signature = String::new();
         let sum = ring::digest::digest(&ring::digest::SHA256, &number.to_be_bytes());
         for byte in sum.as_ref() {

@@ -1,4 +1,4 @@
-//! What is listed of a namespace, in which order, and how often the store is read for it.
+//! What a namespace's listing has, in which order, and how often it reads from the store.
 
 use object_store::memory::InMemory;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn uid(number: usize) -> String {
     format!("0b1c2d3e-4f50-4a6b-8c7d-{number:012}")
 }
 
-/// A manifest as the operator writes it: number and second of its request, and what is changed of it.
+/// A manifest as the operator writes it, by the number and the second of its request; `change` modifies it.
 fn manifest(number: usize, change: impl FnOnce(&mut Value)) -> String {
     let mut manifest = json!({
         "version": 1, "namespace": "shop", "name": format!("r-{number}"), "uid": uid(number), "namespaceUID": "n1",
@@ -81,7 +81,7 @@ async fn what_has_no_profile_is_not_listed_and_without_a_merged_one_the_pods_cou
     });
     let unmerged = manifest(2, |it| {
         let fields = it.as_object_mut().unwrap();
-        // Nor have those of older operators what follows.
+        // Manifests of older operators lack these fields, too.
         for field in ["merged", "target", "durationSeconds"] {
             fields.remove(field);
         }
@@ -105,7 +105,7 @@ async fn a_manifest_is_read_once_and_what_was_swept_is_gone() {
         store.create(&key("shop/n1", number), text).await.unwrap();
     }
     assert_eq!(names(&archive, "n1").await, ["r-2", "r-1"]);
-    // None ever changes: what is found under the same key later is not looked at.
+    // A manifest never changes, so another object under the same key is not read.
     store.delete(&key("shop/n1", 1)).await.unwrap();
     store.create(&key("shop/n1", 1), "{}").await.unwrap();
     assert_eq!(names(&archive, "n1").await, ["r-2", "r-1"]);

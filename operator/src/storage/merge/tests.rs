@@ -1,4 +1,4 @@
-//! A request's pods in one profile, against a store in memory.
+//! Merges a request's pods, with a store in memory.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::storage::collector::sha256;
 use crate::storage::store::Store;
 use crate::testing::{at, profile, request};
 
-/// A request whose two pods are uploaded and verified, and one of which failed.
+/// A request with two pods that are uploaded and verified, and one that failed.
 async fn uploaded(store: &Store) -> ProfileRequest {
     let mut request = request(json!({"target": {"podName": "web"}}));
     let mut status = ProfileRequestStatus {
@@ -82,7 +82,7 @@ async fn the_pods_are_merged_and_listed_in_a_manifest() {
         .await
         .unwrap();
     let mut manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
-    // What follows from the compression alone is not held.
+    // The size depends on the compression, so it is not compared.
     manifest["merged"]["sizeBytes"] = json!("…");
     for target in manifest["targets"].as_array_mut().unwrap() {
         target["sizeBytes"] = json!("…");
@@ -126,7 +126,7 @@ async fn a_request_that_tells_routes_has_a_list_of_requests_in_its_manifest() {
     let manifest: serde_json::Value = serde_json::from_slice(&read(MANIFEST).await).unwrap();
     let listed = &manifest["requests"];
     assert_eq!(listed["objectKey"], key(&request, "", "requests.json.gz"));
-    // No pod had stored one.
+    // No pod had stored a list.
     assert_eq!(listed["pods"], 0);
     let list = phpprof_profile::timeline::decode(&read("requests.json.gz").await);
     assert_eq!(list.unwrap().requests, []);
@@ -159,7 +159,7 @@ async fn a_verified_profile_that_has_vanished_is_never_claimed() {
     assert!(manifest.expect("asked").is_some());
 }
 
-/// The merged profile of a request, and the request with what came of merging.
+/// The merged profile of a request, and the request with the results of merging.
 async fn merged(store: &Store, mut request: ProfileRequest) -> (Profile, ProfileRequest) {
     let collector = Collector::new(store.clone());
     let done = collector.merge(&request, &Limits::default()).await;
@@ -183,7 +183,7 @@ async fn no_pod_speaks_for_another_one_or_for_another_time() {
         phpprof_profile::total(&view.filtered(&profile), "samples")
     };
     assert_eq!([of("a"), of("b"), of("forged")], [7, 5, 0]);
-    // The samplers said 1 ns after 1970, and centuries.
+    // The samplers reported 1 ns after 1970, and centuries.
     assert_eq!(profile.time_nanos, at(0).as_second() * 1_000_000_000);
     assert_eq!(profile.duration_nanos, 31_000_000_000);
     assert_eq!(profile.period, 1_000_000_000 / 99);

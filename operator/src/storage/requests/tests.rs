@@ -1,4 +1,4 @@
-//! Lists of a request's pods in one, against a store in memory.
+//! Merges the lists of a request's pods, with a store in memory.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::testing::{at, request};
 
 const STEP: i64 = 80_000_000;
 
-/// The list of a pod that began so many nanoseconds after 1970, with a request of so many.
+/// A pod's list that began this many nanoseconds after 1970, with a request of this duration.
 fn list(began: i64, duration: i64) -> Vec<u8> {
     let list = Timeline {
         version: VERSION,
@@ -65,7 +65,7 @@ async fn stored(store: &Store, lists: &[Option<Vec<u8>>]) -> ProfileRequest {
     request
 }
 
-/// The merged list, the number of pods in it, and what is said.
+/// The merged list, the number of pods in it, and the note.
 async fn merged(lists: &[Option<Vec<u8>>]) -> (Timeline, usize, String) {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let request = stored(&store, lists).await;
@@ -83,7 +83,7 @@ async fn merged(lists: &[Option<Vec<u8>>]) -> (Timeline, usize, String) {
 #[tokio::test]
 async fn a_pods_requests_are_told_as_its_own_and_within_the_requests_time() {
     let start = at(0).as_second() * 1_000_000_000;
-    // One clock is right, and one is of long ago.
+    // One clock is right, and the other is decades behind.
     let lists = [Some(list(start + 2 * STEP, 5)), Some(list(1, 9))];
     let (merged, pods, note) = merged(&lists).await;
     assert_eq!((pods, note.as_str()), (2, ""));

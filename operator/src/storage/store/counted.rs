@@ -1,4 +1,4 @@
-//! What the store did not do, by what was asked of it and why.
+//! Counts errors of the store by operation and cause.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,7 +12,7 @@ pub(crate) struct ByTrouble {
     kind: &'static str,
 }
 
-/// Counts; a copy counts the same.
+/// The counters. A clone counts into the same ones.
 #[derive(Clone, Debug, Default)]
 pub struct StoreErrors(pub(crate) Family<ByTrouble, Counter>);
 
@@ -22,7 +22,7 @@ impl StoreErrors {
         self.0.get_or_create(&ByTrouble { operation, kind }).inc();
     }
 
-    /// Every series begins at 0: an alert sees the first error then.
+    /// Makes every series begin at 0, so that an alert sees the first error.
     pub(crate) fn list(&self) {
         for operation in Operation::ALL {
             for trouble in Trouble::ALL {

@@ -1,4 +1,4 @@
-//! What a store refuses or does not answer, in words for people and by kind for metrics.
+//! Errors of the store, as text for users and by cause for metrics.
 
 use std::error::Error;
 use std::io;
@@ -6,27 +6,27 @@ use std::iter::successors;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// What came of a call, where it failed.
+/// Why a call to the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Without what differs from one try to the next, because it goes into a status.
+    /// The message without parts that differ between tries, because it goes into a status.
     #[error("{0}")]
     Store(String),
-    /// The bucket's policy, mostly.
+    /// Usually because of the bucket's policy.
     #[error("the store denies access; check the permissions of the operator's credentials")]
     Denied,
-    /// Its key.
+    /// The key.
     #[error("object {0} does not exist")]
     Missing(String),
-    /// Nothing of it was kept.
+    /// Nothing of the object was kept.
     #[error("object {key} has more than {limit} bytes")]
     TooLarge {
-        /// The object's.
+        /// The object's key.
         key: String,
-        /// Of its kind.
+        /// The limit for this kind of object.
         limit: u64,
     },
-    /// `file://`, Azure, or credentials that cannot sign.
+    /// `file://` and Azure cannot sign, and neither can some credentials.
     #[error("this store cannot sign create-only writes")]
     CannotSign,
 }
@@ -46,7 +46,7 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
-/// What is asked of a store.
+/// The calls to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Head,
@@ -79,16 +79,16 @@ impl Operation {
     }
 }
 
-/// Why a store did not do it.
+/// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     Timeout,
-    /// There is no way to it, or it was cut.
+    /// The store could not be reached, or the connection broke.
     Connection,
     NotFound,
     Denied,
     Throttled,
-    /// The store's own fault: 5xx.
+    /// An error of the store itself: 5xx.
     Server,
     Full,
     Other,
@@ -129,7 +129,7 @@ impl Trouble {
     }
 }
 
-/// The error and what caused it, the deepest last.
+/// The error and its causes, the deepest last.
 fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     let first: &(dyn Error + 'static) = error;
     successors(Some(first), |&error| error.source())
@@ -159,14 +159,14 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Trouble> {
     answered(&cause.to_string())
 }
 
-/// By the answer's status, which object_store 0.14 gives away in its words only.
+/// By the status of the answer. object_store 0.14 has it only in the message.
 fn answered(words: &str) -> Option<Trouble> {
     const BEFORE: &str = "Server returned non-2xx status code: ";
     let status = words.strip_prefix(BEFORE)?;
     let code: u16 = status.get(..3)?.parse().ok()?;
     match code {
         429 => Some(Trouble::Throttled),
-        // S3 throttles by this word.
+        // S3 throttles with this code.
         503 if status.contains("SlowDown") => Some(Trouble::Throttled),
         507 => Some(Trouble::Full),
         401 | 403 => Some(Trouble::Denied),

@@ -1,13 +1,13 @@
-//! S3: the settings of a bucket, from the administrator's values and the environment.
+//! The settings of an S3 bucket, from the administrator's values and the environment.
 //!
-//! Invariant: what a value names takes the place of what the environment says.
+//! Invariant: a given value overrides the environment.
 
 use object_store::ClientOptions;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 
 use super::{OpenError, StoreConfig, quick_retry};
 
-/// A bucket of S3, or of a server that speaks it.
+/// A bucket of S3, or of a compatible server.
 pub(super) fn bucket(
     config: &StoreConfig,
     bucket: String,
@@ -17,7 +17,7 @@ pub(super) fn bucket(
     builder.build().map_err(OpenError::Build)
 }
 
-/// All but what a client of HTTP needs.
+/// All settings except those of the HTTP client.
 pub(super) fn settings(config: &StoreConfig, bucket: String) -> Result<AmazonS3Builder, OpenError> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
@@ -43,7 +43,7 @@ const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [
     ("AWS_SESSION_TOKEN", AmazonS3ConfigKey::Token),
 ];
 
-/// A Secret made from a file often ends with a newline, at which object_store 0.14 panics with the first request.
+/// Trims a credential, because a Secret made from a file often ends with a newline. object_store 0.14 would panic at the first request.
 pub(super) fn credential<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
     let value = value.trim();
     match value.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -1,4 +1,4 @@
-//! Grants, bounded reads and writes that never overwrite, against a store in memory.
+//! Grants, bounded reads and writes that never overwrite, with a store in memory.
 
 use super::*;
 use object_store::memory::InMemory;
@@ -154,7 +154,7 @@ async fn a_folder_signs_nothing() {
     );
 }
 
-/// A volume that does not take writes any more, as root sees it too.
+/// A volume that no longer accepts writes, not even from root.
 #[tokio::test]
 async fn a_folder_that_cannot_be_written_is_a_store_that_is_away() {
     let folder = tempfile::tempdir().unwrap();

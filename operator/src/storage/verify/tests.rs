@@ -1,4 +1,4 @@
-//! Uploads as they should be, and as someone hostile makes them, against a store in memory.
+//! Valid and hostile uploads, with a store in memory.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ async fn a_gzip_bomb_and_random_bytes_are_not_profiles() {
     check(random.clone(), receipt(&random, 1), "InvalidProfile").await;
 }
 
-/// What is said of a profile of 30 seconds, where so many were asked for.
+/// Checks the remark on a profile of 30 seconds, if this many were asked for.
 #[track_caller]
 fn check_length(asked_seconds: Option<i32>, expected: Option<&str>) {
     let full: FullReceipt = serde_json::from_str(include_str!("../../../../contract/comment.json"))

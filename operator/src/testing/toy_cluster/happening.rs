@@ -1,24 +1,24 @@
-//! What happens to the toy cluster, and how often.
+//! Events of the toy cluster, and how often they occur.
 
 use proptest::prelude::*;
 
 use super::PODS;
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// The operator looks: at how old a view of the pods, at an old status or the newest, and how far it gets.
+    /// The operator reconciles: with an old view of the pods, with an old or the newest status, and up to a certain effect.
     Look {
         pods_behind: usize,
         status_behind: bool,
         dies_after: Option<usize>,
     },
-    /// The kubelet moves a pod's sampler on.
+    /// The kubelet advances a pod's sampler.
     Kubelet {
         pod: usize,
         fails: bool,
     },
-    /// A sampler stores what it has sampled so far.
+    /// A sampler stores a checkpoint.
     Checkpoint {
         pod: usize,
     },

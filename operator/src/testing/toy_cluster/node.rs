@@ -1,4 +1,4 @@
-//! What happens on the toy's nodes: containers start and end, samplers store what they have, resident ones ask for their runs.
+//! What happens on the toy's nodes: containers start and end, samplers store their samples, and resident ones ask for runs.
 
 use super::{RECEIPT, Toy};
 use crate::decide::observed::{SamplerKind, SamplerState, SamplerView};
@@ -22,7 +22,7 @@ impl Toy {
         }
     }
 
-    /// The resident sampler of a pod asks, and does what it is offered.
+    /// The resident sampler of a pod asks, and executes the runs that it is offered.
     fn ask(&mut self, uid: &str, fails: bool) {
         let pod = self.pods.last().and_then(|pods| pods.get(uid));
         let samplers = pod.into_iter().flat_map(|pod| &pod.samplers);

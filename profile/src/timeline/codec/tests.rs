@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::timeline::{Function, MAX_MOMENTS, MAX_REQUESTS, MAX_ROWS, Node, RouteRow, WorkerRow};
 
-/// One of everything.
+/// A timeline with one of everything.
 fn timeline() -> Timeline {
     let cells = vec![Cell {
         step: 3,

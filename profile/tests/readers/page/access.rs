@@ -1,4 +1,4 @@
-//! The page for those who have a keyboard, a screen reader or another theme: axe-core finds nothing, and keys can be turned off.
+//! The page for users with a keyboard, a screen reader or another theme: axe-core finds nothing, and keys can be turned off.
 
 use phpprof_profile::page::{differential, page};
 use phpprof_profile::{Limits, View, decode};
@@ -8,7 +8,7 @@ use crate::browser::Browser;
 use crate::profiles::shop;
 use crate::timelines::shop_timeline;
 
-/// What axe-core finds in the page as it is now, by these rules: the rule, and the first elements.
+/// The violations that axe-core finds on the current page with these rules: the rule, and its first elements.
 pub fn found(browser: &mut Browser, rules: &str) -> String {
     let found = browser.eval(&format!(
         "axe.run(document, {{ resultTypes: ['violations'] {rules} }}).then(({{ violations }}) => violations.map(({{ id, nodes }}) => \
@@ -17,14 +17,14 @@ pub fn found(browser: &mut Browser, rules: &str) -> String {
     found.as_str().unwrap().to_owned()
 }
 
-/// Loads axe-core into the page as it is now.
+/// Loads axe-core into the current page.
 pub fn with_axe(browser: &mut Browser) {
     let file = std::env::var("PHPPROF_AXE").expect("no axe-core: run tools/browser first");
     let axe = std::fs::read_to_string(file).unwrap();
     browser.eval(&format!("(() => {{ {axe} }})(); 0"));
 }
 
-/// The least contrast of a frame's name with its frame, which axe-core does not see: the frame may be pale on the ground.
+/// The lowest contrast of a frame's name. axe-core does not check it, because the frame may be translucent over the background.
 const CONTRAST: &str = "(() => { \
     const numbers = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number); \
     const light = (channels) => channels.map((value) => value / 255).map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4) \
@@ -36,11 +36,11 @@ const CONTRAST: &str = "(() => { \
         const [one, other] = [light(pale), light(numbers(getComputedStyle(frame.querySelector('div')).color))]; \
         return Math.min(least, (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05)); }, 21); })()";
 
-/// Of a page as it is zoomed in, and with these addresses, in both themes.
+/// Checks a page after zooming in and at these fragments, in both themes.
 fn check(html: &str, fragments: &[&str]) {
     let mut page = saved(html);
     with_axe(&mut page.browser);
-    // Where the graph is zoomed in to a frame, its callers are pale.
+    // If the graph is zoomed in on a frame, its callers are pale.
     page.browser
         .eval("document.querySelector('#chart').focus()");
     for key in ["ArrowDown", "ArrowDown", "Enter"] {
@@ -49,7 +49,7 @@ fn check(html: &str, fragments: &[&str]) {
     let zoomed = page.browser.eval("location.hash.slice(1)");
     let zoomed = zoomed.as_str().unwrap();
     assert!(zoomed.starts_with("zoom=0."), "{zoomed}");
-    // The dark page is the same but for its colours.
+    // The dark page differs only in its colours.
     for (theme, rules) in [("light", ""), ("dark", ", runOnly: ['color-contrast']")] {
         page.browser.prefer(theme);
         page.browser.wait_for(&format!(
@@ -131,7 +131,7 @@ fn a_chosen_theme_is_remembered_until_it_is_that_of_the_machine() {
     assert_eq!(page.browser.eval(theme), "light");
     page.browser.prefer("dark");
     page.browser.wait_for(&format!("{theme} === 'dark'"));
-    // Where the browser keeps nothing, the page is shown all the same.
+    // If the browser stores nothing, the page still works.
     page.browser.call(
         "Page.addScriptToEvaluateOnNewDocument",
         serde_json::json!({"source": "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"}),

@@ -1,11 +1,11 @@
-//! What the page says of a profile, and what is waited for, by a click or a key.
+//! The findings and waits that the page shows after a click or a key.
 
 use phpprof_profile::page::page;
 use phpprof_profile::{Limits, View, decode};
 
 use super::{HIGHLIGHTED, Saved, saved, saved_shop};
 
-/// The page of a program that was recorded with a problem.
+/// The page of a recorded program with a problem.
 fn saved_with(problem: &str) -> Saved {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings");
     let bytes = std::fs::read(format!("{folder}/{problem}-has.pb.gz")).unwrap();

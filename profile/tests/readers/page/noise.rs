@@ -1,4 +1,4 @@
-//! Two profiles side by side: what is no more than chance is grey.
+//! A comparison of two profiles: differences that chance can cause are grey.
 
 use phpprof_profile::page::differential;
 use phpprof_profile::{Profile, View};
@@ -8,7 +8,7 @@ use crate::profiles::shop;
 
 pub const GREY: &str = "#cccccc";
 
-/// The two halves of a profile: each sample falls into one of them by a fixed series of throws.
+/// Splits a profile into two halves. A fixed pseudo-random series assigns each sample to one.
 fn halves(profile: &Profile) -> [Profile; 2] {
     let mut halves = [profile.clone(), profile.clone()];
     let mut seed: u64 = 7;

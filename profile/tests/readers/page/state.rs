@@ -1,4 +1,4 @@
-//! What is searched, kept and chosen: by text and by regular expression, and in the address, which opens the same view again.
+//! The page's state: search by text and by regular expression, filters and choices. They are in the URL, which opens the same view again.
 
 use super::{FRAMES, HIGHLIGHTED, Saved, button, frame, label, saved_shop};
 
@@ -8,7 +8,7 @@ fn search(page: &mut Saved, text: &str) {
     page.browser.wait_for("location.hash.includes('search=')");
 }
 
-/// What the reader sees of the state.
+/// The visible parts of the state.
 const SHOWN: &str = "['#facts', '#kept', '#path', '#matches', '#rows', '#filters summary', '#shapes [aria-pressed=true]', '#types [aria-pressed=true]']\
     .map((selector) => document.querySelector(selector).textContent).join('\\n') + document.querySelector('#search').value + document.body.dataset.view";
 

@@ -1,4 +1,4 @@
-//! What ran when: the strip, by mouse and by keyboard, and all that a timeline brings into the page, dark, narrow, large and hostile.
+//! What ran when: the strip, by mouse and by keyboard, and the page with timelines: dark, narrow, large and hostile.
 
 mod requests;
 
@@ -15,7 +15,7 @@ use crate::timelines::{RECORDED, largest_timeline, shop_timeline};
 
 const LANES: &str = "document.querySelectorAll('#lanes .lane').length";
 const STRIP: &str = "document.querySelector('#axis')";
-/// Nodes of a call tree that are one below the other.
+/// The nodes of a call tree with one long path.
 const MAX_DEEP: usize = 131_072;
 const VIEW: &str = "document.body.dataset.view";
 
@@ -23,7 +23,7 @@ fn saved_with(timeline: &Timeline) -> Saved {
     saved(&page(&shop(400), &View::default(), "shop/first", Some(timeline)).unwrap())
 }
 
-/// Whether a picture has a point of this colour, a variable of the page's style.
+/// Whether a canvas has a pixel of this colour, a variable in the page's style.
 fn has_colour(page: &mut Saved, canvas: &str, name: &str) -> bool {
     let found = format!(
         "(() => {{ const canvas = new OffscreenCanvas({canvas}.width, {canvas}.height); const pen = canvas.getContext('2d', {{ willReadFrequently: true }}); \
@@ -105,7 +105,7 @@ fn the_strip_has_the_largest_routes_first_and_all_on_demand() {
     page.check_quiet();
 }
 
-/// The node of a function, which calls no other.
+/// The leaf node of this function.
 fn node_of(timeline: &Timeline, name: &str) -> u32 {
     let node = timeline.nodes.iter().position(|node| {
         let function = &timeline.functions[node.function as usize];
@@ -162,7 +162,7 @@ fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts()
         "{said}"
     );
     page.picture("time-parts.png");
-    // The address opens the same again, and one with another profile's times nothing.
+    // The URL opens the same view again. A URL with another profile's times selects nothing.
     let shown = "['#facts', '#spanned', '#unfiltered', '#rows'].map((one) => document.querySelector(one).textContent).join()";
     let (before, link) = (page.browser.eval(shown), page.browser.eval("location.href"));
     let link = link.as_str().unwrap();
@@ -198,7 +198,7 @@ fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts()
 fn a_span_of_time_filters_the_requests_and_the_recorded_ones_make_a_flame_graph() {
     let timeline = shop_timeline();
     let mut page = saved_with(&timeline);
-    // Steps 48 to 71 of 120, as the middle of the run.
+    // Steps 48 to 71 of 120, in the middle of the run.
     page.browser.drag(STRIP, 0.402, 0.598);
     let (from, to) = (
         48 * timeline.step_nanoseconds,

@@ -1,4 +1,4 @@
-//! The shapes of the graph: callers and callees, inverted, by folder; what is saved of them; and a tree of 100,000 nodes.
+//! The views of the graph: callers and callees, inverted, by folder. Also what is saved of them, and a tree of 100,000 nodes.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{FRAMES, Saved, button, frame, saved, saved_shop};
 use crate::profiles::{large, shop};
 
-/// The names of the frames of one of the graphs, from the top of the screen on.
+/// The names of the frames in one of the graphs, from top to bottom.
 fn names(page: &mut Saved, graph: usize) -> String {
     let names = page.browser.eval(&format!(
         "[...document.querySelectorAll('#chart svg')[{graph}].querySelectorAll('g.frame')]\
@@ -87,7 +87,7 @@ fn folders_show_own_code_beside_that_of_others() {
             .position(|text| text == name)
             .unwrap() as i64
     };
-    // The time that the engine's functions took is that of the code which searches.
+    // The time of internal functions belongs to the calling code, which does the search.
     let (file, name) = (
         text(&mut profile, "/srv/app/vendor/acme/search/Search.php"),
         text(&mut profile, "similar_text"),
@@ -211,7 +211,7 @@ fn a_tree_of_a_hundred_thousand_nodes_answers_within_two_seconds() {
         took.push((what, Duration::from_secs_f64(milliseconds / 1e3)));
     }
     println!("{nodes} nodes, {} KiB: {took:?}", html.len() >> 10);
-    // The promise is two seconds; a machine that does something else beside may take three times as long.
+    // The promise is two seconds. A busy machine may take three times as long.
     for (what, took) in took {
         assert!(took < Duration::from_secs(6), "{what}: {took:?}");
     }

@@ -1,4 +1,4 @@
-//! Requests that wait: for their turn, for an API server, for a switch to be taken back, for a job on the store.
+//! Requests that wait: for their turn, for an API server, for the end of a stop, or for a job on the store.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -156,7 +156,7 @@ fn a_result_is_told_once_also_by_an_operator_that_was_restarted_and_not_when_it_
     assert_eq!(effects(3, &finished, &nothing), []);
 }
 
-/// A pod of a run of five minutes, and what is done when it has gone at this second.
+/// Checks a run of five minutes whose pod is gone at this second.
 #[track_caller]
 fn check_gone(second: i64, limits: &Limits, observed: &Observed, expected: &str) {
     let target = json!({"selector": {"matchLabels": {"app": "web"}}});
@@ -175,7 +175,7 @@ fn of_a_long_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_minu
         let expected = format!("Collecting; recovery {keys}; on change");
         check_gone(second, &limits, &gone, &expected);
     }
-    // What the sampler has said of PHP does not become better by looking for more.
+    // The sampler has said what is wrong with PHP. A checkpoint would not change that.
     let refused = pods(&[("a", ended(r#"{"reason":"NoPhpFound"}"#))]);
     check_gone(200, &limits, &refused, "Collecting; ; now");
     let late = pods(&[("a", ended(r#"{"reason":"UploadDeadlineExceeded"}"#))]);

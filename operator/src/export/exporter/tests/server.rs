@@ -21,7 +21,7 @@ pub const TOKEN: &str = "glsa_secret";
 pub type Labels = HashMap<String, String>;
 type Answer = (StatusCode, String);
 
-/// What a server was told, and how often it will say that it is busy.
+/// What the server received, and how often it will answer that it is busy.
 #[derive(Clone, Default)]
 pub struct Server(Arc<Mutex<Told>>);
 
@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-/// As Connect says it.
+/// A refusal in Connect's format.
 fn refusal(status: StatusCode, code: &str, message: &str) -> Answer {
     let body = json!({"code": code, "message": message});
     (status, body.to_string())
@@ -89,7 +89,7 @@ async fn push(State(server): State<Server>, headers: HeaderMap, body: String) ->
     }
 }
 
-/// As Pyroscope judges a push, and whether it would make a series for each value of a sample's label.
+/// Judges a push as Pyroscope does. It also refuses samples with labels, because Pyroscope would make a series for each of their values.
 fn judged(body: &str) -> Result<Vec<(Labels, Profile)>, String> {
     let request: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let mut pushes = Vec::new();

@@ -1,4 +1,4 @@
-//! Whatever requests, pods, functions and labels are called, Pyroscope and Parca take what is pushed, and its totals.
+//! Pyroscope and Parca accept every push with its totals, for any names of requests, pods, functions and labels.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::export::receivers;
 
-/// As the API server takes the name of a Pod or a Deployment.
+/// The API server's pattern for the name of a Pod or a Deployment.
 const SUBDOMAIN: &str = "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?";
 const NAMESPACE: &str = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?";
 const LABEL_VALUE: &str = "([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?";
-/// The longest that a request may run.
+/// The longest duration of a request.
 const HOUR: i64 = 3600;
-/// From a request's end until its last push: another operator begins anew within ten minutes, and tries for five.
+/// The time from a request's end to its last push: another operator begins again within ten minutes, and tries for five.
 const LATEST: i64 = 1200;
 
 fn target() -> impl Strategy<Value = Value> {
@@ -31,7 +31,7 @@ fn target() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// As flags, of which those are left that the operator takes.
+/// As flags. Values that the operator refuses are left out.
 fn extra() -> impl Strategy<Value = Vec<ExtraLabel>> {
     let flag = prop_oneof![
         "[a-zA-Z_.0-9]{1,20}=\\PC{0,40}",
@@ -49,7 +49,7 @@ fn extra() -> impl Strategy<Value = Vec<ExtraLabel>> {
     })
 }
 
-/// Of a function or a file.
+/// The name of a function or a file.
 fn name() -> impl Strategy<Value = String> {
     let long = ".{1,4}".prop_map(|part| part.repeat(66_000 / part.len()));
     prop_oneof![40 => ".*", 1 => long]
@@ -88,7 +88,7 @@ prop_compose! {
     }
 }
 
-/// A stack of such functions and files for each pod, at a time by a node's clock, which may be wrong.
+/// A profile with a stack of such functions and files for each pod. Its time comes from a node's clock, which may be wrong.
 fn profile(names: &[(String, String)], pods: &[TargetStatus], seconds: i64) -> Profile {
     let mut builder = Builder::new(Settings {
         time_nanos: i64::try_from(at(seconds).as_nanosecond()).unwrap(),

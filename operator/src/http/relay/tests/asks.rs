@@ -134,7 +134,7 @@ async fn a_question_is_kept_open_for_who_would_wait_until_there_is_something_new
     let ((status, answer), told) = tokio::join!(waiting, news);
     assert_eq!((status, told.elapsed() < POLL / 2), (200, true));
     assert!(answer.contains("holdSeconds"), "{answer}");
-    // Who would not wait, or was not told of all, is answered at once.
+    // A sampler that does not wait, or has not got everything, gets an answer at once.
     assert_eq!(scene.asked(&ask).await.0, 200);
     let other = scene.ask("shop", at(60)).having_seen("less");
     assert_eq!(scene.asked_and_waits(&other, "wait=25").await.0, 200);

@@ -1,4 +1,4 @@
-//! The seconds of a live request on their way in: who may bring them, and what becomes of them.
+//! The seconds of a live request on their way in: who may send them, and what the relay does with them.
 
 use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 
@@ -11,7 +11,7 @@ fn second(label: &str) -> &'static [u8] {
     encode_gzip(&builder.finish()).leak()
 }
 
-/// The grant, used to bring seconds.
+/// The grant, used to send seconds.
 fn live(grant: &Grant) -> Grant {
     Grant {
         url: grant.live.clone(),
@@ -55,7 +55,7 @@ async fn a_foreign_grant_and_what_is_no_profile_of_ours_are_refused() {
 async fn a_sampler_is_told_that_nobody_looks_and_where_the_leader_is_not() {
     let scene = scene(in_memory()).await;
     let grant = live(&scene.grant(at(60)));
-    // As if it had begun eleven seconds ago.
+    // As if it had begun eleven seconds earlier.
     scene.live.bring(KEY, second("route").into(), at(-11));
     let told = scene.put(&grant, second("route")).await;
     assert_eq!(told, (410, "nobody reads the live profile any more".into()));

@@ -1,4 +1,4 @@
-//! The seconds of a live request: who gets them, and whose words stand beside them.
+//! The seconds of a live request: who gets them, and which pod and container names they have.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What real clients make of a store's answers, as it is counted.
+//! How errors of real clients are counted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio::net::TcpListener;
 use crate::metrics::{Metrics, Now};
 use crate::storage::store::Store;
 
-/// An answer with this status line and body.
+/// An HTTP answer with this status line and body.
 fn said(status: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
 }
 
-/// A server that gives each connection this answer, or none.
+/// A server that gives each connection this answer; an empty one means no answer.
 async fn answering(answer: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

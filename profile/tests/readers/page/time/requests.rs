@@ -1,4 +1,4 @@
-//! The list of requests, and one of them as a chart over time.
+//! The list of requests, and the chart of one request over time.
 
 use phpprof_profile::View;
 use phpprof_profile::page::page;
@@ -45,7 +45,7 @@ fn the_list_sorts_filters_and_shows_more_on_demand() {
             .unwrap()
             .ends_with(least)
     );
-    // Where the browser lets no script copy, it stands there to be copied.
+    // If the browser does not let scripts copy, the page shows the text for copying.
     page.browser
         .click("document.querySelector('#asked tr:first-child td.trace button')");
     page.browser.wait_for(&format!(
@@ -77,7 +77,7 @@ fn what_is_not_whole_is_marked() {
     first.is_unfinished = false;
     second.is_unfinished = true;
     let html = page(&shop(400), &View::default(), "shop", Some(&timeline)).unwrap();
-    // Recorded requests that lost their moments, so that the file is not too large.
+    // Recorded requests without their moments, so that the file is not too large.
     let mut page =
         saved(&html.replace("\"unlistedRequests\":0", "\"unlistedRequests\":0,\"cut\":3"));
     page.opens("view=requests");
@@ -180,7 +180,7 @@ fn a_call_from_another_line_is_another_call_and_its_caller_is_the_same() {
         ],
         requests: vec![Request {
             end: 70_000_000,
-            // Of what was between the last two nothing is known.
+            // Nothing is known about the time between the last two.
             moments: vec![moment(0, 1), moment(10, 1), moment(20, 3), moment(60, 3)],
             ..Request::default()
         }],

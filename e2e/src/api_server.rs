@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::command::{kubectl, run};
-use crate::scene::poll;
+use crate::fixture::poll;
 
 /// RUN in e2e/cluster/names.sh.
 const RUN: &str = "/run/phpprof-e2e";

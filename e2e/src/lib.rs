@@ -11,28 +11,29 @@ pub mod application;
 pub mod audit;
 mod command;
 pub mod cut;
+mod fixture;
 pub mod line;
 pub mod masquerade;
 pub mod older;
 pub mod outage;
-pub mod people;
 pub mod pods;
 mod proxy;
 pub mod release;
 pub mod requests;
 pub mod results;
 pub mod samples;
-mod scene;
 mod sign;
 pub mod store;
 mod terminal;
 mod turn;
+pub mod users;
 pub mod volume;
 pub mod webhook;
 
 pub use command::{kubectl, run};
-pub use scene::{
-    ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, calm_and_early, calm_on, poll,
+pub use fixture::{
+    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, exclusive_on, poll, shared, shared_early,
+    shared_on,
 };
 
 use std::io::Write as _;

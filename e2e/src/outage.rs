@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command::kubectl;
 use crate::proxy::Proxy;
-use crate::{Scene, poll};
+use crate::{Fixture, poll};
 
 const NAMESPACE: &str = "phpprof-store";
 const PROXY: Proxy = Proxy {
@@ -46,7 +46,7 @@ pub async fn address() -> Result<String> {
 }
 
 /// Puts a proxy in front of it that has a trouble (see `unreliable.php`) with objects whose key has something in it: `KEY=TROUBLE`.
-pub async fn inject_faults(scene: &Scene, rules: &[&str]) -> Result<()> {
+pub async fn inject_faults(fixture: &Fixture, rules: &[&str]) -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
     let address = "--output=jsonpath={.items[0].status.podIP}";
     let address = there(&["get", "pods", "--selector=app=s3", address]).await?;
@@ -60,7 +60,7 @@ pub async fn inject_faults(scene: &Scene, rules: &[&str]) -> Result<()> {
         "the proxy is in front of the store",
         Duration::from_secs(30),
         async || {
-            scene.keys().await?;
+            fixture.keys().await?;
             Ok(seen().await?.contains("GET").then_some(()))
         },
     )

@@ -9,9 +9,9 @@ use kube::api::PostParams;
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 
-use crate::Scene;
+use crate::Fixture;
 use crate::command::run;
-use crate::scene::poll;
+use crate::fixture::poll;
 
 const READY: Duration = Duration::from_secs(60);
 
@@ -174,7 +174,7 @@ pub fn ephemeral_containers(pod: &Pod) -> usize {
     spec.ephemeral_containers.unwrap_or_default().len()
 }
 
-impl Scene {
+impl Fixture {
     /// Starts pods and waits until they are ready.
     pub async fn start(&self, pods: &[Value]) -> Result<()> {
         for pod in pods {

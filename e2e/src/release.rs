@@ -10,9 +10,9 @@ use kube::{Client, ResourceExt as _};
 use tokio::sync::Mutex;
 
 use crate::command::{kubectl, run};
+use crate::fixture::poll;
 use crate::pods::{image, restarts};
 use crate::say;
-use crate::scene::poll;
 use crate::store::StoreFiles;
 
 /// Of the release.
@@ -159,10 +159,10 @@ pub async fn operator(client: &Client) -> Result<Option<Pod>> {
 }
 
 /// Kills the operator's process, as a lack of memory would, and waits for its next life.
-pub async fn kill(scene: &crate::Scene, operator: &Pod) -> Result<()> {
+pub async fn kill(fixture: &crate::Fixture, operator: &Pod) -> Result<()> {
     let lives = restarts(operator);
-    scene.on_node("kill -KILL $pids", operator).await?;
-    let pods: Api<Pod> = Api::namespaced(scene.client.clone(), NAMESPACE);
+    fixture.on_node("kill -KILL $pids", operator).await?;
+    let pods: Api<Pod> = Api::namespaced(fixture.client.clone(), NAMESPACE);
     let restarted = async || {
         let now = pods.get(&operator.name_any()).await?;
         Ok((restarts(&now) > lives).then_some(()))
@@ -176,24 +176,24 @@ pub async fn kill(scene: &crate::Scene, operator: &Pod) -> Result<()> {
 }
 
 /// Fails where the operator has ended since it was looked at, or its memory has come to what the chart gives it.
-pub async fn keeps_within_its_memory(scene: &crate::Scene, operator: &Pod) -> Result<()> {
-    keeps_within_a_part_of_its_memory(scene, operator, 1).await
+pub async fn keeps_within_its_memory(fixture: &crate::Fixture, operator: &Pod) -> Result<()> {
+    keeps_within_a_part_of_its_memory(fixture, operator, 1).await
 }
 
 /// The same for a half, a third, …
 pub async fn keeps_within_a_part_of_its_memory(
-    scene: &crate::Scene,
+    fixture: &crate::Fixture,
     operator: &Pod,
     part: u64,
 ) -> Result<()> {
-    let now: Api<Pod> = Api::namespaced(scene.client.clone(), NAMESPACE);
+    let now: Api<Pod> = Api::namespaced(fixture.client.clone(), NAMESPACE);
     let now = now.get(&operator.name_any()).await?;
     ensure!(
         restarts(&now) == restarts(operator),
         "the operator has ended"
     );
     let line = "for pid in $pids; do grep VmHWM /proc/$pid/status; done";
-    let peak = scene.on_node(line, operator).await?;
+    let peak = fixture.on_node(line, operator).await?;
     let peak = peak.split_whitespace().nth(1).context("no peak")?;
     let (peak, limit) = (peak.parse::<u64>()? / 1024, memory_limit_mib(operator)?);
     say(&format!("the operator's memory: {peak} MiB of {limit}"));

@@ -18,7 +18,7 @@ use phpprof_crds::{
 use serde_json::{Value, json};
 
 use crate::store::Call;
-use crate::{Scene, kubectl, poll};
+use crate::{Fixture, kubectl, poll};
 
 /// Longer than any request of the tests takes.
 const END: Duration = Duration::from_secs(90);
@@ -33,7 +33,7 @@ pub const WORKLOADS: [(&str, &str); 6] = [
     ("v1", "ReplicationController"),
 ];
 
-impl Scene {
+impl Fixture {
     /// Applies a request.
     pub async fn apply(&self, spec: Value) -> Result<ProfileRequest> {
         let object = json!({
@@ -136,7 +136,7 @@ impl Scene {
     }
 }
 
-impl Scene {
+impl Fixture {
     /// Waits until a sampler has failed to upload and will try again.
     pub async fn has_retried(&self, target: &TargetStatus) -> Result<()> {
         let container = format!("--container={}", target.ephemeral_container_name);

@@ -12,7 +12,7 @@ use phpprof_crds::ProfileRequest;
 use ring::hmac;
 use serde_json::{Value, json};
 
-use crate::Scene;
+use crate::Fixture;
 use crate::release::{NAMESPACE, SERVICE};
 use crate::requests::{folder, status};
 
@@ -41,7 +41,7 @@ impl Reply {
     }
 }
 
-impl Scene {
+impl Fixture {
     /// Asks the operator's service.
     pub async fn ask(&self, method: Method, path: &str, body: Value) -> Result<Reply> {
         let proxy = format!("/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}:results/proxy");

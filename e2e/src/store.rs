@@ -12,11 +12,11 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::Scene;
+use crate::Fixture;
 use crate::pods::{restricted, without_php};
 use crate::release::PREFIX;
 
-/// The pod of a scene that calls the store.
+/// The pod of a fixture that calls the store.
 const CALLER: &str = "caller";
 /// Where e2e/cluster leaves them (RUN in names.sh).
 const FILES: &str = "/run/phpprof-e2e/store";
@@ -135,7 +135,7 @@ pub struct Answer {
     pub sent: String,
 }
 
-impl Scene {
+impl Fixture {
     /// Makes calls from inside a pod whose image has PHP.
     pub async fn call(&self, pod: &str, calls: &[Call]) -> Result<Vec<Answer>> {
         #[derive(Deserialize)]
@@ -207,7 +207,7 @@ impl Scene {
         Ok(answers.pop().context("no answer")?.sent)
     }
 
-    /// What this scene's namespace has in the store.
+    /// What this fixture's namespace has in the store.
     pub async fn keys(&self) -> Result<Vec<String>> {
         self.keys_in(&format!("{PREFIX}/{}/", self.namespace)).await
     }
@@ -222,7 +222,7 @@ impl Scene {
         Ok(keys.collect())
     }
 
-    /// Deletes what this scene's namespace has in the store, if the scene has used it.
+    /// Deletes what this fixture's namespace has in the store, if the fixture has used it.
     pub async fn clear_store(&self) -> Result<()> {
         if !self.store.caller.initialized() {
             return Ok(());

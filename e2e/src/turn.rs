@@ -4,7 +4,7 @@
 //! It orders the tests that this process has started, so the more of them wait, the better: hence `--test-threads` in the Makefile.
 //! It does not install a release.
 //!
-//! Invariant: at any moment one test that is alone runs, or up to `WIDTH` others on one release.
+//! Invariant: at any moment one exclusive test runs, or up to `WIDTH` others on one release.
 
 use std::sync::LazyLock;
 
@@ -23,14 +23,14 @@ pub type Values = &'static [&'static str];
 #[derive(Clone, Copy)]
 pub struct Requirements {
     pub values: Values,
-    pub alone: bool,
+    pub exclusive: bool,
     /// Of those that could begin it is the first: it waits longer than others take.
     pub early: bool,
 }
 
 impl Requirements {
     fn shares_with(&self, other: &Requirements) -> bool {
-        self.values == other.values && !self.alone && !other.alone
+        self.values == other.values && !self.exclusive && !other.exclusive
     }
 }
 
@@ -84,7 +84,7 @@ impl Queue {
         let rank = |required: &Requirements| {
             (
                 required.values != self.values,
-                required.alone,
+                required.exclusive,
                 !required.early,
             )
         };
@@ -112,7 +112,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Which of the tests run at the same time, one set after the other. A test is `s` for shared, `e` for early or `a` for alone, and its release.
+    /// Which of the tests run at the same time, one set after the other. A test is `s` for shared, `e` for early or `a` for exclusive (alone), and its release.
     fn check(tests: &[&str], expected: &[&[usize]]) {
         let mut queue = Queue::default();
         for test in tests {
@@ -121,10 +121,10 @@ mod tests {
                 " volume" => &["volume"],
                 _ => &["other"],
             };
-            let (alone, early) = (test.starts_with('a'), test.starts_with('e'));
+            let (exclusive, early) = (test.starts_with('a'), test.starts_with('e'));
             queue.add(Requirements {
                 values,
-                alone,
+                exclusive,
                 early,
             });
         }
@@ -163,19 +163,19 @@ mod tests {
     #[test]
     fn nobody_begins_beside_one_who_is_alone() {
         let mut queue = Queue::default();
-        let alone = queue.add(Requirements {
+        let exclusive = queue.add(Requirements {
             values: &[],
-            alone: true,
+            exclusive: true,
             early: false,
         });
-        assert!(queue.begin(alone));
+        assert!(queue.begin(exclusive));
         let other = queue.add(Requirements {
             values: &[],
-            alone: false,
+            exclusive: false,
             early: false,
         });
         assert!(!queue.begin(other));
-        queue.end(alone);
+        queue.end(exclusive);
         assert!(queue.begin(other));
     }
 }

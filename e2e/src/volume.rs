@@ -3,10 +3,10 @@
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::Scene;
+use crate::Fixture;
 use crate::release::{self, FOLDER};
 
-impl Scene {
+impl Fixture {
     async fn in_volume(&self, line: &str) -> Result<String> {
         let operator = self.operator().await?;
         let root = "set -- $pids; folder=/proc/$1/root";
@@ -20,7 +20,7 @@ impl Scene {
         operator.context("no operator runs")
     }
 
-    /// The files that this scene's namespace has in the volume, as keys.
+    /// The files that this fixture's namespace has in the volume, as keys.
     pub async fn files(&self) -> Result<Vec<String>> {
         let line = format!(
             "cd $folder && [ ! -d {0} ] || find {0} -type f",
@@ -39,7 +39,7 @@ impl Scene {
         Ok(sum.context("no sum")?.to_owned())
     }
 
-    /// Deletes what this scene has in the volume, which nobody else does.
+    /// Deletes what this fixture has in the volume, which nobody else does.
     pub async fn clear_files(&self) -> Result<()> {
         let line = format!("rm -rf \"$folder/{}\"", self.namespace);
         self.in_volume(&line).await.map(drop)

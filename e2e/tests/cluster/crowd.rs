@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
-use e2e::{ENABLED, NOT_ENABLED, Scene, alone, is_long_form, pods, poll, release};
+use e2e::{ENABLED, Fixture, NOT_ENABLED, exclusive, is_long_form, pods, poll, release};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource as _, ResourceExt as _};
@@ -28,17 +28,17 @@ fn labels() -> BTreeMap<String, String> {
 }
 
 /// Creates requests whose metadata no schema bounds, some at a time: the API server takes a second for each.
-async fn create_requests(scene: &Scene, count: usize) -> Result<()> {
+async fn create_requests(fixture: &Fixture, count: usize) -> Result<()> {
     let object = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
         "metadata": {"generateName": "large-", "labels": labels()}, "spec": {"target": {"podName": "web"}},
     });
-    let path = ProfileRequest::url_path(&(), Some(&scene.namespace));
+    let path = ProfileRequest::url_path(&(), Some(&fixture.namespace));
     let body = object.to_string();
     let create = async || {
         let request = http::Request::post(&path).header("content-type", "application/json");
         // Nobody looks at the answer, which has all labels, and their names twice.
-        scene
+        fixture
             .client
             .request_text(request.body(body.clone().into_bytes())?)
             .await?;
@@ -53,26 +53,30 @@ fn requests_of_a_megabyte_from_a_namespace_that_has_not_opted_in_do_no_harm() ->
     if !is_long_form("70 requests of a megabyte") {
         return Ok(());
     }
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
         let unbounded = json!({"target": {"selector": {"matchLabels": labels()}}});
-        let refused = scene.apply(unbounded).await.err().context("not refused")?;
+        let refused = fixture
+            .apply(unbounded)
+            .await
+            .err()
+            .context("not refused")?;
         ensure!(
             format!("{refused:#}").contains("must have at most 64 items"),
             "{refused:#}"
         );
-        scene
+        fixture
             .beside(NOT_ENABLED, async |crowd| {
                 create_requests(crowd, REQUESTS).await?;
                 // The next operator meets all of them at once.
                 release::renew().await?;
-                let operator = release::operator(&scene.client).await?;
+                let operator = release::operator(&fixture.client).await?;
                 let operator = operator.context("no operator")?;
-                let request = scene
+                let request = fixture
                     .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
                     .await?;
                 ensure!(status(&request).succeeded == 1, "{}", request.name_any());
-                release::keeps_within_its_memory(scene, &operator).await
+                release::keeps_within_its_memory(fixture, &operator).await
             })
             .await
     })
@@ -133,20 +137,20 @@ fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memo
     if !is_long_form("2,000 retained requests") {
         return Ok(());
     }
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let completed = scene.completed(web()).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let completed = fixture.completed(web()).await?;
         let over = of_five_pods(status(&completed))?;
-        scene
+        fixture
             .beside(ENABLED, async |crowd| {
                 let requests: Api<ProfileRequest> = crowd.api();
                 // Nobody else writes what they are.
                 release::scale(0).await?;
                 retain_all(&requests, &over).await?;
                 release::scale(1).await?;
-                let operator = release::operator(&scene.client).await?;
+                let operator = release::operator(&fixture.client).await?;
                 let operator = operator.context("no operator")?;
-                scene.completed(web()).await?;
+                fixture.completed(web()).await?;
                 let limit = Duration::from_secs(30);
                 poll("the operator has looked at all", limit, async || {
                     let last = requests.get_opt("the-last").await?;
@@ -159,7 +163,7 @@ fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memo
                     "{} are left",
                     left.items.len()
                 );
-                release::keeps_within_a_part_of_its_memory(scene, &operator, 2).await
+                release::keeps_within_a_part_of_its_memory(fixture, &operator, 2).await
             })
             .await
     })

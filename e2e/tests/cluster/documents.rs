@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image};
 use e2e::{
-    ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, calm, calm_and_early, is_long_form, say,
+    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, is_long_form, say, shared, shared_early,
 };
 use phpprof_documents::{FIRST, IN_TEST, Setup, TUTORIAL, blocks, pages, root};
 use tempfile::TempDir;
@@ -146,9 +146,9 @@ pub(crate) async fn run(page: &str, script: &str, folder: &Path) -> Result<()> {
 }
 
 /// Runs a page's commands.
-async fn follow(scene: &Scene, page: &str) -> Result<()> {
+async fn follow(fixture: &Fixture, page: &str) -> Result<()> {
     let text = std::fs::read_to_string(root().join(page))?;
-    let script = script(&text, &scene.namespace);
+    let script = script(&text, &fixture.namespace);
     ensure!(
         !script.trim().is_empty(),
         "{page} has no commands for a cluster"
@@ -158,22 +158,22 @@ async fn follow(scene: &Scene, page: &str) -> Result<()> {
         TUTORIAL => {}
         OF_RESTRICTED => {
             let pod = pods::restricted(pods::php("web"));
-            scene.deploy("web", 1, pod).await?;
+            fixture.deploy("web", 1, pod).await?;
         }
-        _ => scene.deploy("web", 1, pods::php("web")).await?,
+        _ => fixture.deploy("web", 1, pods::php("web")).await?,
     }
-    let folder = clone(&scene.namespace)?;
-    let script = before(&text, &scene.namespace) + &script;
+    let folder = clone(&fixture.namespace)?;
+    let script = before(&text, &fixture.namespace) + &script;
     run(page, &script, folder.path()).await
 }
 
 /// The same in a namespace of its own, with the labels that the page wants.
-async fn follow_beside(scene: &Scene, page: &str) -> Result<()> {
+async fn follow_beside(fixture: &Fixture, page: &str) -> Result<()> {
     let labels = match page {
         OF_RESTRICTED => RESTRICTED,
         _ => ENABLED,
     };
-    scene
+    fixture
         .beside(labels, async |own| follow(own, page).await)
         .await
 }
@@ -191,21 +191,21 @@ fn pages_with_commands(in_test: bool) -> Result<Vec<String>> {
 #[test]
 fn the_guide_to_the_first_profile_leads_to_one() -> Result<()> {
     // The guide's own label opts the namespace in.
-    calm(NOT_ENABLED, async |scene| follow(scene, FIRST).await)
+    shared(NOT_ENABLED, async |fixture| follow(fixture, FIRST).await)
 }
 
 #[test]
 fn the_tutorial_leads_from_a_slow_shop_to_a_fast_one() -> Result<()> {
-    calm_and_early(NOT_ENABLED, async |scene| follow(scene, TUTORIAL).await)
+    shared_early(NOT_ENABLED, async |fixture| follow(fixture, TUTORIAL).await)
 }
 
 #[test]
 fn the_commands_of_the_shorter_pages_run() -> Result<()> {
-    calm(NOT_ENABLED, async |scene| {
+    shared(NOT_ENABLED, async |fixture| {
         let pages = pages_with_commands(true)?;
         ensure!(pages.len() + 2 == IN_TEST.len(), "{pages:?}");
         for page in pages {
-            follow_beside(scene, &page).await?;
+            follow_beside(fixture, &page).await?;
         }
         Ok(())
     })
@@ -217,11 +217,11 @@ fn the_commands_of_every_other_page_run() -> Result<()> {
         return Ok(());
     }
     // One of them stops all profiling for a moment.
-    alone(async |scene| {
+    exclusive(async |fixture| {
         let others = pages_with_commands(false)?;
         ensure!(others.len() >= 8, "{others:?}");
         for page in others {
-            follow_beside(scene, &page).await?;
+            follow_beside(fixture, &page).await?;
         }
         Ok(())
     })

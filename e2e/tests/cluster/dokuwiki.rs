@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::samples::samples_of;
-use e2e::{ENABLED, Scene, application, calm, kubectl, pods, say};
+use e2e::{ENABLED, Fixture, application, kubectl, pods, say, shared};
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use phpprof_profile::proto::Sample;
@@ -31,10 +31,10 @@ fn a_wiki_that_others_wrote_is_profiled_with_opcache() -> Result<()> {
 
 #[test]
 fn a_filter_keeps_the_requests_of_one_script_and_no_other() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::dokuwiki("web", "1")]).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::dokuwiki("web", "1")]).await?;
         let filter = json!({"pathPrefix": "/doku", "methods": ["GET"], "scripts": ["doku.php"]});
-        let profile = profiled(scene, 3, filter).await?;
+        let profile = profiled(fixture, 3, filter).await?;
         let lookup = Lookup::new(&profile);
         for sample in &profile.sample {
             let script = script(&lookup, sample)?;
@@ -54,26 +54,26 @@ fn a_wiki_that_others_wrote_is_profiled_without_opcache() -> Result<()> {
 }
 
 fn check_wiki(opcache: &str) -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::dokuwiki("web", opcache)]).await?;
-        let profile = profiled(scene, SECONDS, Value::Null).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::dokuwiki("web", opcache)]).await?;
+        let profile = profiled(fixture, SECONDS, Value::Null).await?;
         let samples = total(&profile, "samples");
         let unstable = samples_of(&profile, application::UNSTABLE);
         say(&format!(
             "DokuWiki with opcache.enable={opcache}: {unstable} of {samples} samples are unstable"
         ));
-        check_names(scene, &profile).await?;
+        check_names(fixture, &profile).await?;
         check_labels(&profile)?;
         ensure!(
             unstable * 100 < samples * UNSTABLE_LIMIT,
             "{unstable} of {samples} samples are unstable"
         );
-        if scripts_apart(scene, &profile).await?.is_empty() {
+        if scripts_apart(fixture, &profile).await?.is_empty() {
             return Ok(());
         }
         // What nginx logs has the time that a request waited for a CPU before PHP had it: other work on the machine counts.
         say("shares are measured once more");
-        let apart = scripts_apart(scene, &profiled(scene, SECONDS, Value::Null).await?).await?;
+        let apart = scripts_apart(fixture, &profiled(fixture, SECONDS, Value::Null).await?).await?;
         ensure!(
             apart.is_empty(),
             "more than {TOLERANCE} points apart, twice: {apart:?}"
@@ -83,26 +83,26 @@ fn check_wiki(opcache: &str) -> Result<()> {
 }
 
 /// A profile of the pod, as it comes from the store.
-async fn profiled(scene: &Scene, seconds: u64, filter: Value) -> Result<Profile> {
+async fn profiled(fixture: &Fixture, seconds: u64, filter: Value) -> Result<Profile> {
     let target = json!({"podName": "web", "containerName": "fpm"});
     let labels = ["Method", "Route", "Script"];
     let spec = json!({
         "target": target, "durationSeconds": seconds, "samplesPerSecond": 499, "labels": labels,
         "filter": filter,
     });
-    let request = scene.completed(spec).await?;
+    let request = fixture.completed(spec).await?;
     let claimed = request.status.clone().and_then(|status| status.profile);
     let claimed = claimed.context("no merged profile")?;
-    let profile = scene.profile(scene.store.key_of(&claimed.url)?).await?;
-    check_list(scene, &request, &profile).await?;
+    let profile = fixture.profile(fixture.store.key_of(&claimed.url)?).await?;
+    check_list(fixture, &request, &profile).await?;
     Ok(profile)
 }
 
 /// The list of requests is beside the profile, with the same time, and whoever may read the one reads the other.
-async fn check_list(scene: &Scene, request: &ProfileRequest, profile: &Profile) -> Result<()> {
-    let links = scene.links(request).await?;
+async fn check_list(fixture: &Fixture, request: &ProfileRequest, profile: &Profile) -> Result<()> {
+    let links = fixture.links(request).await?;
     let link = links.get("requests").context("no list of requests")?;
-    let reply = scene.get(link).await?;
+    let reply = fixture.get(link).await?;
     ensure!(reply.status == 200, "{}", reply.text());
     let list = timeline::decode(&reply.body)?;
     ensure!(list.requests.iter().all(|request| request.pod == "web"));
@@ -115,12 +115,12 @@ async fn check_list(scene: &Scene, request: &ProfileRequest, profile: &Profile) 
         (listed - wall).abs() * 100 < wall,
         "{listed} in place of {wall}"
     );
-    let manifest = scene.get(&links["manifest"]).await?;
+    let manifest = fixture.get(&links["manifest"]).await?;
     let manifest: Value = serde_json::from_slice(&manifest.body)?;
     ensure!(manifest["requests"]["pods"] == 1, "{manifest}");
-    let administrator = scene.administrator()?;
+    let administrator = fixture.administrator()?;
     let verb = format!("requests {} -o json", request.name_any());
-    let said = administrator.says(&verb).await?.well()?;
+    let said = administrator.run(&verb).await?.well()?;
     let said: Value = serde_json::from_str(&said)?;
     ensure!(
         said["requests"][0]["route"] == slowest.route.as_str(),
@@ -130,7 +130,7 @@ async fn check_list(scene: &Scene, request: &ProfileRequest, profile: &Profile) 
 }
 
 /// Every function of the profile is one of PHP's, or declared in the file and at the line that the profile says.
-async fn check_names(scene: &Scene, profile: &Profile) -> Result<()> {
+async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let frames = profile
         .sample
@@ -149,7 +149,7 @@ async fn check_names(scene: &Scene, profile: &Profile) -> Result<()> {
         "-r",
         include_str!("../../src/names.php"),
     ];
-    let missing = scene
+    let missing = fixture
         .exec("web", &php, json!(functions).to_string().as_bytes())
         .await?;
     let missing: Vec<String> = serde_json::from_slice(&missing)?;
@@ -205,11 +205,11 @@ fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
 }
 
 /// The scripts that have another share of the profile than they have of the time by nginx's log.
-async fn scripts_apart(scene: &Scene, profile: &Profile) -> Result<Vec<String>> {
+async fn scripts_apart(fixture: &Fixture, profile: &Profile) -> Result<Vec<String>> {
     let began = Duration::from_nanos(u64::try_from(profile.time_nanos)?);
     let took = Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
     let log = ["logs", "web", "--container=nginx", "--namespace"];
-    let log = kubectl(&[&log[..], &[scene.namespace.as_str()]].concat()).await?;
+    let log = kubectl(&[&log[..], &[fixture.namespace.as_str()]].concat()).await?;
     let logged = shares(logged_seconds(
         &log,
         began.as_secs_f64(),

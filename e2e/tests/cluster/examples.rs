@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{RESTRICTED, Scene, calm, run};
+use e2e::{Fixture, RESTRICTED, run, shared};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -43,14 +43,14 @@ async fn dry_run(object: &Value) -> Result<()> {
     Ok(())
 }
 
-async fn try_object(scene: &Scene, object: &Value) -> Result<()> {
+async fn try_object(fixture: &Fixture, object: &Value) -> Result<()> {
     if object["kind"] != "AnalysisTemplate" {
         dry_run(object).await?;
     }
     let Some(job) = job(object) else {
         return Ok(());
     };
-    let metadata = json!({"name": "example", "namespace": scene.namespace});
+    let metadata = json!({"name": "example", "namespace": fixture.namespace});
     let whole = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job});
     dry_run(&whole).await?;
     // Pod Security is enforced where the pod itself is made; nothing of this file is there, neither is its account.
@@ -61,7 +61,7 @@ async fn try_object(scene: &Scene, object: &Value) -> Result<()> {
 
 #[test]
 fn the_api_server_takes_every_example() -> Result<()> {
-    calm(RESTRICTED, async |scene| {
+    shared(RESTRICTED, async |fixture| {
         let mut count = 0;
         for folder in ["requests", "schedules", "argo"] {
             for file in files(folder)? {
@@ -69,8 +69,8 @@ fn the_api_server_takes_every_example() -> Result<()> {
                 if file.ends_with("schedules/values.yaml") {
                     continue;
                 }
-                for object in objects(&file, &scene.namespace)? {
-                    try_object(scene, &object)
+                for object in objects(&file, &fixture.namespace)? {
+                    try_object(fixture, &object)
                         .await
                         .with_context(|| file.display().to_string())?;
                     count += 1;

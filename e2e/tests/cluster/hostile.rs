@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::pods::without_php;
 use e2e::requests::failed_with;
 use e2e::store::sha256;
-use e2e::{Scene, alone_on, poll, release};
+use e2e::{Fixture, exclusive_on, poll, release};
 use flate2::{Compression, write::GzEncoder};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Patch, PatchParams};
@@ -123,11 +123,11 @@ fn uploads() -> Result<Vec<Upload>> {
 #[test]
 fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memory() -> Result<()> {
     // The policies keep the test itself from adding what a hostile pod would be.
-    alone_on(&[release::WITHOUT_POLICIES], async |scene| {
-        scene.start(&[without_php("web")]).await?;
+    exclusive_on(&[release::WITHOUT_POLICIES], async |fixture| {
+        fixture.start(&[without_php("web")]).await?;
         release::scale(0).await?;
         let gone = async || {
-            Ok(release::operator(&scene.client)
+            Ok(release::operator(&fixture.client)
                 .await?
                 .is_none()
                 .then_some(()))
@@ -135,44 +135,44 @@ fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memo
         poll("the operator has stopped", Duration::from_secs(30), gone).await?;
         let mut requests = Vec::new();
         for upload in uploads()? {
-            let request = scene
+            let request = fixture
                 .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
                 .await?;
-            pretend(scene, &request, &upload).await?;
+            pretend(fixture, &request, &upload).await?;
             requests.push((request, upload));
         }
         release::scale(1).await?;
-        let operator = release::operator(&scene.client).await?;
+        let operator = release::operator(&fixture.client).await?;
         let operator = operator.context("no operator")?;
         for (request, upload) in &requests {
-            let target = failed_with(&scene.ended(request).await?, upload.reason)?;
+            let target = failed_with(&fixture.ended(request).await?, upload.reason)?;
             ensure!(target.message.contains(upload.message), "{target:?}");
         }
-        release::keeps_within_its_memory(scene, &operator).await
+        release::keeps_within_its_memory(fixture, &operator).await
     })
 }
 
 /// Puts the object and the container with the receipt where the operator looks for them.
-async fn pretend(scene: &Scene, request: &ProfileRequest, upload: &Upload) -> Result<()> {
-    let pods = scene.api::<Pod>();
+async fn pretend(fixture: &Fixture, request: &ProfileRequest, upload: &Upload) -> Result<()> {
+    let pods = fixture.api::<Pod>();
     let pod = pods.get("web").await?;
     let (uid, pod_uid) = (
         request.uid().unwrap_or_default(),
         pod.uid().unwrap_or_default(),
     );
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
-    let namespace = namespaces.get(&scene.namespace).await?;
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
+    let namespace = namespaces.get(&fixture.namespace).await?;
     let key = format!(
         "{}/{}/{}/{}-{uid}/web.fpm.{}.0.pb.gz",
         release::PREFIX,
-        scene.namespace,
+        fixture.namespace,
         namespace.uid().unwrap_or_default(),
         request.name_any(),
         &pod_uid[..8]
     );
     let sha256 = match upload.times {
         0 => sha256(&upload.body),
-        times => scene.write(&key, &upload.body, times).await?,
+        times => fixture.write(&key, &upload.body, times).await?,
     };
     let sha256 = upload.sha256.clone().unwrap_or(sha256);
     let receipt =

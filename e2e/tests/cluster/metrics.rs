@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{ENABLED, Scene, calm, pods, poll, release, run};
+use e2e::{ENABLED, Fixture, pods, poll, release, run, shared};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -53,11 +53,11 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    async fn start(scene: &Scene) -> Result<Self> {
-        let operator = release::operator(&scene.client).await?;
+    async fn start(fixture: &Fixture) -> Result<Self> {
+        let operator = release::operator(&fixture.client).await?;
         let pod = operator.context("no operator")?.name_any();
         let (proxy, api) = api_proxy().await?;
-        let folder = std::env::temp_dir().join(format!("phpprof-prometheus-{}", scene.namespace));
+        let folder = std::env::temp_dir().join(format!("phpprof-prometheus-{}", fixture.namespace));
         std::fs::create_dir_all(&folder)?;
         // JSON is YAML.
         let config = json!({
@@ -148,16 +148,16 @@ fn names(query: &str) -> BTreeSet<&str> {
 
 #[test]
 fn a_prometheus_has_data_for_every_panel_and_judges_every_alert() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        let prometheus = Prometheus::start(scene).await?;
+    shared(ENABLED, async |fixture| {
+        let prometheus = Prometheus::start(fixture).await?;
         poll("the operator was scraped", READY, async || {
             let up = prometheus.query("up").await.unwrap_or_default();
             Ok(up.iter().any(|it| it["value"][1] == "1").then_some(()))
         })
         .await?;
-        scene.start(&[pods::php("web")]).await?;
+        fixture.start(&[pods::php("web")]).await?;
         let before = counted(&prometheus).await?;
-        scene
+        fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
             .await?;
         poll("the request was counted", READY, async || {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::requests::{WORKLOADS, status};
-use e2e::{ENABLED, Scene, alone, kubectl, poll, release, webhook};
+use e2e::{ENABLED, Fixture, exclusive, kubectl, poll, release, webhook};
 use kube::api::ListParams;
 use phpprof_crds::ProfileRequest;
 use serde_json::json;
@@ -28,12 +28,12 @@ async fn is_forbidden(question: &[&str]) -> Result<bool> {
 }
 
 /// Has the operator use what rights it has for one request and for workloads of each kind; `rights.rs` holds afterwards that it has used all of them.
-async fn uses_its_rights(scene: &Scene) -> Result<()> {
-    let request = webhook::profiled_past_it(scene).await?;
-    scene.links(&request).await?;
+async fn uses_its_rights(fixture: &Fixture) -> Result<()> {
+    let request = webhook::profiled_past_it(fixture).await?;
+    fixture.links(&request).await?;
     for (group, kind) in WORKLOADS {
         let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
-        scene
+        fixture
             .apply(json!({"target": {"workloadRef": workload}, "ttlSecondsAfterFinished": 0}))
             .await?;
     }
@@ -41,7 +41,7 @@ async fn uses_its_rights(scene: &Scene) -> Result<()> {
         "requests for what is not there are over and deleted",
         GONE,
         async || {
-            let left = scene
+            let left = fixture
                 .api::<ProfileRequest>()
                 .list(&ListParams::default())
                 .await?;
@@ -53,15 +53,15 @@ async fn uses_its_rights(scene: &Scene) -> Result<()> {
 
 #[test]
 fn an_operator_with_rights_in_one_namespace_profiles_there_and_nowhere_else() -> Result<()> {
-    alone(async |scene| {
+    exclusive(async |fixture| {
         // No operator is there while its rights change, so that what is refused later is missing.
         release::scale(0).await?;
-        release::install(&[&format!("rbac.namespaces={{{}}}", scene.namespace)]).await?;
-        uses_its_rights(scene).await?;
+        release::install(&[&format!("rbac.namespaces={{{}}}", fixture.namespace)]).await?;
+        uses_its_rights(fixture).await?;
         let patch = ["patch", "pods", "--subresource=ephemeralcontainers"];
-        let there = format!("--namespace={}", scene.namespace);
+        let there = format!("--namespace={}", fixture.namespace);
         ensure!(!is_forbidden(&[&patch[..], &[&there]].concat()).await?);
-        scene
+        fixture
             .beside(ENABLED, async |other| {
                 let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
                 let request = other.apply(spec).await?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{failed_with, status};
-use e2e::{ENABLED, Scene, alone_on, is_long_form, pods, say};
+use e2e::{ENABLED, Fixture, exclusive_on, is_long_form, pods, say};
 use futures::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -33,31 +33,31 @@ fn two_hundred_requests_of_three_namespaces_have_their_turns_in_order_and_none_s
     if !is_long_form("200 requests in a line") {
         return Ok(());
     }
-    alone_on(LIMITS, async |first| {
+    exclusive_on(LIMITS, async |first| {
         first
             .beside(ENABLED, async |second| {
-                let third = async |third: &Scene| check([first, second, third]).await;
+                let third = async |third: &Fixture| check([first, second, third]).await;
                 first.beside(ENABLED, third).await
             })
             .await
     })
 }
 
-async fn check(scenes: [&Scene; 3]) -> Result<()> {
-    for scene in scenes {
-        refusing_pod(scene).await?;
+async fn check(fixtures: [&Fixture; 3]) -> Result<()> {
+    for fixture in fixtures {
+        refusing_pod(fixture).await?;
     }
-    let namespaces = scenes.map(|scene| scene.namespace.clone());
+    let namespaces = fixtures.map(|fixture| fixture.namespace.clone());
     let asked = async {
-        for (scene, count) in scenes.into_iter().zip(COUNTS) {
+        for (fixture, count) in fixtures.into_iter().zip(COUNTS) {
             for _ in 0..count {
                 let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
-                scene.apply(spec).await?;
+                fixture.apply(spec).await?;
             }
         }
         Ok(())
     };
-    let requests: Api<ProfileRequest> = Api::all(scenes[0].client.clone());
+    let requests: Api<ProfileRequest> = Api::all(fixtures[0].client.clone());
     let some = ListParams::default().limit(1);
     let now = requests.list_metadata(&some).await?.metadata;
     let now = now.resource_version.context("no version")?;
@@ -72,13 +72,15 @@ async fn check(scenes: [&Scene; 3]) -> Result<()> {
 }
 
 /// A pod whose sampler would be root with SYS_PTRACE, in a namespace that has forbidden it since.
-async fn refusing_pod(scene: &Scene) -> Result<()> {
-    scene.start(&[pods::without_php("web")]).await?;
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+async fn refusing_pod(fixture: &Fixture) -> Result<()> {
+    fixture.start(&[pods::without_php("web")]).await?;
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
     let label =
         json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     let (params, label) = (PatchParams::default(), Patch::Merge(label));
-    namespaces.patch(&scene.namespace, &params, &label).await?;
+    namespaces
+        .patch(&fixture.namespace, &params, &label)
+        .await?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! Invariant: at its end a release is installed, and the next test makes it its own.
 
 use anyhow::Result;
-use e2e::{NOT_ENABLED, Scene, alone, is_long_form, pods, release};
+use e2e::{Fixture, NOT_ENABLED, exclusive, is_long_form, pods, release};
 use phpprof_documents::{FIRST, Setup, root, script};
 
 use crate::documents::{clone, in_namespace, run};
@@ -50,11 +50,11 @@ fn commands(text: &str) -> String {
     of_cloud + &script(text, &[Setup::Release], 1)
 }
 
-async fn follow(scene: &Scene, page: &str) -> Result<()> {
+async fn follow(fixture: &Fixture, page: &str) -> Result<()> {
     let text = std::fs::read_to_string(root().join(page))?;
-    let folder = clone(&scene.namespace)?;
+    let folder = clone(&fixture.namespace)?;
     std::fs::write(folder.path().join("images.yaml"), with_images(IMAGES))?;
-    let commands = in_namespace(&with_images(&commands(&text)), &scene.namespace);
+    let commands = in_namespace(&with_images(&commands(&text)), &fixture.namespace);
     run(page, &commands, folder.path()).await
 }
 
@@ -63,10 +63,10 @@ fn the_release_is_installed_upgraded_and_removed_as_the_documents_say() -> Resul
     if !is_long_form("the release's life as the documents tell it") {
         return Ok(());
     }
-    alone(async |scene| {
+    exclusive(async |fixture| {
         release::uninstall().await?;
         for page in PAGES {
-            scene
+            fixture
                 .beside(NOT_ENABLED, async |own| follow(own, page).await)
                 .await?;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{Sampler, failed_with, only_target};
-use e2e::{ENABLED, Scene, calm, pods, poll, promised, release, say};
+use e2e::{ENABLED, Fixture, pods, poll, promised, release, say, shared};
 use phpprof_crds::{TargetReason, UploadRoute};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,58 +28,60 @@ struct Seen {
 
 #[test]
 fn an_honest_sampler_stores_over_the_relay_beside_a_thousand_hostile_connections() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene
+    shared(ENABLED, async |fixture| {
+        fixture
             .start(&[pods::php("web"), pods::without_php("hostile")])
             .await?;
-        let operator = release::operator(&scene.client).await?;
+        let operator = release::operator(&fixture.client).await?;
         let operator = operator.context("no operator")?;
-        let grants = grants(scene).await?.to_string();
+        let grants = grants(fixture).await?.to_string();
         let siege = ["php", "-d", "memory_limit=-1", "-r", SCRIPT];
-        let siege = scene.exec("hostile", &siege, grants.as_bytes());
-        let (seen, ()) = tokio::try_join!(siege, honest(scene))?;
+        let siege = fixture.exec("hostile", &siege, grants.as_bytes());
+        let (seen, ()) = tokio::try_join!(siege, honest(fixture))?;
         let seen: Seen = serde_json::from_slice(&seen).context("the script says no JSON")?;
         check_siege(&seen)?;
-        release::keeps_within_its_memory(scene, &operator).await
+        release::keeps_within_its_memory(fixture, &operator).await
     })
 }
 
 /// Good ones, which a pod finds in samplers of its own that have not used them.
-async fn grants(scene: &Scene) -> Result<Value> {
+async fn grants(fixture: &Fixture) -> Result<Value> {
     let spec = json!({"target": {"podName": "hostile"}, "durationSeconds": 30});
     let mut requests = Vec::new();
     for _ in 0..GRANTS {
-        requests.push(scene.apply(spec.clone()).await?);
+        requests.push(fixture.apply(spec.clone()).await?);
     }
     let mut grants = Vec::new();
     for request in &requests {
-        let target = failed_with(&scene.ended(request).await?, TargetReason::NoPhpFound)?;
-        let call = scene.sampler(&target).await?.grant(UploadRoute::Relay)?;
+        let target = failed_with(&fixture.ended(request).await?, TargetReason::NoPhpFound)?;
+        let call = fixture.sampler(&target).await?.grant(UploadRoute::Relay)?;
         grants.push(json!({"url": call.url, "authorization": call.headers["authorization"]}));
     }
     Ok(grants.into())
 }
 
 /// A request while the siege lasts, which ends with it.
-async fn honest(scene: &Scene) -> Result<()> {
+async fn honest(fixture: &Fixture) -> Result<()> {
     let besieging = async || {
         let there = ["sh", "-c", "ls /tmp"];
-        let files = scene.exec("hostile", &there, &[]).await?;
+        let files = fixture.exec("hostile", &there, &[]).await?;
         Ok(String::from_utf8(files)?
             .contains("besieging")
             .then_some(()))
     };
     poll("the relay is besieged", Duration::from_secs(60), besieging).await?;
-    let request = scene
+    let request = fixture
         .completed(json!({"target": {"podName": "web"}, "durationSeconds": SECONDS, "uploadMode": "Relay"}))
         .await;
-    scene.exec("hostile", &["touch", "/tmp/over"], &[]).await?;
+    fixture
+        .exec("hostile", &["touch", "/tmp/over"], &[])
+        .await?;
     let target = only_target(&request?)?;
     ensure!(
         target.upload_mode == Some(UploadRoute::Relay) && target.samples > Some(0),
         "{target:?}"
     );
-    let took = after_sampling(&scene.sampler(&target).await?)?;
+    let took = after_sampling(&fixture.sampler(&target).await?)?;
     promised(
         "an upload over a besieged relay",
         Duration::from_secs(10),

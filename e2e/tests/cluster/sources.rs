@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::requests::status;
-use e2e::{Scene, alone, masquerade, pods, release};
+use e2e::{Fixture, exclusive, masquerade, pods, release};
 use phpprof_crds::{TargetReason, UploadRoute};
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ fn spec() -> Value {
     json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Relay"})
 }
 
-async fn relayed(scene: &Scene) -> Result<()> {
-    let request = scene.completed(spec()).await?;
+async fn relayed(fixture: &Fixture) -> Result<()> {
+    let request = fixture.completed(spec()).await?;
     let targets = status(&request).targets;
     ensure!(
         targets[0].upload_mode == Some(UploadRoute::Relay),
@@ -21,9 +21,9 @@ async fn relayed(scene: &Scene) -> Result<()> {
 }
 
 /// Refused where the administrator says so, with what to change; else taken.
-async fn masqueraded(scene: &Scene) -> Result<()> {
-    let request = scene.apply(spec()).await?;
-    let request = scene.ended(&request).await?;
+async fn masqueraded(fixture: &Fixture) -> Result<()> {
+    let request = fixture.apply(spec()).await?;
+    let request = fixture.ended(&request).await?;
     let target = status(&request).targets.remove(0);
     ensure!(
         target.reason == Some(TargetReason::SourceNotPod),
@@ -33,18 +33,18 @@ async fn masqueraded(scene: &Scene) -> Result<()> {
         ensure!(target.message.contains(word), "{}", target.message);
     }
     release::install(&["relay.verifySource=Warn"]).await?;
-    relayed(scene).await
+    relayed(fixture).await
 }
 
 #[test]
 fn an_upload_from_another_address_than_its_pods_is_refused_where_the_administrator_says_so()
 -> Result<()> {
-    alone(async |scene| {
+    exclusive(async |fixture| {
         release::install(&["relay.verifySource=Enforce"]).await?;
-        scene.start(&[pods::php("web")]).await?;
-        relayed(scene).await?;
+        fixture.start(&[pods::php("web")]).await?;
+        relayed(fixture).await?;
         masquerade::begin().await?;
-        let judged = masqueraded(scene).await;
+        let judged = masqueraded(fixture).await;
         masquerade::end().await?;
         judged
     })

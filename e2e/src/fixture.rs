@@ -37,7 +37,7 @@ const OURS: &str = "phpprof.dev/e2e";
 static PREPARED: OnceCell<()> = OnceCell::const_new();
 
 /// Where one test plays.
-pub struct Scene {
+pub struct Fixture {
     /// The administrator's.
     pub client: Client,
     /// The test's own; it goes with the test.
@@ -47,45 +47,45 @@ pub struct Scene {
 }
 
 /// Runs a test that disturbs no other.
-pub fn calm(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+pub fn shared(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values: &[],
-        alone: false,
+        exclusive: false,
         early: false,
     };
     take_turn(required, labels, test)
 }
 
 /// The same for one that waits longer than others take, and so begins before them.
-pub fn calm_and_early(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+pub fn shared_early(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values: &[],
-        alone: false,
+        exclusive: false,
         early: true,
     };
     take_turn(required, labels, test)
 }
 
 /// The same on a release that differs by these `--set` values.
-pub fn calm_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+pub fn shared_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values,
-        alone: false,
+        exclusive: false,
         early: false,
     };
     take_turn(required, ENABLED, test)
 }
 
 /// Runs a test while no other runs, and puts right what it has stopped or changed.
-pub fn alone(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    alone_on(&[], test)
+pub fn exclusive(test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
+    exclusive_on(&[], test)
 }
 
 /// The same on a release that differs by these `--set` values.
-pub fn alone_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+pub fn exclusive_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values,
-        alone: true,
+        exclusive: true,
         early: false,
     };
     take_turn(required, ENABLED, test)
@@ -94,7 +94,7 @@ pub fn alone_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) ->
 fn take_turn(
     required: Requirements,
     labels: Labels,
-    test: impl AsyncFnOnce(&Scene) -> Result<()>,
+    test: impl AsyncFnOnce(&Fixture) -> Result<()>,
 ) -> Result<()> {
     // The only provider that is compiled in; a second call is the only way to fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -103,7 +103,7 @@ fn take_turn(
         let _turn = turn::take(required).await;
         let begin = Instant::now();
         let mut result = play(labels, required.values, test).await;
-        if required.alone {
+        if required.exclusive {
             result = result.and(restore().await);
         }
         let name = std::thread::current().name().unwrap_or_default().to_owned();
@@ -118,19 +118,19 @@ fn take_turn(
 async fn play(
     labels: Labels,
     values: Values,
-    test: impl AsyncFnOnce(&Scene) -> Result<()>,
+    test: impl AsyncFnOnce(&Fixture) -> Result<()>,
 ) -> Result<()> {
     let client = Client::try_default()
         .await
         .context("no cluster; make e2e starts one")?;
     PREPARED.get_or_try_init(|| prepare(&client)).await?;
     release::install(values).await?;
-    let scene = Scene::create(client, labels).await?;
-    let result = match test(&scene).await {
-        Ok(()) => scene.clear_store().await,
-        Err(error) => Err(anyhow!("{error:?}\n{}", scene.evidence().await)),
+    let fixture = Fixture::create(client, labels).await?;
+    let result = match test(&fixture).await {
+        Ok(()) => fixture.clear_store().await,
+        Err(error) => Err(anyhow!("{error:?}\n{}", fixture.evidence().await)),
     };
-    result.and(scene.remove().await)
+    result.and(fixture.remove().await)
 }
 
 /// Removes what a killed run left, puts right what it had stopped, and installs what is tested.
@@ -146,17 +146,17 @@ async fn prepare(client: &Client) -> Result<()> {
     outage::restore().await?;
     release::install(&[]).await?;
     restore().await?;
-    let scene = Scene::create(client.clone(), NOT_ENABLED).await?;
-    tokio::try_join!(release::renew(), scene.clear_all())?;
-    scene.remove().await
+    let fixture = Fixture::create(client.clone(), NOT_ENABLED).await?;
+    tokio::try_join!(release::renew(), fixture.clear_all())?;
+    fixture.remove().await
 }
 
 async fn restore() -> Result<()> {
     tokio::try_join!(outage::restore(), line::restore(), release::scale(1)).map(drop)
 }
 
-impl Scene {
-    async fn create(client: Client, labels: Labels) -> Result<Scene> {
+impl Fixture {
+    async fn create(client: Client, labels: Labels) -> Result<Fixture> {
         let mut object = json!({"metadata": {"generateName": "e2e-", "labels": {OURS: "true"}}});
         for (key, value) in labels {
             object["metadata"]["labels"][key] = json!(value);
@@ -166,7 +166,7 @@ impl Scene {
             .create(&PostParams::default(), &serde_json::from_value(object)?)
             .await?;
         let namespace = made.name_any();
-        Ok(Scene {
+        Ok(Fixture {
             store: Store::open()?,
             client,
             namespace,
@@ -177,7 +177,7 @@ impl Scene {
     pub async fn beside<T>(
         &self,
         labels: Labels,
-        act: impl AsyncFnOnce(&Scene) -> Result<T>,
+        act: impl AsyncFnOnce(&Fixture) -> Result<T>,
     ) -> Result<T> {
         let other = Self::create(self.client.clone(), labels).await?;
         let done = act(&other).await;

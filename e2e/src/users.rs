@@ -1,8 +1,9 @@
-//! People who use the plugin: each with rights of their own, by a client certificate or impersonated by the administrator.
+//! Kubernetes users who run the plugin. Each has its own rights, and is authenticated by a client certificate or impersonated by the
+//! administrator.
 //!
-//! What they may do in other namespaces belongs to the scene's namespace and goes with it.
+//! The fixture's namespace owns their roles and bindings in other namespaces, so these are deleted with it.
 //!
-//! Invariant: a person who is given here has every right that was asked for, and no other.
+//! Invariant: a user from here has every right that the test asked for, and no other.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,15 +22,15 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::scene::poll;
+use crate::fixture::poll;
 use crate::terminal::Terminal;
-use crate::{Scene, command, kubectl, release};
+use crate::{Fixture, command, kubectl, release};
 
 /// Longer than any verb of the tests takes.
 const LONGEST: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(20);
 
-/// A right as RBAC has it: verb, and resource with its subresource. `services/proxy` is that of the operator, in its namespace; the others are in the scene's.
+/// A right as RBAC has it: verb, and resource with its subresource. `services/proxy` is that of the operator, in its namespace; the others are in the fixture's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     /// For instance `create`.
@@ -67,16 +68,16 @@ impl Right {
 
 const RESULTS: &str = "phpprof-operator:results";
 
-/// Somebody who runs `kubectl phpprof`.
-pub struct Person {
-    /// Flags that say who it is.
+/// A user who runs `kubectl phpprof`.
+pub struct User {
+    /// Flags that authenticate the user.
     flags: Vec<String>,
     folder: PathBuf,
 }
 
-/// What the plugin said.
+/// What the plugin printed, and its exit code.
 #[derive(Debug)]
-pub struct Said {
+pub struct Output {
     /// Its exit code.
     pub code: i32,
     /// Its standard output.
@@ -85,8 +86,8 @@ pub struct Said {
     pub err: String,
 }
 
-impl Said {
-    /// What it printed, where it succeeded.
+impl Output {
+    /// Its standard output; an error if it failed.
     pub fn well(self) -> Result<String> {
         ensure!(
             self.code == 0,
@@ -99,11 +100,11 @@ impl Said {
     }
 }
 
-impl Person {
-    /// Runs `kubectl phpprof` in a folder of its own with these words.
-    pub async fn says(&self, line: &str) -> Result<Said> {
+impl User {
+    /// Runs `kubectl phpprof` with these arguments, in the user's own folder.
+    pub async fn run(&self, line: &str) -> Result<Output> {
         let words = line.split_whitespace().map(str::to_owned);
-        self.run(words.chain(self.flags.iter().cloned())).await
+        self.execute(words.chain(self.flags.iter().cloned())).await
     }
 
     /// Runs `kubectl phpprof` with these words on a terminal of its own.
@@ -118,10 +119,10 @@ impl Person {
         let before = ["__complete".to_owned()]
             .into_iter()
             .chain(self.flags.iter().cloned());
-        self.run(before.chain(words)).await?.well()
+        self.execute(before.chain(words)).await?.well()
     }
 
-    async fn run(&self, words: impl Iterator<Item = String>) -> Result<Said> {
+    async fn execute(&self, words: impl Iterator<Item = String>) -> Result<Output> {
         let words: Vec<String> = words.collect();
         let mut command = tokio::process::Command::new("kubectl");
         command
@@ -138,7 +139,7 @@ impl Person {
                     words.join(" ")
                 )
             })??;
-        Ok(Said {
+        Ok(Output {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout)?,
             err: String::from_utf8(output.stderr)?,
@@ -151,27 +152,27 @@ impl Person {
     }
 }
 
-impl Drop for Person {
+impl Drop for User {
     fn drop(&mut self) {
         // It lies in a folder for temporary files: no harm if it stays.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-impl Scene {
+impl Fixture {
     /// Whoever the tests' kubeconfig says.
-    pub fn administrator(&self) -> Result<Person> {
-        self.person("administrator", Vec::new())
+    pub fn administrator(&self) -> Result<User> {
+        self.user("administrator", Vec::new())
     }
 
     /// Somebody with these rights only, impersonated.
-    pub async fn with_rights(&self, name: &str, rights: &[Right]) -> Result<Person> {
+    pub async fn with_rights(&self, name: &str, rights: &[Right]) -> Result<User> {
         let user = format!("{}-{name}", self.namespace);
         self.impersonated(name, &user, rights).await
     }
 
     /// The one whose requests a resident sampler serves, as whoever may dump. There is one in the cluster: for one test at a time.
-    pub async fn resident_user(&self) -> Result<Person> {
+    pub async fn resident_user(&self) -> Result<User> {
         let rights = [
             ("create", "profilerequests"),
             ("profile", "profilerequests"),
@@ -184,23 +185,23 @@ impl Scene {
             .await
     }
 
-    async fn impersonated(&self, name: &str, user: &str, rights: &[Right]) -> Result<Person> {
+    async fn impersonated(&self, name: &str, user: &str, rights: &[Right]) -> Result<User> {
         let (of_operator, here): (Vec<Right>, Vec<Right>) =
             rights.iter().partition(|right| right.is_of_operator());
         self.grant(&self.namespace, user, &here).await?;
         self.grant(release::NAMESPACE, user, &of_operator).await?;
         self.has(user, rights).await?;
-        self.person(name, vec![format!("--as={user}")])
+        self.user(name, vec![format!("--as={user}")])
     }
 
-    /// Gives a user of another scene rights here.
+    /// Gives a user of another fixture rights here.
     pub async fn grant_to(&self, user: &str, rights: &[Right]) -> Result<()> {
         self.grant(&self.namespace, user, rights).await?;
         self.has(user, rights).await
     }
 
     /// Somebody with a client certificate and the roles that the documents name: `edit` here, and the chart's for readers of results.
-    pub async fn developer(&self) -> Result<Person> {
+    pub async fn developer(&self) -> Result<User> {
         let user = format!("{}-developer", self.namespace);
         self.bind(&self.namespace, &user, "ClusterRole", "edit")
             .await?;
@@ -218,18 +219,18 @@ impl Scene {
         ]
         .map(|(verb, resource)| Right { verb, resource });
         self.has(&user, &needed).await?;
-        let mut person = self.person("developer", Vec::new())?;
-        let kubeconfig = person.folder.join("kubeconfig");
-        let signed = self.kubeconfig(&user, &person.folder).await?;
+        let mut developer = self.user("developer", Vec::new())?;
+        let kubeconfig = developer.folder.join("kubeconfig");
+        let signed = self.kubeconfig(&user, &developer.folder).await?;
         std::fs::write(&kubeconfig, signed.to_string())?;
-        person
+        developer
             .flags
             .push(format!("--kubeconfig={}", kubeconfig.display()));
-        Ok(person)
+        Ok(developer)
     }
 
     /// Somebody with the cluster role `admin` here and no right to the release, impersonated.
-    pub async fn namespace_admin(&self) -> Result<Person> {
+    pub async fn namespace_admin(&self) -> Result<User> {
         let user = format!("{}-admin", self.namespace);
         self.bind(&self.namespace, &user, "ClusterRole", "admin")
             .await?;
@@ -239,14 +240,14 @@ impl Scene {
         ]
         .map(|(verb, resource)| Right { verb, resource });
         self.has(&user, &needed).await?;
-        self.person("admin", vec![format!("--as={user}")])
+        self.user("admin", vec![format!("--as={user}")])
     }
 
-    fn person(&self, name: &str, mut flags: Vec<String>) -> Result<Person> {
+    fn user(&self, name: &str, mut flags: Vec<String>) -> Result<User> {
         let folder = std::env::temp_dir().join(format!("phpprof-{}-{name}", self.namespace));
         std::fs::create_dir_all(&folder)?;
         flags.push(format!("--namespace={}", self.namespace));
-        Ok(Person { flags, folder })
+        Ok(User { flags, folder })
     }
 
     async fn grant(&self, namespace: &str, user: &str, rights: &[Right]) -> Result<()> {
@@ -273,7 +274,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Metadata of an object that goes when the scene's namespace goes.
+    /// Metadata of an object that goes when the fixture's namespace goes.
     async fn owned(&self, name: &str) -> Result<Value> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let uid = namespaces.get(&self.namespace).await?.uid();

@@ -1,4 +1,4 @@
-//! One test's part of the cluster: its namespace, its turn, and what is shown when it fails.
+//! The fixture of one test: its namespace, its turn on the cluster, and what is printed when the test fails.
 
 use std::time::{Duration, Instant};
 
@@ -23,30 +23,30 @@ const OPTED_IN: (&str, &str) = (
 );
 /// A namespace that may be profiled.
 pub const ENABLED: Labels = &[OPTED_IN];
-/// One that may be profiled and enforces Pod Security `restricted`.
+/// A namespace that may be profiled and enforces Pod Security `restricted`.
 pub const RESTRICTED: Labels = &[
     OPTED_IN,
     ("pod-security.kubernetes.io/enforce", "restricted"),
 ];
-/// One that has not opted in.
+/// A namespace that has not opted in.
 pub const NOT_ENABLED: Labels = &[];
 
-/// On all that the tests make, so that the next run finds what a killed one left.
+/// A label of all namespaces that the tests make. By it the next run finds those of a run that was killed.
 const OURS: &str = "phpprof.dev/e2e";
 
 static PREPARED: OnceCell<()> = OnceCell::const_new();
 
-/// Where one test plays.
+/// What one test has of the cluster.
 pub struct Fixture {
-    /// The administrator's.
+    /// The administrator's client.
     pub client: Client,
-    /// The test's own; it goes with the test.
+    /// The test's own namespace, which is deleted after the test.
     pub namespace: String,
-    /// The bucket that the release stores in.
+    /// The bucket of the release.
     pub store: Store,
 }
 
-/// Runs a test that disturbs no other.
+/// Runs a test that does not disturb others, beside other such tests.
 pub fn shared(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values: &[],
@@ -56,7 +56,7 @@ pub fn shared(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) ->
     take_turn(required, labels, test)
 }
 
-/// The same for one that waits longer than others take, and so begins before them.
+/// Like [`shared`], for a test that takes longer than others, and so begins before them.
 pub fn shared_early(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values: &[],
@@ -66,7 +66,7 @@ pub fn shared_early(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<(
     take_turn(required, labels, test)
 }
 
-/// The same on a release that differs by these `--set` values.
+/// Like [`shared`], with a release that differs by these `--set` values.
 pub fn shared_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values,
@@ -76,12 +76,12 @@ pub fn shared_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>)
     take_turn(required, ENABLED, test)
 }
 
-/// Runs a test while no other runs, and puts right what it has stopped or changed.
+/// Runs a test while no other test runs, and restores what it stopped or changed.
 pub fn exclusive(test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     exclusive_on(&[], test)
 }
 
-/// The same on a release that differs by these `--set` values.
+/// Like [`exclusive`], with a release that differs by these `--set` values.
 pub fn exclusive_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values,
@@ -96,7 +96,7 @@ fn take_turn(
     labels: Labels,
     test: impl AsyncFnOnce(&Fixture) -> Result<()>,
 ) -> Result<()> {
-    // The only provider that is compiled in; a second call is the only way to fail.
+    // Only one provider is compiled in, so the only possible error is that it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build()?.block_on(async {
@@ -133,7 +133,7 @@ async fn play(
     result.and(fixture.remove().await)
 }
 
-/// Removes what a killed run left, puts right what it had stopped, and installs what is tested.
+/// Removes what a killed run left, restores what it had stopped, and installs the tested release.
 async fn prepare(client: &Client) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let left = namespaces.list(&ListParams::default().labels(OURS)).await?;
@@ -173,7 +173,7 @@ impl Fixture {
         })
     }
 
-    /// Does something in another namespace with these labels, which is gone afterwards.
+    /// Runs something in another namespace with these labels, which is deleted afterwards.
     pub async fn beside<T>(
         &self,
         labels: Labels,
@@ -193,7 +193,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// An interface to the namespace's objects of a kind.
+    /// A client for the namespace's objects of a kind.
     pub fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
@@ -202,7 +202,7 @@ impl Fixture {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// What somebody needs to see why a test failed.
+    /// What a reader needs to see why a test failed.
     async fn evidence(&self) -> String {
         let here = ["--namespace", &self.namespace];
         let of_operator = ["--namespace", release::NAMESPACE];
@@ -248,7 +248,7 @@ impl Fixture {
     }
 }
 
-/// Asks again and again until the answer is there.
+/// Asks repeatedly until there is an answer.
 pub async fn poll<T>(
     what: &str,
     limit: Duration,

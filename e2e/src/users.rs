@@ -26,11 +26,12 @@ use crate::fixture::poll;
 use crate::terminal::Terminal;
 use crate::{Fixture, command, kubectl, release};
 
-/// Longer than any verb of the tests takes.
+/// Longer than any command of the tests takes.
 const LONGEST: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(20);
 
-/// A right as RBAC has it: verb, and resource with its subresource. `services/proxy` is that of the operator, in its namespace; the others are in the fixture's.
+/// A right of RBAC: a verb, and a resource with its subresource. `services/proxy` is for the operator's service in its namespace; the
+/// others apply to the fixture's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     /// For instance `create`.
@@ -40,7 +41,7 @@ pub struct Right {
 }
 
 impl Right {
-    /// As the plugin's guide writes it.
+    /// The right, written as in the plugin's guide.
     pub fn words(&self) -> String {
         format!("{} {}", self.verb, self.resource)
     }
@@ -107,13 +108,13 @@ impl User {
         self.execute(words.chain(self.flags.iter().cloned())).await
     }
 
-    /// Runs `kubectl phpprof` with these words on a terminal of its own.
+    /// Runs `kubectl phpprof` with these arguments on a terminal.
     pub async fn on_a_terminal(&self, line: &str) -> Result<Terminal> {
         let flags = self.flags.join(" ");
         Terminal::start(&format!("kubectl phpprof {line} {flags}"), &self.folder)
     }
 
-    /// What a shell proposes for the last of these words.
+    /// What the shell completion proposes for the last of these words.
     pub async fn is_proposed(&self, line: &str) -> Result<String> {
         let words = line.split_whitespace().map(str::to_owned);
         let before = ["__complete".to_owned()]
@@ -146,7 +147,7 @@ impl User {
         })
     }
 
-    /// A file that a verb wrote.
+    /// A file that a command wrote.
     pub fn file(&self, name: &str) -> Result<Vec<u8>> {
         std::fs::read(self.folder.join(name)).with_context(|| format!("{name} was not written"))
     }
@@ -154,24 +155,25 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // It lies in a folder for temporary files: no harm if it stays.
+        // It does not matter if the folder stays: it is a temporary one.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Fixture {
-    /// Whoever the tests' kubeconfig says.
+    /// The user of the tests' kubeconfig.
     pub fn administrator(&self) -> Result<User> {
         self.user("administrator", Vec::new())
     }
 
-    /// Somebody with these rights only, impersonated.
+    /// A user with these rights only, impersonated.
     pub async fn with_rights(&self, name: &str, rights: &[Right]) -> Result<User> {
         let user = format!("{}-{name}", self.namespace);
         self.impersonated(name, &user, rights).await
     }
 
-    /// The one whose requests a resident sampler serves, as whoever may dump. There is one in the cluster: for one test at a time.
+    /// The user whose requests a resident sampler serves, with the rights for a dump. The cluster has one, so one test at a time may use
+    /// it.
     pub async fn resident_user(&self) -> Result<User> {
         let rights = [
             ("create", "profilerequests"),
@@ -194,13 +196,14 @@ impl Fixture {
         self.user(name, vec![format!("--as={user}")])
     }
 
-    /// Gives a user of another fixture rights here.
+    /// Gives a user of another fixture rights in this namespace.
     pub async fn grant_to(&self, user: &str, rights: &[Right]) -> Result<()> {
         self.grant(&self.namespace, user, rights).await?;
         self.has(user, rights).await
     }
 
-    /// Somebody with a client certificate and the roles that the documents name: `edit` here, and the chart's for readers of results.
+    /// A user with a client certificate and the roles that the documentation names: `edit` here, and the chart's role for readers of
+    /// results.
     pub async fn developer(&self) -> Result<User> {
         let user = format!("{}-developer", self.namespace);
         self.bind(&self.namespace, &user, "ClusterRole", "edit")
@@ -229,7 +232,7 @@ impl Fixture {
         Ok(developer)
     }
 
-    /// Somebody with the cluster role `admin` here and no right to the release, impersonated.
+    /// A user with the cluster role `admin` here and no right to the release, impersonated.
     pub async fn namespace_admin(&self) -> Result<User> {
         let user = format!("{}-admin", self.namespace);
         self.bind(&self.namespace, &user, "ClusterRole", "admin")
@@ -274,7 +277,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Metadata of an object that goes when the fixture's namespace goes.
+    /// Metadata of an object that is deleted with the fixture's namespace.
     async fn owned(&self, name: &str) -> Result<Value> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let uid = namespaces.get(&self.namespace).await?.uid();
@@ -283,7 +286,7 @@ impl Fixture {
         Ok(json!({"name": name, "ownerReferences": [owner]}))
     }
 
-    /// Waits until the API server knows of these rights.
+    /// Waits until the API server knows these rights.
     async fn has(&self, user: &str, rights: &[Right]) -> Result<()> {
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         for right in rights {
@@ -322,7 +325,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// The tests' kubeconfig with a client certificate that the cluster signed for this user.
+    /// The tests' kubeconfig, with a client certificate that the cluster signed for this user.
     async fn kubeconfig(&self, user: &str, folder: &std::path::Path) -> Result<Value> {
         let key = folder.join("key");
         let key_file = key.display().to_string();

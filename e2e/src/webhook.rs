@@ -1,4 +1,4 @@
-//! An admission webhook that is away: the API server cannot ask it, and refuses what it was to judge.
+//! An admission webhook that does not answer: the API server refuses the objects that it should judge.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{Fixture, pods, poll};
 
 const LABEL: &str = "judged";
 
-/// Profiles two pods, of which one is judged by a webhook that is away at first; its sampler is added when the webhook is gone.
+/// Profiles two pods. A webhook that does not answer judges one of them; the operator adds that pod's sampler when the webhook is removed.
 pub async fn profiled_past_it(fixture: &Fixture) -> Result<ProfileRequest> {
     let mut judged = pods::php("judged");
     judged["metadata"]["labels"][LABEL] = json!("yes");
@@ -33,7 +33,7 @@ pub async fn profiled_past_it(fixture: &Fixture) -> Result<ProfileRequest> {
 
 async fn until_it_is_gone(fixture: &Fixture) -> Result<ProfileRequest> {
     let (all, params) = (fixture.api::<Pod>(), PatchParams::default());
-    // It would change nothing.
+    // The patch would change nothing.
     let nothing = Patch::Merge(json!({}));
     let refused = async || {
         let asked = all
@@ -74,7 +74,7 @@ fn configuration(fixture: &Fixture) -> serde_json::Value {
         "metadata": {"name": fixture.namespace},
         "webhooks": [{
             "name": "away.e2e.phpprof.dev",
-            // Nobody listens there.
+            // No program listens there.
             "clientConfig": {"url": "https://127.0.0.1:9/"},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/ephemeralcontainers"], "operations": ["UPDATE"]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": fixture.namespace}},

@@ -1,4 +1,4 @@
-//! What is stored outlives its request: who may get the namespace's archive finds it, and nobody else.
+//! A stored profile outlives its request: users who may get the namespace's archive can open it, and nobody else can.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
-/// Pods take half a minute to go.
+/// Pods take half a minute to end.
 const GONE: Duration = Duration::from_secs(90);
 
-/// Profiles the pod web by a request of this name, which is deleted then.
+/// Profiles the pod web by a request of this name, then deletes the request.
 async fn profiled(fixture: &Fixture, user: &User, name: &str) -> Result<()> {
     let line = format!("run pod/web -c fpm -d 1s --name {name}");
     user.run(&line).await?.well()?;
@@ -28,7 +28,7 @@ async fn profiled(fixture: &Fixture, user: &User, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Looks at the start page as a browser does, opens the profile first, and compares it with itself.
+/// Loads the start page as a browser does, opens the profile first, and compares it with itself.
 async fn looks_around(viewer: &User) -> Result<()> {
     let mut terminal = viewer.on_a_terminal("ui").await?;
     let said = terminal.shows("/a/", SOON).await?;
@@ -43,7 +43,7 @@ async fn looks_around(viewer: &User) -> Result<()> {
         policy.is_some_and(|it| it == start::CONTENT_SECURITY_POLICY),
         "{policy:?}"
     );
-    // The API server's proxy may write HTML anew, and the policy allows one script alone.
+    // The API server's proxy may rewrite HTML, and the policy allows only one script.
     let script = |page: &str| page.split("<script>").nth(1).map(str::to_owned);
     let shown = start.text().await?;
     ensure!(script(&shown) == script(&start::page()), "{shown}");
@@ -76,7 +76,7 @@ async fn looks_around(viewer: &User) -> Result<()> {
             "{name}"
         );
     }
-    // A page that another host's name leads here, and whoever does not know the path, get nothing.
+    // Requests with another host name (DNS rebinding), and those without the path, get nothing.
     let other = browser
         .get(page)
         .header("host", "example.com")
@@ -94,7 +94,7 @@ async fn looks_around(viewer: &User) -> Result<()> {
     Ok(())
 }
 
-/// The key of the fixture's archive, as soon as it is another one than before.
+/// The key of the fixture's archive, once it differs from the earlier one.
 async fn key(fixture: &Fixture, before: &str) -> Result<String> {
     poll("the archive has a key", SOON, async || {
         let archive = fixture.api::<ProfileArchive>().get_opt(ARCHIVE).await?;
@@ -104,7 +104,7 @@ async fn key(fixture: &Fixture, before: &str) -> Result<String> {
     .await
 }
 
-/// What a key opens of the fixture's namespace.
+/// The answer to a key for the fixture's namespace.
 async fn open(fixture: &Fixture, key: &str) -> Result<Reply> {
     let path = format!("/a/{}", fixture.namespace);
     fixture
@@ -135,7 +135,7 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
         fixture.start(&[pods::php("web")]).await?;
         let administrator = fixture.administrator()?;
         profiled(fixture, &administrator, "first").await?;
-        // Who may view the namespace, and results, needs nothing else.
+        // A user who may view the namespace, and results, needs no other right.
         let rights = [
             ("get", "profilerequests"),
             ("get", "profilearchives"),
@@ -161,7 +161,7 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
             let said = viewer.run(line).await?.well()?;
             ensure!(said.contains(expected), "{line}: {said}");
         }
-        // Nothing is proposed where the store does not answer within a second.
+        // The completion proposes nothing if the store does not answer within a second.
         poll("a name that is stored is proposed", SOON, async || {
             let proposed = viewer.is_proposed("top fi").await?;
             Ok(proposed.starts_with("first\tstored, for ").then_some(()))
@@ -213,7 +213,7 @@ fn a_key_opens_its_own_namespace_until_it_is_rotated() -> Result<()> {
         is_refused(fixture, &first).await?;
         ensure!(names(fixture, &second).await? == ["first"], "not listed");
         ensure!(rotate(0).await.is_err(), "an old key would open it again");
-        // One that is made anew has another key, of whatever generation.
+        // A new archive has another key, whatever its generation.
         archives.delete(ARCHIVE, &DeleteParams::default()).await?;
         let third = key(fixture, &second).await?;
         ensure!(third != first, "the first key is back");
@@ -245,7 +245,7 @@ fn a_namespace_made_anew_reads_nothing_of_the_old_one() -> Result<()> {
     })
 }
 
-/// Deletes the fixture's namespace and makes one of the same name and labels.
+/// Deletes the fixture's namespace and creates one with the same name and labels.
 async fn make_anew(fixture: &Fixture) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
     let before = namespaces.get(&fixture.namespace).await?.metadata;

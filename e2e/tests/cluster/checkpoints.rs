@@ -1,4 +1,4 @@
-//! Long runs that are cut off: what their samplers had stored until then is the profile.
+//! Long runs that are cut off: the last checkpoints of their samplers become the profile.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn spec(pod: &str, way: &str, duration_seconds: u32) -> Value {
     json!({"target": {"podName": pod}, "uploadMode": way, "durationSeconds": duration_seconds})
 }
 
-/// What the store has of a request.
+/// The keys of a request in the store.
 async fn stored(
     fixture: &Fixture,
     on_volume: bool,
@@ -43,7 +43,7 @@ async fn has_second(fixture: &Fixture, on_volume: bool, request: &ProfileRequest
     .await
 }
 
-/// The request is complete with the first 20 of its 60 seconds, and says why.
+/// Checks that the request is complete with the first 20 of its 60 seconds, and that its message gives the cause.
 async fn check_beginning(
     fixture: &Fixture,
     on_volume: bool,
@@ -89,7 +89,7 @@ async fn check_beginning(
     Ok(())
 }
 
-/// The pod's profile, the merged one and the manifest: no checkpoint beside them.
+/// Checks that only the pod's profile, the merged one and the manifest are left, and no checkpoint.
 async fn only_needed_is_left(
     fixture: &Fixture,
     on_volume: bool,
@@ -153,7 +153,7 @@ fn a_container_that_ends_leaves_what_its_sampler_had_stored_directly() -> Result
             "the grants of 5 checkpoints take {} bytes of the pod",
             grants.context("no checkpoints")?.len()
         ));
-        // The end of PID 1 is the end of this command too.
+        // The command ends with PID 1, too.
         let _ = fixture.exec("web", &["sh", "-c", "kill 1"], &[]).await;
         let request = fixture.ended(&request).await?;
         let ended = [TargetReason::TargetExited, TargetReason::TargetRestarted];

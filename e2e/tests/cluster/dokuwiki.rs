@@ -1,7 +1,7 @@
-//! An application that no one here wrote: DokuWiki as Debian installs it, under php-fpm behind nginx.
+//! An application of other authors: DokuWiki as Debian installs it, under php-fpm behind nginx.
 //!
-//! Invariant: what a profile is held against comes from elsewhere: the sources in the container, PHP's own reflection,
-//! and what nginx logged.
+//! Invariant: the tests compare a profile with independent sources: the source files in the container, PHP's own reflection,
+//! and nginx's log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use phpprof_profile::proto::Sample;
 use phpprof_profile::{Lookup, Profile, timeline, total};
 use serde_json::{Value, json};
 
-/// Of the whole, in points.
+/// In percentage points of the total.
 const TOLERANCE: f64 = 3.0;
 const SECONDS: u64 = 10;
-/// The most of the samples that may be unstable, in percent: three times what is promised of a minute at the default rate
-/// (docs/promises.md).
+/// The largest share of unstable samples, in percent: three times what docs/promises.md promises of a minute at the default
+/// rate.
 const UNSTABLE_LIMIT: i64 = 3;
-/// The most that may be of no known request, in percent: what runs before a request's variables are there, and after they are gone.
+/// The largest share of samples without a request, in percent: they run before a request's variables exist, or after PHP has freed them.
 const UNLABELLED_LIMIT: i64 = 10;
 
 #[test]
@@ -71,7 +71,7 @@ fn check_wiki(opcache: &str) -> Result<()> {
         if scripts_apart(fixture, &profile).await?.is_empty() {
             return Ok(());
         }
-        // What nginx logs has the time that a request waited for a CPU before PHP had it: other work on the machine counts.
+        // nginx's times contain the waits of a request for a CPU before PHP gets it, so other work on the machine changes them.
         say("shares are measured once more");
         let apart = scripts_apart(fixture, &profiled(fixture, SECONDS, Value::Null).await?).await?;
         ensure!(
@@ -82,7 +82,7 @@ fn check_wiki(opcache: &str) -> Result<()> {
     })
 }
 
-/// A profile of the pod, as it comes from the store.
+/// Profiles the pod, and reads the profile from the store.
 async fn profiled(fixture: &Fixture, seconds: u64, filter: Value) -> Result<Profile> {
     let target = json!({"podName": "web", "containerName": "fpm"});
     let labels = ["Method", "Route", "Script"];
@@ -98,7 +98,7 @@ async fn profiled(fixture: &Fixture, seconds: u64, filter: Value) -> Result<Prof
     Ok(profile)
 }
 
-/// The list of requests is beside the profile, with the same time, and whoever may read the one reads the other.
+/// Checks that the list of requests is stored beside the profile, expires with it, and needs the same right.
 async fn check_list(fixture: &Fixture, request: &ProfileRequest, profile: &Profile) -> Result<()> {
     let links = fixture.links(request).await?;
     let link = links.get("requests").context("no list of requests")?;
@@ -129,14 +129,14 @@ async fn check_list(fixture: &Fixture, request: &ProfileRequest, profile: &Profi
     Ok(())
 }
 
-/// Every function of the profile is one of PHP's, or declared in the file and at the line that the profile says.
+/// Checks that every function of the profile is one of PHP's, or is declared at the profile's file and line.
 async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let frames = profile
         .sample
         .iter()
         .flat_map(|sample| lookup.frames(sample));
-    // A name in brackets is no function: what PHP itself was doing, or that nobody knows.
+    // A name in brackets is not a function: it is what PHP itself did, or what is unknown.
     let functions: BTreeSet<_> = frames
         .filter(|frame| !frame.name.starts_with('['))
         .map(|frame| (frame.name, frame.file, frame.start_line))
@@ -162,7 +162,7 @@ async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Each sample's labels are those of the script that its stack begins in; nothing of a query is in the profile.
+/// Checks that each sample's labels match the script of its root frame, and that no query string is in the profile.
 fn check_labels(profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let (mut all, mut without) = (0, 0);
@@ -191,7 +191,7 @@ fn check_labels(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// The script that a stack begins in, below the wiki's folder.
+/// The script of a stack's root frame, relative to the wiki's folder.
 fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
     let main = lookup
         .frames(sample)
@@ -204,7 +204,7 @@ fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
     Ok(Some(script.to_owned()))
 }
 
-/// The scripts that have another share of the profile than they have of the time by nginx's log.
+/// The scripts whose share of the profile differs from their share of the time in nginx's log.
 async fn scripts_apart(fixture: &Fixture, profile: &Profile) -> Result<Vec<String>> {
     let began = Duration::from_nanos(u64::try_from(profile.time_nanos)?);
     let took = Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
@@ -241,12 +241,12 @@ fn shares(of_scripts: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     of_scripts.into_iter().map(share).collect()
 }
 
-/// How long each script ran between two times, by lines of `end of the request, seconds, status, script`.
+/// How long each script ran between two times, from lines of `end of the request, seconds, status, script`.
 fn logged_seconds(log: &str, began: f64, took: f64) -> BTreeMap<String, f64> {
     let mut seconds = BTreeMap::new();
     for line in log.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        // What nginx says otherwise begins with no number.
+        // nginx's other messages do not begin with a number.
         let [Ok(end), Ok(ran)] = [0, 1].map(|at| words.get(at).unwrap_or(&"").parse::<f64>())
         else {
             continue;
@@ -259,7 +259,7 @@ fn logged_seconds(log: &str, began: f64, took: f64) -> BTreeMap<String, f64> {
     seconds
 }
 
-/// How long each script ran by the profile: the file in which a stack begins.
+/// How long each script ran according to the profile, by the file of the root frame.
 fn profiled_seconds(profile: &Profile) -> Result<BTreeMap<String, f64>> {
     let index = profile.value_index("wall").context("no wall time")?;
     let lookup = Lookup::new(profile);

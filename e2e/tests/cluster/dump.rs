@@ -1,5 +1,5 @@
-//! `kubectl phpprof dump`: a worker that hangs in the lock of a session's kind, on a wiki that others load; and three of 64 that hang in a socket,
-//! told by a sampler of the dump's own and by a resident one.
+//! `kubectl phpprof dump`: one worker that waits for a lock, as of a session, on a wiki under load; and three of 64 workers that wait for a
+//! socket, read by a sampler of the dump's own and by a resident one.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ for n in 1 2 3; do
 done
 "#;
 
-/// The wiki with so many workers, and nobody who loads it.
+/// The wiki with this many workers, and without load.
 fn wiki_of_many() -> Value {
     let mut pod = pods::dokuwiki("web", "1");
     let start = format!(
@@ -91,14 +91,14 @@ fn wiki_of_many() -> Value {
     pod
 }
 
-/// From the command to the screen; the workers that hang come first, and nothing is missing of them.
+/// Checks the time from the command to its output. The waiting workers come first, and all of their stacks are whole.
 async fn dumped(user: &User, what: &str, promise: Duration) -> Result<()> {
     let began = Instant::now();
     let said = user.run("dump pod/web -c fpm -o json").await?.well()?;
     promised(what, promise, began.elapsed())?;
     let said: Value = serde_json::from_str(&said)?;
     let workers = said["workers"].as_array().context("no workers")?;
-    // The programs that ask and answer are PHP, too.
+    // The scripts that send requests and answer them are PHP processes, too.
     ensure!(workers.len() >= WORKERS, "{} workers", workers.len());
     let is_of_pool = |worker: &&Value| worker["sapi"] == "fpm-fcgi";
     for stuck in workers.iter().filter(is_of_pool).take(3) {
@@ -142,9 +142,9 @@ fn a_resident_sampler_tells_three_of_64_workers_that_hang_sooner() -> Result<()>
     shared(ENABLED, async |fixture| {
         hanging(fixture).await?;
         let user = fixture.resident_user().await?;
-        // The first one brings the sampler.
+        // The first dump starts the resident sampler.
         user.run("dump pod/web -c fpm -o json").await?.well()?;
-        // The relay keeps its question open.
+        // The relay keeps the resident sampler's poll open.
         let promise = Duration::from_secs(2);
         dumped(&user, "a dump by a resident sampler", promise).await?;
         let requests = fixture.api::<ProfileRequest>();

@@ -1,4 +1,4 @@
-//! Requests that end before their time, begin later, take the longer way, or are over for good.
+//! Requests that end early, start late, upload over the relay instead of directly, or are deleted when they expire.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +13,10 @@ use phpprof_crds::{ProfileRequest, Reason, TargetReason, TargetStatus, UploadRou
 use serde_json::{Value, json};
 
 const HEARD: Duration = Duration::from_secs(5);
-/// The ways on which a sampler hears that it shall stop.
+/// The upload modes, each of which has its own way to stop a sampler.
 const WAYS: [&str; 2] = ["Direct", "Relay"];
 
-/// A request on each way, whose samplers have run for a moment.
+/// One request for each upload mode, whose samplers have run for a moment.
 async fn sampled_on_each_way(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
     fixture.start(&[pods::php("web")]).await?;
     let mut requests = Vec::new();
@@ -59,7 +59,7 @@ fn a_cancelled_request_completes_within_5_seconds_with_what_was_sampled() -> Res
     })
 }
 
-/// Waits until a sampler has ended; gives its receipt.
+/// Waits until a sampler has ended, and returns its receipt.
 async fn receipt(fixture: &Fixture, target: &TargetStatus) -> Result<String> {
     let limit = Duration::from_secs(30);
     poll("the sampler has ended", limit, async || {
@@ -94,7 +94,8 @@ fn a_deleted_request_is_gone_at_once_and_its_samplers_drop_what_they_have_within
     })
 }
 
-/// What a sampler had stored is gone. A checkpoint that it stores just before it hears is named by the manifest, and goes with that.
+/// Checks that the sampler's objects are deleted. If it stored a checkpoint just before the stop, the manifest names that, and it is
+/// deleted too.
 async fn no_profile_is_left(fixture: &Fixture) -> Result<()> {
     let keys = fixture.keys().await?;
     let is_left = |key: &String| key.ends_with(".pb.gz") && !key.contains(".checkpoint-");
@@ -145,7 +146,7 @@ fn a_sampler_that_a_signal_ends_stores_what_it_has_and_its_target_says_so() -> R
         let spec = json!({"target": {"podName": "web"}, "durationSeconds": 60});
         let request = fixture.sampled(spec).await?;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        // The kubelet sends the same when it stops the pod.
+        // The kubelet sends the same signal when it stops the pod.
         let end = r#"for comm in /proc/[0-9]*/comm; do read name <$comm; [ "$name" != phpprof ] || kill -TERM $(echo $comm | tr -dc 0-9); done"#;
         fixture.exec("web", &["sh", "-c", end], &[]).await?;
         let request = fixture.ended(&request).await?;
@@ -205,7 +206,7 @@ fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Re
             e2e::store::sha256(&bytes) == target.sha256,
             "another object"
         );
-        // Where only the store is allowed it fails: the store was out of reach indeed.
+        // A request with direct upload only fails, which proves that the pod could not reach the store.
         let spec =
             json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"});
         let request = fixture.ended(&fixture.apply(spec).await?).await?;
@@ -227,7 +228,7 @@ fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<(
         let mut manifest: Value = serde_json::from_slice(&fixture.read(&manifest_key).await?)?;
         let past = Timestamp::now().checked_sub(SignedDuration::from_secs(1))?;
         manifest["expiresAt"] = json!(past);
-        // What it names elsewhere is not its own.
+        // An object that the manifest names in another folder is not the request's own.
         let foreign = only_target(&stays)?.object_key;
         let mut named = manifest["targets"][0].clone();
         named["objectKey"] = json!(foreign);
@@ -237,7 +238,7 @@ fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<(
         fixture.write(&unnamed, b"x", 1).await?;
         let manifest = manifest.to_string();
         fixture.write(&manifest_key, manifest.as_bytes(), 1).await?;
-        // The sweep comes every hour, and when an operator starts.
+        // The sweep runs every hour, and when an operator starts.
         release::renew().await?;
         let limit = Duration::from_secs(30);
         poll("the manifest is gone", limit, async || {

@@ -1,4 +1,4 @@
-//! What the installed operator tells beyond the cluster: a receiver in a pod stands for Pyroscope and Grafana.
+//! What the operator sends out of the cluster: a receiver in a pod replaces Pyroscope and Grafana.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn install(fixture: &Fixture) -> Result<()> {
     .await
 }
 
-/// What the receiver has kept, once it is so many calls.
+/// The calls that the receiver has kept, once there are this many.
 async fn kept(fixture: &Fixture, calls: usize) -> Result<Vec<Value>> {
     poll("pushes and an annotation", TOLD, async || {
         let show = ["sh", "-c", "cat /tmp/kept 2>/dev/null || true"];
@@ -59,7 +59,7 @@ async fn kept(fixture: &Fixture, calls: usize) -> Result<Vec<Value>> {
             .lines()
             .map(serde_json::from_str)
             .collect::<Result<_, _>>()?;
-        // What ended a moment ago in other tests is told as well.
+        // The operator also sends what ended a moment ago in other tests.
         let own = lines.into_iter();
         let lines: Vec<Value> = own
             .filter(|call| call.to_string().contains(&fixture.namespace))
@@ -69,7 +69,7 @@ async fn kept(fixture: &Fixture, calls: usize) -> Result<Vec<Value>> {
     .await
 }
 
-/// Each pushed type, held against the total of the merged profile in the store.
+/// Compares each pushed type with the total of the merged profile in the store.
 async fn check_pushes(fixture: &Fixture, request: &ProfileRequest, calls: &[Value]) -> Result<()> {
     let url = status(request).profile.context("no profile")?.url;
     let merged = fixture.profile(fixture.store.key_of(&url)?).await?;

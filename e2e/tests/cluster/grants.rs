@@ -1,4 +1,4 @@
-//! What the holder of a grant can do: write one new object until it expires, and nothing else.
+//! The holder of a grant can write one new object until it expires, and nothing else.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use phpprof_crds::{Reason, TargetStatus, UploadRoute, condition};
 use serde_json::json;
 
-/// A grant, bent.
+/// A modified grant.
 fn with_method(mut grant: Call, method: &str) -> Call {
     method.clone_into(&mut grant.method);
     grant
@@ -21,7 +21,7 @@ fn with_url(mut grant: Call, url: String) -> Call {
     grant
 }
 
-/// Each way to do more than the grant says, by its name, with the status that refuses it.
+/// Each attempt to do more than the grant allows, with its name and the status that refuses it.
 fn abuses(grant: &Call) -> Result<Vec<(&'static str, Call, u16)>> {
     let (path, query) = grant
         .url
@@ -63,7 +63,7 @@ fn abuses(grant: &Call) -> Result<Vec<(&'static str, Call, u16)>> {
     ])
 }
 
-/// The pod carries no credential but the grants: no volume, no token, no other variable.
+/// Checks that the container has no credentials except the grants: no volume, no token, no other variable.
 fn check_sampler(fixture: &Fixture, sampler: &Sampler) -> Result<()> {
     let container = serde_json::to_value(&sampler.container)?;
     for field in ["volumeMounts", "volumeDevices", "envFrom", "command"] {
@@ -108,7 +108,7 @@ fn target<'a>(targets: &'a [TargetStatus], pod: &str) -> Result<&'a TargetStatus
 #[test]
 fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires() -> Result<()> {
     shared(ENABLED, async |fixture| {
-        // Of the three, two leave their grants unused.
+        // Two of the three pods leave their grants unused.
         let names = ["web", "idle-a", "idle-b"];
         fixture
             .start(&[
@@ -149,7 +149,7 @@ fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires
     })
 }
 
-/// Tried from inside the profiled pod: nothing more can be done with a grant that was used.
+/// Checks from inside the profiled pod that a used grant allows nothing more.
 async fn check_used(fixture: &Fixture, grant: &Call, web: &TargetStatus) -> Result<()> {
     let abuses = abuses(grant)?;
     let calls: Vec<Call> = abuses.iter().map(|(_, call, _)| call.clone()).collect();
@@ -169,7 +169,7 @@ async fn check_used(fixture: &Fixture, grant: &Call, web: &TargetStatus) -> Resu
     Ok(())
 }
 
-/// The grant works from any pod, so that a refusal of it means what it seems to mean; but once only.
+/// Checks that the grant works from any pod, but only once. So a refusal is not caused by the pod.
 async fn check_unused(fixture: &Fixture, grant: &Call, key: &str) -> Result<()> {
     let calls = [
         grant.clone().body(b"first", 1),
@@ -185,7 +185,7 @@ async fn check_unused(fixture: &Fixture, grant: &Call, key: &str) -> Result<()> 
     Ok(())
 }
 
-/// An unused grant, after the time that the sampler was told.
+/// Checks that an unused grant is refused after the sampler's deadline.
 async fn check_expired(
     fixture: &Fixture,
     (grant, until): &(Call, Timestamp),

@@ -1,4 +1,4 @@
-//! What waits for its turn, and what stops everything: limits of what runs at the same time, the administrator's switch, a namespace's label.
+//! Requests that wait, and ways to stop all of them: limits of concurrent runs, the administrator's switch, a namespace's label.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use phpprof_crds::{
 };
 use serde_json::json;
 
-/// So that few requests have to wait for others.
+/// Low limits, so that few requests are enough to make others wait.
 pub const LIMITS: &[&str] = &["limits.requests=2", "limits.requestsPerNamespace=1"];
 const HEARD: Duration = Duration::from_secs(5);
 
@@ -30,7 +30,7 @@ pub fn reason(request: &ProfileRequest) -> String {
         .unwrap_or_default()
 }
 
-/// Stops what runs in the fixture, sees that a request is held meanwhile, and lets it go.
+/// Stops what runs in the fixture, checks that a request is held meanwhile, then lets it run.
 async fn check_halt(
     fixture: &Fixture,
     stop: impl AsyncFn(bool) -> Result<()>,
@@ -92,7 +92,7 @@ fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_
                 .map(drop)
         };
         let checked = check_halt(fixture, switch, "the administrator has stopped profiling").await;
-        // Also where it was not as expected: all other tests need it.
+        // It runs even after a failed check, because all other tests need it.
         switch(false).await?;
         checked
     })
@@ -137,10 +137,10 @@ fn requests_over_the_limit_wait_in_a_line_that_is_fair_between_namespaces() -> R
             .beside(ENABLED, async |other| {
                 other.start(&[pods::php("web")]).await?;
                 let mut all = Vec::new();
-                // Those of one namespace first.
+                // The first namespace's requests come first.
                 for fixture in [fixture, fixture, fixture, other, other] {
                     let request = fixture.apply(spec(2)).await?;
-                    // The order within a second is not that of creation.
+                    // Creation times have a resolution of one second, so requests of one second have no order.
                     tokio::time::sleep(Duration::from_millis(1100)).await;
                     all.push((fixture, request));
                 }
@@ -179,7 +179,7 @@ fn check_line(spans: &[(Option<String>, (Timestamp, Timestamp))]) -> Result<()> 
             "{spans:?}"
         );
     }
-    // The other namespace did not wait for the third of the first.
+    // The other namespace did not wait for the third request of the first one.
     ensure!(spans[3].1.0 < spans[2].1.0, "{spans:?}");
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Uploads that are not what their receipts say, or not profiles at all.
+//! Uploads that do not match their receipts, or are not profiles at all.
 //!
-//! While the operator is stopped, the test does what a hostile pod could: it writes an object where the profile belongs,
-//! and lets the container that the operator will find say whatever fits.
+//! While the operator is stopped, the test does what a hostile pod could: it writes an object at the profile's key,
+//! and gives the container that the operator will find any receipt.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -19,26 +19,26 @@ use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 use serde_json::json;
 
-/// An upload and what the operator has to say of it.
+/// An upload, and the operator's message about it.
 struct Upload {
-    /// What is in the store, repeated so often; nothing where `times` is 0.
+    /// The content of the object, repeated `times` times; there is no object if that is 0.
     body: Vec<u8>,
     times: usize,
-    /// What the receipt says: the size, and the SHA-256 where it is not that of the object.
+    /// The receipt's size; then its SHA-256, if it is not the object's.
     size: usize,
     sha256: Option<String>,
     reason: TargetReason,
     message: &'static str,
 }
 
-/// A profile of a gigabyte: empty strings without end, in a gzip file of a megabyte.
+/// A profile of a gigabyte: a great many empty strings, in a gzip file of a megabyte.
 fn bomb() -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&[0x32, 0x00].repeat(512 << 10))?;
     Ok(encoder.finish()?)
 }
 
-/// A profile of these sample types, with a sample of this label.
+/// A profile with these sample types, and a sample with this label.
 fn profile(sample_types: Vec<(&'static str, &'static str)>, label: &str) -> Vec<u8> {
     let mut builder = Builder::new(Settings {
         sample_types,
@@ -122,7 +122,7 @@ fn uploads() -> Result<Vec<Upload>> {
 
 #[test]
 fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memory() -> Result<()> {
-    // The policies keep the test itself from adding what a hostile pod would be.
+    // The policies would refuse the test's own container, which imitates a hostile pod.
     exclusive_on(&[release::WITHOUT_POLICIES], async |fixture| {
         fixture.start(&[without_php("web")]).await?;
         release::scale(0).await?;
@@ -152,7 +152,7 @@ fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memo
     })
 }
 
-/// Puts the object and the container with the receipt where the operator looks for them.
+/// Creates the object and the container with the receipt where the operator reads them.
 async fn pretend(fixture: &Fixture, request: &ProfileRequest, upload: &Upload) -> Result<()> {
     let pods = fixture.api::<Pod>();
     let pod = pods.get("web").await?;

@@ -17,7 +17,7 @@ async fn keys(fixture: &Fixture) -> Result<BTreeMap<String, ByteString>> {
     Ok(secrets.get(SECRET).await?.data.unwrap_or_default())
 }
 
-/// Over the relay: its grant is signed with the keys, and its certificate is theirs.
+/// A request over the relay, which needs the keys: they sign its grant, and the relay's certificate is among them.
 async fn relayed(fixture: &Fixture) -> Result<()> {
     let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Relay"});
     fixture.completed(spec).await.map(drop)

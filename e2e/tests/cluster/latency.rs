@@ -1,4 +1,4 @@
-//! How long people wait for the first sample, and after the last one.
+//! How long users wait for the first sample, and after the last one.
 
 use std::time::{Duration, SystemTime};
 
@@ -58,7 +58,7 @@ fn sampling_begins_3_seconds_after_apply_and_a_request_is_complete_3_seconds_aft
     })
 }
 
-/// The cluster's nodes are taken to have this machine's clock.
+/// This machine's time. The test assumes that the cluster's nodes have the same clock.
 fn unix_now() -> Result<Duration> {
     Ok(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?)
 }

@@ -1,4 +1,4 @@
-//! `kubectl phpprof top --live`: on a terminal, what runs now in a pod; its sampler ends with it.
+//! `kubectl phpprof top --live` shows on a terminal what runs now in a pod. Its sampler ends with it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use phpprof_crds::{Mode, ProfileRequest};
 use phpprof_profile::{Limits, decode, total};
 
-/// From the creation of a request to its table.
+/// From the creation of a request to the first table.
 const BEGINS: Duration = Duration::from_secs(20);
 /// From the end of a table to the end of its sampler.
 const ENDS: Duration = Duration::from_secs(20);
@@ -48,14 +48,14 @@ fn a_live_table_shows_the_busy_function_saves_it_and_takes_its_sampler_with_it()
             .context("no file is named")?;
         let profile = decode(&user.file(file)?, &Limits::default())?;
         ensure!(total(&profile, "samples") > 0, "nothing was saved");
-        // The operator's own word.
+        // The names come from the operator.
         let names = &profile.string_table;
         ensure!(names.iter().any(|text| text == "web"), "no pod: {names:?}");
         Ok(())
     })
 }
 
-/// A terminal that is gone cancels nothing where its end is not heard: the sampler ends because nobody reads.
+/// A killed terminal does not cancel its request. The sampler ends because nobody reads its profiles.
 #[test]
 fn a_sampler_that_nobody_looks_at_ends_by_itself() -> Result<()> {
     shared(ENABLED, async |fixture| {

@@ -1,4 +1,5 @@
-//! The store goes away during a run, for a while or for good, does its work badly, or is not who it says it is. And a webhook that is away.
+//! The store does not answer during a run, for a while or for good, works badly, or has another certificate. And a webhook that does not
+//! answer.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use phpprof_crds::{ProfileRequest, TargetReason, TargetState, condition};
 use serde_json::json;
 
-/// Applies a request and stops the store while it is sampled.
+/// Applies a request and stops the store while its samplers run.
 async fn sampled_without_store(fixture: &Fixture, duration_seconds: u32) -> Result<ProfileRequest> {
     fixture.start(&[pods::php("web")]).await?;
     let spec = json!({"target": {"podName": "web"}, "durationSeconds": duration_seconds});
@@ -64,7 +65,7 @@ fn a_store_that_stays_away_fails_the_request_with_a_reason_and_no_profile_is_cla
             ended.0.as_second() - until
         );
         outage::start().await?;
-        // The record, which could not be deleted, is the next leader's to see to.
+        // The operator could not delete the record. The next leader deletes it.
         let keys = fixture.keys().await?;
         let is_record = |key: &String| key.ends_with("/accepted.json");
         ensure!(keys.iter().all(is_record), "{keys:?}");
@@ -77,7 +78,7 @@ fn a_store_whose_certificate_the_authority_did_not_sign_is_refused_with_that_rea
 {
     exclusive(async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
-        // An authority of the cluster, but not the store's.
+        // A CA of the cluster, but not the store's.
         let maps = fixture.api::<ConfigMap>();
         let map = poll(
             "the namespace has its authority",
@@ -109,7 +110,7 @@ fn a_store_whose_certificate_the_authority_did_not_sign_is_refused_with_that_rea
     })
 }
 
-/// What the store did with PUTs of an object: status codes, and what became of the answers.
+/// What the store did with PUTs of an object: the status codes, and what happened to the answers.
 fn puts(seen: &str, key: &str) -> Vec<String> {
     let of_object = seen
         .lines()
@@ -154,7 +155,7 @@ fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_objec
                 "{trouble}: another object"
             );
         }
-        // Of each its profile, the merged one and the manifest.
+        // Each request has its profile, the merged one and the manifest.
         let keys = fixture.keys().await?;
         ensure!(keys.len() == 3 * TROUBLES.len(), "{keys:?}");
         Ok(())

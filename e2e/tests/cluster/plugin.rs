@@ -1,4 +1,5 @@
-//! `kubectl phpprof` as people use it: every verb, as an administrator, as a developer with the documented roles, and as those who lack a right.
+//! `kubectl phpprof` as its users run it: every command, as an administrator, as a developer with the documented roles, and as users
+//! without a right.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ fn every_verb_works_for_a_client_certificate_with_the_documented_roles() -> Resu
     shared(ENABLED, async |fixture| {
         fixture.deploy("web", 1, pods::php("web")).await?;
         let developer = fixture.developer().await?;
-        // The namespace's labels and the operator are not theirs to see, which `doctor` says and goes on.
+        // The developer may not read the namespace's labels or the operator. `doctor` reports that and continues.
         doctor(&developer).await?;
         every_verb(fixture, &developer).await
     })
@@ -55,7 +56,7 @@ async fn every_verb(fixture: &Fixture, user: &User) -> Result<()> {
     check_cancel(fixture, user).await
 }
 
-/// What is said about a request.
+/// Tests the commands that show a request.
 async fn check_views(user: &User) -> Result<()> {
     for (line, expected) in [
         ("list -o name", "profilerequest.phpprof.dev/first\n"),
@@ -82,7 +83,7 @@ async fn check_views(user: &User) -> Result<()> {
     Ok(())
 }
 
-/// What is made of its profile.
+/// Tests the commands that read its profile.
 async fn check_looks(user: &User) -> Result<()> {
     let said = user.run("top first -o json -t samples").await?.well()?;
     let top: Value = serde_json::from_str(&said)?;
@@ -125,7 +126,7 @@ async fn check_looks(user: &User) -> Result<()> {
     Ok(())
 }
 
-/// A run that is stopped keeps what it has.
+/// Checks that a stopped run keeps its profile.
 async fn check_cancel(fixture: &Fixture, user: &User) -> Result<()> {
     user.run("run deploy/web -c fpm -d 50s --name long --wait=false")
         .await?
@@ -170,7 +171,7 @@ const fn right(verb: &'static str, resource: &'static str) -> Right {
     Right { verb, resource }
 }
 
-/// A right, and the verbs that say so where it is missing.
+/// A right, and the commands that name it if it is missing.
 const LACKING: [(&str, Right, &[&str]); 8] = [
     ("no-create", CREATE, &["run pod/web -d 1s"]),
     ("no-profile", PROFILE, &["run pod/web -d 1s"]),

@@ -1,5 +1,5 @@
-//! Who may profile, what the operator's own account may add to pods, and whose the names of its containers are: the chart's policies
-//! against the real API server, with the operator's own token.
+//! Who may profile, what the operator's own account may add to pods, and who may use the names of its containers: the chart's policies
+//! on the real API server, with the operator's own token.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ const ACCOUNT: &str = "phpprof-operator";
 const FENCE: &str = "phpprof-system-phpprof-operator";
 const KNOWN: Duration = Duration::from_secs(20);
 
-/// Somebody at the API server.
+/// A client of the API server with these credentials.
 async fn client(auth: AuthInfo) -> Result<Client> {
     let mut config = Config::infer().await?;
     config.auth_info = auth;
     Ok(Client::try_from(config)?)
 }
 
-/// The tests' administrator in the clothes of a user, who has these groups too.
+/// The tests' administrator, who impersonates a user in these groups.
 async fn impersonated(user: &str, groups: &[&str]) -> Result<Client> {
     let auth = Config::infer().await?.auth_info;
     client(AuthInfo {
@@ -41,7 +41,7 @@ async fn impersonated(user: &str, groups: &[&str]) -> Result<Client> {
     .await
 }
 
-/// The operator's own account, by a token of it and nothing else.
+/// The operator's own account, by its token alone.
 async fn operator() -> Result<Client> {
     let token = kubectl(&[
         "create",
@@ -58,7 +58,7 @@ async fn operator() -> Result<Client> {
     .await
 }
 
-/// Pods that no node takes: containers can be added to them all the same.
+/// Pods that are never scheduled. Ephemeral containers can be added to them all the same.
 async fn waiting_pods(fixture: &Fixture) -> Result<()> {
     let of = |name: &str, spec: Value| {
         let mut pod = json!({"metadata": {"name": name}, "spec": spec});
@@ -78,7 +78,7 @@ async fn waiting_pods(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Adds containers, or asks whether it could; what refused it.
+/// Adds containers, or asks by a dry run whether it could. Returns the refusal, if any.
 async fn add(
     client: &Client,
     namespace: &str,
@@ -112,7 +112,7 @@ fn expect(what: &str, said: Option<String>, refused: Option<&str>) -> Result<()>
     }
 }
 
-/// Asks for each row on the pods of a namespace.
+/// Tries each row on the pods of a namespace.
 async fn check_rows(
     client: &Client,
     namespace: &str,
@@ -129,7 +129,7 @@ async fn check_rows(
     let two = [sampler(&name), sampler(&format!("{prefix}0b1c2d3e-8"))];
     let answer = add(client, namespace, "web", &two, true).await?;
     expect("two at once", answer, refusal(Some(ONE)))?;
-    // Only a pod with users of its own may unmask /proc at all.
+    // Only a pod with a user namespace of its own may unmask /proc at all.
     let mut unmasked = sampler(&name);
     unmasked["securityContext"]["procMount"] = json!("Unmasked");
     let answer = add(client, namespace, "own-users", &[unmasked], true).await?;
@@ -143,7 +143,7 @@ fn the_operators_account_adds_samplers_and_nothing_else() -> Result<()> {
         let operator = operator().await?;
         let here = fixture.namespace.as_str();
         check_rows(&operator, here, "phpprof-", |words| words).await?;
-        // The API server itself refuses to be told both; without a word of escalation the policy does.
+        // The API server itself refuses privileged with allowPrivilegeEscalation false. If the field is absent, the policy refuses it.
         let mut privileged = sampler("phpprof-0b1c2d3e-9");
         privileged["securityContext"]["privileged"] = json!(true);
         privileged["securityContext"]["allowPrivilegeEscalation"] = Value::Null;
@@ -230,7 +230,7 @@ fn each_clause_of_the_fence_refuses_what_no_other_does() -> Result<()> {
     })
 }
 
-/// All rows are as they were but those that only the missing clause refuses.
+/// Checks that all rows have the same result, except those that only the missing clause refuses.
 async fn check_variant(fixture: &Fixture, user: &str, missing: &str) -> Result<()> {
     let client = impersonated(user, &["system:masters"]).await?;
     let here = fixture.namespace.as_str();
@@ -255,7 +255,7 @@ const fn right(verb: &'static str, resource: &'static str) -> Right {
     Right { verb, resource }
 }
 
-/// Creates a request that holds still, requested by somebody; what refused it.
+/// Creates a suspended request in the name of somebody. Returns the refusal, if any.
 async fn ask(
     client: &Client,
     fixture: &Fixture,

@@ -1,4 +1,4 @@
-//! From a request to profiles that are right, in the pods that people have.
+//! From requests to correct profiles, in common kinds of pods.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ fn context(sampler: &Sampler) -> Value {
     serde_json::to_value(&sampler.container.security_context).unwrap_or_default()
 }
 
-/// Holds what a completed request claims against its samplers' receipts and the store; gives the last sampler.
+/// Compares a complete request's status with its samplers' receipts and the store. Returns the last sampler.
 async fn check_profiles(
     fixture: &Fixture,
     request: &ProfileRequest,
@@ -164,13 +164,13 @@ async fn check_profiles(
         labels(&merged, "container")? == ["fpm".to_owned()].into(),
         "containers"
     );
-    // Each pod's profile, the merged one and the manifest, and nothing else.
+    // The store has each pod's profile, the merged one and the manifest, and nothing else.
     let keys = fixture.keys().await?;
     ensure!(keys.len() == pods.len() + 2, "{keys:?}");
     last.context("no sampler")
 }
 
-/// One pod: the receipt, the status and the object say the same.
+/// Checks for one pod that the receipt, the status and the object agree.
 async fn check_target(fixture: &Fixture, target: &TargetStatus, sampler: &Sampler) -> Result<()> {
     ensure!(target.state == TargetState::Uploaded, "{target:?}");
     let receipt = sampler.receipt()?;
@@ -207,7 +207,7 @@ async fn check_target(fixture: &Fixture, target: &TargetStatus, sampler: &Sample
     Ok(())
 }
 
-/// The stacks of the application and no others, not even those of the client in the container beside it; few of them unstable.
+/// Checks that all stacks are the application's, not even those of the client in the container beside it, and that few are unstable.
 fn check_stacks(profile: &Profile) -> Result<()> {
     application::check_stacks(profile, "")?;
     let samples = total(profile, "samples");

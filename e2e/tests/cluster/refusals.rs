@@ -1,4 +1,4 @@
-//! What is refused before anything is started, and what fails as soon as it has.
+//! Requests that are refused before anything is started, and requests that fail as soon as a sampler starts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use phpprof_crds::{Reason, TargetReason, condition};
 use serde_json::{Value, json};
 
-/// A request that the API server refuses, with what it has to say.
+/// A request that the API server refuses, with its message.
 async fn refused_by_api_server(fixture: &Fixture, spec: Value, message: &str) -> Result<()> {
     match fixture.apply(spec.clone()).await {
         Ok(_) => bail!("{spec} was not refused"),
@@ -21,7 +21,7 @@ async fn refused_by_api_server(fixture: &Fixture, spec: Value, message: &str) ->
     }
 }
 
-/// A request that the operator refuses, with what it has to say.
+/// A request that the operator refuses, with its message.
 async fn refused_by_operator(
     fixture: &Fixture,
     spec: Value,
@@ -143,7 +143,7 @@ fn a_pod_without_php_and_an_unknown_version_fail_within_3_seconds_and_leave_no_p
             ensure!(receipt.len() <= 120, "{receipt}");
             let started = sampler.started_at().context("the sampler did not start")?;
             let failed = status(&request).completion_time.context("not over")?;
-            // The sampler's start is known to the second.
+            // The time of the sampler's start has a resolution of one second.
             let took = Duration::try_from(failed.0.duration_since(started))?;
             promised(
                 &format!("from the sampler's start to {reason}"),
@@ -155,7 +155,7 @@ fn a_pod_without_php_and_an_unknown_version_fail_within_3_seconds_and_leave_no_p
             check("none", TargetReason::NoPhpFound, "target.containerName"),
             check("unknown", TargetReason::UnsupportedVersion, "9.2."),
         )?;
-        // The lists of their targets, which the operator writes once they are over, and no profile.
+        // The manifests, which the operator writes when the requests end, and no profile.
         poll("two manifests alone", Duration::from_secs(10), async || {
             let keys = fixture.keys().await?;
             let is_so = keys.len() == 2 && keys.iter().all(|key| key.ends_with("/manifest.json"));

@@ -1,8 +1,9 @@
-//! The release's life as the documents tell it: installed, upgraded, removed. With `FULL=1`, since it takes the cluster's release away.
+//! The life of a release as the documentation describes it: installed, upgraded, removed. Only with `FULL=1`, because it removes the
+//! cluster's release.
 //!
-//! Does not: install with a cloud's values. There is no cloud here; the API server judges them.
+//! Does not: install with a cloud's values. There is no cloud here, so only the API server checks them.
 //!
-//! Invariant: at its end a release is installed, and the next test makes it its own.
+//! Invariant: at the end a release is installed, and the next test upgrades it to its own values.
 
 use anyhow::Result;
 use e2e::{Fixture, NOT_ENABLED, exclusive, is_long_form, pods, release};
@@ -10,7 +11,7 @@ use phpprof_documents::{FIRST, Setup, root, script};
 
 use crate::documents::{clone, in_namespace, run};
 
-/// The pages in an order in which each finds what it wants: no release, one to upgrade, one to remove.
+/// The pages, in an order in which each finds the state that it needs: no release, one to upgrade, one to remove.
 const PAGES: [&str; 8] = [
     "examples/README.md",
     FIRST,
@@ -39,7 +40,7 @@ fn with_images(text: &str) -> String {
     text.replace(REGISTRY, registry)
 }
 
-/// A page's commands about the release; those for a cloud end before anything is installed.
+/// A page's commands for the release. Those for a cloud stop before the installation.
 fn commands(text: &str) -> String {
     let of_cloud = script(text, &[Setup::Cloud], 1)
         .replace("helm install ", "helm install --dry-run=server ")

@@ -1,4 +1,4 @@
-//! Two replicas of the operator: one looks after requests, and the other goes on when it ends, is killed, hangs or is cut off.
+//! Two replicas of the operator: one leads, and the other takes over when the leader ends, is killed, hangs or is cut off.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, TargetState, condition};
 use serde_json::{Value, json};
 
-/// Three times what is promised: 2 seconds after a holder that is asked to end, 15 after one that is gone.
+/// Three times the promise: 2 seconds after a leader that is stopped, 15 after one that disappears.
 const HANDED_OVER: Duration = Duration::from_secs(6);
 const TAKEN_OVER: Duration = Duration::from_secs(45);
 
@@ -23,14 +23,14 @@ fn operators(fixture: &Fixture) -> Api<Pod> {
     Api::namespaced(fixture.client.clone(), release::NAMESPACE)
 }
 
-/// The name of the pod that holds the lease; none while nobody does.
+/// The name of the pod that holds the lease, if any.
 async fn holder(fixture: &Fixture) -> Result<Option<String>> {
     let leases: Api<Lease> = Api::namespaced(fixture.client.clone(), release::NAMESPACE);
     let spec = leases.get(release::SERVICE).await?.spec.unwrap_or_default();
     Ok(spec.holder_identity.filter(|holder| !holder.is_empty()))
 }
 
-/// The pod that leads while both are there.
+/// The leader, once both pods are ready.
 async fn leader(fixture: &Fixture) -> Result<Pod> {
     let ours = ListParams::default().labels("app.kubernetes.io/name=phpprof");
     let is_ready = |pod: &Pod| {
@@ -53,7 +53,7 @@ async fn leader(fixture: &Fixture) -> Result<Pod> {
     poll("two operators, of which one leads", TAKEN_OVER * 2, both).await
 }
 
-/// Waits until another pod than this one holds the lease, and says how long that took.
+/// Waits until another pod holds the lease, and prints how long that took.
 async fn succeeded_by_another(
     fixture: &Fixture,
     before: &Pod,
@@ -66,14 +66,14 @@ async fn succeeded_by_another(
     Ok(begin.elapsed())
 }
 
-/// Asks for a profile of both pods, does something to the leader once samplers run, and holds that each pod had one sampler and is in the profile.
+/// Requests a profile of both pods, acts on the leader once samplers run, and checks that each pod had one sampler and is in the profile.
 async fn profiled_while(
     fixture: &Fixture,
     what: &str,
     act: impl AsyncFnOnce(&Pod) -> Result<()>,
 ) -> Result<()> {
     let leader = leader(fixture).await?;
-    // What it takes to reach its processes is there before the moment comes.
+    // The helper pod on the node starts now, because it would take too long at the right moment.
     fixture.on_node("true", &leader).await?;
     let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
     let spec = json!({"target": target, "durationSeconds": 3, "uploadMode": "Relay"});
@@ -92,7 +92,7 @@ async fn profiled_while(
         .context(what.to_owned())
 }
 
-/// The request has the profile of so many pods, of one sampler each, and no sample more than these.
+/// Checks that the request has the profiles of this many pods, with one sampler each, and no other sampler.
 async fn has_each_pod_once(fixture: &Fixture, request: &ProfileRequest, pods: i32) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let status = status(request);
@@ -138,7 +138,7 @@ fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -
             false => 0,
         };
         for _ in 0..kills {
-            // Kubernetes waits longer before each restart; new pods start anew.
+            // Kubernetes waits longer before each restart of a pod; a new pod begins without a delay.
             release::renew().await?;
             profiled_while(fixture, "killed", async |leader| {
                 fixture.on_node("kill -KILL $pids", leader).await?;
@@ -150,7 +150,7 @@ fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -
             fixture.on_node("kill -STOP $pids", leader).await?;
             let took = succeeded_by_another(fixture, leader, TAKEN_OVER).await?;
             say(&format!("taken over within {:.1} s", took.as_secs_f64()));
-            // It comes back in the middle of the request that it had begun.
+            // The leader continues in the middle of the request that it had begun.
             fixture.on_node("kill -CONT $pids", leader).await?;
             Ok(())
         })
@@ -163,21 +163,21 @@ fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -
             release::SERVICE,
         ];
         kubectl(&named).await.context("no PodDisruptionBudget")?;
-        // Of each request two pods' profiles, the merged one and the manifest.
+        // Each request has the profiles of two pods, the merged one and the manifest.
         let keys = fixture.keys().await?;
         ensure!(keys.len() == (2 + kills) * 4, "{keys:?}");
         Ok(())
     })
 }
 
-/// Pods of the request that is cut off.
+/// The pods of the request during which the leader is cut off.
 const PODS: usize = 8;
-/// What the leader may send: a sampler is added by some 15 kB.
+/// The leader's bandwidth: adding one sampler sends about 15 kB.
 const BYTES_A_SECOND: u32 = 20_000;
-/// Longer than a packet waits to be sent again, and twice as long as a replica that does not lead takes to look at the lease.
+/// Longer than TCP waits before it sends a packet again, and twice as long as a replica waits between two reads of the lease.
 const BACK: Duration = Duration::from_secs(12);
 
-/// Pods of the fixture that have a sampler.
+/// How many pods of the fixture have a sampler.
 async fn injected(fixture: &Fixture) -> Result<usize> {
     let all = fixture
         .api::<Pod>()
@@ -189,7 +189,7 @@ async fn injected(fixture: &Fixture) -> Result<usize> {
         .count())
 }
 
-/// Asks for a profile of all pods, and cuts the leader off when it has added samplers to some.
+/// Requests a profile of all pods, and cuts the leader off when it has added samplers to some.
 async fn cut_off_while_it_injects(fixture: &Fixture, leader: &Pod) -> Result<ProfileRequest> {
     cut::slow_down(leader, BYTES_A_SECOND).await?;
     let target = json!({
@@ -211,7 +211,7 @@ async fn cut_off_while_it_injects(fixture: &Fixture, leader: &Pod) -> Result<Pro
     Ok(request)
 }
 
-/// What a pod has written, or tried to, since then.
+/// The writes of a pod since then, also those that were refused.
 fn writes(pod: &Pod, since: Timestamp) -> Result<Vec<Call>> {
     let writes =
         |call: &Call| ["create", "update", "patch", "delete"].contains(&call.verb.as_str());
@@ -248,7 +248,7 @@ fn a_leader_that_is_cut_off_while_it_adds_samplers_is_succeeded_and_writes_nothi
             .iter()
             .filter(|call| call.pod == leader.name_any() && call.received > since);
         ensure!(back.count() > 0, "it is not back");
-        // What the kernel had taken before may still arrive, and is refused: the samplers are there.
+        // Packets that the kernel had queued before the cut may still arrive. They are refused, because the samplers exist.
         let writes = writes(&leader, since)?;
         let taken: Vec<&Call> = writes.iter().filter(|call| call.code < 400).collect();
         ensure!(taken.is_empty(), "{taken:#?}");

@@ -1,4 +1,4 @@
-//! Requests of a schedule's account, served by a sampler that stays in the pod.
+//! Requests of a schedule's account, which a sampler that stays in the pod serves.
 
 use std::time::{Duration, Instant};
 
@@ -17,21 +17,21 @@ use phpprof_crds::{
 use serde_json::{Value, json};
 
 const FIRST: &str = "phpprof-resident-0";
-/// After that a run has begun.
+/// The longest time until a run begins.
 const HEARD: Duration = Duration::from_secs(2);
-/// What a busy cluster takes to notice.
+/// The longest time until a busy cluster notices a change.
 const NOTICED: Duration = Duration::from_secs(30);
-/// Of the issue: what a sampler may take that has nothing to do.
+/// The memory limit of an idle resident sampler.
 const IDLE_KIB: u64 = 2048;
 const IDLE_CORE_PERCENT: f64 = 0.1;
-/// How long its question is kept open where nothing is set.
+/// How long the relay keeps a poll open by default.
 const HELD: f64 = 25.0;
 
 fn spec(seconds: i32) -> Value {
     json!({"target": {"podName": "web"}, "durationSeconds": seconds})
 }
 
-/// A pod that runs PHP, in a namespace where the schedule's account may profile.
+/// Starts a pod that runs PHP, in a namespace where the schedule's account may profile.
 async fn start(fixture: &Fixture) -> Result<()> {
     let rights = ["create", "profile"].map(|verb| Right {
         verb,
@@ -52,7 +52,7 @@ async fn web(fixture: &Fixture) -> Result<Pod> {
 /// Kills PHP, and waits until its container runs again.
 async fn restart(fixture: &Fixture) -> Result<()> {
     let before = pods::restarts(&web(fixture).await?);
-    // The workers end with the first process, maybe before it is their turn.
+    // The workers end with the master process, maybe before they are killed themselves.
     fixture
         .on_node("kill -KILL $pids || true", &web(fixture).await?)
         .await?;
@@ -97,7 +97,7 @@ fn scheduled_requests_share_one_container_and_each_has_its_own_profile() -> Resu
         ensure!(containers == 1, "{containers} ephemeral containers");
         says_who_asked(fixture).await?;
         takes_next_to_nothing(fixture).await?;
-        // Another user's request has a sampler of its own.
+        // A request of another user gets its own sampler.
         let other = only_target(&fixture.completed(spec(1)).await?)?;
         ensure!(!other.resident, "{other:?}");
         let refused = json!({"target": {"podName": "web"}, "samplerMode": "Resident"});
@@ -123,8 +123,8 @@ async fn says_who_asked(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// On the node, as the kernel counts it. The first of its processes is the one that stays; that of a question, some milliseconds every ten
-/// seconds here, is counted by the sampler's own tests.
+/// Reads CPU time and memory from the kernel, on the node, for the first process, which stays. The sampler's own tests measure the process
+/// that makes each poll, which takes some milliseconds every ten seconds here.
 async fn takes_next_to_nothing(fixture: &Fixture) -> Result<()> {
     let pod = web(fixture).await?;
     let id = sampler_id(&pod)?;
@@ -142,19 +142,19 @@ async fn takes_next_to_nothing(fixture: &Fixture) -> Result<()> {
     let [before, after, resident, anonymous] = numbers[..] else {
         anyhow::bail!("the node said {said}");
     };
-    // It wakes up for its questions, which are kept open for half of the lease here.
+    // It wakes up for its polls, which the relay keeps open for half of the lease here.
     let as_set = RESIDENT_LEASE.as_secs_f64() / 2.0 / HELD;
     let percent = (after - before) as f64 / (SECONDS * 1e9) * 100.0 * as_set;
     say(&format!(
         "a resident sampler that waits: {resident} KiB, {anonymous} of them its own; {percent:.4} % of a core"
     ));
     ensure!(resident <= IDLE_KIB, "{resident} KiB");
-    // A time: three times what is promised.
+    // The limit of a time is three times the promise.
     ensure!(percent <= 3.0 * IDLE_CORE_PERCENT, "{percent} %");
     Ok(())
 }
 
-/// Of the container of the first resident sampler.
+/// The container ID of the first resident sampler.
 fn sampler_id(pod: &Pod) -> Result<String> {
     let statuses = pod.status.clone().unwrap_or_default();
     let statuses = statuses.ephemeral_container_statuses.unwrap_or_default();

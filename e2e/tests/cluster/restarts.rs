@@ -1,4 +1,4 @@
-//! The operator is killed, at any moment of a request's life; and the API server.
+//! The operator is killed at different moments of a request, and the API server is killed.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, status};
@@ -7,18 +7,18 @@ use k8s_openapi::api::core::v1::Pod;
 use phpprof_crds::{ProfileRequest, TargetState, condition};
 use serde_json::json;
 
-/// Kills the operator once the request is as wanted, and holds what becomes of it.
+/// Kills the operator once the request meets a condition, and checks the result.
 async fn killed_when(
     fixture: &Fixture,
     moment: &str,
     holds_then: impl Fn(&ProfileRequest) -> bool,
 ) -> Result<()> {
-    // Kubernetes waits longer before each restart; a new pod starts anew.
+    // Kubernetes waits longer before each restart of a pod; a new pod begins without a delay.
     release::renew().await?;
     let operator = release::operator(&fixture.client)
         .await?
         .context("no operator runs")?;
-    // What it takes to kill it is there before the moment comes.
+    // The helper pod on the node starts now, because it would take too long at the right moment.
     fixture.on_node("true", &operator).await?;
     let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
     let request = fixture
@@ -29,7 +29,7 @@ async fn killed_when(
     has_each_pod_once(fixture, &fixture.ended(&request).await?, moment).await
 }
 
-/// The request is complete with both pods, and each has had one sampler of it.
+/// Checks that the request is complete with both pods, and that each had one sampler for it.
 async fn has_each_pod_once(
     fixture: &Fixture,
     request: &ProfileRequest,

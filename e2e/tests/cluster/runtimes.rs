@@ -1,4 +1,4 @@
-//! PHP in other runtimes than php-fpm, a pod of each: what runs PHP is found, whatever it is called, and nothing else is.
+//! PHP in other runtimes than php-fpm, one pod for each: phpprof finds the process that runs PHP, whatever its name, and no other process.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 const ROADRUNNER: &str = include_str!("../../../demo/runtimes/roadrunner/calls.txt");
 const FRANKENPHP: &str = include_str!("../../../demo/runtimes/frankenphp/calls.txt");
-/// What a worker that keeps PHP's state does for each request.
+/// What a worker that keeps PHP's state runs for each request.
 const REQUEST: &str = "include /srv/app/index.php";
 
 #[test]
 fn all_8_busy_threads_of_frankenphp_appear_in_worker_mode_under_pod_security_restricted()
 -> Result<()> {
     shared(RESTRICTED, async |fixture| {
-        // More connections than threads, so that each thread finds one at any time; less than one CPU for all of them.
+        // More connections than threads, so that each thread has one at any time; all of them together use less than one CPU.
         let load = ["http://127.0.0.1:9000", "300", "10", "0"];
         let mut pod = pods::restricted(pods::runtime("web", "demo-frankenphp", &load));
         pod["spec"]["containers"][0]["resources"]["limits"] = json!({"cpu": "800m"});
@@ -28,7 +28,7 @@ fn all_8_busy_threads_of_frankenphp_appear_in_worker_mode_under_pod_security_res
         let threads = samples_by(&profile, "thread", REQUEST)?;
         say(&format!("samples of FrankenPHP's threads: {threads:?}"));
         ensure!(threads.len() == 8, "{threads:?}");
-        // A request takes as long in each of them.
+        // A request takes equally long in each of them.
         let samples = total(&profile, "samples");
         ensure!(
             threads.values().all(|of_thread| of_thread * 24 > samples),
@@ -96,7 +96,7 @@ fn php_fpm_with_musl_and_without_symbol_tables_is_profiled_under_pod_security_re
     })
 }
 
-/// Starts the pod and profiles it for three seconds; the profile is the one in the store, and its samples say what they are of.
+/// Starts the pod and profiles it for three seconds. Checks that the profile is the one in the store, and that its labels are right.
 async fn profiled(fixture: &Fixture, pod: Value, sapi: &str) -> Result<(Profile, TargetStatus)> {
     fixture.start(&[pod]).await?;
     let request = fixture
@@ -126,7 +126,7 @@ async fn profiled(fixture: &Fixture, pod: Value, sapi: &str) -> Result<(Profile,
     Ok((profile, target))
 }
 
-/// The stacks of the application below the runtime's own, and the largest path of the application about as large as it is.
+/// Checks that the application's stacks are below the runtime's own frames, and that its largest call path has about its known share.
 fn check_application(profile: &Profile, own_calls: &str) -> Result<()> {
     application::check_stacks(profile, own_calls)?;
     let requests = match samples_of(profile, REQUEST) {

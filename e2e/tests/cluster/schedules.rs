@@ -1,4 +1,4 @@
-//! Schedules, of the chart's values and of the plugin: what a CronJob makes, what is left of it, and what its service account may do.
+//! Schedules from the chart's values and from the plugin: what a CronJob creates, what remains of it, and what its service account may do.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use phpprof_crds::ProfileRequest;
 const RELEASE: &str = "phpprof";
 const CRONJOB: &str = "phpprof-web";
 const MANUAL: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
-/// The next full minute, and what a pod and a request take on a busy machine.
+/// The time until the next full minute, and for a pod and a request on a busy machine.
 const A_MINUTE: Duration = Duration::from_secs(110);
 
-/// The chart's schedules alone, in the test's own namespace, so that the installed release stays as it is.
+/// Installs only the chart's schedules, in the test's own namespace, so that the installed release does not change.
 async fn schedule(fixture: &Fixture) -> Result<()> {
     let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
     let (chart, namespace) = (chart.display().to_string(), &fixture.namespace);
@@ -44,7 +44,7 @@ async fn schedule(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// What kubectl says that a service account may do in a namespace, without the blanks that align it.
+/// The rights of a service account in a namespace, as kubectl lists them, without the blanks that align columns.
 async fn rights(of: &str, account: &str, namespace: &str) -> Result<BTreeSet<String>> {
     let user = format!("--as=system:serviceaccount:{of}:{account}");
     let listed = kubectl(&["auth", "can-i", "--list", &user, "--namespace", namespace]).await?;
@@ -85,7 +85,7 @@ fn succeeded(job: &&Job) -> bool {
     status.and_then(|status| status.succeeded).unwrap_or(0) > 0
 }
 
-/// The names of the schedule's requests that are there now.
+/// The schedule's requests that exist now.
 async fn requests(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
     let ours = ListParams::default().labels("phpprof.dev/schedule=web,team=checkout");
     Ok(fixture.api().list(&ours).await?.items)
@@ -99,7 +99,7 @@ fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> 
             .await?;
         schedule(fixture).await?;
         check_rights(fixture).await?;
-        // What three minutes would make.
+        // Three jobs by hand replace three minutes of the schedule.
         let from = format!("--from=cronjob/{CRONJOB}");
         for name in MANUAL {
             kubectl(&[
@@ -143,7 +143,7 @@ fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> 
     })
 }
 
-/// Requests of the plugin's schedule.
+/// The requests of the plugin's schedule.
 async fn of_plugin(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
     let ours = ListParams::default().labels("phpprof.dev/schedule=web");
     Ok(fixture.api().list(&ours).await?.items)
@@ -159,7 +159,7 @@ fn an_admin_of_a_namespace_makes_schedules_without_rights_to_the_release() -> Re
             "schedule create web pod/web --schedule @yearly -d 1s --image {}",
             image("kubectl-phpprof")
         );
-        // Who may edit may profile, and may bind no role.
+        // A user with the role edit may profile, but may not bind a role.
         let refused = fixture.developer().await?.run(&create).await?;
         ensure!(
             refused.code == 4 && refused.err.contains("create rolebindings"),

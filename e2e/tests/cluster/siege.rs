@@ -1,6 +1,6 @@
-//! A pod that does to the relay what it can: a thousand silent connections, uploads that never end, a flood of grants that are none.
+//! A pod attacks the relay: a thousand silent connections, uploads that never end, a flood of invalid grants.
 //!
-//! Everything is bounded in the script, and stays between pods of the cluster.
+//! The script bounds everything, and all stays between pods of the cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("../../src/siege.php");
-/// Each lets four uploads be taken at the same time.
+/// Each grant allows four uploads at the same time.
 const GRANTS: usize = 5;
 const SECONDS: i32 = 5;
 
-/// What the script has seen.
+/// The script's report.
 #[derive(Debug, Deserialize)]
 struct Seen {
     opened: usize,
@@ -44,7 +44,7 @@ fn an_honest_sampler_stores_over_the_relay_beside_a_thousand_hostile_connections
     })
 }
 
-/// Good ones, which a pod finds in samplers of its own that have not used them.
+/// Valid grants. A pod can read them from samplers of its own that have not used them.
 async fn grants(fixture: &Fixture) -> Result<Value> {
     let spec = json!({"target": {"podName": "hostile"}, "durationSeconds": 30});
     let mut requests = Vec::new();
@@ -60,7 +60,7 @@ async fn grants(fixture: &Fixture) -> Result<Value> {
     Ok(grants.into())
 }
 
-/// A request while the siege lasts, which ends with it.
+/// Makes a request during the attack.
 async fn honest(fixture: &Fixture) -> Result<()> {
     let besieging = async || {
         let there = ["sh", "-c", "ls /tmp"];
@@ -89,7 +89,7 @@ async fn honest(fixture: &Fixture) -> Result<()> {
     )
 }
 
-/// How long a sampler took for all but sampling, to the second.
+/// The time that a sampler took beside its sampling, to the second.
 fn after_sampling(sampler: &Sampler) -> Result<Duration> {
     let started = sampler.started_at().context("it did not start")?;
     let ended = sampler.ended_at().context("it did not end")?;
@@ -97,7 +97,7 @@ fn after_sampling(sampler: &Sampler) -> Result<Duration> {
     Ok(lived.saturating_sub(Duration::from_secs(SECONDS.unsigned_abs().into())))
 }
 
-/// The siege was one: silent connections were ended, uploads with good grants trickled, and nobody else was let in.
+/// Checks that the attack was one: silent connections were ended, uploads with valid grants were slow, and nobody else was let in.
 fn check_siege(seen: &Seen) -> Result<()> {
     say(&format!("{seen:?}"));
     ensure!(

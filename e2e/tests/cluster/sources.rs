@@ -1,4 +1,4 @@
-//! Where an upload comes from, held against the addresses of its pod.
+//! Compares the source address of an upload with the addresses of its pod.
 
 use anyhow::{Result, ensure};
 use e2e::requests::status;
@@ -20,7 +20,7 @@ async fn relayed(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Refused where the administrator says so, with what to change; else taken.
+/// Checks a masqueraded upload: if the administrator's setting refuses it, the message says what to change; else it is accepted.
 async fn masqueraded(fixture: &Fixture) -> Result<()> {
     let request = fixture.apply(spec()).await?;
     let request = fixture.ended(&request).await?;

@@ -1,7 +1,7 @@
-//! What the API server says to a spec that breaks one rule, word for word, and that it takes the spec next to it which breaks none.
+//! The API server's exact message for a spec that breaks one rule; and it accepts a similar spec that breaks none.
 //!
-//! Nothing is stored but two requests that are changed: everything is asked for with `dryRun=All`, as strictly as kubectl asks. What
-//! Kubernetes itself says around a rule's message is that of the test cluster's version.
+//! Only two requests that are changed are stored: all others are sent with `dryRun=All`, and validated as strictly as kubectl does. The
+//! words of Kubernetes around a rule's message depend on the version of the test cluster.
 //!
 //! Invariant: a row breaks one rule, so its refusal has one cause.
 
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 mod rows;
 mod selectors;
 
-/// Said beside a refusal by the schema: rules are looked at only where the schema holds.
+/// Part of a refusal by the schema: the API server checks rules only if the schema is satisfied.
 const NOT_LOOKED_AT: &str = "some validation rules were not checked";
 
-/// What the API server would say to this object; nothing where it would take it.
+/// The API server's refusal of this object; none if it accepts it.
 async fn answer(client: &Client, request: http::Request<Vec<u8>>) -> Result<Option<Status>> {
     match client.request::<Value>(request).await {
         Ok(_) => Ok(None),
@@ -55,7 +55,7 @@ async fn change(fixture: &Fixture, name: &str, spec: &Value) -> Result<Option<St
     answer(&fixture.client, request).await
 }
 
-/// A row of the table: the case, and what is said to it.
+/// A row of the table: the case, and its result.
 fn write_row(table: &mut String, case: &str, refused: Option<Status>) -> Result<()> {
     let refused = refused.with_context(|| format!("{case} was taken"))?;
     let causes = refused

@@ -1,4 +1,4 @@
-//! An older release is upgraded while it works.
+//! Upgrades an older release while it works.
 
 use anyhow::{Result, ensure};
 use e2e::requests::{holds, only_target, status};
@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, condition};
 use serde_json::{Value, json};
 
-/// Longer than the upgrade takes, within the limit of the tests' release.
+/// Longer than the upgrade takes, but within the limit of the tests' release.
 const OUTLASTS: u32 = 40;
 
 fn spec(pod: &str, seconds: u32, mode: &str) -> Value {
@@ -22,7 +22,7 @@ async fn keys(fixture: &Fixture) -> Result<Secret> {
     Ok(secrets.get(&format!("{}-keys", release::SERVICE)).await?)
 }
 
-/// The request has one profile, of one sampler, in the bucket as its status says and for whoever has its access key.
+/// Checks that the request has one profile, of one sampler, in the bucket as its status says, and that its access key opens it.
 async fn has_its_profile(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let target = only_target(request)?;
@@ -76,7 +76,7 @@ fn an_upgrade_keeps_what_runs_what_is_stored_and_the_keys() -> Result<()> {
         let mut held = spec("web-b", 1, "Auto");
         held["suspend"] = json!(true);
         let held = fixture.apply(held).await?;
-        // Two end under the next operator, and one while the two change places.
+        // Two requests end after the upgrade, and one ends during it.
         let direct = fixture.sampled(spec("web-a", OUTLASTS, "Direct")).await?;
         let relayed = fixture.sampled(spec("web-b", OUTLASTS, "Relay")).await?;
         let short = fixture.sampled(spec("web-b", 3, "Relay")).await?;
@@ -104,7 +104,8 @@ fn an_upgrade_keeps_what_runs_what_is_stored_and_the_keys() -> Result<()> {
     })
 }
 
-/// What was accepted by the older operator lies outside the folder of the namespace's uid, in no archive, and is read by its request.
+/// A request that the older operator accepted is stored outside the folder of the namespace's uid. No archive has it, but its request opens
+/// it.
 async fn found_in_the_archive(
     fixture: &Fixture,
     older: &ProfileRequest,

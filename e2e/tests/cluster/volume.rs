@@ -1,4 +1,4 @@
-//! The chart's own store, a volume, which profiles reach over the relay and people over links.
+//! The chart's own store, a volume: profiles reach it over the relay, and users read them by links.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn a_chart_without_a_value_stores_profiles_and_links_open_them() -> Result<()> {
     })
 }
 
-/// Each link opens what it names.
+/// Checks that each link opens what it names.
 async fn check_results(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     let (claimed, target) = (
         status(request).profile.context("no merged profile")?,
@@ -97,7 +97,7 @@ async fn check_results(fixture: &Fixture, request: &ProfileRequest) -> Result<()
     Ok(())
 }
 
-/// What is not for this request and this moment opens nothing, and says how to get what does.
+/// Checks that links for another request or time open nothing, and that the answer says how to get a valid one.
 async fn check_refusals(
     fixture: &Fixture,
     request: &ProfileRequest,
@@ -106,7 +106,7 @@ async fn check_refusals(
     const FILE: &str = "merged.pb.gz";
     let (now, live) = (Timestamp::now().as_second(), fixture.links(request).await?);
     let live = &live["profile"];
-    // The test signs as the operator does: a link of its own opens, so that an old one is refused for its age.
+    // The test signs as the operator does. Its own link opens, so an old one is refused because of its age.
     let own = fixture.signed_link(request, FILE, now + 60).await?;
     let answer = fixture.get(&own).await?;
     ensure!(answer.status == 200, "{own}: {}", answer.text());
@@ -191,7 +191,7 @@ fn a_relay_grant_brings_its_own_bytes_to_its_own_key_in_its_own_time_and_nothing
             files.len() == 4 && files.contains(&target.object_key),
             "{files:?}"
         );
-        // A grant that was never used, after its end.
+        // An unused grant, after its expiry.
         let sampler = fixture.sampler(&only_target(&unused)?).await?;
         let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
         let left = until + 1 - Timestamp::now().as_second();
@@ -203,7 +203,7 @@ fn a_relay_grant_brings_its_own_bytes_to_its_own_key_in_its_own_time_and_nothing
     })
 }
 
-/// Makes calls from inside the profiled pod.
+/// Makes calls from inside the profiled pod, and checks their status.
 async fn expect(fixture: &Fixture, calls: &[(&str, Call, u16)]) -> Result<()> {
     let (made, expected): (Vec<Call>, Vec<(&str, u16)>) = calls
         .iter()
@@ -220,7 +220,7 @@ async fn expect(fixture: &Fixture, calls: &[(&str, Call, u16)]) -> Result<()> {
     Ok(())
 }
 
-/// The request has completed with the one profile of its pod, which is on the volume as the receipt says.
+/// Checks that the request is complete with its pod's profile, and that the volume has it as the receipt says.
 async fn check_stored_once(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let target = only_target(request)?;
@@ -240,7 +240,7 @@ async fn check_stored_once(fixture: &Fixture, request: &ProfileRequest) -> Resul
 fn a_profile_arrives_once_a_volume_that_was_read_only_can_be_written_again() -> Result<()> {
     exclusive_on(ON_VOLUME, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
-        // What it takes to reach the volume is there before the sampler is.
+        // This starts the helper pod that reads the volume, because it would take too long after the sampler's start.
         fixture.files().await?;
         let request = fixture.sampled(spec(3)).await?;
         fixture.make_read_only(true).await?;
@@ -248,7 +248,7 @@ fn a_profile_arrives_once_a_volume_that_was_read_only_can_be_written_again() -> 
         let files = fixture.files().await;
         fixture.make_read_only(false).await?;
         retried?;
-        // The record of the request was, before.
+        // The record of the request was written before.
         let written = files?.iter().all(|file| file.ends_with("/accepted.json"));
         ensure!(written, "something was written");
         let request = fixture.ended(&request).await?;

@@ -14,7 +14,7 @@ pub const MAX_EDGES: usize = 28_672;
 /// The largest number of open edges in a run, which samples refer to until its end: beyond it an edge counts as refuted.
 const MAX_OPENED: usize = 8192;
 
-/// At this many sights of an open edge its proof is tried each time, and then at one of as many.
+/// For this many sights of an open edge its proof is tried each time, and then at one in [`SELDOM`].
 const EAGER_SIGHTS: u32 = 128;
 /// The same for one that was refuted.
 const REFUSALS: u32 = 32;

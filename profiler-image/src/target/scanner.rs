@@ -18,7 +18,7 @@ use super::threads::Changes;
 
 /// New and ended workers are noticed within 100 ms: this interval, a scan, and a turn.
 const SCAN_EVERY: Duration = Duration::from_millis(80);
-/// Scans take at most this fraction of a core, one in so many; but there is at least one each second.
+/// Scans take at most one in this many parts of a core; but there is at least one each second.
 const SHARE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The interval between two scans for a program that has just started: PHP takes some milliseconds from its start to its first line.

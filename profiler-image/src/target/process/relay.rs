@@ -35,7 +35,7 @@ impl Relay {
         let mut child = pid;
         for _ in 0..MAX_BETWEEN {
             if !has_relay(&environment(child)?) {
-                // The parent of the last one, without the variable, is RoadRunner.
+                // This process, without the variable, is RoadRunner: it has started the last one.
                 return (child != pid).then(|| Self {
                     thread: format!("/proc/{pid}/task/{pid}").into(),
                     pipe,

@@ -104,7 +104,7 @@ fn an_api_server_that_is_killed_while_samplers_run_costs_no_request_and_no_secon
         let operator = fixture.operator().await?;
         let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
         let spec = json!({"target": target, "durationSeconds": 4});
-        // Its samplers end while nobody can be told so.
+        // Its samplers end while the API server cannot report it.
         let sampled = fixture.sampled(spec.clone()).await?;
         api_server::restart().await?;
         let after = fixture.apply(spec).await?;

@@ -29,7 +29,7 @@ impl Arguments {
     }
 }
 
-/// In a pod the list of requests is uploaded, not written to a file.
+/// A pod's list of requests is uploaded.
 #[derive(Args)]
 pub struct RequestList {}
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The demo: installs phpprof on the cluster, profiles the demo application under load through the kubectl plugin, and holds the profile against the truth.
+# The demo: installs phpprof on the cluster, profiles the demo application under load through the kubectl plugin, and compares the profile with the
+# truth.
 #
 # Does: install the chart, the application and the load; run a profile; print the request's conditions, the top table and
-#       where the profile and its flame graph lie; compare it with what the application measured itself.
-# Does not: make the cluster, the images or the plugin (`make demo` does that first), or take anything away but the
+#       the paths of the profile and its flame graph; compare it with the application's own measurements.
+# Does not: make the cluster, the images or the plugin (`make demo` does that first), or remove anything except the
 #       application and load of an earlier run.
 #
 # The cluster is that of KUBECONFIG's current context; `make demo KUBECONFIG_CONTEXT=name` sets it.
@@ -36,7 +37,7 @@ ended() {
 trap ended EXIT
 doing=start
 
-# What differs between the runtimes: the image, the protocol of the load, and the calls of their own.
+# The differences between the runtimes: the image, the protocol of the load, and the runtime's own calls.
 choose_runtime() {
   case $runtime in
     fpm) return ;;
@@ -64,19 +65,19 @@ check_givens() {
   esac
 }
 
-# The chart needs no value; those here say where the images are, and which bucket is used instead of a volume.
+# The chart needs no values; these give the registry of the images, and the bucket that replaces a volume.
 install_phpprof() {
   local values=()
   [ "$registry" = phpprof.dev ] || values+=(--set "images.operator.repository=$registry/operator" --set "images.sampler.repository=$registry/phpprof")
   kubectl create namespace "$system" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
   [ "$store" = volume ] || use_s3
-  # The images keep their tag: an operator that an earlier run installed is the one just built only after a restart.
+  # The images keep their tag, so an operator that an earlier run installed only runs the new image after a restart.
   kubectl --namespace "$system" rollout restart "$operator" >/dev/null 2>&1 || true
   helm upgrade --install phpprof charts/phpprof --namespace "$system" --wait --timeout 2m "${values[@]}" >/dev/null ||
     fail "phpprof could not be installed; the line above says why" "kubectl -n $system describe pods; kubectl -n $system logs $operator"
 }
 
-# Adds what `helm` needs to know of the S3 store to its values.
+# Adds the settings of the S3 store to helm's values.
 use_s3() {
   kubectl --namespace "$system" create secret generic phpprof-store \
     --from-literal=access-key-id="$(cat "$files/access-key")" --from-literal=secret-access-key="$(cat "$files/secret-key")" \
@@ -92,7 +93,7 @@ deploy() {
 }
 
 deploy_application() {
-  # New pods each time, for the same reason; those before them are gone first, or the load would reach them too.
+  # New pods each time, for the same reason. The old ones must be gone first, or the load would reach them too.
   of_demo delete deployment/web job/load --ignore-not-found --cascade=foreground >/dev/null 2>&1
   deploy web
   of_demo rollout status deployment/web --timeout=120s >/dev/null ||
@@ -104,7 +105,7 @@ deploy_application() {
   of_demo get pods --selector app=web -o custom-columns=POD:.metadata.name,NODE:.spec.nodeName,READY:.status.containerStatuses[0].ready
 }
 
-# Profiles the application for 20 seconds as people do, and shows the request's conditions.
+# Profiles the application for 20 seconds as users do, and shows the request's conditions.
 profile() {
   kubectl phpprof run deploy/web --namespace "$namespace" --container php --duration 20s --name "$request" ||
     fail "there is no profile" "kubectl phpprof describe $request -n $namespace; kubectl -n $system logs $operator"
@@ -114,7 +115,7 @@ profile() {
     "$out/request.json" | column -t -s $'\t'
 }
 
-# What the load measured so far: its last whole line.
+# The load's measurements so far: its last complete line.
 truth() {
   of_demo logs job/load --tail=2 | grep '}}$' | tail -n 1 >"$out/truth.json" || true
   jq -e '.requests > 0' "$out/truth.json" >/dev/null ||

@@ -1,9 +1,9 @@
-# Sourced by the scripts here: a registry on this machine's loopback, for as long as the script runs.
+# Sourced by the scripts here: a registry on this machine's loopback, as long as the script runs.
 #
 # Does not: use TLS, or listen on another address.
 # shellcheck shell=bash
 
-# serve_registry FOLDER PORT [COMMAND...]: starts the registry of what the folder has, inside COMMAND if one is given, and waits until it answers.
+# serve_registry FOLDER PORT [COMMAND...]: starts a registry of the folder's content, inside COMMAND if one is given, and waits until it answers.
 # Sets $registry_pid, which the caller ends.
 serve_registry() {
   local folder=$1 port=$2
@@ -22,7 +22,7 @@ CONFIGURATION
   echo "the registry on 127.0.0.1:$port does not answer" >&2 && return 1
 }
 
-# chart_digest CHART: the digest of the chart's manifest, which is the same in each registry that it is pushed to.
+# chart_digest CHART: the digest of the chart's manifest, which is the same in each registry to which it is pushed.
 chart_digest() {
   local folder port digest registry_pid
   folder=$(mktemp -d) port=$(shuf -i 20000-30000 -n 1)

@@ -1,9 +1,9 @@
-# Sourced by the scripts: where built things are kept, and how one is built once.
+# Sourced by the scripts: the folder of built things, and how each is built once.
 #
 # Does: name the cache, hash inputs, build a thing only when its inputs changed.
 # Does not: know what is built.
-# Invariant: a name in the cache is always a whole thing: it is built under another name and renamed,
-# under a lock, so that several callers at once build it once and a killed build leaves nothing half.
+# Invariant: a name in the cache is always a complete thing: it is built under another name and renamed,
+# under a lock, so that several callers at once build it once and a killed build leaves nothing incomplete.
 # shellcheck shell=bash
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -17,8 +17,8 @@ mkdir -p "$BIN" "$IMAGES" "$STATE"
 
 say() { printf '    %s\n' "$*"; }
 
-# One hash of the words given and of the content of the files and folders among them, pages apart.
-# What `cached` made counts by the key that it was made with; what lies in the cache otherwise (cargo's target) by its content.
+# One hash of the given words and of the content of the files and folders among them, except Markdown pages.
+# For a file that `cached` made, its key is hashed; for other files in the cache (cargo's target), their content.
 hash_of() {
   local input key
   for input in "$@"; do

@@ -1,4 +1,4 @@
-//! The API server of e2e/cluster, ended and started again.
+//! Kills the API server of e2e/cluster, so that the node starts it again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::command::{kubectl, run};
-use crate::scene::poll;
+use crate::fixture::poll;
 
-/// RUN in e2e/cluster/names.sh.
+/// The value of RUN in e2e/cluster/names.sh.
 const RUN: &str = "/run/phpprof-e2e";
 
 /// Kills it, and waits until the next one is ready; all watches and connections end.
@@ -24,7 +24,7 @@ pub async fn restart() -> Result<()> {
         Duration::from_secs(60),
         async || {
             let ready = ["get", "--raw=/readyz", "--request-timeout=2s"];
-            // The node takes the announcement away when it starts the next one.
+            // The node removes the announcement when it starts the next API server.
             Ok((!announced.exists() && kubectl(&ready).await.is_ok()).then_some(()))
         },
     )

@@ -1,16 +1,16 @@
-//! What the demo application can do, so that a profile of it can be told from a wrong one.
+//! What the demo application can do: the tests tell a correct profile from a wrong one by it.
 
 use anyhow::{Result, ensure};
 use phpprof_profile::{Lookup, Profile};
 
-/// The code path of 60 %.
+/// The call path that takes 60 % of the time.
 pub const LARGEST: &str = r"Demo\Checkout\Cart::checkout";
-/// Where every stack begins.
+/// The root frame of every stack.
 pub const ROOT: &str = "{main}";
-/// A leaf that is no function: time below its caller, where the sampler could not prove which callee it was.
+/// A leaf frame that is not a function: time below its caller for which the sampler could not prove the callee.
 pub const UNSTABLE: &str = "[unstable]";
 
-/// Whether the application can make that call, by calls written as demo/calls.txt is.
+/// Whether the application can make that call; `calls` has the format of demo/calls.txt.
 fn can_call(calls: &str, caller: &str, callee: &str) -> bool {
     let is = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -27,13 +27,13 @@ fn can_call(calls: &str, caller: &str, callee: &str) -> bool {
     false
 }
 
-/// Each stack of the profile is one that the application can have: from {main} on, by calls that it can make, or those that what
-/// runs it makes of its own.
+/// Checks that the application can have each stack of the profile: from {main} on, each frame is called by its caller in demo/calls.txt
+/// or in `own_calls`, the calls that the runtime itself makes.
 pub fn check_stacks(profile: &Profile, own_calls: &str) -> Result<()> {
     let calls = include_str!("../../demo/calls.txt").to_owned() + own_calls;
     let lookup = Lookup::new(profile);
     for sample in &profile.sample {
-        // What the engine does (`[compiling]`, `[autoload]`, …) is no call.
+        // What the engine does (`[compiling]`, `[autoload]`, …) is not a call.
         let stack: Vec<&str> = lookup
             .frames(sample)
             .map(|frame| frame.name)

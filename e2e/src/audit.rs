@@ -1,6 +1,6 @@
-//! The operator's calls, as the API server of e2e/cluster has noted them, and the rights that the chart gives it.
+//! The operator's calls in the audit log of e2e/cluster's API server, and the rights that the chart gives the operator.
 //!
-//! What somebody else did with a token of the operator's account does not count: only a pod's own token names its pod.
+//! Calls that somebody else made with a token of the operator's account do not count: only a pod's own token names its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,33 +12,33 @@ use serde_json::Value;
 
 use crate::release::SERVICE;
 
-/// Where e2e/cluster has it written (RUN in names.sh).
+/// The path of the log in e2e/cluster (RUN in names.sh).
 pub const LOG: &str = "/run/phpprof-e2e/log/audit.jsonl";
 
-/// By role, as `Role NAME` or `ClusterRole NAME`: what it lets do, as `patch pods/ephemeralcontainers`.
+/// The rights of each role. The role is `Role NAME` or `ClusterRole NAME`; a right is like `patch pods/ephemeralcontainers`.
 pub type Rights = BTreeMap<String, BTreeSet<String>>;
 
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// As RBAC has it: `get`, `list`, `patch`, …
+    /// The verb of RBAC: `get`, `list`, `patch`, …
     pub verb: String,
     /// With group and subresource: `profilerequests.phpprof.dev/status`.
     pub resource: String,
-    /// By the API server's clock.
+    /// The time of the API server's clock.
     pub received: Timestamp,
-    /// The status of its answer.
+    /// The HTTP status of the answer.
     pub code: u16,
     /// The pod that made it.
     pub pod: String,
-    /// Nothing was written by it.
+    /// A dry run, which wrote nothing.
     pub is_dry_run: bool,
-    /// By which role it was allowed; none where it was not.
+    /// The role that allowed it; none if the API server refused it.
     pub role: Option<String>,
 }
 
 impl Call {
-    /// As the rights have it.
+    /// The verb and the resource, written like a right in [`Rights`].
     #[must_use]
     pub fn words(&self) -> String {
         format!("{} {}", self.verb, self.resource)
@@ -89,11 +89,11 @@ fn role(reason: &str) -> Option<String> {
     Some(role.replace('"', ""))
 }
 
-/// All calls of the operator's pods that the log has.
+/// All calls of the operator's pods in the log.
 pub fn calls(log: &Path) -> Result<Vec<Call>> {
     let text = std::fs::read_to_string(log)
         .with_context(|| format!("reading {}; make e2e has it written", log.display()))?;
-    // The last line may be being written.
+    // The API server may still be writing the last line.
     let whole = text
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'));
@@ -103,7 +103,7 @@ pub fn calls(log: &Path) -> Result<Vec<Call>> {
         .collect()
 }
 
-/// What was done, by the role that let it be done.
+/// The calls that were allowed, by the role that allowed them.
 #[must_use]
 pub fn used(calls: &[Call]) -> Rights {
     let mut used = Rights::new();
@@ -115,7 +115,7 @@ pub fn used(calls: &[Call]) -> Rights {
     used
 }
 
-/// What a rendered chart lets the operator's account do.
+/// The rights that a rendered chart gives the operator's account.
 pub fn granted(chart: &str) -> Result<Rights> {
     let documents = serde_yaml::Deserializer::from_str(chart).map(Value::deserialize);
     let objects = documents.collect::<Result<Vec<Value>, _>>()?;

@@ -1,4 +1,4 @@
-//! Programs that the tests run: kubectl and helm, as people use them.
+//! Programs that the tests run as users do: kubectl and helm.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 const LONGEST: Duration = Duration::from_secs(150);
 
-/// Runs a program with that input and gives its output.
+/// Runs a program with this input, and returns its output.
 pub async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -22,7 +22,7 @@ pub async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Vec<
     let stdin = child.stdin.take();
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A program that does not want its input has closed it; its exit code says whether that is wrong.
+            // A program that does not read its input may have closed it. Its exit code tells whether that is an error.
             let _ = stdin.write_all(input).await;
         }
     };

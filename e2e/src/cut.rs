@@ -1,4 +1,4 @@
-//! The line between one pod and the API server, slowed down or cut.
+//! Slows down or cuts the connection between one pod and the API server.
 //!
 //! It is a rule in the network namespace of e2e/cluster, and nowhere else.
 
@@ -7,29 +7,29 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::command::run;
 
-/// As e2e/cluster/names.sh has them.
+/// The names from e2e/cluster/names.sh.
 const NETWORK: &str = "--net=/run/netns/phpprof-e2e";
 const API_SERVER: &str = "10.205.0.1";
 const TABLE: &str = "phpprof-cut";
 
-/// Lets so many bytes a second through from here on.
+/// Limits the connection to this many bytes a second.
 pub async fn slow_down(pod: &Pod, bytes_a_second: u32) -> Result<()> {
     let rule =
         format!("limit rate over {bytes_a_second} bytes/second burst {bytes_a_second} bytes drop");
     replace(pod, &rule).await
 }
 
-/// Lets nothing through.
+/// Blocks the connection.
 pub async fn cut(pod: &Pod) -> Result<()> {
     replace(pod, "drop").await
 }
 
-/// The line as it was.
+/// Removes the rule.
 pub async fn end() -> Result<()> {
     nft(&format!("table inet {TABLE}\ndelete table inet {TABLE}\n")).await
 }
 
-/// In one step, so that nothing gets through in between.
+/// Replaces the rule in one step, so that no packet passes in between.
 async fn replace(pod: &Pod, rule: &str) -> Result<()> {
     let address = pod
         .status

@@ -1,5 +1,5 @@
-// A line to the relay: php -r … ADDRESS. It passes everything on as it is, but for the answer on the second connection that brings anything: the
-// first one is the sampler's question whether to stop, the second its profile. What is brought before it is the handshake's.
+// A connection to the relay: php -r … ADDRESS. It passes everything on unchanged, except the answer on the second connection that sends anything:
+// the first one is the sampler's request about stopping, the second its profile. Bytes before them are of the handshake.
 [, $relay] = $argv;
 const HANDSHAKE = 1500;
 $server = stream_socket_server('tcp://0.0.0.0:8443');

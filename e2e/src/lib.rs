@@ -1,44 +1,45 @@
-//! What the tests on a real cluster share: a namespace for each, phpprof installed by its chart, requests and
-//! what becomes of them, the object store.
+//! What the tests on a real cluster share: a namespace for each test, phpprof installed by its chart, requests and
+//! their results, the object store.
 //!
-//! It knows a cluster only by its kubeconfig, and reaches the store from a pod, as everyone else does; so it works on any
+//! It knows a cluster only by its kubeconfig, and calls the store from a pod, as samplers do; so it works on any
 //! cluster whose nodes have the images. It does not make the cluster or the images.
 //!
-//! Invariant: what a test leaves behind, however it ends, the next run removes or puts right.
+//! Invariant: the next run removes or restores what a test leaves behind, however the test ends.
 
 pub mod api_server;
 pub mod application;
 pub mod audit;
 mod command;
 pub mod cut;
+mod fixture;
 pub mod line;
 pub mod masquerade;
 pub mod older;
 pub mod outage;
-pub mod people;
 pub mod pods;
 mod proxy;
 pub mod release;
 pub mod requests;
 pub mod results;
 pub mod samples;
-mod scene;
 mod sign;
 pub mod store;
 mod terminal;
 mod turn;
+pub mod users;
 pub mod volume;
 pub mod webhook;
 
 pub use command::{kubectl, run};
-pub use scene::{
-    ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, alone_on, calm, calm_and_early, calm_on, poll,
+pub use fixture::{
+    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, exclusive_on, poll, shared, shared_early,
+    shared_on,
 };
 
 use std::io::Write as _;
 use std::time::Duration;
 
-/// Whether the long form of the tests was asked for (`FULL=1`); else says what is left to it.
+/// Whether the long form of the tests was requested (`FULL=1`). If not, it prints what is left to the long form.
 pub fn is_long_form(left: &str) -> bool {
     let is_long = std::env::var("FULL").is_ok_and(|value| value == "1");
     if !is_long {
@@ -47,13 +48,13 @@ pub fn is_long_form(left: &str) -> bool {
     is_long
 }
 
-/// Prints a line, also where the output of a test that passes is not shown.
+/// Prints a line. It appears even if the test passes, whose captured output is not shown.
 pub fn say(line: &str) {
-    // Nobody reads it: no harm.
+    // It does not matter if nobody reads the line.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// A promised time. Tests print what it really took, and fail at three times the promise only: machines differ.
+/// Compares a time with the promised one. It prints the time, and fails only above three times the promise, because machines differ.
 pub fn promised(what: &str, promise: Duration, took: Duration) -> anyhow::Result<()> {
     say(&format!("{what}: {took:.1?}, promised are {promise:?}"));
     anyhow::ensure!(

@@ -1,6 +1,6 @@
-//! The line between samplers and the relay, through a proxy that holds one answer back.
+//! The connection between samplers and the relay, through a proxy that holds one answer back.
 //!
-//! It knows nothing of what it carries, which is encrypted.
+//! The connection is encrypted, so the proxy does not know what it carries.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::release::{NAMESPACE, SERVICE};
 const PROXY: Proxy = Proxy {
     name: "held",
     namespace: NAMESPACE,
-    // The name to which the relay's service sends.
+    // The port of the pod to which the relay's service sends.
     port: ("relay", 8443),
     certificate: None,
 };
 
-/// Whether something may have been changed: before the first look, by a run that was killed.
+/// Whether something may have been changed. At the start it is true, since a run that was killed may have changed it.
 static CHANGED: AtomicBool = AtomicBool::new(true);
 
-/// Puts a proxy between samplers and the operator that passes on no answer to the first upload.
+/// Puts a proxy between samplers and the operator. The proxy holds back the answer to the first upload.
 pub async fn hold_first_answer(operator: &str) -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
     PROXY.start(include_str!("held.php"), &[operator]).await?;
     select(json!({"app": PROXY.name})).await?;
-    // What the service sends on to is changed a moment later.
+    // The endpoints of the service change a moment later.
     poll(
         "the proxy is in the line",
         Duration::from_secs(30),
@@ -43,12 +43,12 @@ pub async fn hold_first_answer(operator: &str) -> Result<()> {
     .await
 }
 
-/// Whether an answer was held back.
+/// Whether the proxy has held an answer back.
 pub async fn holds() -> Result<bool> {
     Ok(PROXY.said().await?.contains("holds an answer"))
 }
 
-/// The service stands for the operator again.
+/// Points the service at the operator again.
 pub async fn restore() -> Result<()> {
     if !CHANGED.load(Ordering::Relaxed) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Masquerading of what pods send to the relay, as some networks do: the relay sees the node's address in place of the pod's.
+//! Masquerades the connections from pods to the relay, as some networks do: the relay sees the node's address in place of the pod's.
 //!
 //! It is a rule in the network namespace of e2e/cluster, and nowhere else.
 
@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result};
 
 use crate::command::run;
 
-/// As e2e/cluster/names.sh has it.
+/// The name from e2e/cluster/names.sh.
 const NETWORK: &str = "--net=/run/netns/phpprof-e2e";
 const TABLE: &str = "phpprof-masquerade";
 
-/// Changes the source of every connection to the relay from here on.
+/// Changes the source address of every new connection to the relay.
 pub async fn begin() -> Result<()> {
     let rules = format!(
         "table inet {TABLE} {{\n chain postrouting {{ type nat hook postrouting priority srcnat; tcp dport 8443 masquerade; }}\n}}\n"
@@ -23,7 +23,7 @@ pub async fn begin() -> Result<()> {
     Ok(())
 }
 
-/// The network as it was.
+/// Removes the rule.
 pub async fn end() -> Result<()> {
     run(
         "nsenter",

@@ -1,7 +1,7 @@
-// Says which functions are not there: php -r, in the container that was profiled. Standard input is a JSON list of [name,
+// Prints which functions do not exist: php -r, in the container that was profiled. Standard input is a JSON list of [name,
 // file, line where it begins]; the answer lists those that neither PHP nor that line of that file declares.
 
-// What a file declares, as [line => [names]]. A method is Class::name, a function has its namespace, a closure no name.
+// The declarations of a file, as [line => [names]]. A method is Class::name, a function has its namespace, a closure no name.
 function declared(string $file): array
 {
     $tokens = array_values(array_filter(PhpToken::tokenize(file_get_contents($file)), fn ($token) => !$token->isIgnorable()));
@@ -20,7 +20,7 @@ function declared(string $file): array
         } elseif ($token->is(T_NAMESPACE) && $next->is([T_STRING, T_NAME_QUALIFIED])) {
             $namespace = $next->text . '\\';
         } elseif ($token->is([T_CLASS, T_TRAIT, T_INTERFACE, T_ENUM]) && !$before->is(T_DOUBLE_COLON)) {
-            // Its body begins at this depth. One without a name is called by its place.
+            // Its body begins at this depth. A function without a name is named by its position.
             $classes[$depth] = $next->is(T_STRING) ? [$namespace . $next->text, $token->is(T_TRAIT)] : ["class@anonymous:$file:$token->line", false];
         } elseif ($token->is(T_FN) || $token->is(T_FUNCTION) && !$before->is(T_USE)) {
             $name = $token->is(T_FUNCTION) && $tokens[$at + 1]->text !== '(' && $next->text !== '(' ? $next->text : null;

@@ -1,7 +1,7 @@
-//! The release that is upgraded: its chart as of a fixed commit, the one before the Lease, the ProfileArchive and the folder of a namespace's uid. Its
-//! operator is built by e2e/images/build (`operator-older`); its sampler does not differ from what is tested.
+//! The older release that tests upgrade. Its chart is of a fixed commit, the one before the Lease, the ProfileArchive and the folder of a
+//! namespace's uid. e2e/images/build builds its operator (`operator-older`); its sampler is the tested one.
 //!
-//! Invariant: nothing of the tested release is left where the older one is installed.
+//! Invariant: nothing of the tested release is left when the older one is installed.
 
 use std::process::Command;
 
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use crate::release::{self, NAMESPACE};
 use crate::{kubectl, pods};
 
-/// `git archive COMMIT charts`, of the commit in e2e/images/older-commit: a clone may have no history.
+/// `git archive COMMIT charts`, of the commit in e2e/images/older-commit. It is a file, because a clone may have no history.
 const ARCHIVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/older.tar.gz");
 
-/// A folder with `charts/phpprof` as of that commit.
+/// A folder with `charts/phpprof` of that commit.
 pub fn tree() -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
     let unpacked = Command::new("tar")
@@ -33,7 +33,7 @@ pub fn chart(tree: &TempDir) -> String {
     tree.path().join("charts/phpprof").display().to_string()
 }
 
-/// Installs it in the place of what is tested, as on a cluster that has never had that.
+/// Replaces the tested release by the older one, as on a cluster that never had the tested one.
 pub async fn install() -> Result<()> {
     release::uninstall().await?;
     let stays = ["profilerequests.phpprof.dev", "profilearchives.phpprof.dev"];

@@ -1,4 +1,4 @@
-//! The S3 server in the cluster (e2e/cluster/manifests/store.yaml), stopped, started, or with a bad line in front of it.
+//! Stops and starts the S3 server in the cluster (e2e/cluster/manifests/store.yaml), or puts a faulty proxy in front of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command::kubectl;
 use crate::proxy::Proxy;
-use crate::{Scene, poll};
+use crate::{Fixture, poll};
 
 const NAMESPACE: &str = "phpprof-store";
 const PROXY: Proxy = Proxy {
@@ -18,10 +18,10 @@ const PROXY: Proxy = Proxy {
     certificate: Some("s3-tls"),
 };
 
-/// Whether something may have been changed: before the first look, by a run that was killed.
+/// Whether something may have been changed. At the start it is true, since a run that was killed may have changed it.
 static CHANGED: AtomicBool = AtomicBool::new(true);
 
-/// Stops the server; its objects stay.
+/// Stops the server; its objects are kept.
 pub async fn stop() -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
     scale(0)
@@ -45,8 +45,8 @@ pub async fn address() -> Result<String> {
     there(&["get", "service", "s3", address]).await
 }
 
-/// Puts a proxy in front of it that has a trouble (see `unreliable.php`) with objects whose key has something in it: `KEY=TROUBLE`.
-pub async fn inject_faults(scene: &Scene, rules: &[&str]) -> Result<()> {
+/// Puts a proxy in front of the server. A rule `KEY=TROUBLE` gives objects whose key contains KEY that trouble (see `unreliable.php`).
+pub async fn inject_faults(fixture: &Fixture, rules: &[&str]) -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
     let address = "--output=jsonpath={.items[0].status.podIP}";
     let address = there(&["get", "pods", "--selector=app=s3", address]).await?;
@@ -55,24 +55,24 @@ pub async fn inject_faults(scene: &Scene, rules: &[&str]) -> Result<()> {
         .start(include_str!("unreliable.php"), &arguments)
         .await?;
     direct(PROXY.name, PROXY.port.1).await?;
-    // What the service sends on to is changed a moment later.
+    // The endpoints of the service change a moment later.
     poll(
         "the proxy is in front of the store",
         Duration::from_secs(30),
         async || {
-            scene.keys().await?;
+            fixture.keys().await?;
             Ok(seen().await?.contains("GET").then_some(()))
         },
     )
     .await
 }
 
-/// What the proxy has seen: a line for each request, with what became of its answer.
+/// The proxy's log: a line for each request, with what happened to its answer.
 pub async fn seen() -> Result<String> {
     PROXY.said().await
 }
 
-/// The store as it was made, whatever a test did to it.
+/// Restores the store to its first state, whatever a test did to it.
 pub async fn restore() -> Result<()> {
     if !CHANGED.load(Ordering::Relaxed) {
         return Ok(());
@@ -94,7 +94,7 @@ async fn scale(replicas: u8) -> Result<()> {
     Ok(())
 }
 
-/// Which pods the store's service stands for, and their port.
+/// Points the store's service at the pods with this label, and their port.
 async fn direct(app: &str, port: impl Into<Value>) -> Result<()> {
     let port: Value = port.into();
     let patch = json!({"spec": {"selector": {"app": app}, "ports": [{"name": "https", "port": 443, "targetPort": port}]}});

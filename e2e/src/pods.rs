@@ -1,4 +1,4 @@
-//! The pods that are profiled, and what is done in them.
+//! The pods that are profiled, and commands in them.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use kube::api::PostParams;
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 
-use crate::Scene;
+use crate::Fixture;
 use crate::command::run;
-use crate::scene::poll;
+use crate::fixture::poll;
 
 const READY: Duration = Duration::from_secs(60);
 
@@ -44,7 +44,7 @@ fn container(name: &str, image_name: &str, command: Value) -> Value {
     })
 }
 
-/// php-fpm as most run it: root master, www-data workers, no security context. Beside it, a client that keeps it busy for a third of the time.
+/// php-fpm in its most common form: root master, www-data workers, no security context. Beside it, a client loads it a third of the time.
 pub fn php(name: &str) -> Value {
     let mut fpm = container("fpm", "demo", json!(["php-fpm8.2", "--nodaemonize"]));
     fpm["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
@@ -52,7 +52,7 @@ pub fn php(name: &str) -> Value {
     pod(name, json!([fpm, container("load", "demo", load)]))
 }
 
-/// The same without that client: it waits, and costs nothing.
+/// The same pod without that client: php-fpm waits, and uses no CPU.
 pub fn idle_php(name: &str) -> Value {
     let mut pod = php(name);
     if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
@@ -61,7 +61,7 @@ pub fn idle_php(name: &str) -> Value {
     pod
 }
 
-/// The demo in another runtime, by the name of its image and as that starts it. Beside it, a client with those arguments.
+/// The demo in another runtime: the image with that name and its own command. Beside it, a client with these arguments.
 pub fn runtime(name: &str, image: &str, load: &[&str]) -> Value {
     let mut php = container("php", image, Value::Null);
     php["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
@@ -69,7 +69,7 @@ pub fn runtime(name: &str, image: &str, load: &[&str]) -> Value {
     pod(name, json!([php, container("load", "demo", json!(load))]))
 }
 
-/// DokuWiki under php-fpm behind nginx, and a client that asks for its pages in turn.
+/// DokuWiki under php-fpm behind nginx, and a client that requests its pages in turn.
 pub fn dokuwiki(name: &str, opcache: &str) -> Value {
     const PAGES: [&str; 12] = [
         "/doku.php?id=wiki:syntax",
@@ -105,7 +105,7 @@ pub fn dokuwiki(name: &str, opcache: &str) -> Value {
     )
 }
 
-/// The same, where nothing of that address can be reached.
+/// The same pod, from which this address cannot be reached.
 pub fn cut_off_from(mut pod: Value, address: &str) -> Value {
     let line = format!("ip route add unreachable {address}/32");
     let mut cut = container("cut", "busybox", json!(["sh", "-c", line]));
@@ -114,7 +114,7 @@ pub fn cut_off_from(mut pod: Value, address: &str) -> Value {
     pod
 }
 
-/// The same as an ordinary user, as Pod Security `restricted` wants it.
+/// The same pod as an ordinary user, as Pod Security `restricted` requires.
 pub fn restricted(mut pod: Value) -> Value {
     pod["spec"]["securityContext"] = json!({
         "runAsNonRoot": true, "runAsUser": 1000, "runAsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"},
@@ -138,7 +138,7 @@ pub fn without_php(name: &str) -> Value {
     )
 }
 
-/// php-fpm of a version that nobody knows.
+/// php-fpm of a version that phpprof does not know.
 pub fn unknown_php(name: &str) -> Value {
     pod(
         name,
@@ -174,7 +174,7 @@ pub fn ephemeral_containers(pod: &Pod) -> usize {
     spec.ephemeral_containers.unwrap_or_default().len()
 }
 
-impl Scene {
+impl Fixture {
     /// Starts pods and waits until they are ready.
     pub async fn start(&self, pods: &[Value]) -> Result<()> {
         for pod in pods {
@@ -226,7 +226,7 @@ impl Scene {
         run("kubectl", &[&place, command].concat(), input).await
     }
 
-    /// Runs a line of shell on the node of a pod, as root among all processes; `$pids` are those of the pod's only container.
+    /// Runs a shell command on the node of a pod, as root, with all processes visible. `$pids` are those of the pod's first container.
     pub async fn on_node(&self, line: &str, pod: &Pod) -> Result<String> {
         let spec = pod.spec.clone().unwrap_or_default();
         let status = pod.status.clone().unwrap_or_default();

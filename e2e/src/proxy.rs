@@ -1,5 +1,5 @@
-//! A pod in front of a service that passes on what it is sent, but for what its test is about. What it leaves out is
-//! decided by its script.
+//! A pod in front of a service that forwards what it receives, except for the fault that a test is about. Its script
+//! decides on the fault.
 
 use anyhow::Result;
 use serde_json::json;
@@ -7,13 +7,13 @@ use serde_json::json;
 use crate::command::{kubectl, run};
 use crate::pods::image;
 
-/// A proxy by its name, which is its label `app` too.
+/// A proxy. Its name is also its label `app`.
 pub struct Proxy {
     pub name: &'static str,
     pub namespace: &'static str,
-    /// Where it listens; the pod's port has this name too.
+    /// The port on which it listens, with the name of the pod's port.
     pub port: (&'static str, u16),
-    /// A secret whose files it finds in `/tls`.
+    /// A secret, whose files are in `/tls`.
     pub certificate: Option<&'static str>,
 }
 
@@ -53,12 +53,12 @@ impl Proxy {
         Ok(())
     }
 
-    /// What its script has said.
+    /// The output of its script.
     pub async fn said(&self) -> Result<String> {
         self.kubectl(&["logs", self.name]).await
     }
 
-    /// Takes it away, if it is there.
+    /// Removes it, if it exists.
     pub async fn remove(&self) -> Result<()> {
         self.kubectl(&["delete", "pod", self.name, "--ignore-not-found", "--force"])
             .await?;

@@ -1,5 +1,5 @@
 <?php
-// Keeps what is posted, one line of JSON each; the very first call is told that it is too much. Run by php -S, in a pod.
+// Stores each POST as a line of JSON; the very first call is answered with "too many". Run by php -S, in a pod.
 if (!file_exists('/tmp/busy')) {
     touch('/tmp/busy');
     http_response_code(429);

@@ -1,4 +1,4 @@
-//! phpprof as the chart installs it, with short deadlines, so that tests can wait for them.
+//! phpprof as the chart installs it, with deadlines that are short enough for tests.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use kube::{Client, ResourceExt as _};
 use tokio::sync::Mutex;
 
 use crate::command::{kubectl, run};
+use crate::fixture::poll;
 use crate::pods::{image, restarts};
 use crate::say;
-use crate::scene::poll;
 use crate::store::StoreFiles;
 
-/// Of the release.
+/// The namespace of the release.
 pub const NAMESPACE: &str = "phpprof-system";
 const NAME: &str = "phpprof";
-/// Of relay and results; the Deployment has the same name.
+/// The service of relay and results. The Deployment has the same name.
 pub const SERVICE: &str = "phpprof-operator";
 const DEPLOYMENT: &str = "deployment/phpprof-operator";
 /// The folder of the chart's default store.
 pub const FOLDER: &str = "/var/lib/phpprof";
-/// Values that put the chart's own store in the place of the bucket.
+/// Values that replace the bucket by the chart's own store.
 pub const ON_VOLUME: &[&str] = &[
     "store.url=file:///var/lib/phpprof",
     "store.endpoint=",
@@ -33,27 +33,27 @@ pub const ON_VOLUME: &[&str] = &[
     "uploadDeadlineSeconds=12",
 ];
 const SECRET: &str = "phpprof-store";
-/// Where the profiles of the tests lie in the bucket.
+/// The prefix of the tests' profiles in the bucket.
 pub const PREFIX: &str = "e2e";
 /// `limits.durationSeconds`.
 pub const DURATION_LIMIT: i32 = 60;
-/// A release whose operator nothing fences in.
+/// The value for a release without policies, which would restrict the operator.
 pub const WITHOUT_POLICIES: &str = "policies.enabled=false";
-/// Whose requests are served by resident samplers.
+/// The user whose requests resident samplers serve.
 pub const RESIDENT_USER: &str = "e2e-schedules";
-/// Too late for each of the promises below: what holds them is that the relay keeps questions open.
+/// Longer than each of the promises below: they hold because the relay keeps the samplers' polls open.
 pub const RESIDENT_ASKS: Duration = Duration::from_secs(8);
-/// `resident.leaseSeconds`: a resident sampler without an answer ends soon enough for a test to see it.
+/// `resident.leaseSeconds`: short enough for a test to see that a resident sampler without an answer ends.
 pub const RESIDENT_LEASE: Duration = Duration::from_secs(20);
 /// `startSlackSeconds`.
 pub const START_SLACK: Duration = Duration::from_secs(15);
 /// `uploadDeadlineSeconds`.
 pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// What the release differs by from its values for most tests; nothing until it was looked at.
+/// The `--set` values that distinguish the installed release from that of most tests; none while that is unknown.
 static INSTALLED: Mutex<Option<Vec<String>>> = Mutex::const_new(None);
 
-/// Installs the chart, or upgrades it, with these `--set` values beside those for most tests.
+/// Installs or upgrades the chart, with these `--set` values and those of most tests.
 pub async fn install(values: &[&str]) -> Result<()> {
     let mut installed = INSTALLED.lock().await;
     let wanted: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
@@ -65,13 +65,13 @@ pub async fn install(values: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Installs a chart of an older release, and its operator, with the values for most tests. What is installed now has to be removed before.
+/// Installs a chart of an older release, and its operator, with the values of most tests. The installed release has to be removed before.
 pub async fn install_older(chart: &str, operator: &str) -> Result<()> {
     *INSTALLED.lock().await = None;
     upgrade(chart, operator, &[]).await
 }
 
-/// Replaces an older release by what is tested, as docs/guides/upgrading.md says.
+/// Replaces an older release by the tested one, as docs/guides/upgrading.md says.
 pub async fn replace_older() -> Result<()> {
     let (chart, operator) = (chart(), format!("images.operator={}", image("operator")));
     let guide = [
@@ -87,7 +87,7 @@ pub async fn replace_older() -> Result<()> {
     Ok(())
 }
 
-/// Removes the release as people do.
+/// Removes the release as users do.
 pub async fn uninstall() -> Result<()> {
     *INSTALLED.lock().await = None;
     let release = ["uninstall", NAME, "--namespace", NAMESPACE, "--wait"];
@@ -95,7 +95,7 @@ pub async fn uninstall() -> Result<()> {
     Ok(())
 }
 
-/// Installs the chart as somebody does who has read nothing: no value is set but for images that lie in a registry.
+/// Installs the chart with default values, except for images in a registry.
 pub async fn install_without_values() -> Result<()> {
     *INSTALLED.lock().await = None;
     let (chart, mut sets) = (chart(), Vec::new());
@@ -111,19 +111,19 @@ pub async fn install_without_values() -> Result<()> {
     Ok(())
 }
 
-/// The folder of the chart that is tested.
+/// The folder of the tested chart.
 pub fn chart() -> String {
     let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
     chart.display().to_string()
 }
 
-/// A new operator, from the image that was loaded last.
+/// Restarts the operator with the image that was loaded last.
 pub async fn renew() -> Result<()> {
     kubectl(&["--namespace", NAMESPACE, "rollout", "restart", DEPLOYMENT]).await?;
     ready().await
 }
 
-/// Stops or starts the operator.
+/// Sets the number of the operator's replicas: stops or starts it.
 pub async fn scale(replicas: u8) -> Result<()> {
     let replicas = format!("--replicas={replicas}");
     kubectl(&["--namespace", NAMESPACE, "scale", DEPLOYMENT, &replicas]).await?;
@@ -143,7 +143,7 @@ async fn ready() -> Result<()> {
     Ok(())
 }
 
-/// The operator's only pod, once those before it are gone.
+/// The operator's only pod, once older ones are deleted.
 pub async fn operator(client: &Client) -> Result<Option<Pod>> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let ours = ListParams::default().labels("app.kubernetes.io/name=phpprof");
@@ -158,11 +158,11 @@ pub async fn operator(client: &Client) -> Result<Option<Pod>> {
     .await
 }
 
-/// Kills the operator's process, as a lack of memory would, and waits for its next life.
-pub async fn kill(scene: &crate::Scene, operator: &Pod) -> Result<()> {
+/// Kills the operator's process, as the kernel does when memory runs out, and waits until it is ready again.
+pub async fn kill(fixture: &crate::Fixture, operator: &Pod) -> Result<()> {
     let lives = restarts(operator);
-    scene.on_node("kill -KILL $pids", operator).await?;
-    let pods: Api<Pod> = Api::namespaced(scene.client.clone(), NAMESPACE);
+    fixture.on_node("kill -KILL $pids", operator).await?;
+    let pods: Api<Pod> = Api::namespaced(fixture.client.clone(), NAMESPACE);
     let restarted = async || {
         let now = pods.get(&operator.name_any()).await?;
         Ok((restarts(&now) > lives).then_some(()))
@@ -175,25 +175,25 @@ pub async fn kill(scene: &crate::Scene, operator: &Pod) -> Result<()> {
     .await
 }
 
-/// Fails where the operator has ended since it was looked at, or its memory has come to what the chart gives it.
-pub async fn keeps_within_its_memory(scene: &crate::Scene, operator: &Pod) -> Result<()> {
-    keeps_within_a_part_of_its_memory(scene, operator, 1).await
+/// Fails if the operator has restarted since this pod was read, or if its memory has reached the chart's limit.
+pub async fn keeps_within_its_memory(fixture: &crate::Fixture, operator: &Pod) -> Result<()> {
+    keeps_within_a_part_of_its_memory(fixture, operator, 1).await
 }
 
-/// The same for a half, a third, …
+/// The same for a half, a third, … of the limit.
 pub async fn keeps_within_a_part_of_its_memory(
-    scene: &crate::Scene,
+    fixture: &crate::Fixture,
     operator: &Pod,
     part: u64,
 ) -> Result<()> {
-    let now: Api<Pod> = Api::namespaced(scene.client.clone(), NAMESPACE);
+    let now: Api<Pod> = Api::namespaced(fixture.client.clone(), NAMESPACE);
     let now = now.get(&operator.name_any()).await?;
     ensure!(
         restarts(&now) == restarts(operator),
         "the operator has ended"
     );
     let line = "for pid in $pids; do grep VmHWM /proc/$pid/status; done";
-    let peak = scene.on_node(line, operator).await?;
+    let peak = fixture.on_node(line, operator).await?;
     let peak = peak.split_whitespace().nth(1).context("no peak")?;
     let (peak, limit) = (peak.parse::<u64>()? / 1024, memory_limit_mib(operator)?);
     say(&format!("the operator's memory: {peak} MiB of {limit}"));
@@ -201,7 +201,7 @@ pub async fn keeps_within_a_part_of_its_memory(
     Ok(())
 }
 
-/// What the chart gives the operator.
+/// The operator's memory limit in the chart.
 fn memory_limit_mib(operator: &Pod) -> Result<u64> {
     let containers = operator.spec.iter().flat_map(|spec| &spec.containers);
     let mut limits = containers
@@ -228,7 +228,7 @@ async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
         format!("images.operator={operator}"),
         format!("images.sampler={}", image("phpprof")),
         format!("limits.durationSeconds={DURATION_LIMIT}"),
-        // All tests share a node.
+        // All tests share one node.
         "limits.requests=500".to_owned(),
         "limits.requestsPerNamespace=500".to_owned(),
         "limits.samplersPerNode=500".to_owned(),
@@ -237,15 +237,15 @@ async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
         "storeGraceSeconds=20".to_owned(),
         format!("resident.askSeconds={}", RESIDENT_ASKS.as_secs()),
         format!("resident.leaseSeconds={}", RESIDENT_LEASE.as_secs()),
-        // As often as the chart allows.
+        // The shortest interval that the chart allows.
         "checkpointSeconds=10".to_owned(),
     ];
-    // Without policies nobody may have one.
+    // The chart allows resident users only with policies.
     if !values.iter().any(|value| value == WITHOUT_POLICIES) {
         sets.push(format!("resident.users={{{RESIDENT_USER}}}"));
     }
     sets.extend(values.iter().cloned());
-    // The authority is a whole file: it comes as values on standard input.
+    // The CA certificate is a whole file, so its value comes on standard input.
     let authority = serde_json::json!({"store": {"caBundle": store.authority}}).to_string();
     let mut arguments = vec![
         "upgrade",

@@ -1,4 +1,4 @@
-//! ProfileRequests, and what becomes of them.
+//! Creates ProfileRequests, and waits for their results.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use phpprof_crds::{
 use serde_json::{Value, json};
 
 use crate::store::Call;
-use crate::{Scene, kubectl, poll};
+use crate::{Fixture, kubectl, poll};
 
 /// Longer than any request of the tests takes.
 const END: Duration = Duration::from_secs(90);
 
-/// Kinds of Kubernetes itself that a `workloadRef` may name.
+/// Built-in kinds of Kubernetes that a `workloadRef` may name.
 pub const WORKLOADS: [(&str, &str); 6] = [
     ("apps/v1", "Deployment"),
     ("apps/v1", "ReplicaSet"),
@@ -33,7 +33,7 @@ pub const WORKLOADS: [(&str, &str); 6] = [
     ("v1", "ReplicationController"),
 ];
 
-impl Scene {
+impl Fixture {
     /// Applies a request.
     pub async fn apply(&self, spec: Value) -> Result<ProfileRequest> {
         let object = json!({
@@ -44,7 +44,7 @@ impl Scene {
         Ok(self.api().create(&PostParams::default(), &request).await?)
     }
 
-    /// Applies a request as a user, who says so.
+    /// Applies a request as a user, with an annotation that names the user.
     pub async fn apply_as(&self, user: &str, spec: Value) -> Result<ProfileRequest> {
         let object = json!({
             "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
@@ -57,7 +57,7 @@ impl Scene {
         Ok(requests.create(&PostParams::default(), &request).await?)
     }
 
-    /// Waits until the request is as wanted, and gives it as it is then.
+    /// Waits until the request meets a condition, and returns it.
     pub async fn until(
         &self,
         request: &ProfileRequest,
@@ -95,7 +95,7 @@ impl Scene {
         self.until(&request, "samples", sampling).await
     }
 
-    /// The request when it has completed or failed.
+    /// Waits until the request is complete or failed.
     pub async fn ended(&self, request: &ProfileRequest) -> Result<ProfileRequest> {
         self.until(request, "has ended", |now| {
             status(now).completion_time.is_some()
@@ -103,14 +103,14 @@ impl Scene {
         .await
     }
 
-    /// Applies a request that has to complete.
+    /// Applies a request and waits until it is complete; fails if it does not complete.
     pub async fn completed(&self, spec: Value) -> Result<ProfileRequest> {
         let request = self.ended(&self.apply(spec).await?).await?;
         holds(&request, condition::COMPLETE)?;
         Ok(request)
     }
 
-    /// The sampler of a target: what was added to its pod, and how it ended.
+    /// The sampler of a target: the container that was added to its pod, and how it ended.
     pub async fn sampler(&self, target: &TargetStatus) -> Result<Sampler> {
         let pod: Pod = self.api().get(&target.pod_name).await?;
         let name = &target.ephemeral_container_name;
@@ -136,7 +136,7 @@ impl Scene {
     }
 }
 
-impl Scene {
+impl Fixture {
     /// Waits until a sampler has failed to upload and will try again.
     pub async fn has_retried(&self, target: &TargetStatus) -> Result<()> {
         let container = format!("--container={}", target.ephemeral_container_name);
@@ -157,11 +157,11 @@ impl Scene {
 
 /// An ephemeral container and the pod that it is in.
 pub struct Sampler {
-    /// As it was when it was looked at.
+    /// The pod, as it was when it was read.
     pub pod: Pod,
-    /// The sampler's, of its spec.
+    /// The sampler's container in the pod's spec.
     pub container: EphemeralContainer,
-    /// What the kubelet says of it.
+    /// The status that the kubelet reports.
     pub status: ContainerStatus,
 }
 
@@ -170,25 +170,25 @@ impl Sampler {
         self.status.state.clone()?.terminated
     }
 
-    /// The line in its termination message.
+    /// The receipt: the line in its termination message.
     pub fn receipt(&self) -> Result<String> {
         let ended = self.ended().context("the sampler has not ended")?;
         Ok(ended.message.unwrap_or_default())
     }
 
-    /// When it started, to the second; nothing before its end.
+    /// When it started, to the second. It is none before the sampler's end.
     pub fn started_at(&self) -> Option<Timestamp> {
         Some(self.ended()?.started_at?.0)
     }
 
-    /// The value of one of its variables.
+    /// The value of one of its environment variables.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let variables = self.container.env.as_deref().unwrap_or_default();
         let found = variables.iter().find(|variable| variable.name == name)?;
         found.value.as_deref()
     }
 
-    /// One of its grants, by the route.
+    /// Its grant for an upload route.
     pub fn grant(&self, route: UploadRoute) -> Result<Call> {
         let grants = self.variable("PHPPROF_GRANTS");
         let grants: Value = serde_json::from_str(grants.context("the sampler has no grants")?)?;
@@ -221,7 +221,7 @@ impl Sampler {
     }
 }
 
-/// The status, which is empty at first.
+/// The status, which is empty before the operator writes it.
 pub fn status(request: &ProfileRequest) -> ProfileRequestStatus {
     request.status.clone().unwrap_or_default()
 }
@@ -234,7 +234,7 @@ pub fn folder(request: &ProfileRequest) -> Result<String> {
     Ok(format!("{namespace}/{namespace_uid}/{name}-{uid}"))
 }
 
-/// The condition of that type, which has to be true.
+/// The condition of that type; an error if it is not true.
 pub fn holds(request: &ProfileRequest, kind: &str) -> Result<Condition> {
     let conditions = status(request).conditions;
     let found = conditions
@@ -256,7 +256,7 @@ pub fn only_target(request: &ProfileRequest) -> Result<TargetStatus> {
     Ok(targets[0].clone())
 }
 
-/// The only target of a request that has failed, which says that reason in words too, and claims nothing.
+/// The only target of a failed request. Checks that it has that reason and a message, and no profile.
 pub fn failed_with(request: &ProfileRequest, reason: TargetReason) -> Result<TargetStatus> {
     let condition = holds(request, condition::FAILED)?;
     let target = only_target(request)?;

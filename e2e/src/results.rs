@@ -1,4 +1,4 @@
-//! Results as people read them: by links, through the API server's proxy to the operator's service.
+//! Reads results as users do: by links, through the API server's proxy to the operator's service.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use phpprof_crds::ProfileRequest;
 use ring::hmac;
 use serde_json::{Value, json};
 
-use crate::Scene;
+use crate::Fixture;
 use crate::release::{NAMESPACE, SERVICE};
 use crate::requests::{folder, status};
 
-/// What came back.
+/// An HTTP response.
 pub struct Reply {
-    /// Of HTTP.
+    /// The HTTP status code.
     pub status: u16,
-    /// As the API server has passed them on.
+    /// The headers that the API server passed on.
     pub headers: HeaderMap,
-    /// All of it.
+    /// The whole body.
     pub body: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The first of this name; empty where there is none.
+    /// The first header of this name; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value
@@ -41,8 +41,8 @@ impl Reply {
     }
 }
 
-impl Scene {
-    /// Asks the operator's service.
+impl Fixture {
+    /// Calls the operator's service.
     pub async fn ask(&self, method: Method, path: &str, body: Value) -> Result<Reply> {
         let proxy = format!("/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}:results/proxy");
         let body = match body {
@@ -67,7 +67,7 @@ impl Scene {
         self.ask(Method::GET, path, Value::Null).await
     }
 
-    /// What an access key opens of a request.
+    /// What an access key gives of a request.
     pub async fn open(&self, request: &ProfileRequest, access_key: &str) -> Result<Reply> {
         let path = format!("/r/{}/{}", self.namespace, request.name_any());
         self.ask(Method::POST, &path, json!({"accessKey": access_key}))
@@ -88,7 +88,7 @@ impl Scene {
             .collect()
     }
 
-    /// A link as the operator signs it, with whatever end: its signing key is read by the cluster's administrator.
+    /// A link with any expiry, signed as the operator signs it. The cluster's administrator can read the signing key.
     pub async fn signed_link(
         &self,
         request: &ProfileRequest,
@@ -107,7 +107,7 @@ impl Scene {
     }
 }
 
-/// What opens a request's merged profile, by its status.
+/// The access key of a request's merged profile, from its status.
 pub fn access_key(request: &ProfileRequest) -> Result<String> {
     let profile = status(request).profile.context("no merged profile")?;
     ensure!(!profile.access_key.is_empty(), "no access key");

@@ -1,4 +1,4 @@
-//! What a profile says by the labels and frames of its samples.
+//! Reads labels and frames of a profile's samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ fn label<'a>(profile: &Profile, sample: &'a Sample, key: &str) -> Result<&'a Lab
         .with_context(|| format!("a sample has no label {key}"))
 }
 
-/// The values of a label, which every sample has to have.
+/// The values of a label. An error if a sample does not have the label.
 pub fn labels(profile: &Profile, key: &str) -> Result<BTreeSet<String>> {
     let of_sample = |sample| Ok(profile.string(label(profile, sample, key)?.str).to_owned());
     profile.sample.iter().map(of_sample).collect()
 }
 
-/// How many samples each process or thread has in a function, by a label that every sample has to have.
+/// How many samples each process or thread has in a function, by a label. An error if a sample does not have the label.
 pub fn samples_by(profile: &Profile, key: &str, function: &str) -> Result<BTreeMap<i64, i64>> {
     let index = profile.value_index("samples").context("no samples")?;
     let lookup = Lookup::new(profile);
@@ -33,7 +33,7 @@ pub fn samples_by(profile: &Profile, key: &str, function: &str) -> Result<BTreeM
     Ok(samples)
 }
 
-/// How many samples a function has, in itself and in what it called.
+/// How many samples a function has, with its callees.
 pub fn samples_of(profile: &Profile, function: &str) -> i64 {
     let rows = top(profile, "samples");
     let of_function = rows.iter().filter(|row| row.name == function);

@@ -1,6 +1,6 @@
-// A hostile pod in front of the relay: silent connections that are opened again when they are ended, uploads of 32 MiB that trickle, and a
-// flood of grants that are none. Standard input is a JSON list of good grants. Run by php -r, until /tmp/over is there or two minutes are over;
-// it prints how many connections were opened and how many of the silent ones ended, how many good uploads trickled at the same time, and answers.
+// A hostile pod that attacks the relay: silent connections that are opened again when they are ended, uploads of 32 MiB that trickle, and a
+// flood of invalid grants. Standard input is a JSON list of valid grants. Run by php -r, until /tmp/over exists or two minutes are over;
+// it prints how many connections were opened and how many of the silent ones ended, how many valid uploads trickled at the same time, and answers.
 $grants = json_decode(stream_get_contents(STDIN), true);
 $relay = parse_url($grants[0]['url']);
 $address = "$relay[host]:$relay[port]";
@@ -12,7 +12,7 @@ $silent = function () use ($address) {
     $stream && stream_set_blocking($stream, false);
     return $stream;
 };
-// Sends the head of an upload, which promises far more than ever comes.
+// Sends the head of an upload, which announces far more bytes than follow.
 $begin = function (string $url, string $authorization) use ($address, $unverified) {
     $stream = @stream_socket_client("tls://$address", $code, $message, 2, STREAM_CLIENT_CONNECT, $unverified);
     if ($stream) {
@@ -24,7 +24,7 @@ $begin = function (string $url, string $authorization) use ($address, $unverifie
     }
     return $stream;
 };
-// Whether the relay has ended it; what it said is counted.
+// Whether the relay has ended it; its answer is counted.
 $ended = function ($stream, string $whose) use (&$seen) {
     $answer = @fread($stream, 4096);
     $what = $answer != '' ? substr($answer, 9, 3) : (feof($stream) ? 'cut' : '');
@@ -35,7 +35,7 @@ $ended = function ($stream, string $whose) use (&$seen) {
     return true;
 };
 
-// As many of each grant as the relay answers at the same time, and as many again that it has to refuse.
+// As many of each grant as the relay accepts at the same time, and as many again that it has to refuse.
 $uploads = [];
 foreach ($grants as ['url' => $url, 'authorization' => $authorization]) {
     for ($number = 0; $number < 4; $number++) {

@@ -1,6 +1,6 @@
-//! The object store as its owner and as the holder of a grant see it: calls are signed here and made from a pod.
+//! The object store, as its owner and as the holder of a grant see it. The calls are signed here and made from a pod.
 //!
-//! Invariant: what is signed here is never given to a sampler; grants are taken from where the operator put them.
+//! Invariant: no sampler gets what is signed here; the tests read grants from where the operator put them.
 
 use std::path::PathBuf;
 
@@ -12,32 +12,32 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::Scene;
+use crate::Fixture;
 use crate::pods::{restricted, without_php};
 use crate::release::PREFIX;
 
-/// The pod of a scene that calls the store.
+/// The pod of a fixture that calls the store.
 const CALLER: &str = "caller";
-/// Where e2e/cluster leaves them (RUN in names.sh).
+/// The folder in which e2e/cluster writes them (RUN in names.sh).
 const FILES: &str = "/run/phpprof-e2e/store";
 
-/// What `STORE_FILES` names: the files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt.
+/// The content of the folder `STORE_FILES`: the files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt.
 #[derive(Clone)]
 pub struct StoreFiles {
-    /// Its URL.
+    /// The store's URL.
     pub endpoint: String,
-    /// Its bucket.
+    /// The bucket's name.
     pub bucket: String,
-    /// Who asks.
+    /// The access key's ID.
     pub access_key: String,
-    /// What requests are signed with.
+    /// The key that signs requests.
     pub secret_key: String,
-    /// PEM; empty where a public authority vouches for the endpoint.
+    /// The CA certificate in PEM; empty if a public CA signed the endpoint's certificate.
     pub authority: String,
 }
 
 impl StoreFiles {
-    /// Reads the folder that `STORE_FILES` names, else that of e2e/cluster.
+    /// Reads the folder `STORE_FILES`, or that of e2e/cluster.
     pub fn read() -> Result<Self> {
         let folder = PathBuf::from(std::env::var("STORE_FILES").unwrap_or(FILES.to_owned()));
         let file = |name: &str| {
@@ -69,22 +69,22 @@ impl StoreFiles {
 /// One HTTP call.
 #[derive(Clone, Serialize)]
 pub struct Call {
-    /// Of HTTP.
+    /// The HTTP method.
     pub method: String,
-    /// As a grant has it, for instance.
+    /// The URL, for instance of a grant.
     pub url: String,
-    /// By name.
+    /// The headers, by name.
     pub headers: std::collections::BTreeMap<String, String>,
-    /// Base64.
+    /// The body in Base64.
     body: String,
-    /// How often the body is sent, one after another.
+    /// How often the body is repeated.
     times: usize,
-    /// The certificate is not looked at: the server's is signed by nobody.
+    /// Whether the server's certificate is not verified, because no CA signed it.
     unverified: bool,
 }
 
 impl Call {
-    /// One without headers and body.
+    /// A call without headers and body.
     pub fn new(method: &str, url: &str) -> Self {
         let (method, url) = (method.to_owned(), url.to_owned());
         Call {
@@ -97,46 +97,46 @@ impl Call {
         }
     }
 
-    /// For a server whose certificate nobody has signed, as the relay's.
+    /// The same call without verification of the certificate: no CA signed the relay's.
     pub fn unverified(mut self) -> Self {
         self.unverified = true;
         self
     }
 
-    /// With a body that is sent so many times, one after another.
+    /// The same call with a body that is repeated this many times.
     pub fn body(mut self, body: &[u8], times: usize) -> Self {
         self.body = STANDARD.encode(body);
         self.times = times;
         self
     }
 
-    /// The header that the relay wants beside its grant.
+    /// The same call with the digest header that the relay requires beside its grant.
     pub fn digested(self, body: &[u8]) -> Self {
         let sum = STANDARD.encode(digest::digest(&digest::SHA256, body));
         self.body(body, 1)
             .header("content-digest", &format!("sha-256=:{sum}:"))
     }
 
-    /// With one header more.
+    /// The same call with one more header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_owned(), value.to_owned());
         self
     }
 }
 
-/// What came back; status 0 is no answer at all.
+/// The answer. Status 0 means that there was none.
 #[derive(Debug)]
 pub struct Answer {
-    /// Of HTTP.
+    /// The HTTP status code.
     pub status: u16,
-    /// All of it.
+    /// The whole body.
     pub body: Vec<u8>,
-    /// SHA-256 of the body that was sent, as receipts write it.
+    /// SHA-256 of the sent body, in the form of receipts.
     pub sent: String,
 }
 
-impl Scene {
-    /// Makes calls from inside a pod whose image has PHP.
+impl Fixture {
+    /// Makes calls from a pod whose image has PHP.
     pub async fn call(&self, pod: &str, calls: &[Call]) -> Result<Vec<Answer>> {
         #[derive(Deserialize)]
         struct Line {
@@ -167,7 +167,7 @@ impl Scene {
         lines.into_iter().map(answer).collect()
     }
 
-    /// Makes calls that the store's owner has signed; each has to succeed.
+    /// Makes calls that the store's owner has signed. Each has to succeed.
     async fn call_as_owner(&self, calls: &[Call]) -> Result<Vec<Answer>> {
         let caller = [restricted(without_php(CALLER))];
         let started = self.store.caller.get_or_try_init(|| self.start(&caller));
@@ -200,14 +200,14 @@ impl Scene {
         Ok(decode(&self.read(key).await?, &Limits::default())?)
     }
 
-    /// Writes an object that repeats those bytes; gives its SHA-256 as receipts write it.
+    /// Writes an object that repeats these bytes, and returns its SHA-256 in the form of receipts.
     pub async fn write(&self, key: &str, body: &[u8], times: usize) -> Result<String> {
         let call = self.signed("PUT", key).body(body, times);
         let mut answers = self.call_as_owner(&[call]).await?;
         Ok(answers.pop().context("no answer")?.sent)
     }
 
-    /// What this scene's namespace has in the store.
+    /// The keys of this fixture's namespace in the store.
     pub async fn keys(&self) -> Result<Vec<String>> {
         self.keys_in(&format!("{PREFIX}/{}/", self.namespace)).await
     }
@@ -222,7 +222,7 @@ impl Scene {
         Ok(keys.collect())
     }
 
-    /// Deletes what this scene's namespace has in the store, if the scene has used it.
+    /// Deletes the objects of this fixture's namespace in the store, if the fixture has used the store.
     pub async fn clear_store(&self) -> Result<()> {
         if !self.store.caller.initialized() {
             return Ok(());
@@ -231,7 +231,7 @@ impl Scene {
             .await
     }
 
-    /// Deletes what all runs before this one have left.
+    /// Deletes what all earlier runs have left.
     pub async fn clear_all(&self) -> Result<()> {
         self.clear_folder(&format!("{PREFIX}/")).await
     }
@@ -244,9 +244,9 @@ impl Scene {
     }
 }
 
-/// Where the store is and who owns it.
+/// The store, and its owner's credentials.
 pub struct Store {
-    /// Where it is, and with what it is asked.
+    /// Its address and the credentials.
     pub files: StoreFiles,
     caller: tokio::sync::OnceCell<()>,
 }
@@ -260,7 +260,7 @@ impl Store {
         })
     }
 
-    /// The key in the store's own URI.
+    /// The key of an object, from its URI in the store.
     pub fn key_of<'a>(&self, uri: &'a str) -> Result<&'a str> {
         let root = format!("s3://{}/", self.files.bucket);
         uri.strip_prefix(&root)
@@ -268,7 +268,7 @@ impl Store {
     }
 }
 
-/// SHA-256 as receipts write it.
+/// SHA-256 in the form of receipts.
 pub fn sha256(bytes: &[u8]) -> String {
     base64url(digest::digest(&digest::SHA256, bytes).as_ref())
 }

@@ -1,6 +1,6 @@
-//! A program on a terminal of its own (script(1)), and whoever sits before it.
+//! A program on its own terminal (script(1)), and the keys and screen of its user.
 //!
-//! Invariant: it ends with its value.
+//! Invariant: the program ends when its value is dropped.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::scene::poll;
+use crate::fixture::poll;
 
 /// A terminal of 200 columns and 50 lines.
 pub struct Terminal {
@@ -20,9 +20,9 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a command line on it, in this folder.
+    /// Starts a command on a terminal, in this folder.
     pub fn start(line: &str, folder: &std::path::Path) -> Result<Self> {
-        // `exec`: a shell that stayed would get the signals of the terminal, too.
+        // `exec`: otherwise the shell would get the terminal's signals, too.
         let line = format!("stty rows 50 cols 200; exec {line}");
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--command", &line, "/dev/null"])
@@ -53,7 +53,7 @@ impl Terminal {
         Ok(self.keys.flush().await?)
     }
 
-    /// Waits until this was drawn, and gives all that was, without what moves the cursor.
+    /// Waits until this text was drawn, and returns all drawn text without the cursor's control sequences.
     pub async fn shows(&self, text: &str, limit: Duration) -> Result<String> {
         poll(&format!("{text:?} on the terminal"), limit, async || {
             let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl Terminal {
         .await
     }
 
-    /// Its exit code, once it has ended.
+    /// Waits for its end, and returns its exit code.
     pub async fn ends(&mut self, limit: Duration) -> Result<i32> {
         let ended = tokio::time::timeout(limit, self.child.wait()).await;
         let status = ended.with_context(|| format!("it goes on after {limit:?}"))??;
@@ -70,7 +70,7 @@ impl Terminal {
     }
 }
 
-/// Each sequence that begins with ESC and ends with a letter is a space.
+/// Replaces each control sequence, from ESC to the next letter, by a space.
 fn plain(text: &str) -> String {
     let mut pieces = text.split('\x1b');
     let mut plain = pieces.next().unwrap_or_default().to_owned();

@@ -1,36 +1,36 @@
-//! Whose turn it is on the one cluster. Tests that leave it as it is share it, a few at a time; one that stops parts of it has it
-//! alone; and those on the same release follow one another, since a change of it takes longer than many a test.
+//! The order of the tests on the one cluster. Tests that do not change the cluster share it, a few at a time. A test that stops parts of it
+//! runs alone. Tests on the same release run one after another, because changing the release takes longer than many tests.
 //!
-//! It orders the tests that this process has started, so the more of them wait, the better: hence `--test-threads` in the Makefile.
+//! It orders the tests that this process has started. It does that best if many of them wait, so the Makefile sets `--test-threads`.
 //! It does not install a release.
 //!
-//! Invariant: at any moment one test that is alone runs, or up to `WIDTH` others on one release.
+//! Invariant: at any moment one exclusive test runs, or up to `WIDTH` others on one release.
 
 use std::sync::LazyLock;
 
 use tokio::sync::watch;
 
-/// How many share the cluster: they wait most of the time, but their pods are busy.
+/// How many tests share the cluster. They wait most of the time, but their pods use CPU.
 const WIDTH: usize = 6;
 
 static QUEUE: LazyLock<watch::Sender<Queue>> =
     LazyLock::new(|| watch::Sender::new(Queue::default()));
 
-/// What a release differs by from that of most tests, as `--set` values.
+/// The `--set` values that distinguish a release from that of most tests.
 pub type Values = &'static [&'static str];
 
-/// What a test asks for.
+/// What a test requires.
 #[derive(Clone, Copy)]
 pub struct Requirements {
     pub values: Values,
-    pub alone: bool,
-    /// Of those that could begin it is the first: it waits longer than others take.
+    pub exclusive: bool,
+    /// It begins before the others, because it takes longer.
     pub early: bool,
 }
 
 impl Requirements {
     fn shares_with(&self, other: &Requirements) -> bool {
-        self.values == other.values && !self.alone && !other.alone
+        self.values == other.values && !self.exclusive && !other.exclusive
     }
 }
 
@@ -43,7 +43,7 @@ pub async fn take(required: Requirements) -> Turn {
     let mut id = 0;
     QUEUE.send_modify(|queue| id = queue.add(required));
     while !QUEUE.send_if_modified(|queue| queue.begin(id)) {
-        // An error would mean that the queue is gone, which is static.
+        // An error would mean that the queue is gone, but it is static.
         let _ = changes.changed().await;
     }
     Turn(id)
@@ -60,7 +60,7 @@ struct Queue {
     added: usize,
     waiting: Vec<(usize, Requirements)>,
     running: Vec<(usize, Requirements)>,
-    /// The release of those who run, or ran last.
+    /// The release of the tests that run, or of those that ran last.
     values: Values,
 }
 
@@ -71,7 +71,8 @@ impl Queue {
         self.added
     }
 
-    /// Whose turn is next, if anyone's: first those who need no other release, of these who shares, and of these who waits long.
+    /// The test that may begin next, if any. Tests on the current release come first, among them those that share it, among these the early
+    /// ones.
     fn next(&self) -> Option<usize> {
         let may_begin = |required: &Requirements| match self.running.first() {
             None => true,
@@ -84,7 +85,7 @@ impl Queue {
         let rank = |required: &Requirements| {
             (
                 required.values != self.values,
-                required.alone,
+                required.exclusive,
                 !required.early,
             )
         };
@@ -112,7 +113,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Which of the tests run at the same time, one set after the other. A test is `s` for shared, `e` for early or `a` for alone, and its release.
+    /// Checks which tests run at the same time, one set after the other. A test is `s` for shared, `e` for early or `a` for exclusive
+    /// (alone), and its release.
     fn check(tests: &[&str], expected: &[&[usize]]) {
         let mut queue = Queue::default();
         for test in tests {
@@ -121,10 +123,10 @@ mod tests {
                 " volume" => &["volume"],
                 _ => &["other"],
             };
-            let (alone, early) = (test.starts_with('a'), test.starts_with('e'));
+            let (exclusive, early) = (test.starts_with('a'), test.starts_with('e'));
             queue.add(Requirements {
                 values,
-                alone,
+                exclusive,
                 early,
             });
         }
@@ -163,19 +165,19 @@ mod tests {
     #[test]
     fn nobody_begins_beside_one_who_is_alone() {
         let mut queue = Queue::default();
-        let alone = queue.add(Requirements {
+        let exclusive = queue.add(Requirements {
             values: &[],
-            alone: true,
+            exclusive: true,
             early: false,
         });
-        assert!(queue.begin(alone));
+        assert!(queue.begin(exclusive));
         let other = queue.add(Requirements {
             values: &[],
-            alone: false,
+            exclusive: false,
             early: false,
         });
         assert!(!queue.begin(other));
-        queue.end(alone);
+        queue.end(exclusive);
         assert!(queue.begin(other));
     }
 }

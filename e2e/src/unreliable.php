@@ -1,10 +1,10 @@
-// A proxy in front of the store that does not do its work well: php -r … STORE KEY=TROUBLE… Each connection is one request, and has a process. Those
-// whose target has a KEY in it have its trouble; everything else goes through.
-//   lose   the first PUT is passed on, and its answer thrown away
+// A faulty proxy in front of the store: php -r … STORE KEY=TROUBLE… Each connection is one request, and has a process. Requests
+// whose target contains a KEY have its trouble; all others pass.
+//   lose   the first PUT is passed on, and its answer discarded
 //   fail   the first two PUTs, and the first two other requests, are answered with 500 and not passed on
 //   full   the first two PUTs are answered with 507 and not passed on
 //   slow   every answer takes two seconds
-//   cut    of the answers to the first PUT and to the first GET the half is sent
+//   cut    half of the answers to the first PUT and to the first GET is sent
 [, $store] = $argv;
 $troubles = [];
 foreach (array_slice($argv, 2) as $rule) {
@@ -14,7 +14,7 @@ foreach (array_slice($argv, 2) as $rule) {
 $tls = ['local_cert' => '/tls/tls.crt', 'local_pk' => '/tls/tls.key', 'verify_peer' => false, 'verify_peer_name' => false];
 $server = stream_socket_server('tcp://0.0.0.0:7071', $code, $message, STREAM_SERVER_BIND | STREAM_SERVER_LISTEN, stream_context_create(['ssl' => $tls]));
 
-// A message with its body, which is as long as its head says.
+// A message with its body, whose length its head states.
 function message($stream): ?string
 {
     $text = '';
@@ -32,7 +32,7 @@ function message($stream): ?string
     return $text;
 }
 
-// Whether this is one of the first so many that have this name, in all processes.
+// Whether this is one of the first so many with this name, in all processes.
 function is_among(int $first, string $name): bool
 {
     $counter = '/tmp/' . md5($name);
@@ -41,7 +41,7 @@ function is_among(int $first, string $name): bool
     return filesize($counter) <= $first;
 }
 
-// In one piece: lines of several processes must not mix.
+// In one write: lines of several processes must not mix.
 function said(string $target, string $done): void
 {
     echo "$target: $done\n";

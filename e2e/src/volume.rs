@@ -1,12 +1,12 @@
-//! The volume of the chart's default store, as the operator's container has it mounted.
+//! The volume of the chart's default store, as the operator's container mounts it.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::Scene;
+use crate::Fixture;
 use crate::release::{self, FOLDER};
 
-impl Scene {
+impl Fixture {
     async fn in_volume(&self, line: &str) -> Result<String> {
         let operator = self.operator().await?;
         let root = "set -- $pids; folder=/proc/$1/root";
@@ -20,7 +20,7 @@ impl Scene {
         operator.context("no operator runs")
     }
 
-    /// The files that this scene's namespace has in the volume, as keys.
+    /// The files of this fixture's namespace in the volume, as keys.
     pub async fn files(&self) -> Result<Vec<String>> {
         let line = format!(
             "cd $folder && [ ! -d {0} ] || find {0} -type f",
@@ -39,13 +39,13 @@ impl Scene {
         Ok(sum.context("no sum")?.to_owned())
     }
 
-    /// Deletes what this scene has in the volume, which nobody else does.
+    /// Deletes the files of this fixture in the volume. Nothing else deletes them.
     pub async fn clear_files(&self) -> Result<()> {
         let line = format!("rm -rf \"$folder/{}\"", self.namespace);
         self.in_volume(&line).await.map(drop)
     }
 
-    /// Makes the volume read-only, or writable again, where the operator has it mounted.
+    /// Makes the volume read-only, or writable again, in the operator's mount.
     pub async fn make_read_only(&self, read_only: bool) -> Result<()> {
         let flags = if read_only { "4129" } else { "4128" };
         let script = include_str!("remount.php");

@@ -1,4 +1,4 @@
-//! An admission webhook that is away: the API server cannot ask it, and refuses what it was to judge.
+//! An admission webhook that does not answer: the API server refuses the objects that it should judge.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use phpprof_crds::{ProfileRequest, TargetState};
 use serde_json::json;
 
 use crate::requests::status;
-use crate::{Scene, pods, poll};
+use crate::{Fixture, pods, poll};
 
 const LABEL: &str = "judged";
 
-/// Profiles two pods, of which one is judged by a webhook that is away at first; its sampler is added when the webhook is gone.
-pub async fn profiled_past_it(scene: &Scene) -> Result<ProfileRequest> {
+/// Profiles two pods. A webhook that does not answer judges one of them; the operator adds that pod's sampler when the webhook is removed.
+pub async fn profiled_past_it(fixture: &Fixture) -> Result<ProfileRequest> {
     let mut judged = pods::php("judged");
     judged["metadata"]["labels"][LABEL] = json!("yes");
-    scene.start(&[pods::php("web"), judged]).await?;
-    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(scene.client.clone());
-    let webhook = serde_json::from_value(configuration(scene))?;
+    fixture.start(&[pods::php("web"), judged]).await?;
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(fixture.client.clone());
+    let webhook = serde_json::from_value(configuration(fixture))?;
     webhooks.create(&PostParams::default(), &webhook).await?;
-    let request = until_it_is_gone(scene).await;
+    let request = until_it_is_gone(fixture).await;
     webhooks
-        .delete(&scene.namespace, &DeleteParams::default())
+        .delete(&fixture.namespace, &DeleteParams::default())
         .await?;
-    let request = scene.ended(&request?).await?;
+    let request = fixture.ended(&request?).await?;
     ensure!(status(&request).succeeded == 2, "{:?}", status(&request));
     Ok(request)
 }
 
-async fn until_it_is_gone(scene: &Scene) -> Result<ProfileRequest> {
-    let (all, params) = (scene.api::<Pod>(), PatchParams::default());
-    // It would change nothing.
+async fn until_it_is_gone(fixture: &Fixture) -> Result<ProfileRequest> {
+    let (all, params) = (fixture.api::<Pod>(), PatchParams::default());
+    // The patch would change nothing.
     let nothing = Patch::Merge(json!({}));
     let refused = async || {
         let asked = all
@@ -48,10 +48,10 @@ async fn until_it_is_gone(scene: &Scene) -> Result<ProfileRequest> {
     )
     .await?;
     let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
-    let request = scene
+    let request = fixture
         .apply(json!({"target": target, "durationSeconds": 2}))
         .await?;
-    let request = scene
+    let request = fixture
         .until(&request, "samples where it can", |now| {
             let targets = status(now).targets;
             let sampling = |pod: &str| {
@@ -61,7 +61,7 @@ async fn until_it_is_gone(scene: &Scene) -> Result<ProfileRequest> {
             sampling("web")
         })
         .await?;
-    let pod: Pod = scene.api().get("judged").await?;
+    let pod: Pod = fixture.api().get("judged").await?;
     ensure!(
         pods::ephemeral_containers(&pod) == 0,
         "a sampler was added past the webhook"
@@ -69,15 +69,15 @@ async fn until_it_is_gone(scene: &Scene) -> Result<ProfileRequest> {
     Ok(request)
 }
 
-fn configuration(scene: &Scene) -> serde_json::Value {
+fn configuration(fixture: &Fixture) -> serde_json::Value {
     json!({
-        "metadata": {"name": scene.namespace},
+        "metadata": {"name": fixture.namespace},
         "webhooks": [{
             "name": "away.e2e.phpprof.dev",
-            // Nobody listens there.
+            // No program listens there.
             "clientConfig": {"url": "https://127.0.0.1:9/"},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/ephemeralcontainers"], "operations": ["UPDATE"]}],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": fixture.namespace}},
             "objectSelector": {"matchLabels": {LABEL: "yes"}},
             "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
         }],

@@ -1,7 +1,7 @@
-//! After all tests on the cluster: the operator has used each right that the chart gives it, and was refused nothing, in the cluster-wide form and in
-//! that of `rbac.namespaces`.
+//! Runs after all tests on the cluster: the operator has used each right that the chart gives it, and no call was refused, in the
+//! cluster-wide form and in that of `rbac.namespaces`.
 //!
-//! The API server of e2e/cluster has noted each call with the role that allowed it, so that the two forms are told apart.
+//! The audit log of e2e/cluster names the role that allowed each call, which distinguishes the two forms.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{Call, LOG, Rights, calls, granted, used};
 use e2e::release;
 
-/// What the chart gives the operator in one form.
+/// The operator's rights in the chart, in one form.
 fn chart(form: &[&str]) -> Result<Rights> {
     let mut helm = Command::new("helm");
     helm.args([
@@ -34,8 +34,8 @@ fn chart(form: &[&str]) -> Result<Rights> {
     granted(&String::from_utf8(output.stdout)?)
 }
 
-/// What an operator was refused that it has no right to. While a release is removed its roles go before its pod does; in the form of namespaces, that
-/// does not happen here.
+/// Calls that were refused and that the operator has no right to. Helm removes a release's roles before its pod, so some calls are refused
+/// then. In the form of namespaces that does not happen here.
 fn refused(calls: &[Call], [everywhere, some]: &[Rights; 2]) -> Vec<String> {
     let is_of_some = |call: &&Call| {
         call.role

@@ -2,7 +2,7 @@
 # bench.sh [WORDS]: builds the benchmark and its applications, and runs it: a table on the screen, target/bench/results.csv and
 # target/bench/cpu.svg. BENCH=smoke is a form of a minute that fails where a count is over its limit.
 #
-# Does: build the benchmark as the sampler in the image is built; as the tests are, for the smoke.
+# Does: build the benchmark like the sampler in the image; for the smoke form like the tests.
 # Does not: build peers; PEERS="phpspy=/path pfp=/path" names them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,7 +14,7 @@ else
   triple=x86_64-unknown-linux-musl
   cargo build --quiet --profile dist --target $triple --locked -p phpprof-bench --bin bench
   program=$target/$triple/dist/bench
-  # Without it the benchmark measures the rest, says so, and fails.
+  # Without it the benchmark measures the rest, reports that, and fails.
   e2e/runtimes/build frankenphp-8.2 || true
 fi
 profiler-image/bench/workloads/applications

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# truth.sh [LABEL...]: builds the truth harness and runs it against this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
-# threads where that was built, and the stacks that only 8.4 has; or against the command in PHP: its stacks. Of all rows, or of those
-# whose labels contain one of these. With FULL=1 all rows, a million stacks each, shares of time
-# without favour, DokuWiki and MediaWiki held against Xdebug's traces, then the stacks of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
+# truth.sh [LABEL...]: builds the truth harness. It runs the harness for this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
+# threads if that was built, and the stacks that only 8.4 has. With the command PHP set, it runs the stacks of that PHP. All rows, or those
+# whose labels contain one of the arguments. With FULL=1 all rows, a million stacks each, shares of time
+# without favour, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
 # replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
-# Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv of the others.
+# Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others.
 #
 # Does not: install PHP; tools/packages and e2e/runtimes/build do.
 set -euo pipefail

@@ -1,22 +1,22 @@
-//! The number of the contract with the operator, and which other numbers this sampler works with (`contract/versions.json`).
+//! The version of the contract with the operator, and the other versions that this sampler works with (`contract/versions.json`).
 //!
-//! Invariant: what another number may mean is never guessed.
+//! Invariant: the sampler never guesses what another version means.
 
 use crate::failure::{Failure, Reason};
 
-/// What this sampler speaks.
+/// This sampler's version.
 pub const NUMBER: u32 = 1;
-/// The environment variable that has the operator's number.
+/// The environment variable with the operator's version.
 pub const VARIABLE: &str = "PHPPROF_CONTRACT";
-/// The header that has a resident sampler's number when it asks for runs.
+/// The header with a resident sampler's version, in its polls.
 pub const HEADER: &str = "phpprof-contract";
 
-/// Whether this sampler understands the operator, which says this.
+/// Whether this sampler works with an operator of this version.
 ///
 /// # Errors
 /// A [`Failure`] that says what to do.
 pub fn check(said: Option<&str>) -> Result<(), Failure> {
-    // Operators from before there were numbers say none.
+    // Operators from before the first version do not set it.
     let said = said.unwrap_or("0");
     let before = NUMBER - 1;
     if said.parse() == Ok(NUMBER) || said.parse() == Ok(before) {

@@ -1,4 +1,4 @@
-//! Why a run gives no profile, or how it gave one: one closed list, each with its exit code (`contract/README.md`).
+//! Why a run gives no profile, or how it delivered one: a closed list, each with its exit code (`contract/README.md`).
 
 use serde::Serialize;
 
@@ -26,13 +26,13 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The profile is stored.
+    /// The profile is stored directly.
     Uploaded = 0,
-    /// As `Uploaded`, over the operator.
+    /// The profile is stored through the operator's relay.
     Relayed = 0,
     /// It was started later than `--not-after` allows, and did nothing.
     NotAfterPassed = 0,
-    /// Of a resident sampler, whose time is over.
+    /// The lease of a resident sampler has ended.
     LeaseEnded = 0,
     /// A fault of the sampler itself.
     Internal = 1,
@@ -42,27 +42,27 @@ reasons! {
     NoPhpFound = 10,
     /// No layout row has this version of PHP.
     UnsupportedVersion = 11,
-    /// It is PHP without dynamic symbols.
+    /// It is a PHP without dynamic symbols.
     NoEngineSymbols = 12,
-    /// The engine's memory is not laid out as its version says.
+    /// The engine's memory does not have the layout of its version.
     LayoutMismatch = 13,
-    /// The kernel refuses to read the target: it is another user's, or by a security module.
+    /// The kernel refuses to read the target: it belongs to another user, or a security module forbids it.
     PermissionDenied = 14,
     /// The PHP process has capabilities of its own.
     FileCapabilities = 15,
     /// The PHP process is not dumpable.
     NotDumpable = 16,
-    /// Nobody stored the profile in time.
+    /// The profile was not stored in time.
     UploadDeadlineExceeded = 20,
-    /// Store or relay refuse the grant.
+    /// The store or the relay refuses the grant.
     UploadRefused = 21,
-    /// No trusted authority vouches for the store, or the relay has another key.
+    /// The store's certificate is not of a trusted CA, or the relay has another key.
     CertificateUntrusted = 22,
-    /// The operator would refuse it unread.
+    /// The profile is larger than the operator accepts.
     ProfileTooLarge = 23,
     /// The relay sees another address than the pod's.
     SourceNotPod = 24,
-    /// A resident sampler has never got an answer.
+    /// A resident sampler has never received an answer.
     RelayUnreachable = 25,
     /// PHP, or the container, ended before there was a sample.
     TargetExited = 30,
@@ -72,13 +72,13 @@ reasons! {
     YamaRestricted = 40,
     /// A seccomp filter refuses both ways to the target's memory.
     SeccompRestricted = 41,
-    /// The target lives in a user namespace in which the sampler has no say.
+    /// The target is in a user namespace in which the sampler has no rights.
     OtherUserNamespace = 42,
-    /// gVisor's kernel has no way to another process's memory.
+    /// gVisor's kernel cannot read another process's memory.
     GVisor = 43,
 }
 
-/// A failure, for the receipt and for people.
+/// A failure, for the receipt and for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {

@@ -1,7 +1,7 @@
-//! The command line: what was typed, and what it means.
+//! Parses the command line, and runs its command.
 //!
-//! In a pod the operator types it (`contract/args.json`); on a host people do. The last act is always the receipt and
-//! its exit code.
+//! In a pod the command line comes from the operator (`contract/args.json`), on a host from a user. The last action is always the receipt
+//! with its exit code.
 
 mod command;
 
@@ -58,8 +58,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The commands of a resident sampler as the operator and it write them. clap, which reads all else, would leave a hundred kilobytes of itself in a
-/// process that stays.
+/// Parses the commands of a resident sampler in the exact form that the operator and the sampler itself use. clap, which parses everything
+/// else, would add a hundred kilobytes to a process that stays.
 fn short_cut() -> Option<Command> {
     let words = std::env::args_os()
         .skip(1)

@@ -1,5 +1,5 @@
-//! Which ops push frames, held against this machine's PHP 8.2, which is stopped at moments of chance while it makes every kind of
-//! call that it has: a frame that is not marked as the engine's own call was pushed by an op that says so. With FULL=1 at more
+//! Compares the ops that push frames with this machine's PHP 8.2, which is stopped at random moments while it makes every kind of
+//! call: a frame that is not marked as the engine's own call was pushed by such an op. With FULL=1 at more
 //! moments.
 
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ use phpprof_zend::op::{DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL, Op, is_yield_from, m
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 use tempfile::TempDir;
 
-/// Moments at which the target is stopped, where they have shown what they must: each takes 1 ms, but 30 on a busy machine.
+/// The number of moments if all required ops were seen: each takes 1 ms, but 30 on a busy machine.
 const MOMENTS: u64 = 80;
 /// The same with FULL=1.
 const MANY_MOMENTS: u64 = 500;
-/// And where they have not shown it: what is rare is seen by chance.
+/// The largest number if they were not all seen: rare ones are seen by chance.
 const MOST_MOMENTS: u64 = 5000;
-/// What must have been seen to push frames.
+/// Ops that must have been seen to push frames.
 const PUSHES: [u8; 3] = [DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL];
 
 const CALLS: &str = r#"<?php
@@ -123,8 +123,8 @@ impl Target {
         })
     }
 
-    /// The frames of a moment, leaf first, each with its caller's opcode where that is user code; `None` where the stack does
-    /// not hold together, as while the engine links a frame.
+    /// The frames of a moment, leaf first, each with its caller's opcode if that is user code; `None` if the stack is
+    /// inconsistent, as while the engine links a frame.
     fn stopped(&self) -> Result<Option<Vec<(Frame, u8)>>> {
         kill(self.pid, Signal::SIGSTOP)?;
         let status = waitpid(self.pid, Some(WaitPidFlag::WUNTRACED))?;
@@ -161,7 +161,7 @@ impl Target {
 fn check(settings: &[&str]) -> Result<()> {
     let target = Target::start(settings)?;
     let by_itself = target.engine.layout.call_info.top | target.engine.layout.call_info.generator;
-    // How many frames were called at each opcode: by it, and by the engine on its behalf.
+    // How many frames had a caller at each opcode: pushed by it, and by the engine.
     let mut seen: BTreeMap<u8, (u64, u64)> = BTreeMap::new();
     let mut torn = 0;
     let full = std::env::var("FULL").is_ok_and(|value| value == "1");
@@ -191,7 +191,7 @@ fn check(settings: &[&str]) -> Result<()> {
         .find(|&(&opcode, counts)| counts.0 > 0 && !may_push_frame(opcode));
     ensure!(wrong.is_none(), "{settings:?}: {wrong:?} of {seen:?}");
     ensure!(torn < 10, "{settings:?}: {torn} stacks are torn");
-    // Else nothing was shown: what calls must have been seen, and much that the engine calls at other ops.
+    // Otherwise nothing was proven: the required ops must have been seen, and many calls of the engine at other ops.
     for opcode in PUSHES {
         let calls = calls(&seen, opcode);
         ensure!(calls > 0, "{settings:?}: no call at {opcode}: {seen:?}");

@@ -1,4 +1,4 @@
-//! What is kept or shown of a run while it goes on: against this machine's PHP 8.2, with a store that is slow or refuses.
+//! Checkpoints and live samples of a run in progress: with this machine's PHP 8.2, and a store that is slow or refuses.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -29,14 +29,14 @@ impl Drop for Target {
     }
 }
 
-/// The checkpoints that were kept, by their numbers.
+/// The stored checkpoints, by their numbers.
 type Kept = Vec<(u32, Vec<u8>)>;
 
 fn profile(snapshot: &Snapshot) -> Vec<u8> {
     output(snapshot, &[], Cost::default()).bytes
 }
 
-/// Records for so many seconds with a checkpoint in each, which is kept as the store says.
+/// Records for this many seconds with a checkpoint in each. The store decides whether it is kept.
 fn recorded(
     seconds: u32,
     store: impl Fn(u32) -> Result<(), String> + Send + Sync + 'static,
@@ -58,7 +58,7 @@ fn recorded(
     Ok((recording, kept))
 }
 
-/// With the nanoseconds that the target has spent on a CPU meanwhile.
+/// The same, with the nanoseconds that the target has spent on a CPU meanwhile.
 fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> {
     let child = Command::new(PHP)
         .args(["-r", SPIN])
@@ -111,7 +111,7 @@ fn each_checkpoint_is_a_whole_profile_of_the_run_so_far() -> Result<()> {
             "{receipt}"
         );
         ensure!(receipt["workers"] == 1, "{receipt}");
-        // It has run all the time, and each checkpoint has what belongs to its samples.
+        // The target has run all the time, and each checkpoint has the CPU time of its samples.
         let unattributed = &receipt["quality"]["cpuUnattributedMilliseconds"];
         ensure!(
             *unattributed == 0 && total(&profile, "cpu") > 0,
@@ -153,7 +153,7 @@ fn a_store_that_refuses_is_no_harm() -> Result<()> {
     Ok(())
 }
 
-/// The seconds of a run, as somebody sees them who needs so long for the first.
+/// The seconds of a run for a reader that takes this long for the first one.
 fn seconds(slow: Duration) -> Result<(Recording, u64, Vec<Snapshot>)> {
     let (give, given) = std::sync::mpsc::channel();
     let mut pause = slow;
@@ -183,11 +183,11 @@ fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
     let quality = recording.sampler.quality;
     let all = total(&whole, "samples");
     ensure!(all == i64::try_from(quality.taken - quality.idle)?);
-    // What came after the last second is in the whole alone.
+    // Samples after the last second are only in the whole profile.
     let rest = all - samples;
     ensure!((1..=99 * 2).contains(&rest), "{samples} samples of {all}");
     ensure!(cpu > 0 && cpu < total(&whole, "cpu"), "{cpu} ns of CPU");
-    // No second loses CPU time that its samples are given later. Before and after the run the target was on a CPU, too: longer on a busy machine.
+    // No second loses CPU time that its samples get later. The target also ran before and after the run: longer on a busy machine.
     let share = total(&whole, "cpu") as f64 / on_cpu as f64;
     ensure!(share > 0.5 && share <= 1.0, "{share} of its CPU time");
     let unattributed = recording.cpu_unattributed.as_nanos() as f64 / on_cpu as f64;

@@ -1,4 +1,5 @@
-//! A node whose clock is minutes ahead: the sampler asks whoever takes its profile what time it is. The server of this test has the other clock.
+//! A node whose clock is minutes ahead: the sampler asks the server that takes its profile for the time. This test's server has the other
+//! clock.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -23,15 +24,15 @@ impl Drop for Target {
     }
 }
 
-/// A store whose clock is behind by so much.
+/// A store whose clock is this much behind.
 struct Store {
     url: String,
-    /// What its certificate is signed with, in PEM.
+    /// The CA of its certificate, in PEM.
     authority: String,
 }
 
 impl Store {
-    /// It ends with the process.
+    /// Starts it; it ends with the process.
     fn start(behind: Duration) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("https://{}/key", listener.local_addr()?);
@@ -48,7 +49,7 @@ impl Store {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let config = Arc::clone(&config);
-                // Each has a thread: a client keeps its connection open.
+                // Each connection has a thread, because a client keeps its connection open.
                 std::thread::spawn(move || {
                     let tls = ServerConnection::new(config)?;
                     answer(StreamOwned::new(tls, stream), behind)
@@ -59,7 +60,7 @@ impl Store {
     }
 }
 
-/// Takes what is put, and has nothing else.
+/// Accepts each PUT, and has no objects.
 fn answer(stream: impl Read + Write, behind: Duration) -> Result<()> {
     let mut reader = BufReader::new(stream);
     loop {

@@ -1,5 +1,5 @@
-//! Who is found, and who is seen to have gone: processes that replace themselves late, numbers that are used again, families,
-//! and targets that end. It takes root, setpriv, and this machine's PHP 8.2.
+//! Finds workers, and notices their end: late `execve`, reused PIDs, families,
+//! and targets that end. It requires root, setpriv, and this machine's PHP 8.2.
 
 mod programs;
 
@@ -22,7 +22,7 @@ use phpprof_zend::memory::{Fault, Memory as _};
 
 const PHP: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";
-/// As often as the sampler looks.
+/// The sampler's own interval.
 const EVERY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -31,7 +31,7 @@ struct Target(Child);
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // php-fpm ends its workers when it is asked to end; what does not listen is killed.
+        // php-fpm ends its workers at SIGTERM; a process that ignores that is killed.
         let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
         let began = Instant::now();
         while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// Scans until so many workers have been found.
+/// Scans until this many workers have been found.
 fn find(discovery: &mut Discovery, workers: usize) -> Result<Vec<Arc<Process>>> {
     let began = Instant::now();
     let mut found = Vec::new();
@@ -82,7 +82,7 @@ fn find(discovery: &mut Discovery, workers: usize) -> Result<Vec<Arc<Process>>> 
     Ok(found)
 }
 
-/// Scans until this holds of what a scan has changed.
+/// Scans until a condition on the changes holds.
 fn wait(discovery: &mut Discovery, holds: impl Fn(&mut Discovery) -> bool) -> Result<Duration> {
     let began = Instant::now();
     while !holds(discovery) {
@@ -136,7 +136,7 @@ fn a_script_that_becomes_another_php_under_the_same_name_is_found_again() -> Res
     Ok(())
 }
 
-/// The kernel gives the next number to whoever starts next on this machine: that may be another, so it is tried again.
+/// The kernel gives the next PID to the next process on this machine, which may be a foreign one, so this is tried again.
 #[test]
 fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
     let began = Instant::now();
@@ -155,7 +155,7 @@ fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
         }
         ensure!(!watch.is_alive(), "the number was taken for the process");
         ensure!(before.memory.bound_word(before.engine.fingerprint_at) == Err(Fault::Gone));
-        // The first worker's memory is read by its number, and may give what is there now.
+        // The first worker's memory is read by its PID, and may be that of the process that has the PID now.
         let _ = before.memory.word(before.engine.fingerprint_at);
         let changes = discovery.scan();
         ensure!(changes.gone == [pid], "{changes:?}");
@@ -196,7 +196,7 @@ fn families_that_have_ended_are_forgotten_and_their_numbers_are_not_used_again()
     Ok(())
 }
 
-/// The test's second self, as the user of the workers.
+/// Set in the second process of this test, which runs as the user of the workers.
 const INSIDE: &str = "PHPPROF_TEST_INSIDE";
 
 #[test]
@@ -219,7 +219,7 @@ fn workers_of_a_master_that_may_not_be_read_are_one_family() -> Result<()> {
     programs::copy(std::env::current_exe()?, &itself)?;
     let pool = "pm = static\npm.max_children = 8\nprocess.dumpable = yes\n";
     let master = php_fpm(folder.path(), pool)?;
-    // Until all workers are there, and have become www-data.
+    // Until all workers exist, and have become www-data.
     std::thread::sleep(Duration::from_secs(2));
     let status = Command::new("setpriv")
         .args(["--reuid=33", "--regid=33", "--clear-groups"])
@@ -250,7 +250,7 @@ fn a_target_is_gone_a_second_after_its_last_process() -> Result<()> {
     Ok(())
 }
 
-/// A container is known by its cgroup, whatever else runs in its PID namespace.
+/// A container is identified by its cgroup, whatever else runs in its PID namespace.
 #[test]
 fn a_container_is_gone_when_none_of_its_processes_is_left() -> Result<()> {
     let id = "3f".repeat(32);
@@ -260,7 +260,7 @@ fn a_container_is_gone_when_none_of_its_processes_is_left() -> Result<()> {
         .find(|path| fs::create_dir(path).is_ok())
         .context("no cgroup can be made")?;
     let outcome = follow_container(&id, &cgroup);
-    // The kernel lets go of a group a moment after its last process was reaped.
+    // The kernel releases a group a moment after its last process was reaped.
     let began = Instant::now();
     while fs::remove_dir(&cgroup).is_err() && began.elapsed() < PATIENCE {
         std::thread::sleep(EVERY);

@@ -1,5 +1,5 @@
-//! The documents' commands of `phpprof`: it knows each flag and value in them, and those for a host run here, against this machine's PHP 8.2.
-//! It takes root, php-fpm, cgi-fcgi, script(1) and Go.
+//! The documentation's commands of `phpprof`: it knows each flag and value in them, and the commands for a host run here, with this
+//! machine's PHP 8.2. It requires root, php-fpm, cgi-fcgi, script(1) and Go.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,15 +10,15 @@ use phpprof_documents::{Setup, all_commands, pages, script, spans};
 use tempfile::TempDir;
 
 const PHPPROF: &str = env!("CARGO_BIN_EXE_phpprof");
-/// What a program on a terminal has, until it is told to end.
+/// The seconds that a program on a terminal runs before it is told to end.
 const ON_TERMINAL: u32 = 2;
-/// What the examples name: a program of half a second, and what the pool answers with.
+/// The files that the examples name: a program of half a second, and the pool's script.
 const SCRIPT: &str = "<?php
 function price($n) { for ($sum = 0; $n > 0; $n--) $sum += sqrt($n); return $sum; }
 for ($end = hrtime(true) + 5e8; hrtime(true) < $end;) price(1000);
 ";
 
-/// phpprof with these arguments, of which those from a program on are the program's own, and `--help` before these.
+/// phpprof with these arguments. Those from a program on belong to the program; `--help` is inserted before these.
 fn parse(arguments: &[String]) -> Result<Output> {
     let expand = |word: &String| {
         if word.contains('$') {
@@ -40,7 +40,7 @@ fn phpprof_knows_what_its_commands_in_the_documents_say() -> Result<()> {
     let mut commands: Vec<_> = in_blocks
         .map(|(page, _, _, command)| (page, command))
         .collect();
-    // The changelog also has what older releases knew.
+    // The changelog also has flags of older releases.
     for (page, text) in pages()?
         .into_iter()
         .filter(|(page, _)| page != Path::new("CHANGELOG.md"))
@@ -83,7 +83,7 @@ fn a_flag_that_is_none_is_refused_also_before_help() -> Result<()> {
     Ok(())
 }
 
-/// A process that is ended with its test, and the php-fpm workers that are its children with it: those of a killed master would stay.
+/// A process that ends with its test, together with the php-fpm workers that are its children: workers of a killed master would stay.
 struct Running(Child);
 
 impl Drop for Running {
@@ -104,7 +104,7 @@ fn quiet(command: &mut Command) -> Result<Running> {
     ))
 }
 
-/// php-fpm with the pool `www`, and a client that asks it again and again.
+/// php-fpm with the pool `www`, and a client that sends it requests repeatedly.
 fn pool(folder: &Path) -> Result<[Running; 2]> {
     let (socket, script) = (folder.join("socket"), folder.join("script.php"));
     let text = format!(
@@ -154,7 +154,7 @@ fn the_commands_for_a_host_run_in_their_order() -> Result<()> {
         if script(&text, &[Setup::Host], ON_TERMINAL).is_empty() {
             continue;
         }
-        // A second shows as much here as the five of the page.
+        // A second is enough here for the page's five.
         let script =
             script(&text, &[Setup::Host, Setup::Terminal], ON_TERMINAL).replace("-d 5s", "-d 1s");
         let mut shell = Command::new("bash");

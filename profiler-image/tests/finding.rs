@@ -1,5 +1,5 @@
-//! Engines that are hard to find: binaries that are gone, programs that begin or replace themselves during a run, and a
-//! PHP without symbols. Against this machine's PHP 8.2.
+//! Engines that are hard to find: deleted binaries, programs that start or do an `execve` during a run, and a
+//! PHP without symbols. With this machine's PHP 8.2.
 
 mod programs;
 
@@ -19,7 +19,7 @@ use phpprof_zend::engine::Refusal;
 use tempfile::TempDir;
 
 const PHP: &str = "/usr/bin/php8.2";
-/// A script whose function bears the name that is given.
+/// A script with a function of the given name.
 const SPIN: &str = "<?php function NAME() { return md5('x'); } while (true) NAME();";
 
 struct Scene {
@@ -88,7 +88,7 @@ fn only(target: &Target) -> Scope {
     Scope::Pids(vec![i32::try_from(target.0.id()).unwrap_or(0)])
 }
 
-/// Samples what is in scope, and looks for functions in its profile.
+/// Samples a scope, and checks that its profile has these functions.
 fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
     let recording = sampled(scope, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let profile = decode(
@@ -181,7 +181,7 @@ fn a_run_ends_soon_after_its_target() -> Result<()> {
     Ok(())
 }
 
-/// A static binary has no `.dynsym`; this one has what tells that it is PHP.
+/// A static binary has no `.dynsym`; this one has the text by which a PHP is recognised.
 #[test]
 fn a_php_without_dynamic_symbols_is_refused_by_that_name() -> Result<()> {
     let scene = Scene::new()?;

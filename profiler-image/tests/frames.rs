@@ -16,7 +16,7 @@ use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
 
-/// One fiber runs another, and both go on after they were suspended.
+/// One fiber runs another, and both continue after they were suspended.
 const FIBERS: &str = r#"<?php
 function work() { return md5(str_repeat('x', 50000)); }
 function inner() { Fiber::suspend(); work(); }
@@ -55,7 +55,7 @@ fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Target> {
         .stdout(Stdio::null())
         .spawn()
         .context("starting php8.2")?;
-    // It waits for the compiler before.
+    // Until the compiler has run.
     std::thread::sleep(Duration::from_millis(200));
     Ok(Target(child))
 }
@@ -95,7 +95,7 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
     Ok(stacks)
 }
 
-/// Each of the stacks has that many samples at least.
+/// Checks that each of the stacks has at least that many samples.
 fn check(stacks: &HashMap<String, i64>, expected: &[&str], at_least: i64) -> Result<()> {
     for stack in expected {
         let samples = stacks.get(*stack).copied().unwrap_or(0);
@@ -107,7 +107,7 @@ fn check(stacks: &HashMap<String, i64>, expected: &[&str], at_least: i64) -> Res
     Ok(())
 }
 
-/// No stack has one of these calls.
+/// Checks that no stack has one of these calls.
 fn check_without(stacks: &HashMap<String, i64>, calls: &[&str]) -> Result<()> {
     let has = |stack: &&String| calls.iter().any(|call| stack.contains(call));
     let wrong: Vec<_> = stacks.keys().filter(has).collect();

@@ -1,5 +1,5 @@
-//! What profiles tell of heaps, on this machine's PHP 8.2: which functions made them larger, what a loop leaks, how near the limit they came. With
-//! FULL=1 also the other versions that are there.
+//! The heap data in profiles, on this machine's PHP 8.2: which functions made heaps larger, how much a loop leaks, and how near the limit a
+//! heap was. With FULL=1 also other available versions.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -47,10 +47,10 @@ function temporary() {
 
 const PARTS: [(&str, f64); 3] = [("half", 50.0), ("third", 30.0), ("fifth", 20.0)];
 
-/// One at a time: shares are of the clock.
+/// One test at a time, because shares depend on the clock.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Once more where it does not hold: on a busy machine the sampler comes late by chance.
+/// Tries again if a check fails: on a busy machine the sampler may be late by chance.
 fn patiently(holds: impl Fn() -> Result<()>) -> Result<()> {
     (0..4).fold(holds(), |held, _| held.or_else(|_| holds()))
 }
@@ -124,7 +124,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// The sums of a sample type by function, with all that it called.
+    /// The sums of a sample type by function, with its callees.
     fn by_function(&self, kind: &str) -> Result<HashMap<&str, i64>> {
         let lookup = Lookup::new(&self.profile);
         let index = self.profile.value_index(kind).context("no such type")?;
@@ -184,7 +184,7 @@ fn fpm(scene: &mut Scene) -> Result<u32> {
     Ok(pid)
 }
 
-/// Asks so often for the script, one request after the other.
+/// Requests the script this often, one request after the other.
 fn ask(socket: &Path, script: &Path, times: u32) -> Result<()> {
     for _ in 0..times {
         let out = Command::new("cgi-fcgi")
@@ -238,7 +238,7 @@ fn shares_and_limit() -> Result<()> {
         "{}",
         recorded.said
     );
-    // What the engine frees at the script's end is nobody's change.
+    // What the engine frees at the script's end counts for no stack.
     let [growth, change] =
         ["heap_growth", "heap_change"].map(|kind| total(&recorded.profile, kind));
     ensure!(growth > 50 << 20 && change > 50 << 20, "{growth} {change}");
@@ -262,7 +262,7 @@ fn requests_of_fpm() -> Result<()> {
     let recorded = scene.record(&["-d3", &format!("--pid={pid}")])?;
     asking.join().expect("the client")?;
     recorded.check_parts()?;
-    // Eight megabytes a request, each of which is freed at its end.
+    // Eight megabytes a request, which are freed at its end.
     let expected = i64::from(times) * 8_192_000;
     for kind in ["heap_growth", "heap_change"] {
         let sum = total(&recorded.profile, kind);
@@ -284,8 +284,8 @@ fn a_loop_that_leaks_is_told_by_the_function_that_does_not_by_the_largest() -> R
     let recorded = scene.record(&["-d2", &format!("--pid={pid}")])?;
     let sums = recorded.by_function("heap_change")?;
     let [leak, temporary] = ["leak", "temporary"].map(|name| sums.get(name).copied().unwrap_or(0));
-    // Some 30 times 160 KiB; of the megabyte that the other one takes each time no more is left than it may hold now, and what was leaked before
-    // a look saw that it is freed.
+    // Some 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now, and what was leaked before
+    // a read saw that it is freed.
     ensure!(leak > 1 << 20 && temporary < leak, "{sums:?}");
     Ok(())
 }
@@ -318,7 +318,7 @@ fn a_peak_that_the_program_resets_is_counted_only_where_it_is_passed_again() -> 
     let pid = script(&mut Command::new("php8.2"), &mut scene)?;
     let recorded = scene.record(&["-d1", &format!("--pid={pid}")])?;
     let growth = total(&recorded.profile, "heap_growth");
-    // A megabyte every 25 ms, and no less than half of the turns were seen.
+    // A megabyte every 25 ms, and at least half of the turns were taken.
     ensure!((20 << 20..60 << 20).contains(&growth), "{growth}");
     ensure!(
         recorded
@@ -330,7 +330,7 @@ fn a_peak_that_the_program_resets_is_counted_only_where_it_is_passed_again() -> 
     Ok(())
 }
 
-/// Calls that read memory, and the pieces that they read, for a sample of a worker whose stack stands.
+/// Reads of memory, and their pieces, for a sample of a worker whose stack stands.
 fn calls_of_a_sample(pid: u32, heap: bool) -> Result<(f64, f64)> {
     let recording = record(&Options {
         scope: Scope::Pids(vec![i32::try_from(pid)?]),
@@ -357,7 +357,7 @@ fn calls_of_a_sample(pid: u32, heap: bool) -> Result<(f64, f64)> {
 fn a_heap_is_one_more_piece_of_the_same_call() -> Result<()> {
     let mut scene = Scene::new("while (true);")?;
     let pid = script(&mut Command::new("php8.2"), &mut scene)?;
-    // Samples have fewer pieces where other processes take the CPU.
+    // Samples have fewer pieces if other processes use the CPU.
     check_pieces(pid).or_else(|_| check_pieces(pid))
 }
 

@@ -1,6 +1,6 @@
-//! What a run keeps, filled up to its caps: the sum is what the sampler promises ([performance](../../docs/performance.md)).
+//! Fills all tables of a run to their limits: their sum is what the sampler promises ([performance](../../docs/performance.md)).
 //!
-//! One test in a process of its own: its allocator counts.
+//! It is one test in a process of its own, because its allocator counts.
 
 use std::alloc::System;
 
@@ -20,17 +20,17 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// All tables of a run. Beside them there are the program, and what one read of a stack takes.
+/// The memory of all tables of a run, in addition to the program, and to one read of a stack.
 const TABLES: usize = 14 << 20;
-/// The same of the values of labels.
+/// The memory of the values of labels.
 const VALUES: usize = 2 << 20;
-/// The same of what ran when, where routes are told.
+/// The memory of the recorder, if routes are labels.
 const RECORDER: usize = 15_000_000;
 const WORKERS: i32 = 64;
-/// Of samples, in nanoseconds.
+/// The time between samples, in nanoseconds.
 const PERIOD: u64 = 10_000_000;
 
-/// What making something leaves on the heap, in bytes.
+/// The heap memory of a new value, in bytes.
 fn taken<T>(make: impl FnOnce() -> T) -> (T, usize) {
     let region = Region::new(ALLOCATOR);
     let made = make();
@@ -85,7 +85,7 @@ fn sums() -> Aggregate {
             ending,
             phase: None,
         };
-        // As many stacks by worker as find room, and more without one.
+        // As many stacks by worker as there is room for, and more without one.
         for tid in 1..if op < 600 { WORKERS } else { 2 } {
             aggregate.add(stack(Ending::Whole), tid, 1);
             aggregate.add(stack(Ending::Cut), tid, 1);
@@ -111,7 +111,7 @@ fn waiting() -> Vec<CpuShares<Stack>> {
     (0..WORKERS).map(|_| clock()).collect()
 }
 
-/// As many values of labels as are kept, each as long as one can be, and as many sets of them.
+/// As many values of labels as are kept, each as long as possible, and as many sets of them.
 fn values() -> Values {
     let mut values = Values::default();
     for number in 0..2 * MAX_VALUES {
@@ -127,7 +127,7 @@ fn values() -> Values {
     values
 }
 
-/// What ran when, and what was served, of a run with more workers, routes, steps, requests and moments than are kept.
+/// A recorder for a run with more workers, routes, steps, requests and moments than are kept.
 fn recorded() -> Recorder {
     let mut recorder = Recorder::new(0);
     let mut add = |tid: i32, number: u32, at: u64| {

@@ -1,5 +1,5 @@
-//! `-o FILE` of the built sampler: a bad path fails at once, a signal keeps what was sampled, and an older file is there until
-//! the new one is whole. Against this machine's PHP 8.2.
+//! `-o FILE` of the built sampler: a bad path fails at once, a signal keeps the samples so far, and an older file exists until
+//! the new one is complete. With this machine's PHP 8.2.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -60,7 +60,7 @@ impl Running {
     }
 }
 
-/// The sampler; how it takes SIGHUP does not depend on how these tests were started.
+/// The sampler. How it handles SIGHUP does not depend on how these tests were started.
 fn sampler(hangup: &str, target: &Running, seconds: u32, output: &Path) -> Command {
     let mut command = Command::new("env");
     command
@@ -74,7 +74,7 @@ fn sampler(hangup: &str, target: &Running, seconds: u32, output: &Path) -> Comma
     command
 }
 
-/// Waits until it says that it samples, and then for some samples; nobody hears what it says later.
+/// Waits until it prints that it samples, and then for some samples. Its later output is not read.
 fn sampling(command: &mut Command) -> Result<Running> {
     let mut running = Running::start(command)?;
     let said = running.0.stderr.take().context("it says nothing")?;

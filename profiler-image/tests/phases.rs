@@ -1,5 +1,5 @@
-//! What the engine does besides running a script, as it shows in profiles of this machine's PHP 8.2: the compiler, the
-//! collector, functions that it calls by itself, and workers that wait.
+//! The engine's phases in profiles of this machine's PHP 8.2: the compiler, the
+//! collector, functions that the engine calls by itself, and workers that wait.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,22 +28,22 @@ function collect() {
 while (true) { compile(); collect(); }
 "#;
 
-/// Works once its script is over.
+/// Works after its script has ended.
 const AFTERWARDS: &str = r#"<?php
 function work() { for ($i = 0; $i < 100000; $i++) { $hash = md5($hash ?? 'x'); } }
 function afterwards() { while (true) { work(); } }
 register_shutdown_function('afterwards');
 "#;
 
-/// Waits for what comes on its standard input, as a worker of RoadRunner does.
+/// Waits for its standard input, like a worker of RoadRunner.
 const WAITS: &str =
     "<?php function receive() { return fread(STDIN, 12); } while (receive() !== '');";
 
-/// The same, of a pipe that it has made itself.
+/// The same, for a pipe that it has made itself.
 const WAITS_FOR_ANOTHER: &str =
     "<?php $other = popen('exec sleep 60', 'r'); while (fread($other, 12) !== '');";
 
-/// The same, by a child with a pipe of its own.
+/// The same, in a child with a pipe of its own.
 const HAS_A_CHILD: &str = r#"<?php
 $child = proc_open(['php8.2', '-r', 'while (fread(STDIN, 12) !== "");'], [['pipe', 'r']], $pipes);
 sleep(60);
@@ -82,7 +82,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // php-fpm then takes its worker with it.
+        // php-fpm then ends its worker, too.
         let pid = i32::try_from(self.0.id()).map(Pid::from_raw);
         let _ = pid.map(|pid| kill(pid, Signal::SIGTERM));
         let _ = self.0.wait();
@@ -92,7 +92,7 @@ impl Drop for Target {
 /// Samples by their stack, root first.
 fn stacks(recording: &Recording) -> HashMap<String, i64> {
     let file = output(&recording.snapshot(), &[], Cost::default()).bytes;
-    // Of what is no profile no stack is found.
+    // If the file is not a profile, there are no stacks.
     let profile = decode(&file, &Limits::default()).unwrap_or_default();
     let lookup = Lookup::new(&profile);
     let mut stacks = HashMap::new();
@@ -177,7 +177,7 @@ fn a_worker_that_waits_for_its_next_request_is_idle() -> Result<()> {
     Ok(())
 }
 
-/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; gives the samples by stack, with idle ones.
+/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; returns the samples by stack, with idle ones.
 fn worker(script: &str, relay: &str) -> Result<HashMap<String, i64>> {
     let folder = TempDir::new()?;
     let path = folder.path().join("worker.php");
@@ -188,7 +188,7 @@ fn worker(script: &str, relay: &str) -> Result<HashMap<String, i64>> {
             .env("RR_RELAY", relay)
             .stdin(Stdio::piped()),
     )?;
-    // It waits for the compiler before.
+    // Until the compiler has run.
     std::thread::sleep(Duration::from_millis(300));
     Ok(stacks(&target.sampled(true)?))
 }
@@ -221,7 +221,7 @@ fn what_waits_on_another_pipe_or_is_no_worker_is_not_idle() -> Result<()> {
     Ok(())
 }
 
-/// Has one request served, once the server listens.
+/// Sends one request, once the server listens.
 fn serve(socket: &Path, script: &Path) -> Result<()> {
     let began = Instant::now();
     loop {

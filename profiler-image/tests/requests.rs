@@ -1,4 +1,4 @@
-//! What profiles tell of requests, on this machine's PHP 8.2: routes' shares, filters, ages, and no secret.
+//! Requests in profiles, on this machine's PHP 8.2: the shares of routes, filters, ages, and no secrets.
 
 mod requests_server;
 
@@ -16,12 +16,12 @@ use requests_server::others::{Kind, Other};
 use requests_server::recorded::{Recorded, TOLERANCE, record, with_shares};
 use requests_server::{Clients, Fpm, Requested, builtin};
 
-/// Reads of memory that a request may cost.
+/// The largest number of memory reads for a request.
 const READS_OF_A_REQUEST: f64 = 8.0;
-/// Bytes of memory that the sampler, without its optimisations, may have taken at its peak.
+/// The largest peak of the sampler's memory in bytes, in a build without optimisations.
 const PEAK: u64 = 64 << 20;
 
-/// Five routes of one front controller, whose ids are secrets: the shares are those that the application has measured.
+/// Five routes of one front controller, whose ids are secrets: the shares have to be those that the application has measured.
 #[test]
 fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()> {
     let fpm = Fpm::start(2)?;
@@ -77,7 +77,7 @@ fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()
     Ok(())
 }
 
-/// Requests that last 700 ms on one of two workers are listed before all others, each with what it did when.
+/// Requests that last 700 ms on one of two workers are listed before all others, each with its moments.
 #[test]
 fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
     let fpm = Fpm::start(2)?;
@@ -87,14 +87,14 @@ fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
     drop(clients);
     recorded.check_secrets()?;
     let timeline = recorded.timeline.context("no list")?;
-    // Those at the ends of the run are not whole.
+    // Requests at the beginning and end of the run are not complete.
     let whole = |request: &&Request| {
         request.begin > 0 && !request.is_unfinished && request.route == "/steps"
     };
     let slow: Vec<&Request> = timeline.requests.iter().filter(whole).collect();
     ensure!(slow.len() >= 4, "{} requests", slow.len());
     for request in slow {
-        // On a machine that is busy they take longer than they are asked to.
+        // On a busy machine they take longer than requested.
         let duration = request.duration() / 1_000_000;
         ensure!((690..900).contains(&duration), "{duration} ms: {request:?}");
         let wall = request.wall_nanoseconds / 1_000_000;
@@ -121,7 +121,7 @@ fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
     Ok(())
 }
 
-/// A real framework's stack between the front controller and the work.
+/// A real framework's frames are between the front controller and the work.
 #[test]
 fn routes_of_symfony_have_the_shares_of_the_access_log() -> Result<()> {
     let Some(fpm) = Fpm::of_symfony(2)? else {
@@ -213,8 +213,8 @@ fn check_filters(fpm: &Fpm, clients: &Clients) -> Result<()> {
     Ok(())
 }
 
-/// One request of a hundred is slow: what it does is found by its age, also what it does at its begin. Where the machine itself stood still for
-/// longer than that age, other requests were as old: once more, then.
+/// One request of a hundred is slow: a filter by age shows its functions, also those at its beginning. If the machine itself stopped for
+/// longer than that age, other requests were as old: then the test tries once more.
 #[test]
 fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
     let fpm = Fpm::start(2)?;
@@ -295,7 +295,7 @@ fn the_built_in_servers_routes_are_told() -> Result<()> {
     Ok(())
 }
 
-/// Routes, their functions and no secret, of another server; with FULL=1 for longer. RoadRunner's worker here knows no method but GET.
+/// Routes, their functions and no secret, for another server; with FULL=1 for longer. RoadRunner's worker here only handles GET.
 #[track_caller]
 fn check_other(kind: Kind) -> Result<()> {
     let Some(server) = Other::start(kind)? else {
@@ -347,7 +347,7 @@ fn roadrunners_routes_are_told_and_no_secret() -> Result<()> {
     check_other(Kind::RoadRunner(4))
 }
 
-/// Nothing is said of requests where nothing is asked for.
+/// A profile has no data about requests unless it is requested.
 #[test]
 fn without_labels_a_profile_says_nothing_of_requests() -> Result<()> {
     let fpm = Fpm::start(1)?;
@@ -363,7 +363,7 @@ fn without_labels_a_profile_says_nothing_of_requests() -> Result<()> {
     Ok(())
 }
 
-/// Reads of memory per sample, and requests per sample, of a run in this process, which is the only one here.
+/// Reads of memory per sample, and requests per sample, for a run in this process, which is the only one here.
 fn costs(fpm: &Fpm, labels: Labels) -> Result<(f64, f64)> {
     let requests = Asked {
         labels,
@@ -394,7 +394,7 @@ fn costs(fpm: &Fpm, labels: Labels) -> Result<(f64, f64)> {
     Ok((gathers as f64 / samples, read as f64 / samples))
 }
 
-/// Counts, not times: a request is read once, however many samples it has.
+/// The limits are on counts, not on times: a request is read once, however many samples it has.
 #[test]
 fn labels_cost_at_most_eight_reads_of_memory_for_a_request() -> Result<()> {
     let fpm = Fpm::start(1)?;
@@ -405,7 +405,7 @@ fn labels_cost_at_most_eight_reads_of_memory_for_a_request() -> Result<()> {
     drop(clients);
     eprintln!("{without:.2} reads a sample without labels, {with:.2} with {requests:.3} requests");
     ensure!(none == 0.0 && requests > 0.01, "{requests}");
-    // What is read of stacks differs by chance.
+    // The reads of stacks differ by chance.
     let (chance, allowed) = (0.15 * without, READS_OF_A_REQUEST * requests);
     ensure!(
         with - without <= allowed + chance,
@@ -414,7 +414,7 @@ fn labels_cost_at_most_eight_reads_of_memory_for_a_request() -> Result<()> {
     Ok(())
 }
 
-/// The command line's script, and no request.
+/// A script of the command line has a label, but no request.
 #[test]
 fn a_command_line_has_a_script_and_nothing_else() -> Result<()> {
     let folder = tempfile::tempdir()?;

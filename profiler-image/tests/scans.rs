@@ -1,5 +1,5 @@
-//! What looking for workers costs on a machine where nothing starts or ends: 64 workers of php-fpm and 100 processes that
-//! sleep, in a PID namespace of their own, so that nobody else's processes count. It takes root, unshare and PHP 8.2.
+//! The cost of looking for workers on a machine where nothing starts or ends: 64 workers of php-fpm and 100 sleeping processes,
+//! in a PID namespace of their own, so that no other processes count. It requires root, unshare and PHP 8.2.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,9 +16,9 @@ use phpprof::target::process::calls::Calls;
 
 const WORKERS: usize = 64;
 const SLEEPERS: usize = 100;
-/// As often as the sampler looks.
+/// The sampler's own interval.
 const EVERY: Duration = Duration::from_millis(100);
-/// The test's second self, in the namespace.
+/// Set in the second process of this test, inside the namespace.
 const INSIDE: &str = "PHPPROF_TEST_INSIDE";
 const TEST: &str = "a_scan_opens_files_of_new_processes_only";
 
@@ -37,15 +37,15 @@ fn a_scan_opens_files_of_new_processes_only() -> Result<()> {
     Ok(())
 }
 
-/// The namespace ends with this process, and all that it has started.
+/// The namespace ends with this process, and so do all processes in it.
 fn inside() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let _fpm = php_fpm(folder.path())?;
     let _sleepers = (0..SLEEPERS)
         .map(|_| Command::new("sleep").arg("600").spawn())
         .collect::<Result<Vec<Child>, _>>()?;
-    // All workers are there before the first scan, which then has no order to go by; and all processes are too old to be
-    // just starting.
+    // All workers exist before the first scan, so their order of start does not matter; and all processes are too old to count as
+    // starting.
     std::thread::sleep(Duration::from_secs(3));
     let mut discovery = Discovery::new(Scope::All);
     let found = discovery.scan().new;
@@ -92,7 +92,7 @@ fn php_fpm(folder: &Path) -> Result<Child> {
         .context("starting php-fpm")
 }
 
-/// Nanoseconds that this process has used.
+/// The CPU time of this process, in nanoseconds.
 fn own_cpu() -> Result<i64> {
     Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.num_nanoseconds())
 }

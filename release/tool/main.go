@@ -1,6 +1,6 @@
-// Words and numbers of a release: its version, its notes, what its programs are made of, and what it was built from.
+// Version, notes, components and provenance of a release.
 //
-// Does: read files of the repository and what release/build hands it, and print.
+// Does: read files of the repository and the input of release/build, and print.
 // Does not: build or publish anything.
 // Invariant: the same inputs give the same bytes. Times are those of the commit.
 package main

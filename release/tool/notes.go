@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// notes is what stands below the heading `## [VERSION]`, up to the next one of that level.
+// notes is the text below the heading `## [VERSION]`, up to the next heading of that level.
 func notes(changelog, version string) (string, error) {
 	var section []string
 	isIn, isFound := false, false

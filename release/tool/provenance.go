@@ -1,4 +1,4 @@
-// What a release was built from, as an in-toto statement with the SLSA v1 predicate. It is not signed: a CI service does that, as the builder that it is.
+// The sources of a release, as an in-toto statement with the SLSA v1 predicate. It is not signed: the CI service, which is the builder, does that.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 const buildType = "https://phpprof.dev/docs/guides/releasing.md#make-release"
 
-// build is what a release was built from, and by whom.
+// build describes the sources of a release, and its builder.
 type build struct {
 	Version, Registry, Source, Commit, Builder, LockSHA256 string
 	Changed                                                bool

@@ -1,4 +1,4 @@
-// What a program is made of, as an SPDX 2.3 document: the crates that are linked into it on its platform, Rust's standard library, and the scripts
+// The components of a program, as an SPDX 2.3 document: the crates that are linked into it on its platform, Rust's standard library, and the scripts
 // that it serves.
 package main
 
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// program is what a document is about.
+// program describes the program of a document.
 type program struct {
 	Name, Version, Arch, SHA256, Rust string
 }
@@ -73,7 +73,7 @@ var treeLine = regexp.MustCompile(`^(\S+) v(\S+)( \([^)]*\))*\|([^|]*?)( \(\*\))
 // A package of Cargo.lock that comes from a registry.
 var lockEntry = regexp.MustCompile(`(?m)^name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "([0-9a-f]{64})"$`)
 
-// crates reads what cargo tree says, each crate once, with the sums of Cargo.lock. The project's own crates have none.
+// crates reads the output of cargo tree, each crate once, with the checksums of Cargo.lock. The project's own crates have none.
 func crates(tree, lock string) ([]component, error) {
 	sums := map[string]string{}
 	for _, entry := range lockEntry.FindAllStringSubmatch(lock, -1) {
@@ -124,7 +124,7 @@ func document(program program, components []component, created time.Time) spdxDo
 	document := spdxDocument{
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT",
 		Name: full,
-		// The program's sum makes it one of a kind, as SPDX wants it, and the same for the same program.
+		// The program's checksum makes the document unique, as SPDX requires, and the same for the same program.
 		DocumentNamespace: "https://phpprof.dev/spdx/" + full + "-" + program.SHA256,
 		CreationInfo:      spdxCreation{created.UTC().Format(time.RFC3339), []string{"Organization: phpprof", "Tool: phpprof-release-tool-" + program.Version}},
 		Packages:          []spdxPackage{whole},

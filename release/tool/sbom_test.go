@@ -56,7 +56,7 @@ func TestALineThatIsNoCrateIsRefused(t *testing.T) {
 	}
 }
 
-// golden holds text against a file, which UPDATE=1 writes anew.
+// golden compares text with a file, which UPDATE=1 rewrites.
 func golden(t *testing.T, file string, text []byte) {
 	t.Helper()
 	if os.Getenv("UPDATE") == "1" {

@@ -1,4 +1,4 @@
-// The version is one number: of the workspace, the chart, the images in examples and documents, and the tag.
+// The version is the same everywhere: in the workspace, the chart, the images in examples and documents, and the tag.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// stated is a version that some place in the repository states.
+// stated is a version in some place of the repository.
 type stated struct {
 	Place   string
 	Version string
@@ -60,7 +60,7 @@ func findVersions(root fs.FS) ([]stated, error) {
 	return found, nil
 }
 
-// agreed is the version that all places and the tag state; without a tag, all places.
+// agreed is the version in all places and the tag; without a tag, in all places.
 func agreed(found []stated, tag string) (string, error) {
 	version := found[0].Version
 	if tag != "" {

@@ -1,4 +1,4 @@
-//! The chart's alerts, as it renders them, against series on which each shall fire and not fire (alerts.yaml).
+//! Tests the chart's alerts, as it renders them, against series that fire each of them and series that do not (alerts.yaml).
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn rendered() -> Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What a test expects to fire, by the test's name.
+/// Whether a test expects its alert to fire, by the test's name.
 fn expected(name: &str) -> Result<bool> {
     let mut tests = TESTS.split("  - name: ");
     let test = tests.find(|it| it.lines().next() == Some(name));

@@ -1,7 +1,7 @@
-//! The chart's dashboards, as it renders them, held to Grafana's schema of a dashboard (`kinds/dashboard/dashboard_kind.cue` in its repository, and
-//! the types of `@grafana/schema` 13.2.3), and the link that each request's status has to them.
+//! Checks the chart's dashboards, as it renders them, against Grafana's schema (`kinds/dashboard/dashboard_kind.cue` in its repository, and
+//! the types of `@grafana/schema` 13.2.3), and the link to them in each request's status.
 //!
-//! Invariant: a field that is not named here is refused, as is one that the schema requires and that is missing.
+//! Invariant: an unknown field is an error, and so is a missing field that the schema requires.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::template;
 
 const METRICS: &str = include_str!("../../../docs/reference/metrics.md");
-/// Grafana 9 to 13.
+/// The schema versions of Grafana 9 to 13.
 const SCHEMA_VERSIONS: std::ops::RangeInclusive<u16> = 36..=42;
 const COLUMNS: u32 = 24;
 
@@ -168,13 +168,13 @@ fn dashboards(rendered: &str) -> Result<Vec<Dashboard>> {
     files.map(read).collect()
 }
 
-/// Whether no two of them are equal.
+/// Whether all of them are different.
 fn are_distinct<T: Ord>(all: impl IntoIterator<Item = T>) -> bool {
     let mut seen = BTreeSet::new();
     all.into_iter().all(|one| seen.insert(one))
 }
 
-/// Names of metrics in a query that the reference does not have.
+/// The metrics in a query that the reference does not have.
 fn unknown(query: &str) -> Vec<&str> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let words = query.split(|letter| !is_of_name(letter));

@@ -1,4 +1,5 @@
-//! What the documents say to helm: the chart takes each `install` and `upgrade`, with the values that stand there. `cluster/releases.rs` runs them.
+//! Renders each `helm install` and `helm upgrade` of the documentation with its values: the chart accepts all. `cluster/releases.rs` runs
+//! them.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +16,7 @@ const FILES: [(&str, &str); 2] = [
     ),
     ("FILE", "replicas: 1\n"),
 ];
-/// Flags of an installation that `helm template` does not know.
+/// Flags of `helm install` that `helm template` does not know.
 const OF_INSTALLATION: [&str; 6] = [
     "--install",
     "--wait",

@@ -1,4 +1,4 @@
-//! What the chart refuses before anything is installed, in helm's words. No cluster is needed, only helm.
+//! Values that the chart refuses before anything is installed, and helm's message. These tests need helm, but no cluster.
 
 mod alerts;
 mod dashboards;
@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use e2e::release;
 
-/// One schedule that is accepted; each case changes one value of it.
+/// A schedule that is accepted. Each case changes one value of it.
 const SCHEDULE: [&str; 4] = [
     "schedules[0].name=web",
     "schedules[0].namespace=shop",
@@ -22,7 +22,7 @@ fn template(values: &[&str]) -> Result<(bool, String)> {
     template_of(&release::chart(), values)
 }
 
-/// Whether helm accepts these values for a chart, and what it says.
+/// Whether helm accepts these values for a chart, and its output.
 fn template_of(chart: &str, values: &[&str]) -> Result<(bool, String)> {
     let mut helm = Command::new("helm");
     helm.args(["template", "phpprof", chart])
@@ -45,7 +45,7 @@ fn template_of(chart: &str, values: &[&str]) -> Result<(bool, String)> {
     ))
 }
 
-/// Helm's answer to the schedule with these values beside: refused, in these words.
+/// Checks that helm refuses the schedule with these values, with this message.
 fn check(values: &[&str], message: &str) -> Result<()> {
     let more = [
         "schedules[0].request.target.workloadRef.kind=Deployment",
@@ -278,7 +278,7 @@ fn an_image_is_a_repository_with_the_charts_version_a_tag_or_a_digest() -> Resul
             vec![&by_digest, "images.operator.tag=nightly"],
             format!("phpprof.dev/operator:nightly@{digest}"),
         ),
-        // As values of older releases have it.
+        // The value of older releases.
         (
             vec!["images.operator=r.example.org/operator:dev"],
             "r.example.org/operator:dev".to_owned(),

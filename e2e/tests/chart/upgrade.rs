@@ -1,4 +1,4 @@
-//! What an upgrade from the older release asks of Kubernetes, by the two charts alone: nothing that it refuses, and nothing that loses data.
+//! Compares the older release's chart with the tested one: an upgrade changes nothing that Kubernetes refuses, and loses no data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::template_of;
 
-/// Values of each form in which the chart can be installed.
+/// Values for each form in which the chart can be installed.
 const FORMS: [&[&str]; 3] = [
     &[],
     &["store.url=s3://bucket"],
     &["rbac.namespaces={shop,blog}"],
 ];
 
-/// What the API server lets nobody change of an object: by kind, as paths.
+/// The immutable fields of an object: by kind, as paths.
 const FIXED: [(&str, &[&str]); 6] = [
     ("Deployment", &["/spec/selector"]),
     ("RoleBinding", &["/roleRef"]),
@@ -72,7 +72,7 @@ fn versions(crd: &Value) -> Result<BTreeMap<&str, &Value>> {
         .collect()
 }
 
-/// Fields that a schema has and the other one does not: the API server would drop them from what is stored.
+/// Fields that only the older schema has. The API server would drop them from stored objects.
 fn dropped(older: &Value, newer: &Value, path: &str) -> Vec<String> {
     let mut missing = Vec::new();
     for (name, schema) in older["properties"].as_object().into_iter().flatten() {
@@ -164,7 +164,7 @@ fn an_upgrade_keeps_each_version_and_field_of_a_kind_and_writes_over_no_key() ->
     Ok(())
 }
 
-/// As `helm upgrade --reuse-values` does: without them the operator would run with no replica and with limits of zero.
+/// `helm upgrade --reuse-values` does this. Without the new values the operator would run with no replica and with limits of zero.
 #[test]
 fn the_values_of_an_older_chart_without_what_is_new_are_refused_by_name() -> Result<()> {
     let (tree, mixed) = (older::tree()?, tempfile::tempdir()?);
@@ -190,7 +190,7 @@ fn the_values_of_an_older_chart_without_what_is_new_are_refused_by_name() -> Res
     Ok(())
 }
 
-/// All of `values.yaml`, so that what is added to it later is asked for, too.
+/// It goes through all of `values.yaml`, so that the schema has to require values that are added later, too.
 #[test]
 fn the_schema_asks_for_each_value_that_the_chart_has() -> Result<()> {
     let read = |file: &str| fs::read_to_string(format!("{}/{file}", release::chart()));

@@ -1,11 +1,11 @@
-//! What is stored outlives its request: who may get the namespace's archive finds it, and nobody else.
+//! A stored profile outlives its request: users who may get the namespace's archive can open it, and nobody else can.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::people::{Person, Right};
 use e2e::results::Reply;
-use e2e::{ENABLED, Scene, calm, pods, poll};
+use e2e::users::{Right, User};
+use e2e::{ENABLED, Fixture, pods, poll, shared};
 use http::Method;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -16,20 +16,20 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
-/// Pods take half a minute to go.
+/// Pods take half a minute to end.
 const GONE: Duration = Duration::from_secs(90);
 
-/// Profiles the pod web by a request of this name, which is deleted then.
-async fn profiled(scene: &Scene, person: &Person, name: &str) -> Result<()> {
+/// Profiles the pod web by a request of this name, then deletes the request.
+async fn profiled(fixture: &Fixture, user: &User, name: &str) -> Result<()> {
     let line = format!("run pod/web -c fpm -d 1s --name {name}");
-    person.says(&line).await?.well()?;
-    let requests = scene.api::<ProfileRequest>();
+    user.run(&line).await?.well()?;
+    let requests = fixture.api::<ProfileRequest>();
     requests.delete(name, &DeleteParams::default()).await?;
     Ok(())
 }
 
-/// Looks at the start page as a browser does, opens the profile first, and compares it with itself.
-async fn looks_around(viewer: &Person) -> Result<()> {
+/// Loads the start page as a browser does, opens the profile first, and compares it with itself.
+async fn looks_around(viewer: &User) -> Result<()> {
     let mut terminal = viewer.on_a_terminal("ui").await?;
     let said = terminal.shows("/a/", SOON).await?;
     let address = said.split_whitespace().find(|it| it.starts_with("http://"));
@@ -43,7 +43,7 @@ async fn looks_around(viewer: &Person) -> Result<()> {
         policy.is_some_and(|it| it == start::CONTENT_SECURITY_POLICY),
         "{policy:?}"
     );
-    // The API server's proxy may write HTML anew, and the policy allows one script alone.
+    // The API server's proxy may rewrite HTML, and the policy allows only one script.
     let script = |page: &str| page.split("<script>").nth(1).map(str::to_owned);
     let shown = start.text().await?;
     ensure!(script(&shown) == script(&start::page()), "{shown}");
@@ -76,7 +76,7 @@ async fn looks_around(viewer: &Person) -> Result<()> {
             "{name}"
         );
     }
-    // A page that another host's name leads here, and whoever does not know the path, get nothing.
+    // Requests with another host name (DNS rebinding), and those without the path, get nothing.
     let other = browser
         .get(page)
         .header("host", "example.com")
@@ -94,26 +94,26 @@ async fn looks_around(viewer: &Person) -> Result<()> {
     Ok(())
 }
 
-/// The key of the scene's archive, as soon as it is another one than before.
-async fn key(scene: &Scene, before: &str) -> Result<String> {
+/// The key of the fixture's archive, once it differs from the earlier one.
+async fn key(fixture: &Fixture, before: &str) -> Result<String> {
     poll("the archive has a key", SOON, async || {
-        let archive = scene.api::<ProfileArchive>().get_opt(ARCHIVE).await?;
+        let archive = fixture.api::<ProfileArchive>().get_opt(ARCHIVE).await?;
         let key = archive.and_then(|archive| Some(archive.status?.access_key));
         Ok(key.filter(|key| key != before))
     })
     .await
 }
 
-/// What a key opens of the scene's namespace.
-async fn open(scene: &Scene, key: &str) -> Result<Reply> {
-    let path = format!("/a/{}", scene.namespace);
-    scene
+/// The answer to a key for the fixture's namespace.
+async fn open(fixture: &Fixture, key: &str) -> Result<Reply> {
+    let path = format!("/a/{}", fixture.namespace);
+    fixture
         .ask(Method::POST, &path, json!({"accessKey": key}))
         .await
 }
 
-async fn names(scene: &Scene, key: &str) -> Result<Vec<String>> {
-    let reply = open(scene, key).await?;
+async fn names(fixture: &Fixture, key: &str) -> Result<Vec<String>> {
+    let reply = open(fixture, key).await?;
     ensure!(reply.status == 200, "{}: {}", reply.status, reply.text());
     let answer: Value = serde_json::from_slice(&reply.body)?;
     let profiles = answer["profiles"].as_array().context("no profiles")?;
@@ -123,19 +123,19 @@ async fn names(scene: &Scene, key: &str) -> Result<Vec<String>> {
         .collect()
 }
 
-async fn is_refused(scene: &Scene, key: &str) -> Result<()> {
-    let reply = open(scene, key).await?;
+async fn is_refused(fixture: &Fixture, key: &str) -> Result<()> {
+    let reply = open(fixture, key).await?;
     ensure!(reply.status == 403, "{}: {}", reply.status, reply.text());
     Ok(())
 }
 
 #[test]
 fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let administrator = scene.administrator()?;
-        profiled(scene, &administrator, "first").await?;
-        // Who may view the namespace, and results, needs nothing else.
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let administrator = fixture.administrator()?;
+        profiled(fixture, &administrator, "first").await?;
+        // A user who may view the namespace, and results, needs no other right.
         let rights = [
             ("get", "profilerequests"),
             ("get", "profilearchives"),
@@ -143,8 +143,8 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
             ("create", "services/proxy"),
         ];
         let rights = rights.map(|(verb, resource)| Right { verb, resource });
-        let viewer = scene.with_rights("viewer", &rights).await?;
-        let listed = viewer.says("list --stored -o name").await?.well()?;
+        let viewer = fixture.with_rights("viewer", &rights).await?;
+        let listed = viewer.run("list --stored -o name").await?.well()?;
         ensure!(
             listed.starts_with("first@") && listed.lines().count() == 1,
             "{listed}"
@@ -158,24 +158,24 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
             ("flame first -o first.html", "wrote first.html"),
             ("download first", "wrote first.pb.gz"),
         ] {
-            let said = viewer.says(line).await?.well()?;
+            let said = viewer.run(line).await?.well()?;
             ensure!(said.contains(expected), "{line}: {said}");
         }
-        // Nothing is proposed where the store does not answer within a second.
+        // The completion proposes nothing if the store does not answer within a second.
         poll("a name that is stored is proposed", SOON, async || {
             let proposed = viewer.is_proposed("top fi").await?;
             Ok(proposed.starts_with("first\tstored, for ").then_some(()))
         })
         .await?;
         looks_around(&viewer).await?;
-        let without = scene.with_rights("without", &rights[..1]).await?;
-        let said = without.says("list --stored").await?;
+        let without = fixture.with_rights("without", &rights[..1]).await?;
+        let said = without.run("list --stored").await?;
         ensure!(
             said.code == 4 && said.err.contains("get profilearchives"),
             "{said:?}"
         );
         poll("the archive has counted", SOON, async || {
-            let archive = scene.api::<ProfileArchive>().get(ARCHIVE).await?;
+            let archive = fixture.api::<ProfileArchive>().get(ARCHIVE).await?;
             let status = archive.status.unwrap_or_default();
             let counted = status.profiles == Some(1) && status.bytes > Some(0);
             Ok(counted.then_some(()))
@@ -186,22 +186,22 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
 
 #[test]
 fn a_key_opens_its_own_namespace_until_it_is_rotated() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        profiled(scene, &scene.administrator()?, "first").await?;
-        let first = key(scene, "").await?;
-        ensure!(names(scene, &first).await? == ["first"], "not listed");
-        scene
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        profiled(fixture, &fixture.administrator()?, "first").await?;
+        let first = key(fixture, "").await?;
+        ensure!(names(fixture, &first).await? == ["first"], "not listed");
+        fixture
             .beside(ENABLED, async |other| {
                 other.start(&[pods::php("web")]).await?;
                 profiled(other, &other.administrator()?, "second").await?;
                 let theirs = key(other, "").await?;
                 ensure!(names(other, &theirs).await? == ["second"], "not listed");
                 is_refused(other, &first).await?;
-                is_refused(scene, &theirs).await
+                is_refused(fixture, &theirs).await
             })
             .await?;
-        let archives = scene.api::<ProfileArchive>();
+        let archives = fixture.api::<ProfileArchive>();
         let rotate = async |generation: i64| {
             let patch = Patch::Merge(json!({"spec": {"accessKeyGeneration": generation}}));
             archives
@@ -209,16 +209,16 @@ fn a_key_opens_its_own_namespace_until_it_is_rotated() -> Result<()> {
                 .await
         };
         rotate(1).await?;
-        let second = key(scene, &first).await?;
-        is_refused(scene, &first).await?;
-        ensure!(names(scene, &second).await? == ["first"], "not listed");
+        let second = key(fixture, &first).await?;
+        is_refused(fixture, &first).await?;
+        ensure!(names(fixture, &second).await? == ["first"], "not listed");
         ensure!(rotate(0).await.is_err(), "an old key would open it again");
-        // One that is made anew has another key, of whatever generation.
+        // A new archive has another key, whatever its generation.
         archives.delete(ARCHIVE, &DeleteParams::default()).await?;
-        let third = key(scene, &second).await?;
+        let third = key(fixture, &second).await?;
         ensure!(third != first, "the first key is back");
-        is_refused(scene, &second).await?;
-        ensure!(names(scene, &third).await? == ["first"], "not listed");
+        is_refused(fixture, &second).await?;
+        ensure!(names(fixture, &third).await? == ["first"], "not listed");
         let named: ProfileArchive = serde_json::from_value(json!({
             "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileArchive", "metadata": {"name": "another"}, "spec": {},
         }))?;
@@ -230,29 +230,29 @@ fn a_key_opens_its_own_namespace_until_it_is_rotated() -> Result<()> {
 
 #[test]
 fn a_namespace_made_anew_reads_nothing_of_the_old_one() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        profiled(scene, &scene.administrator()?, "first").await?;
-        let old = key(scene, "").await?;
-        ensure!(names(scene, &old).await? == ["first"], "not listed");
-        make_anew(scene).await?;
-        is_refused(scene, &old).await?;
-        scene.start(&[pods::php("web")]).await?;
-        profiled(scene, &scene.administrator()?, "second").await?;
-        let new = key(scene, &old).await?;
-        ensure!(names(scene, &new).await? == ["second"], "the old one's");
-        is_refused(scene, &old).await
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        profiled(fixture, &fixture.administrator()?, "first").await?;
+        let old = key(fixture, "").await?;
+        ensure!(names(fixture, &old).await? == ["first"], "not listed");
+        make_anew(fixture).await?;
+        is_refused(fixture, &old).await?;
+        fixture.start(&[pods::php("web")]).await?;
+        profiled(fixture, &fixture.administrator()?, "second").await?;
+        let new = key(fixture, &old).await?;
+        ensure!(names(fixture, &new).await? == ["second"], "the old one's");
+        is_refused(fixture, &old).await
     })
 }
 
-/// Deletes the scene's namespace and makes one of the same name and labels.
-async fn make_anew(scene: &Scene) -> Result<()> {
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
-    let before = namespaces.get(&scene.namespace).await?.metadata;
+/// Deletes the fixture's namespace and creates one with the same name and labels.
+async fn make_anew(fixture: &Fixture) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
+    let before = namespaces.get(&fixture.namespace).await?.metadata;
     let background = DeleteParams::background();
-    namespaces.delete(&scene.namespace, &background).await?;
+    namespaces.delete(&fixture.namespace, &background).await?;
     poll("the namespace is gone", GONE, async || {
-        let there = namespaces.get_opt(&scene.namespace).await?;
+        let there = namespaces.get_opt(&fixture.namespace).await?;
         Ok(there.is_none().then_some(()))
     })
     .await?;

@@ -1,11 +1,11 @@
-//! Many and large requests of somebody else: they cost the operator little, and other requests nothing.
+//! Many large requests of one user: they use little memory of the operator, and do not affect other requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
-use e2e::{ENABLED, NOT_ENABLED, Scene, alone, is_long_form, pods, poll, release};
+use e2e::{ENABLED, Fixture, NOT_ENABLED, exclusive, is_long_form, pods, poll, release};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource as _, ResourceExt as _};
@@ -13,11 +13,11 @@ use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Requests of 1.1 MiB each: as many had killed an operator for good.
+/// Requests of 1.1 MiB each. This many once made the operator run out of memory at each start.
 const REQUESTS: usize = 70;
 const LABELS: usize = 15_000;
 const AT_ONCE: usize = 4;
-/// Requests that have completed and are kept, as a week of schedules leaves them.
+/// Complete requests that are kept, as a week of schedules leaves them.
 const RETAINED: usize = 2000;
 const WORKERS: usize = 20;
 const WEEK: i32 = 604_800;
@@ -27,18 +27,18 @@ fn labels() -> BTreeMap<String, String> {
     (0..LABELS).map(label).collect()
 }
 
-/// Creates requests whose metadata no schema bounds, some at a time: the API server takes a second for each.
-async fn create_requests(scene: &Scene, count: usize) -> Result<()> {
+/// Creates requests with metadata that no schema bounds. It creates some at a time, because the API server takes a second for each.
+async fn create_requests(fixture: &Fixture, count: usize) -> Result<()> {
     let object = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
         "metadata": {"generateName": "large-", "labels": labels()}, "spec": {"target": {"podName": "web"}},
     });
-    let path = ProfileRequest::url_path(&(), Some(&scene.namespace));
+    let path = ProfileRequest::url_path(&(), Some(&fixture.namespace));
     let body = object.to_string();
     let create = async || {
         let request = http::Request::post(&path).header("content-type", "application/json");
-        // Nobody looks at the answer, which has all labels, and their names twice.
-        scene
+        // The answer is not read: it has all labels, and their names twice.
+        fixture
             .client
             .request_text(request.body(body.clone().into_bytes())?)
             .await?;
@@ -53,26 +53,30 @@ fn requests_of_a_megabyte_from_a_namespace_that_has_not_opted_in_do_no_harm() ->
     if !is_long_form("70 requests of a megabyte") {
         return Ok(());
     }
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
         let unbounded = json!({"target": {"selector": {"matchLabels": labels()}}});
-        let refused = scene.apply(unbounded).await.err().context("not refused")?;
+        let refused = fixture
+            .apply(unbounded)
+            .await
+            .err()
+            .context("not refused")?;
         ensure!(
             format!("{refused:#}").contains("must have at most 64 items"),
             "{refused:#}"
         );
-        scene
+        fixture
             .beside(NOT_ENABLED, async |crowd| {
                 create_requests(crowd, REQUESTS).await?;
-                // The next operator meets all of them at once.
+                // A new operator reads all of them at once.
                 release::renew().await?;
-                let operator = release::operator(&scene.client).await?;
+                let operator = release::operator(&fixture.client).await?;
                 let operator = operator.context("no operator")?;
-                let request = scene
+                let request = fixture
                     .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
                     .await?;
                 ensure!(status(&request).succeeded == 1, "{}", request.name_any());
-                release::keeps_within_its_memory(scene, &operator).await
+                release::keeps_within_its_memory(fixture, &operator).await
             })
             .await
     })
@@ -82,14 +86,14 @@ fn web() -> Value {
     json!({"target": {"podName": "web"}, "durationSeconds": 1})
 }
 
-/// What a request of five pods has in the end, made of that of one.
+/// The status of a complete request for five pods, made from one for one pod.
 fn of_five_pods(mut status: ProfileRequestStatus) -> Result<Value> {
     let target = status.targets.pop().context("no target")?;
     status.targets = vec![target; 5];
     Ok(json!({"status": status}))
 }
 
-/// Creates a request that is over.
+/// Creates a request that is complete.
 async fn retain(
     requests: &Api<ProfileRequest>,
     metadata: Value,
@@ -124,7 +128,7 @@ async fn retain_all(requests: &Api<ProfileRequest>, status: &Value) -> Result<()
     while let Some(done) = workers.join_next().await {
         done??;
     }
-    // The last of the list is deleted as soon as it is looked at.
+    // The operator deletes this one as soon as it reads the list.
     retain(requests, json!({"name": "the-last"}), 0, status).await
 }
 
@@ -133,20 +137,20 @@ fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memo
     if !is_long_form("2,000 retained requests") {
         return Ok(());
     }
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let completed = scene.completed(web()).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let completed = fixture.completed(web()).await?;
         let over = of_five_pods(status(&completed))?;
-        scene
+        fixture
             .beside(ENABLED, async |crowd| {
                 let requests: Api<ProfileRequest> = crowd.api();
-                // Nobody else writes what they are.
+                // No operator may change their status meanwhile.
                 release::scale(0).await?;
                 retain_all(&requests, &over).await?;
                 release::scale(1).await?;
-                let operator = release::operator(&scene.client).await?;
+                let operator = release::operator(&fixture.client).await?;
                 let operator = operator.context("no operator")?;
-                scene.completed(web()).await?;
+                fixture.completed(web()).await?;
                 let limit = Duration::from_secs(30);
                 poll("the operator has looked at all", limit, async || {
                     let last = requests.get_opt("the-last").await?;
@@ -159,7 +163,7 @@ fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memo
                     "{} are left",
                     left.items.len()
                 );
-                release::keeps_within_a_part_of_its_memory(scene, &operator, 2).await
+                release::keeps_within_a_part_of_its_memory(fixture, &operator, 2).await
             })
             .await
     })

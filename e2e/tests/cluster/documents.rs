@@ -1,7 +1,7 @@
-//! The documents' commands for a cluster, run in their order: some pages in each run, the others with `FULL=1`.
+//! Runs the documentation's commands for a cluster in their order: some pages in each run, the others with `FULL=1`.
 //!
-//! A page is one shell script in a folder that looks like a clone. The namespace `shop` of the documents is the test's own, and so are the requests
-//! and files that its examples name.
+//! A page becomes one shell script in a folder that looks like a clone. The documentation's namespace `shop` is the test's own, and so are
+//! the requests and files that the examples name.
 //!
 //! Does not: install, upgrade or remove phpprof; `releases.rs` does.
 
@@ -12,26 +12,26 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image};
 use e2e::{
-    ENABLED, NOT_ENABLED, RESTRICTED, Scene, alone, calm, calm_and_early, is_long_form, say,
+    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, is_long_form, say, shared, shared_early,
 };
 use phpprof_documents::{FIRST, IN_TEST, Setup, TUTORIAL, blocks, pages, root};
 use tempfile::TempDir;
 
-/// Where PHP runs as a user of its own.
+/// The page with pods whose PHP runs as another user.
 const OF_RESTRICTED: &str = "docs/guides/restricted-namespaces.md";
 const SETUPS: [Setup; 3] = [Setup::Cluster, Setup::Example, Setup::Terminal];
-/// What the test has done already or does at its end: the namespace, and the shell's way to the cluster.
+/// Commands that the test replaces by its own: creating the namespace, and the shell's access to the cluster.
 const DONE_HERE: [&str; 3] = [
     "kubectl create namespace shop",
     "kubectl delete namespace shop",
     "eval ",
 ];
-/// What a program on a terminal has, until it is told to end: a sampler starts meanwhile.
+/// The seconds that a program on a terminal runs, in which a sampler starts.
 const ON_TERMINAL: u32 = 15;
-/// Three profiles, and what is between them.
+/// The time for three profiles and the commands between them.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// What examples name, made before them.
+/// Objects and files that the examples name; they are created first.
 const GIVEN: &str = "
 for name in web-x2x4z web-7k2lq web-29384750 web-29384760; do
   kubectl phpprof run deploy/web -d 3s --labels method,route --name $name --wait=false
@@ -44,7 +44,7 @@ cp web.pb.gz before.pb.gz
 cp web.pb.gz after.pb.gz
 trap 'kubectl -n phpprof-system delete secret phpprof-grafana --ignore-not-found' EXIT
 ";
-/// Names that only the cluster knows, and users of the pods here.
+/// Names that only a DNS server in the cluster resolves, and the users of the pods in the tests.
 const NAMES: [(&str, &str); 3] = [
     ("web-x2x4z@0b1c2d3e", "web-x2x4z@$uid"),
     ("web-7d9f5c6b8-x2x4z", "$pod"),
@@ -53,10 +53,10 @@ const NAMES: [(&str, &str); 3] = [
         "--run-as-user 1000 --run-as-group 1000",
     ),
 ];
-/// Nobody here makes such requests: the profile may be empty, which is exit code 5.
+/// The test makes no such requests, so the profile may be empty, which is exit code 5.
 const OF_SOME_REQUESTS: [&str; 2] = ["--path-prefix", "--min-request-age"];
 
-/// A line as the test runs it.
+/// A line of a page as the test runs it.
 fn line(line: &str) -> String {
     let named = NAMES
         .iter()
@@ -67,7 +67,7 @@ fn line(line: &str) -> String {
     named
 }
 
-/// A page's commands for a cluster, with this namespace in the place of `shop`.
+/// A page's commands for a cluster, with this namespace instead of `shop`.
 fn script(text: &str, namespace: &str) -> String {
     let commands = phpprof_documents::script(text, &SETUPS, ON_TERMINAL);
     let lines = commands
@@ -77,7 +77,7 @@ fn script(text: &str, namespace: &str) -> String {
     in_namespace(&lines.join("\n"), namespace)
 }
 
-/// What a page's script wants to be there before: the namespace as kubectl's own, and what its examples name.
+/// Commands that a page's script needs first: they set kubectl's namespace, and create what its examples name.
 fn before(text: &str, namespace: &str) -> String {
     let context = format!(
         "kubectl config view --raw --flatten --minify > kubeconfig\nexport KUBECONFIG=$PWD/kubeconfig\nkubectl config set-context --current --namespace={namespace}\n"
@@ -96,7 +96,7 @@ pub(crate) fn in_namespace(text: &str, namespace: &str) -> String {
         })
 }
 
-/// Copies a folder of the clone, with this namespace and the images of this run in its manifests.
+/// Copies a folder of the clone. Its manifests get this namespace and the images of this run.
 fn copy(from: &Path, to: &Path, namespace: &str) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -113,7 +113,7 @@ fn copy(from: &Path, to: &Path, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// A folder with what the commands name of a clone.
+/// A folder with the parts of a clone that the commands name.
 pub(crate) fn clone(namespace: &str) -> Result<TempDir> {
     let folder = TempDir::new()?;
     for name in ["examples", "demo/shop", "demo/k8s"] {
@@ -123,7 +123,7 @@ pub(crate) fn clone(namespace: &str) -> Result<TempDir> {
     Ok(folder)
 }
 
-/// Runs a script in a folder, as bash does that stops at the first failure.
+/// Runs a script in a folder, with a bash that stops at the first failure.
 pub(crate) async fn run(page: &str, script: &str, folder: &Path) -> Result<()> {
     let mut shell = tokio::process::Command::new("bash");
     shell
@@ -146,39 +146,39 @@ pub(crate) async fn run(page: &str, script: &str, folder: &Path) -> Result<()> {
 }
 
 /// Runs a page's commands.
-async fn follow(scene: &Scene, page: &str) -> Result<()> {
+async fn follow(fixture: &Fixture, page: &str) -> Result<()> {
     let text = std::fs::read_to_string(root().join(page))?;
-    let script = script(&text, &scene.namespace);
+    let script = script(&text, &fixture.namespace);
     ensure!(
         !script.trim().is_empty(),
         "{page} has no commands for a cluster"
     );
     match page {
-        // It deploys what it profiles itself.
+        // The tutorial deploys its own application.
         TUTORIAL => {}
         OF_RESTRICTED => {
             let pod = pods::restricted(pods::php("web"));
-            scene.deploy("web", 1, pod).await?;
+            fixture.deploy("web", 1, pod).await?;
         }
-        _ => scene.deploy("web", 1, pods::php("web")).await?,
+        _ => fixture.deploy("web", 1, pods::php("web")).await?,
     }
-    let folder = clone(&scene.namespace)?;
-    let script = before(&text, &scene.namespace) + &script;
+    let folder = clone(&fixture.namespace)?;
+    let script = before(&text, &fixture.namespace) + &script;
     run(page, &script, folder.path()).await
 }
 
-/// The same in a namespace of its own, with the labels that the page wants.
-async fn follow_beside(scene: &Scene, page: &str) -> Result<()> {
+/// The same in another namespace, with the labels that the page needs.
+async fn follow_beside(fixture: &Fixture, page: &str) -> Result<()> {
     let labels = match page {
         OF_RESTRICTED => RESTRICTED,
         _ => ENABLED,
     };
-    scene
+    fixture
         .beside(labels, async |own| follow(own, page).await)
         .await
 }
 
-/// The pages with commands for a cluster, but for those that have a test of their own: those of each run, or the others.
+/// The pages with commands for a cluster that have no test of their own: those of each run, or the others.
 fn pages_with_commands(in_test: bool) -> Result<Vec<String>> {
     let pages = pages()?.into_iter().filter(|(page, text)| {
         let is_one_of = |pages: &[&str]| pages.iter().any(|other| page == Path::new(other));
@@ -190,22 +190,22 @@ fn pages_with_commands(in_test: bool) -> Result<Vec<String>> {
 
 #[test]
 fn the_guide_to_the_first_profile_leads_to_one() -> Result<()> {
-    // The guide's own label opts the namespace in.
-    calm(NOT_ENABLED, async |scene| follow(scene, FIRST).await)
+    // The guide itself sets the label that opts the namespace in.
+    shared(NOT_ENABLED, async |fixture| follow(fixture, FIRST).await)
 }
 
 #[test]
 fn the_tutorial_leads_from_a_slow_shop_to_a_fast_one() -> Result<()> {
-    calm_and_early(NOT_ENABLED, async |scene| follow(scene, TUTORIAL).await)
+    shared_early(NOT_ENABLED, async |fixture| follow(fixture, TUTORIAL).await)
 }
 
 #[test]
 fn the_commands_of_the_shorter_pages_run() -> Result<()> {
-    calm(NOT_ENABLED, async |scene| {
+    shared(NOT_ENABLED, async |fixture| {
         let pages = pages_with_commands(true)?;
         ensure!(pages.len() + 2 == IN_TEST.len(), "{pages:?}");
         for page in pages {
-            follow_beside(scene, &page).await?;
+            follow_beside(fixture, &page).await?;
         }
         Ok(())
     })
@@ -216,12 +216,12 @@ fn the_commands_of_every_other_page_run() -> Result<()> {
     if !is_long_form("the commands of all documents") {
         return Ok(());
     }
-    // One of them stops all profiling for a moment.
-    alone(async |scene| {
+    // One of the pages stops all profiling for a moment.
+    exclusive(async |fixture| {
         let others = pages_with_commands(false)?;
         ensure!(others.len() >= 8, "{others:?}");
         for page in others {
-            follow_beside(scene, &page).await?;
+            follow_beside(fixture, &page).await?;
         }
         Ok(())
     })

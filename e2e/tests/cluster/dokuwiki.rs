@@ -1,27 +1,27 @@
-//! An application that no one here wrote: DokuWiki as Debian installs it, under php-fpm behind nginx.
+//! An application of other authors: DokuWiki as Debian installs it, under php-fpm behind nginx.
 //!
-//! Invariant: what a profile is held against comes from elsewhere: the sources in the container, PHP's own reflection,
-//! and what nginx logged.
+//! Invariant: the tests compare a profile with independent sources: the source files in the container, PHP's own reflection,
+//! and nginx's log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::samples::samples_of;
-use e2e::{ENABLED, Scene, application, calm, kubectl, pods, say};
+use e2e::{ENABLED, Fixture, application, kubectl, pods, say, shared};
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use phpprof_profile::proto::Sample;
 use phpprof_profile::{Lookup, Profile, timeline, total};
 use serde_json::{Value, json};
 
-/// Of the whole, in points.
+/// In percentage points of the total.
 const TOLERANCE: f64 = 3.0;
 const SECONDS: u64 = 10;
-/// The most of the samples that may be unstable, in percent: three times what is promised of a minute at the default rate
-/// (docs/promises.md).
+/// The largest share of unstable samples, in percent: three times what docs/promises.md promises of a minute at the default
+/// rate.
 const UNSTABLE_LIMIT: i64 = 3;
-/// The most that may be of no known request, in percent: what runs before a request's variables are there, and after they are gone.
+/// The largest share of samples without a request, in percent: they run before a request's variables exist, or after PHP has freed them.
 const UNLABELLED_LIMIT: i64 = 10;
 
 #[test]
@@ -31,10 +31,10 @@ fn a_wiki_that_others_wrote_is_profiled_with_opcache() -> Result<()> {
 
 #[test]
 fn a_filter_keeps_the_requests_of_one_script_and_no_other() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::dokuwiki("web", "1")]).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::dokuwiki("web", "1")]).await?;
         let filter = json!({"pathPrefix": "/doku", "methods": ["GET"], "scripts": ["doku.php"]});
-        let profile = profiled(scene, 3, filter).await?;
+        let profile = profiled(fixture, 3, filter).await?;
         let lookup = Lookup::new(&profile);
         for sample in &profile.sample {
             let script = script(&lookup, sample)?;
@@ -54,26 +54,26 @@ fn a_wiki_that_others_wrote_is_profiled_without_opcache() -> Result<()> {
 }
 
 fn check_wiki(opcache: &str) -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::dokuwiki("web", opcache)]).await?;
-        let profile = profiled(scene, SECONDS, Value::Null).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::dokuwiki("web", opcache)]).await?;
+        let profile = profiled(fixture, SECONDS, Value::Null).await?;
         let samples = total(&profile, "samples");
         let unstable = samples_of(&profile, application::UNSTABLE);
         say(&format!(
             "DokuWiki with opcache.enable={opcache}: {unstable} of {samples} samples are unstable"
         ));
-        check_names(scene, &profile).await?;
+        check_names(fixture, &profile).await?;
         check_labels(&profile)?;
         ensure!(
             unstable * 100 < samples * UNSTABLE_LIMIT,
             "{unstable} of {samples} samples are unstable"
         );
-        if scripts_apart(scene, &profile).await?.is_empty() {
+        if scripts_apart(fixture, &profile).await?.is_empty() {
             return Ok(());
         }
-        // What nginx logs has the time that a request waited for a CPU before PHP had it: other work on the machine counts.
+        // nginx's times contain the waits of a request for a CPU before PHP gets it, so other work on the machine changes them.
         say("shares are measured once more");
-        let apart = scripts_apart(scene, &profiled(scene, SECONDS, Value::Null).await?).await?;
+        let apart = scripts_apart(fixture, &profiled(fixture, SECONDS, Value::Null).await?).await?;
         ensure!(
             apart.is_empty(),
             "more than {TOLERANCE} points apart, twice: {apart:?}"
@@ -82,27 +82,27 @@ fn check_wiki(opcache: &str) -> Result<()> {
     })
 }
 
-/// A profile of the pod, as it comes from the store.
-async fn profiled(scene: &Scene, seconds: u64, filter: Value) -> Result<Profile> {
+/// Profiles the pod, and reads the profile from the store.
+async fn profiled(fixture: &Fixture, seconds: u64, filter: Value) -> Result<Profile> {
     let target = json!({"podName": "web", "containerName": "fpm"});
     let labels = ["Method", "Route", "Script"];
     let spec = json!({
         "target": target, "durationSeconds": seconds, "samplesPerSecond": 499, "labels": labels,
         "filter": filter,
     });
-    let request = scene.completed(spec).await?;
+    let request = fixture.completed(spec).await?;
     let claimed = request.status.clone().and_then(|status| status.profile);
     let claimed = claimed.context("no merged profile")?;
-    let profile = scene.profile(scene.store.key_of(&claimed.url)?).await?;
-    check_list(scene, &request, &profile).await?;
+    let profile = fixture.profile(fixture.store.key_of(&claimed.url)?).await?;
+    check_list(fixture, &request, &profile).await?;
     Ok(profile)
 }
 
-/// The list of requests is beside the profile, with the same time, and whoever may read the one reads the other.
-async fn check_list(scene: &Scene, request: &ProfileRequest, profile: &Profile) -> Result<()> {
-    let links = scene.links(request).await?;
+/// Checks that the list of requests is stored beside the profile, expires with it, and needs the same right.
+async fn check_list(fixture: &Fixture, request: &ProfileRequest, profile: &Profile) -> Result<()> {
+    let links = fixture.links(request).await?;
     let link = links.get("requests").context("no list of requests")?;
-    let reply = scene.get(link).await?;
+    let reply = fixture.get(link).await?;
     ensure!(reply.status == 200, "{}", reply.text());
     let list = timeline::decode(&reply.body)?;
     ensure!(list.requests.iter().all(|request| request.pod == "web"));
@@ -115,12 +115,12 @@ async fn check_list(scene: &Scene, request: &ProfileRequest, profile: &Profile) 
         (listed - wall).abs() * 100 < wall,
         "{listed} in place of {wall}"
     );
-    let manifest = scene.get(&links["manifest"]).await?;
+    let manifest = fixture.get(&links["manifest"]).await?;
     let manifest: Value = serde_json::from_slice(&manifest.body)?;
     ensure!(manifest["requests"]["pods"] == 1, "{manifest}");
-    let administrator = scene.administrator()?;
+    let administrator = fixture.administrator()?;
     let verb = format!("requests {} -o json", request.name_any());
-    let said = administrator.says(&verb).await?.well()?;
+    let said = administrator.run(&verb).await?.well()?;
     let said: Value = serde_json::from_str(&said)?;
     ensure!(
         said["requests"][0]["route"] == slowest.route.as_str(),
@@ -129,14 +129,14 @@ async fn check_list(scene: &Scene, request: &ProfileRequest, profile: &Profile) 
     Ok(())
 }
 
-/// Every function of the profile is one of PHP's, or declared in the file and at the line that the profile says.
-async fn check_names(scene: &Scene, profile: &Profile) -> Result<()> {
+/// Checks that every function of the profile is one of PHP's, or is declared at the profile's file and line.
+async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let frames = profile
         .sample
         .iter()
         .flat_map(|sample| lookup.frames(sample));
-    // A name in brackets is no function: what PHP itself was doing, or that nobody knows.
+    // A name in brackets is not a function: it is what PHP itself did, or what is unknown.
     let functions: BTreeSet<_> = frames
         .filter(|frame| !frame.name.starts_with('['))
         .map(|frame| (frame.name, frame.file, frame.start_line))
@@ -149,7 +149,7 @@ async fn check_names(scene: &Scene, profile: &Profile) -> Result<()> {
         "-r",
         include_str!("../../src/names.php"),
     ];
-    let missing = scene
+    let missing = fixture
         .exec("web", &php, json!(functions).to_string().as_bytes())
         .await?;
     let missing: Vec<String> = serde_json::from_slice(&missing)?;
@@ -162,7 +162,7 @@ async fn check_names(scene: &Scene, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Each sample's labels are those of the script that its stack begins in; nothing of a query is in the profile.
+/// Checks that each sample's labels match the script of its root frame, and that no query string is in the profile.
 fn check_labels(profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let (mut all, mut without) = (0, 0);
@@ -191,7 +191,7 @@ fn check_labels(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// The script that a stack begins in, below the wiki's folder.
+/// The script of a stack's root frame, relative to the wiki's folder.
 fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
     let main = lookup
         .frames(sample)
@@ -204,12 +204,12 @@ fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
     Ok(Some(script.to_owned()))
 }
 
-/// The scripts that have another share of the profile than they have of the time by nginx's log.
-async fn scripts_apart(scene: &Scene, profile: &Profile) -> Result<Vec<String>> {
+/// The scripts whose share of the profile differs from their share of the time in nginx's log.
+async fn scripts_apart(fixture: &Fixture, profile: &Profile) -> Result<Vec<String>> {
     let began = Duration::from_nanos(u64::try_from(profile.time_nanos)?);
     let took = Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
     let log = ["logs", "web", "--container=nginx", "--namespace"];
-    let log = kubectl(&[&log[..], &[scene.namespace.as_str()]].concat()).await?;
+    let log = kubectl(&[&log[..], &[fixture.namespace.as_str()]].concat()).await?;
     let logged = shares(logged_seconds(
         &log,
         began.as_secs_f64(),
@@ -241,12 +241,12 @@ fn shares(of_scripts: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     of_scripts.into_iter().map(share).collect()
 }
 
-/// How long each script ran between two times, by lines of `end of the request, seconds, status, script`.
+/// How long each script ran between two times, from lines of `end of the request, seconds, status, script`.
 fn logged_seconds(log: &str, began: f64, took: f64) -> BTreeMap<String, f64> {
     let mut seconds = BTreeMap::new();
     for line in log.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        // What nginx says otherwise begins with no number.
+        // nginx's other messages do not begin with a number.
         let [Ok(end), Ok(ran)] = [0, 1].map(|at| words.get(at).unwrap_or(&"").parse::<f64>())
         else {
             continue;
@@ -259,7 +259,7 @@ fn logged_seconds(log: &str, began: f64, took: f64) -> BTreeMap<String, f64> {
     seconds
 }
 
-/// How long each script ran by the profile: the file in which a stack begins.
+/// How long each script ran according to the profile, by the file of the root frame.
 fn profiled_seconds(profile: &Profile) -> Result<BTreeMap<String, f64>> {
     let index = profile.value_index("wall").context("no wall time")?;
     let lookup = Lookup::new(profile);

@@ -1,12 +1,12 @@
-//! `kubectl phpprof dump`: a worker that hangs in the lock of a session's kind, on a wiki that others load; and three of 64 that hang in a socket,
-//! told by a sampler of the dump's own and by a resident one.
+//! `kubectl phpprof dump`: one worker that waits for a lock, as of a session, on a wiki under load; and three of 64 workers that wait for a
+//! socket, read by a sampler of the dump's own and by a resident one.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::people::Person;
 use e2e::requests::status;
-use e2e::{ENABLED, Scene, calm, pods, promised, say};
+use e2e::users::User;
+use e2e::{ENABLED, Fixture, pods, promised, say, shared};
 use kube::api::ListParams;
 use phpprof_crds::ProfileRequest;
 use serde_json::{Value, json};
@@ -29,13 +29,13 @@ fn functions(worker: &Value) -> Vec<&str> {
 
 #[test]
 fn a_worker_that_hangs_is_told_with_its_request_and_what_it_waits_for() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::dokuwiki("web", "1")]).await?;
-        scene.exec("web", &["sh", "-c", HANG], &[]).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::dokuwiki("web", "1")]).await?;
+        fixture.exec("web", &["sh", "-c", HANG], &[]).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let person = scene.administrator()?;
+        let user = fixture.administrator()?;
         let began = Instant::now();
-        let said = person.says("dump pod/web -c fpm -o json").await?.well()?;
+        let said = user.run("dump pod/web -c fpm -o json").await?.well()?;
         promised("a dump", Duration::from_secs(6), began.elapsed())?;
         let said: Value = serde_json::from_str(&said)?;
         let workers = said["workers"].as_array().context("no workers")?;
@@ -53,7 +53,7 @@ fn a_worker_that_hangs_is_told_with_its_request_and_what_it_waits_for() -> Resul
                 && stuck["requestSeconds"].as_f64() > Some(1.0),
             "{stuck:#}"
         );
-        let text = person.says("dump pod/web -c fpm").await?.well()?;
+        let text = user.run("dump pod/web -c fpm").await?.well()?;
         ensure!(
             text.contains("waits in flock") && text.contains("GET /hang.php for"),
             "{text}"
@@ -74,7 +74,7 @@ for n in 1 2 3; do
 done
 "#;
 
-/// The wiki with so many workers, and nobody who loads it.
+/// The wiki with this many workers, and without load.
 fn wiki_of_many() -> Value {
     let mut pod = pods::dokuwiki("web", "1");
     let start = format!(
@@ -91,14 +91,14 @@ fn wiki_of_many() -> Value {
     pod
 }
 
-/// From the command to the screen; the workers that hang come first, and nothing is missing of them.
-async fn dumped(person: &Person, what: &str, promise: Duration) -> Result<()> {
+/// Checks the time from the command to its output. The waiting workers come first, and all of their stacks are whole.
+async fn dumped(user: &User, what: &str, promise: Duration) -> Result<()> {
     let began = Instant::now();
-    let said = person.says("dump pod/web -c fpm -o json").await?.well()?;
+    let said = user.run("dump pod/web -c fpm -o json").await?.well()?;
     promised(what, promise, began.elapsed())?;
     let said: Value = serde_json::from_str(&said)?;
     let workers = said["workers"].as_array().context("no workers")?;
-    // The programs that ask and answer are PHP, too.
+    // The scripts that send requests and answer them are PHP processes, too.
     ensure!(workers.len() >= WORKERS, "{} workers", workers.len());
     let is_of_pool = |worker: &&Value| worker["sapi"] == "fpm-fcgi";
     for stuck in workers.iter().filter(is_of_pool).take(3) {
@@ -119,35 +119,35 @@ async fn dumped(person: &Person, what: &str, promise: Duration) -> Result<()> {
     Ok(())
 }
 
-async fn hanging(scene: &Scene) -> Result<()> {
-    scene.start(&[wiki_of_many()]).await?;
+async fn hanging(fixture: &Fixture) -> Result<()> {
+    fixture.start(&[wiki_of_many()]).await?;
     let hang = ["sh", "-c", HANG_IN_A_SOCKET];
-    scene.exec("web", &hang, &[]).await?;
+    fixture.exec("web", &hang, &[]).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(())
 }
 
 #[test]
 fn three_of_64_workers_that_hang_in_a_socket_are_told_in_time() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        hanging(scene).await?;
-        let person = scene.administrator()?;
+    shared(ENABLED, async |fixture| {
+        hanging(fixture).await?;
+        let user = fixture.administrator()?;
         let promise = Duration::from_secs(6);
-        dumped(&person, "a dump of 64 workers", promise).await
+        dumped(&user, "a dump of 64 workers", promise).await
     })
 }
 
 #[test]
 fn a_resident_sampler_tells_three_of_64_workers_that_hang_sooner() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        hanging(scene).await?;
-        let person = scene.resident_user().await?;
-        // The first one brings the sampler.
-        person.says("dump pod/web -c fpm -o json").await?.well()?;
-        // The relay keeps its question open.
+    shared(ENABLED, async |fixture| {
+        hanging(fixture).await?;
+        let user = fixture.resident_user().await?;
+        // The first dump starts the resident sampler.
+        user.run("dump pod/web -c fpm -o json").await?.well()?;
+        // The relay keeps the resident sampler's poll open.
         let promise = Duration::from_secs(2);
-        dumped(&person, "a dump by a resident sampler", promise).await?;
-        let requests = scene.api::<ProfileRequest>();
+        dumped(&user, "a dump by a resident sampler", promise).await?;
+        let requests = fixture.api::<ProfileRequest>();
         let requests = requests.list(&ListParams::default()).await?;
         let mut targets = requests.items.iter().flat_map(|it| status(it).targets);
         ensure!(

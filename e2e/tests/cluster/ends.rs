@@ -1,10 +1,10 @@
-//! Requests that end before their time, begin later, take the longer way, or are over for good.
+//! Requests that end early, start late, upload over the relay instead of directly, or are deleted when they expire.
 
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{failed_with, folder, holds, only_target, status};
-use e2e::{ENABLED, Scene, alone, calm, pods, poll, promised, release};
+use e2e::{ENABLED, Fixture, exclusive, pods, poll, promised, release, shared};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -13,16 +13,16 @@ use phpprof_crds::{ProfileRequest, Reason, TargetReason, TargetStatus, UploadRou
 use serde_json::{Value, json};
 
 const HEARD: Duration = Duration::from_secs(5);
-/// The ways on which a sampler hears that it shall stop.
+/// The upload modes, each of which has its own way to stop a sampler.
 const WAYS: [&str; 2] = ["Direct", "Relay"];
 
-/// A request on each way, whose samplers have run for a moment.
-async fn sampled_on_each_way(scene: &Scene) -> Result<Vec<ProfileRequest>> {
-    scene.start(&[pods::php("web")]).await?;
+/// One request for each upload mode, whose samplers have run for a moment.
+async fn sampled_on_each_way(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
+    fixture.start(&[pods::php("web")]).await?;
     let mut requests = Vec::new();
     for way in WAYS {
         let spec = json!({"target": {"podName": "web"}, "durationSeconds": 60, "uploadMode": way});
-        requests.push(scene.sampled(spec).await?);
+        requests.push(fixture.sampled(spec).await?);
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(requests)
@@ -34,12 +34,12 @@ fn since(begin: SystemTime) -> Result<Duration> {
 
 #[test]
 fn a_cancelled_request_completes_within_5_seconds_with_what_was_sampled() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        let requests = sampled_on_each_way(scene).await?;
+    shared(ENABLED, async |fixture| {
+        let requests = sampled_on_each_way(fixture).await?;
         for (request, way) in requests.iter().zip(WAYS) {
             let begin = SystemTime::now();
-            scene.change(request, json!({"cancel": true})).await?;
-            let request = scene.ended(request).await?;
+            fixture.change(request, json!({"cancel": true})).await?;
+            let request = fixture.ended(request).await?;
             promised(&format!("cancelling over {way}"), HEARD, since(begin)?)?;
             let complete = holds(&request, condition::COMPLETE)?;
             ensure!(
@@ -48,7 +48,7 @@ fn a_cancelled_request_completes_within_5_seconds_with_what_was_sampled() -> Res
             );
             let target = only_target(&request)?;
             ensure!(target.samples > Some(0), "{target:?}");
-            let profile = scene.profile(&target.object_key).await?;
+            let profile = fixture.profile(&target.object_key).await?;
             let sampled = Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
             ensure!(
                 sampled > Duration::from_secs(1) && sampled < Duration::from_secs(30),
@@ -59,11 +59,11 @@ fn a_cancelled_request_completes_within_5_seconds_with_what_was_sampled() -> Res
     })
 }
 
-/// Waits until a sampler has ended; gives its receipt.
-async fn receipt(scene: &Scene, target: &TargetStatus) -> Result<String> {
+/// Waits until a sampler has ended, and returns its receipt.
+async fn receipt(fixture: &Fixture, target: &TargetStatus) -> Result<String> {
     let limit = Duration::from_secs(30);
     poll("the sampler has ended", limit, async || {
-        Ok(scene.sampler(target).await?.receipt().ok())
+        Ok(fixture.sampler(target).await?.receipt().ok())
     })
     .await
 }
@@ -71,32 +71,33 @@ async fn receipt(scene: &Scene, target: &TargetStatus) -> Result<String> {
 #[test]
 fn a_deleted_request_is_gone_at_once_and_its_samplers_drop_what_they_have_within_5_seconds()
 -> Result<()> {
-    calm(ENABLED, async |scene| {
-        let requests = sampled_on_each_way(scene).await?;
+    shared(ENABLED, async |fixture| {
+        let requests = sampled_on_each_way(fixture).await?;
         for (request, way) in requests.iter().zip(WAYS) {
             let begin = SystemTime::now();
-            let api = scene.api::<ProfileRequest>();
+            let api = fixture.api::<ProfileRequest>();
             let name = request.name_any();
             api.delete(&name, &DeleteParams::default()).await?;
             ensure!(api.get_opt(&name).await?.is_none(), "{name} is still there");
-            let receipt = receipt(scene, &only_target(request)?).await?;
+            let receipt = receipt(fixture, &only_target(request)?).await?;
             promised(&format!("deleting over {way}"), HEARD, since(begin)?)?;
             ensure!(receipt.contains("Cancelled"), "{receipt}");
         }
         let limit = Duration::from_secs(10);
         poll("both requests are listed", limit, async || {
-            let keys = scene.keys().await?;
+            let keys = fixture.keys().await?;
             let manifests = keys.iter().filter(|key| key.ends_with("/manifest.json"));
             Ok((manifests.count() == WAYS.len()).then_some(()))
         })
         .await?;
-        no_profile_is_left(scene).await
+        no_profile_is_left(fixture).await
     })
 }
 
-/// What a sampler had stored is gone. A checkpoint that it stores just before it hears is named by the manifest, and goes with that.
-async fn no_profile_is_left(scene: &Scene) -> Result<()> {
-    let keys = scene.keys().await?;
+/// Checks that the sampler's objects are deleted. If it stored a checkpoint just before the stop, the manifest names that, and it is
+/// deleted too.
+async fn no_profile_is_left(fixture: &Fixture) -> Result<()> {
+    let keys = fixture.keys().await?;
     let is_left = |key: &String| key.ends_with(".pb.gz") && !key.contains(".checkpoint-");
     ensure!(!keys.iter().any(is_left), "{keys:?}");
     Ok(())
@@ -104,51 +105,51 @@ async fn no_profile_is_left(scene: &Scene) -> Result<()> {
 
 #[test]
 fn a_request_that_is_deleted_while_no_operator_runs_is_seen_to_by_the_next_one() -> Result<()> {
-    alone(async |scene| {
-        let requests = sampled_on_each_way(scene).await?;
+    exclusive(async |fixture| {
+        let requests = sampled_on_each_way(fixture).await?;
         release::scale(0).await?;
         let limit = Duration::from_secs(30);
         poll("the operator has stopped", limit, async || {
-            let operator = release::operator(&scene.client).await?;
+            let operator = release::operator(&fixture.client).await?;
             Ok(operator.is_none().then_some(()))
         })
         .await?;
         for request in &requests {
-            let api = scene.api::<ProfileRequest>();
+            let api = fixture.api::<ProfileRequest>();
             api.delete(&request.name_any(), &DeleteParams::default())
                 .await?;
         }
         release::scale(1).await?;
         for request in &requests {
-            let receipt = receipt(scene, &only_target(request)?).await?;
+            let receipt = receipt(fixture, &only_target(request)?).await?;
             ensure!(receipt.contains("Cancelled"), "{receipt}");
         }
         poll(
             "both requests are listed, and have no record",
             limit,
             async || {
-                let keys = scene.keys().await?;
+                let keys = fixture.keys().await?;
                 let manifests = keys.iter().filter(|key| key.ends_with("/manifest.json"));
                 let records = keys.iter().filter(|key| key.ends_with("/accepted.json"));
                 Ok((manifests.count() == WAYS.len() && records.count() == 0).then_some(()))
             },
         )
         .await?;
-        no_profile_is_left(scene).await
+        no_profile_is_left(fixture).await
     })
 }
 
 #[test]
 fn a_sampler_that_a_signal_ends_stores_what_it_has_and_its_target_says_so() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
         let spec = json!({"target": {"podName": "web"}, "durationSeconds": 60});
-        let request = scene.sampled(spec).await?;
+        let request = fixture.sampled(spec).await?;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        // The kubelet sends the same when it stops the pod.
+        // The kubelet sends the same signal when it stops the pod.
         let end = r#"for comm in /proc/[0-9]*/comm; do read name <$comm; [ "$name" != phpprof ] || kill -TERM $(echo $comm | tr -dc 0-9); done"#;
-        scene.exec("web", &["sh", "-c", end], &[]).await?;
-        let request = scene.ended(&request).await?;
+        fixture.exec("web", &["sh", "-c", end], &[]).await?;
+        let request = fixture.ended(&request).await?;
         let complete = holds(&request, condition::COMPLETE)?;
         let target = only_target(&request)?;
         ensure!(
@@ -165,9 +166,9 @@ fn a_sampler_that_a_signal_ends_stores_what_it_has_and_its_target_says_so() -> R
 
 #[test]
 fn a_suspended_request_adds_nothing_to_a_pod_until_it_is_let_go() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let request = scene
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let request = fixture
             .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1, "suspend": true}))
             .await?;
         let suspended = |now: &ProfileRequest| {
@@ -176,75 +177,75 @@ fn a_suspended_request_adds_nothing_to_a_pod_until_it_is_let_go() -> Result<()> 
                 .iter()
                 .any(|condition| condition.reason == Reason::Suspended.to_string())
         };
-        scene.until(&request, "is suspended", suspended).await?;
+        fixture.until(&request, "is suspended", suspended).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let pod: Pod = scene.api().get("web").await?;
+        let pod: Pod = fixture.api().get("web").await?;
         ensure!(pods::ephemeral_containers(&pod) == 0, "a sampler was added");
-        scene.change(&request, json!({"suspend": false})).await?;
-        let request = scene.ended(&request).await?;
+        fixture.change(&request, json!({"suspend": false})).await?;
+        let request = fixture.ended(&request).await?;
         holds(&request, condition::COMPLETE).map(drop)
     })
 }
 
 #[test]
 fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Result<()> {
-    calm(ENABLED, async |scene| {
+    shared(ENABLED, async |fixture| {
         let store = e2e::outage::address().await?;
-        scene
+        fixture
             .start(&[pods::cut_off_from(pods::php("web"), &store)])
             .await?;
-        let request = scene
+        let request = fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
             .await?;
         let target = only_target(&request)?;
         ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
-        let receipt = scene.sampler(&target).await?.receipt()?;
+        let receipt = fixture.sampler(&target).await?.receipt()?;
         ensure!(receipt.contains("Relayed"), "{receipt}");
-        let bytes = scene.read(&target.object_key).await?;
+        let bytes = fixture.read(&target.object_key).await?;
         ensure!(
             e2e::store::sha256(&bytes) == target.sha256,
             "another object"
         );
-        // Where only the store is allowed it fails: the store was out of reach indeed.
+        // A request with direct upload only fails, which proves that the pod could not reach the store.
         let spec =
             json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"});
-        let request = scene.ended(&scene.apply(spec).await?).await?;
+        let request = fixture.ended(&fixture.apply(spec).await?).await?;
         failed_with(&request, TargetReason::UploadDeadlineExceeded).map(drop)
     })
 }
 
 #[test]
 fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<()> {
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
         let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
         let (over, stays) = (
-            scene.completed(spec.clone()).await?,
-            scene.completed(spec).await?,
+            fixture.completed(spec.clone()).await?,
+            fixture.completed(spec).await?,
         );
         let folder = format!("{}/{}", release::PREFIX, folder(&over)?);
         let manifest_key = format!("{folder}/manifest.json");
-        let mut manifest: Value = serde_json::from_slice(&scene.read(&manifest_key).await?)?;
+        let mut manifest: Value = serde_json::from_slice(&fixture.read(&manifest_key).await?)?;
         let past = Timestamp::now().checked_sub(SignedDuration::from_secs(1))?;
         manifest["expiresAt"] = json!(past);
-        // What it names elsewhere is not its own.
+        // An object that the manifest names in another folder is not the request's own.
         let foreign = only_target(&stays)?.object_key;
         let mut named = manifest["targets"][0].clone();
         named["objectKey"] = json!(foreign);
         let targets = manifest["targets"].as_array_mut().context("no targets")?;
         targets.push(named);
         let unnamed = format!("{folder}/unnamed");
-        scene.write(&unnamed, b"x", 1).await?;
+        fixture.write(&unnamed, b"x", 1).await?;
         let manifest = manifest.to_string();
-        scene.write(&manifest_key, manifest.as_bytes(), 1).await?;
-        // The sweep comes every hour, and when an operator starts.
+        fixture.write(&manifest_key, manifest.as_bytes(), 1).await?;
+        // The sweep runs every hour, and when an operator starts.
         release::renew().await?;
         let limit = Duration::from_secs(30);
         poll("the manifest is gone", limit, async || {
-            Ok((!scene.keys().await?.contains(&manifest_key)).then_some(()))
+            Ok((!fixture.keys().await?.contains(&manifest_key)).then_some(()))
         })
         .await?;
-        let keys = scene.keys().await?;
+        let keys = fixture.keys().await?;
         let (gone, kept): (Vec<String>, Vec<String>) =
             keys.into_iter().partition(|key| key.starts_with(&folder));
         ensure!(gone == [unnamed], "{gone:?}");

@@ -1,9 +1,9 @@
-//! `examples/`: the API server takes each file, and its pods are such as a restricted namespace admits.
+//! The API server accepts each file of `examples/`, and a restricted namespace admits their pods.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{RESTRICTED, Scene, calm, run};
+use e2e::{Fixture, RESTRICTED, run, shared};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn files(folder: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The objects of a file, in another namespace.
+/// The objects of a file, moved to another namespace.
 fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(file)?;
     let text = text.replace("namespace: shop", &format!("namespace: {namespace}"));
@@ -26,7 +26,7 @@ fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
     Ok(documents.collect::<Result<_, _>>()?)
 }
 
-/// What an object makes of a Job's spec. Argo's own kinds are not known to this cluster, so their Jobs are looked at.
+/// The spec of the Job that an object contains. This cluster does not know Argo's own kinds, so only their Jobs are tested.
 fn job(object: &Value) -> Option<&Value> {
     match object["kind"].as_str()? {
         "Job" => object.pointer("/spec"),
@@ -43,17 +43,17 @@ async fn dry_run(object: &Value) -> Result<()> {
     Ok(())
 }
 
-async fn try_object(scene: &Scene, object: &Value) -> Result<()> {
+async fn try_object(fixture: &Fixture, object: &Value) -> Result<()> {
     if object["kind"] != "AnalysisTemplate" {
         dry_run(object).await?;
     }
     let Some(job) = job(object) else {
         return Ok(());
     };
-    let metadata = json!({"name": "example", "namespace": scene.namespace});
+    let metadata = json!({"name": "example", "namespace": fixture.namespace});
     let whole = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job});
     dry_run(&whole).await?;
-    // Pod Security is enforced where the pod itself is made; nothing of this file is there, neither is its account.
+    // Pod Security is enforced on the pod itself. The file's objects are not created, so the pod's service account does not exist either.
     let mut pod = job["template"]["spec"].clone();
     pod["serviceAccountName"] = json!("default");
     dry_run(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})).await
@@ -61,16 +61,16 @@ async fn try_object(scene: &Scene, object: &Value) -> Result<()> {
 
 #[test]
 fn the_api_server_takes_every_example() -> Result<()> {
-    calm(RESTRICTED, async |scene| {
+    shared(RESTRICTED, async |fixture| {
         let mut count = 0;
         for folder in ["requests", "schedules", "argo"] {
             for file in files(folder)? {
-                // Values are the chart's: tests/chart looks at them.
+                // These values are for the chart, so tests/chart checks them.
                 if file.ends_with("schedules/values.yaml") {
                     continue;
                 }
-                for object in objects(&file, &scene.namespace)? {
-                    try_object(scene, &object)
+                for object in objects(&file, &fixture.namespace)? {
+                    try_object(fixture, &object)
                         .await
                         .with_context(|| file.display().to_string())?;
                     count += 1;

@@ -1,4 +1,4 @@
-//! What the installed operator tells beyond the cluster: a receiver in a pod stands for Pyroscope and Grafana.
+//! What the operator sends out of the cluster: a receiver in a pod replaces Pyroscope and Grafana.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::requests::status;
-use e2e::{Scene, alone, kubectl, pods, poll, release, run};
+use e2e::{Fixture, exclusive, kubectl, pods, poll, release, run};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
@@ -30,14 +30,14 @@ fn receiver() -> Value {
     pod
 }
 
-async fn install(scene: &Scene) -> Result<()> {
+async fn install(fixture: &Fixture) -> Result<()> {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "stringData": {"token": format!("{TOKEN}\n")},
         "metadata": {"name": SECRET, "namespace": release::NAMESPACE},
     });
     let secret = secret.to_string();
     run("kubectl", &["apply", "--filename=-"], secret.as_bytes()).await?;
-    let pod: Pod = scene.api().get("receiver").await?;
+    let pod: Pod = fixture.api().get("receiver").await?;
     let ip = pod.status.and_then(|status| status.pod_ip);
     let url = format!("http://{}:4040", ip.context("the receiver has no address")?);
     release::install(&[
@@ -50,29 +50,29 @@ async fn install(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// What the receiver has kept, once it is so many calls.
-async fn kept(scene: &Scene, calls: usize) -> Result<Vec<Value>> {
+/// The calls that the receiver has kept, once there are this many.
+async fn kept(fixture: &Fixture, calls: usize) -> Result<Vec<Value>> {
     poll("pushes and an annotation", TOLD, async || {
         let show = ["sh", "-c", "cat /tmp/kept 2>/dev/null || true"];
-        let kept = String::from_utf8(scene.exec("receiver", &show, &[]).await?)?;
+        let kept = String::from_utf8(fixture.exec("receiver", &show, &[]).await?)?;
         let lines: Vec<Value> = kept
             .lines()
             .map(serde_json::from_str)
             .collect::<Result<_, _>>()?;
-        // What ended a moment ago in other tests is told as well.
+        // The operator also sends what ended a moment ago in other tests.
         let own = lines.into_iter();
         let lines: Vec<Value> = own
-            .filter(|call| call.to_string().contains(&scene.namespace))
+            .filter(|call| call.to_string().contains(&fixture.namespace))
             .collect();
         Ok((lines.len() >= calls).then_some(lines))
     })
     .await
 }
 
-/// Each pushed type, held against the total of the merged profile in the store.
-async fn check_pushes(scene: &Scene, request: &ProfileRequest, calls: &[Value]) -> Result<()> {
+/// Compares each pushed type with the total of the merged profile in the store.
+async fn check_pushes(fixture: &Fixture, request: &ProfileRequest, calls: &[Value]) -> Result<()> {
     let url = status(request).profile.context("no profile")?.url;
-    let merged = scene.profile(scene.store.key_of(&url)?).await?;
+    let merged = fixture.profile(fixture.store.key_of(&url)?).await?;
     let pushes = calls
         .iter()
         .filter(|call| call["path"] == "/push.v1.PusherService/Push");
@@ -84,7 +84,7 @@ async fn check_pushes(scene: &Scene, request: &ProfileRequest, calls: &[Value]) 
             let mut found = labels.filter(|label| label["name"] == name);
             found.find_map(|label| label["value"].as_str().map(str::to_owned))
         };
-        let service = format!("{}/web", scene.namespace);
+        let service = format!("{}/web", fixture.namespace);
         ensure!(label("service_name") == Some(service), "{series}");
         ensure!(label("pod").as_deref() == Some("web"), "{series}");
         ensure!(label("cluster").as_deref() == Some("e2e"), "{series}");
@@ -116,20 +116,20 @@ fn check_annotation(request: &ProfileRequest, calls: &[Value]) -> Result<()> {
 #[test]
 fn a_receiver_of_pushes_finds_the_totals_of_the_stored_profile_and_grafana_is_told_and_linked()
 -> Result<()> {
-    alone(async |scene| {
-        scene.start(&[pods::php("web"), receiver()]).await?;
-        install(scene).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web"), receiver()]).await?;
+        install(fixture).await?;
         let spec = json!({"target": {"podName": "web"}, "durationSeconds": 3});
-        let request = scene.completed(spec).await?;
-        let calls = kept(scene, 3).await?;
-        check_pushes(scene, &request, &calls).await?;
+        let request = fixture.completed(spec).await?;
+        let calls = kept(fixture, 3).await?;
+        check_pushes(fixture, &request, &calls).await?;
         check_annotation(&request, &calls)?;
         let links = status(&request).links;
         let names: Vec<&str> = links.iter().map(|link| &*link.name).collect();
         let expected = ["Profiles Drilldown", "Explore", "Diff against the baseline"];
         ensure!(names == expected, "{names:?}");
         poll("events of both", TOLD, async || {
-            let place = ["--namespace", &scene.namespace];
+            let place = ["--namespace", &fixture.namespace];
             let events = kubectl(&[&place[..], &["get", "events"]].concat()).await?;
             let both = events.contains("Pushed") && events.contains("Annotated");
             Ok(both.then_some(()))

@@ -1,16 +1,16 @@
-//! What the holder of a grant can do: write one new object until it expires, and nothing else.
+//! The holder of a grant can write one new object until it expires, and nothing else.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{Sampler, status};
 use e2e::store::{Call, sha256};
-use e2e::{ENABLED, Scene, calm, pods};
+use e2e::{ENABLED, Fixture, pods, shared};
 use jiff::Timestamp;
 use phpprof_crds::{Reason, TargetStatus, UploadRoute, condition};
 use serde_json::json;
 
-/// A grant, bent.
+/// A modified grant.
 fn with_method(mut grant: Call, method: &str) -> Call {
     method.clone_into(&mut grant.method);
     grant
@@ -21,7 +21,7 @@ fn with_url(mut grant: Call, url: String) -> Call {
     grant
 }
 
-/// Each way to do more than the grant says, by its name, with the status that refuses it.
+/// Each attempt to do more than the grant allows, with its name and the status that refuses it.
 fn abuses(grant: &Call) -> Result<Vec<(&'static str, Call, u16)>> {
     let (path, query) = grant
         .url
@@ -63,8 +63,8 @@ fn abuses(grant: &Call) -> Result<Vec<(&'static str, Call, u16)>> {
     ])
 }
 
-/// The pod carries no credential but the grants: no volume, no token, no other variable.
-fn check_sampler(scene: &Scene, sampler: &Sampler) -> Result<()> {
+/// Checks that the container has no credentials except the grants: no volume, no token, no other variable.
+fn check_sampler(fixture: &Fixture, sampler: &Sampler) -> Result<()> {
     let container = serde_json::to_value(&sampler.container)?;
     for field in ["volumeMounts", "volumeDevices", "envFrom", "command"] {
         ensure!(
@@ -90,11 +90,11 @@ fn check_sampler(scene: &Scene, sampler: &Sampler) -> Result<()> {
     );
     let pod = serde_json::to_string(&sampler.pod)?;
     ensure!(
-        !pod.contains(&scene.store.files.secret_key),
+        !pod.contains(&fixture.store.files.secret_key),
         "the pod has the store's secret key"
     );
     ensure!(
-        sampler.variable("PHPPROF_CA_BUNDLE") == Some(&scene.store.files.authority),
+        sampler.variable("PHPPROF_CA_BUNDLE") == Some(&fixture.store.files.authority),
         "the bundle is not the store's authority"
     );
     Ok(())
@@ -107,10 +107,10 @@ fn target<'a>(targets: &'a [TargetStatus], pod: &str) -> Result<&'a TargetStatus
 
 #[test]
 fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        // Of the three, two leave their grants unused.
+    shared(ENABLED, async |fixture| {
+        // Two of the three pods leave their grants unused.
         let names = ["web", "idle-a", "idle-b"];
-        scene
+        fixture
             .start(&[
                 pods::php("web"),
                 pods::without_php("idle-a"),
@@ -118,7 +118,7 @@ fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires
             ])
             .await?;
         let selector = json!({"matchLabels": {"app": "web"}});
-        let request = scene
+        let request = fixture
             .completed(json!({"target": {"selector": selector, "containerName": "fpm"}, "durationSeconds": 1}))
             .await?;
         let complete = e2e::requests::holds(&request, condition::COMPLETE)?;
@@ -129,8 +129,8 @@ fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires
         let targets = status(&request).targets;
         let mut grants = Vec::new();
         for name in names {
-            let sampler = scene.sampler(target(&targets, name)?).await?;
-            check_sampler(scene, &sampler)?;
+            let sampler = fixture.sampler(target(&targets, name)?).await?;
+            check_sampler(fixture, &sampler)?;
             let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
             grants.push((
                 sampler.grant(UploadRoute::Direct)?,
@@ -138,17 +138,22 @@ fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires
             ));
         }
         let web = target(&targets, "web")?;
-        check_used(scene, &grants[0].0, web).await?;
-        check_unused(scene, &grants[1].0, &target(&targets, "idle-a")?.object_key).await?;
-        check_expired(scene, &grants[2], target(&targets, "idle-b")?).await
+        check_used(fixture, &grants[0].0, web).await?;
+        check_unused(
+            fixture,
+            &grants[1].0,
+            &target(&targets, "idle-a")?.object_key,
+        )
+        .await?;
+        check_expired(fixture, &grants[2], target(&targets, "idle-b")?).await
     })
 }
 
-/// Tried from inside the profiled pod: nothing more can be done with a grant that was used.
-async fn check_used(scene: &Scene, grant: &Call, web: &TargetStatus) -> Result<()> {
+/// Checks from inside the profiled pod that a used grant allows nothing more.
+async fn check_used(fixture: &Fixture, grant: &Call, web: &TargetStatus) -> Result<()> {
     let abuses = abuses(grant)?;
     let calls: Vec<Call> = abuses.iter().map(|(_, call, _)| call.clone()).collect();
-    let answers = scene.call("web", &calls).await?;
+    let answers = fixture.call("web", &calls).await?;
     for ((what, _, expected), answer) in abuses.iter().zip(answers) {
         ensure!(
             answer.status == *expected,
@@ -158,31 +163,31 @@ async fn check_used(scene: &Scene, grant: &Call, web: &TargetStatus) -> Result<(
         );
     }
     ensure!(
-        sha256(&scene.read(&web.object_key).await?) == web.sha256,
+        sha256(&fixture.read(&web.object_key).await?) == web.sha256,
         "the profile was changed"
     );
     Ok(())
 }
 
-/// The grant works from any pod, so that a refusal of it means what it seems to mean; but once only.
-async fn check_unused(scene: &Scene, grant: &Call, key: &str) -> Result<()> {
+/// Checks that the grant works from any pod, but only once. So a refusal is not caused by the pod.
+async fn check_unused(fixture: &Fixture, grant: &Call, key: &str) -> Result<()> {
     let calls = [
         grant.clone().body(b"first", 1),
         grant.clone().body(b"second", 1),
     ];
-    let answers = scene.call("idle-a", &calls).await?;
+    let answers = fixture.call("idle-a", &calls).await?;
     let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
     ensure!(statuses == [200, 412], "{statuses:?}");
     ensure!(
-        scene.read(key).await? == b"first",
+        fixture.read(key).await? == b"first",
         "the first object was replaced"
     );
     Ok(())
 }
 
-/// An unused grant, after the time that the sampler was told.
+/// Checks that an unused grant is refused after the sampler's deadline.
 async fn check_expired(
-    scene: &Scene,
+    fixture: &Fixture,
     (grant, until): &(Call, Timestamp),
     idle: &TargetStatus,
 ) -> Result<()> {
@@ -190,14 +195,14 @@ async fn check_expired(
     tokio::time::sleep(left + Duration::from_secs(1)).await;
     let abuses = abuses(grant)?;
     let calls: Vec<Call> = abuses.iter().map(|(_, call, _)| call.clone()).collect();
-    for ((what, ..), answer) in abuses.iter().zip(scene.call("idle-b", &calls).await?) {
+    for ((what, ..), answer) in abuses.iter().zip(fixture.call("idle-b", &calls).await?) {
         ensure!(
             answer.status == 403,
             "{what} after the end: HTTP {}",
             answer.status
         );
     }
-    let keys = scene.keys().await?;
+    let keys = fixture.keys().await?;
     ensure!(!keys.contains(&idle.object_key), "{keys:?}");
     Ok(())
 }

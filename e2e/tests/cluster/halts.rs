@@ -1,10 +1,10 @@
-//! What waits for its turn, and what stops everything: limits of what runs at the same time, the administrator's switch, a namespace's label.
+//! Requests that wait, and ways to stop all of them: limits of concurrent runs, the administrator's switch, a namespace's label.
 
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, only_target, status};
-use e2e::{ENABLED, Scene, alone, alone_on, calm, kubectl, pods, promised, release};
+use e2e::{ENABLED, Fixture, exclusive, exclusive_on, kubectl, pods, promised, release, shared};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -14,7 +14,7 @@ use phpprof_crds::{
 };
 use serde_json::json;
 
-/// So that few requests have to wait for others.
+/// Low limits, so that few requests are enough to make others wait.
 pub const LIMITS: &[&str] = &["limits.requests=2", "limits.requestsPerNamespace=1"];
 const HEARD: Duration = Duration::from_secs(5);
 
@@ -30,19 +30,19 @@ pub fn reason(request: &ProfileRequest) -> String {
         .unwrap_or_default()
 }
 
-/// Stops what runs in the scene, sees that a request is held meanwhile, and lets it go.
+/// Stops what runs in the fixture, checks that a request is held meanwhile, then lets it run.
 async fn check_halt(
-    scene: &Scene,
+    fixture: &Fixture,
     stop: impl AsyncFn(bool) -> Result<()>,
     why: &str,
 ) -> Result<()> {
-    scene.start(&[pods::php("web")]).await?;
-    let running = scene.sampled(spec(60)).await?;
+    fixture.start(&[pods::php("web")]).await?;
+    let running = fixture.sampled(spec(60)).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let begin = SystemTime::now();
     stop(true).await?;
-    let ended = scene.ended(&running).await?;
-    let sampler = scene.sampler(&only_target(&ended)?).await?;
+    let ended = fixture.ended(&running).await?;
+    let sampler = fixture.sampler(&only_target(&ended)?).await?;
     ensure!(sampler.ended_at().is_some(), "the sampler runs on");
     promised(
         &format!("the end of a sampler where {why}"),
@@ -58,8 +58,8 @@ async fn check_halt(
         "{complete:?}"
     );
     ensure!(only_target(&ended)?.samples > Some(0), "nothing was kept");
-    let held = scene.apply(spec(1)).await?;
-    let held = scene
+    let held = fixture.apply(spec(1)).await?;
+    let held = fixture
         .until(&held, "is held", |it| {
             reason(it) == Reason::ProfilingDisabled.to_string()
         })
@@ -67,14 +67,14 @@ async fn check_halt(
     let message = &status(&held).conditions[0].message;
     ensure!(message.contains(why), "{message}");
     stop(false).await?;
-    let ended = scene.ended(&held).await?;
+    let ended = fixture.ended(&held).await?;
     holds(&ended, condition::COMPLETE).map(drop)
 }
 
 #[test]
 fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_asked_for()
 -> Result<()> {
-    alone(async |scene| {
+    exclusive(async |fixture| {
         let switch = async |off: bool| {
             let word = if off { "stopped" } else { "running" };
             let patch = json!({"data": {"profiling": word}}).to_string();
@@ -91,8 +91,8 @@ fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_
                 .await
                 .map(drop)
         };
-        let checked = check_halt(scene, switch, "the administrator has stopped profiling").await;
-        // Also where it was not as expected: all other tests need it.
+        let checked = check_halt(fixture, switch, "the administrator has stopped profiling").await;
+        // It runs even after a failed check, because all other tests need it.
         switch(false).await?;
         checked
     })
@@ -100,8 +100,8 @@ fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_
 
 #[test]
 fn a_namespaces_label_stops_what_runs_there_within_5_seconds() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+    shared(ENABLED, async |fixture| {
+        let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
         let label = async |off: bool| {
             let value = if off {
                 NAMESPACE_DISABLED
@@ -110,13 +110,15 @@ fn a_namespaces_label_stops_what_runs_there_within_5_seconds() -> Result<()> {
             };
             let patch = Patch::Merge(json!({"metadata": {"labels": {NAMESPACE_LABEL: value}}}));
             let params = PatchParams::default();
-            namespaces.patch(&scene.namespace, &params, &patch).await?;
+            namespaces
+                .patch(&fixture.namespace, &params, &patch)
+                .await?;
             Ok(())
         };
         let why = format!(
             "the label {NAMESPACE_LABEL}={NAMESPACE_DISABLED} of the namespace has stopped profiling"
         );
-        check_halt(scene, label, &why).await
+        check_halt(fixture, label, &why).await
     })
 }
 
@@ -129,28 +131,28 @@ fn span(request: &ProfileRequest) -> Result<(Timestamp, Timestamp)> {
 
 #[test]
 fn requests_over_the_limit_wait_in_a_line_that_is_fair_between_namespaces() -> Result<()> {
-    alone_on(LIMITS, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        scene
+    exclusive_on(LIMITS, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        fixture
             .beside(ENABLED, async |other| {
                 other.start(&[pods::php("web")]).await?;
                 let mut all = Vec::new();
-                // Those of one namespace first.
-                for scene in [scene, scene, scene, other, other] {
-                    let request = scene.apply(spec(2)).await?;
-                    // The order within a second is not that of creation.
+                // The first namespace's requests come first.
+                for fixture in [fixture, fixture, fixture, other, other] {
+                    let request = fixture.apply(spec(2)).await?;
+                    // Creation times have a resolution of one second, so requests of one second have no order.
                     tokio::time::sleep(Duration::from_millis(1100)).await;
-                    all.push((scene, request));
+                    all.push((fixture, request));
                 }
-                let (last_scene, last) = all.last().context("there are five")?;
-                let waiting = last_scene
+                let (last_fixture, last) = all.last().context("there are five")?;
+                let waiting = last_fixture
                     .until(last, "waits", |it| reason(it) == Reason::Queued.to_string())
                     .await?;
                 let message = &status(&waiting).conditions[0].message;
                 ensure!(message.starts_with("place "), "{message}");
                 let mut spans = Vec::new();
-                for (scene, request) in &all {
-                    let ended = scene.ended(request).await?;
+                for (fixture, request) in &all {
+                    let ended = fixture.ended(request).await?;
                     holds(&ended, condition::COMPLETE)?;
                     spans.push((ended.namespace(), span(&ended)?));
                 }
@@ -177,7 +179,7 @@ fn check_line(spans: &[(Option<String>, (Timestamp, Timestamp))]) -> Result<()> 
             "{spans:?}"
         );
     }
-    // The other namespace did not wait for the third of the first.
+    // The other namespace did not wait for the third request of the first one.
     ensure!(spans[3].1.0 < spans[2].1.0, "{spans:?}");
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Uploads that are not what their receipts say, or not profiles at all.
+//! Uploads that do not match their receipts, or are not profiles at all.
 //!
-//! While the operator is stopped, the test does what a hostile pod could: it writes an object where the profile belongs,
-//! and lets the container that the operator will find say whatever fits.
+//! While the operator is stopped, the test does what a hostile pod could: it writes an object at the profile's key,
+//! and gives the container that the operator will find any receipt.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::pods::without_php;
 use e2e::requests::failed_with;
 use e2e::store::sha256;
-use e2e::{Scene, alone_on, poll, release};
+use e2e::{Fixture, exclusive_on, poll, release};
 use flate2::{Compression, write::GzEncoder};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Patch, PatchParams};
@@ -19,26 +19,26 @@ use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 use serde_json::json;
 
-/// An upload and what the operator has to say of it.
+/// An upload, and the operator's message about it.
 struct Upload {
-    /// What is in the store, repeated so often; nothing where `times` is 0.
+    /// The content of the object, repeated `times` times; there is no object if that is 0.
     body: Vec<u8>,
     times: usize,
-    /// What the receipt says: the size, and the SHA-256 where it is not that of the object.
+    /// The receipt's size; then its SHA-256, if it is not the object's.
     size: usize,
     sha256: Option<String>,
     reason: TargetReason,
     message: &'static str,
 }
 
-/// A profile of a gigabyte: empty strings without end, in a gzip file of a megabyte.
+/// A profile of a gigabyte: a great many empty strings, in a gzip file of a megabyte.
 fn bomb() -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&[0x32, 0x00].repeat(512 << 10))?;
     Ok(encoder.finish()?)
 }
 
-/// A profile of these sample types, with a sample of this label.
+/// A profile with these sample types, and a sample with this label.
 fn profile(sample_types: Vec<(&'static str, &'static str)>, label: &str) -> Vec<u8> {
     let mut builder = Builder::new(Settings {
         sample_types,
@@ -122,12 +122,12 @@ fn uploads() -> Result<Vec<Upload>> {
 
 #[test]
 fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memory() -> Result<()> {
-    // The policies keep the test itself from adding what a hostile pod would be.
-    alone_on(&[release::WITHOUT_POLICIES], async |scene| {
-        scene.start(&[without_php("web")]).await?;
+    // The policies would refuse the test's own container, which imitates a hostile pod.
+    exclusive_on(&[release::WITHOUT_POLICIES], async |fixture| {
+        fixture.start(&[without_php("web")]).await?;
         release::scale(0).await?;
         let gone = async || {
-            Ok(release::operator(&scene.client)
+            Ok(release::operator(&fixture.client)
                 .await?
                 .is_none()
                 .then_some(()))
@@ -135,44 +135,44 @@ fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memo
         poll("the operator has stopped", Duration::from_secs(30), gone).await?;
         let mut requests = Vec::new();
         for upload in uploads()? {
-            let request = scene
+            let request = fixture
                 .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
                 .await?;
-            pretend(scene, &request, &upload).await?;
+            pretend(fixture, &request, &upload).await?;
             requests.push((request, upload));
         }
         release::scale(1).await?;
-        let operator = release::operator(&scene.client).await?;
+        let operator = release::operator(&fixture.client).await?;
         let operator = operator.context("no operator")?;
         for (request, upload) in &requests {
-            let target = failed_with(&scene.ended(request).await?, upload.reason)?;
+            let target = failed_with(&fixture.ended(request).await?, upload.reason)?;
             ensure!(target.message.contains(upload.message), "{target:?}");
         }
-        release::keeps_within_its_memory(scene, &operator).await
+        release::keeps_within_its_memory(fixture, &operator).await
     })
 }
 
-/// Puts the object and the container with the receipt where the operator looks for them.
-async fn pretend(scene: &Scene, request: &ProfileRequest, upload: &Upload) -> Result<()> {
-    let pods = scene.api::<Pod>();
+/// Creates the object and the container with the receipt where the operator reads them.
+async fn pretend(fixture: &Fixture, request: &ProfileRequest, upload: &Upload) -> Result<()> {
+    let pods = fixture.api::<Pod>();
     let pod = pods.get("web").await?;
     let (uid, pod_uid) = (
         request.uid().unwrap_or_default(),
         pod.uid().unwrap_or_default(),
     );
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
-    let namespace = namespaces.get(&scene.namespace).await?;
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
+    let namespace = namespaces.get(&fixture.namespace).await?;
     let key = format!(
         "{}/{}/{}/{}-{uid}/web.fpm.{}.0.pb.gz",
         release::PREFIX,
-        scene.namespace,
+        fixture.namespace,
         namespace.uid().unwrap_or_default(),
         request.name_any(),
         &pod_uid[..8]
     );
     let sha256 = match upload.times {
         0 => sha256(&upload.body),
-        times => scene.write(&key, &upload.body, times).await?,
+        times => fixture.write(&key, &upload.body, times).await?,
     };
     let sha256 = upload.sha256.clone().unwrap_or(sha256);
     let receipt =

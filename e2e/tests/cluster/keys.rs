@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Scene, alone, kubectl, pods, poll, release};
+use e2e::{Fixture, exclusive, kubectl, pods, poll, release};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -12,27 +12,27 @@ use serde_json::json;
 
 const SECRET: &str = "phpprof-operator-keys";
 
-async fn keys(scene: &Scene) -> Result<BTreeMap<String, ByteString>> {
-    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), release::NAMESPACE);
+async fn keys(fixture: &Fixture) -> Result<BTreeMap<String, ByteString>> {
+    let secrets: Api<Secret> = Api::namespaced(fixture.client.clone(), release::NAMESPACE);
     Ok(secrets.get(SECRET).await?.data.unwrap_or_default())
 }
 
-/// Over the relay: its grant is signed with the keys, and its certificate is theirs.
-async fn relayed(scene: &Scene) -> Result<()> {
+/// A request over the relay, which needs the keys: they sign its grant, and one of them is the key of the relay's certificate.
+async fn relayed(fixture: &Fixture) -> Result<()> {
     let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Relay"});
-    scene.completed(spec).await.map(drop)
+    fixture.completed(spec).await.map(drop)
 }
 
 #[test]
 fn keys_that_an_administrator_removes_are_made_anew_and_stay_when_the_release_goes() -> Result<()> {
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        relayed(scene).await?;
-        let before = keys(scene).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        relayed(fixture).await?;
+        let before = keys(fixture).await?;
         let patch = r#"--patch=[{"op": "remove", "path": "/data"}]"#;
         let named = ["--namespace", release::NAMESPACE, "patch", "secret", SECRET];
         kubectl(&[&named[..], &["--type=json", patch]].concat()).await?;
-        let made = async || Ok(Some(keys(scene).await?).filter(|keys| !keys.is_empty()));
+        let made = async || Ok(Some(keys(fixture).await?).filter(|keys| !keys.is_empty()));
         let after = poll("new keys", Duration::from_secs(15), made).await?;
         for name in ["access", "grants", "certificate"] {
             let [before, after] = [&before, &after].map(|keys| keys.get(name));
@@ -41,16 +41,16 @@ fn keys_that_an_administrator_removes_are_made_anew_and_stay_when_the_release_go
                 "{name}"
             );
         }
-        relayed(scene).await?;
+        relayed(fixture).await?;
         release::uninstall().await?;
         ensure!(
-            keys(scene).await? == after,
+            keys(fixture).await? == after,
             "the keys went with the release"
         );
         release::install(&[]).await?;
-        relayed(scene).await?;
+        relayed(fixture).await?;
         ensure!(
-            keys(scene).await? == after,
+            keys(fixture).await? == after,
             "the keys are new after the next install"
         );
         Ok(())

@@ -1,10 +1,10 @@
-//! How long people wait for the first sample, and after the last one.
+//! How long users wait for the first sample, and after the last one.
 
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use e2e::requests::{holds, status};
-use e2e::{alone, is_long_form, pods, promised, say};
+use e2e::{exclusive, is_long_form, pods, promised, say};
 use phpprof_crds::condition;
 use serde_json::json;
 
@@ -15,8 +15,8 @@ const PROMISE: Duration = Duration::from_secs(3);
 #[test]
 fn sampling_begins_3_seconds_after_apply_and_a_request_is_complete_3_seconds_after_its_duration()
 -> Result<()> {
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
         let (mut to_first_sample, mut to_complete) = (Vec::new(), Vec::new());
         let requests = match is_long_form("ten requests in the place of six") {
             true => REQUESTS,
@@ -24,14 +24,14 @@ fn sampling_begins_3_seconds_after_apply_and_a_request_is_complete_3_seconds_aft
         };
         for _ in 0..requests {
             let applied = unix_now()?;
-            let request = scene
+            let request = fixture
                 .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
                 .await?;
-            let request = scene.ended(&request).await?;
+            let request = fixture.ended(&request).await?;
             let complete = unix_now()?;
             holds(&request, condition::COMPLETE)?;
             let claimed = status(&request).profile.context("no merged profile")?;
-            let profile = scene.profile(scene.store.key_of(&claimed.url)?).await?;
+            let profile = fixture.profile(fixture.store.key_of(&claimed.url)?).await?;
             let began = Duration::from_nanos(u64::try_from(profile.time_nanos)?);
             let ended = began + Duration::from_nanos(u64::try_from(profile.duration_nanos)?);
             to_first_sample.push(began.saturating_sub(applied));
@@ -58,7 +58,7 @@ fn sampling_begins_3_seconds_after_apply_and_a_request_is_complete_3_seconds_aft
     })
 }
 
-/// The cluster's nodes are taken to have this machine's clock.
+/// This machine's time. The test assumes that the cluster's nodes have the same clock.
 fn unix_now() -> Result<Duration> {
     Ok(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?)
 }

@@ -1,4 +1,4 @@
-//! What phpprof promises, tried on a real cluster: `make e2e`.
+//! Tests phpprof's promises on a real cluster: `make e2e`.
 
 mod archive;
 mod checkpoints;

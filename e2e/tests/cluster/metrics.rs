@@ -1,4 +1,4 @@
-//! What the operator tells is what a Prometheus asks for: each query of the chart's dashboards has data there, and each alert is judged.
+//! Prometheus finds the operator's metrics: each query of the chart's dashboards returns data, and each alert is evaluated.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{ENABLED, Scene, calm, pods, poll, release, run};
+use e2e::{ENABLED, Fixture, pods, poll, release, run, shared};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -19,7 +19,7 @@ fn chart() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof")
 }
 
-/// A child that ends with the test.
+/// A child process that ends with the test.
 fn child(program: &str, arguments: &[&str]) -> Result<Child> {
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::piped());
@@ -29,7 +29,7 @@ fn child(program: &str, arguments: &[&str]) -> Result<Child> {
         .with_context(|| format!("starting {program}"))
 }
 
-/// A way to the API server without credentials, for as long as the child lives.
+/// Access to the API server without credentials, for as long as the child lives.
 async fn api_proxy() -> Result<(Child, String)> {
     let mut proxy = child("kubectl", &["proxy", "--port=0"])?;
     let out = proxy.stdout.take().context("no output")?;
@@ -53,13 +53,13 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    async fn start(scene: &Scene) -> Result<Self> {
-        let operator = release::operator(&scene.client).await?;
+    async fn start(fixture: &Fixture) -> Result<Self> {
+        let operator = release::operator(&fixture.client).await?;
         let pod = operator.context("no operator")?.name_any();
         let (proxy, api) = api_proxy().await?;
-        let folder = std::env::temp_dir().join(format!("phpprof-prometheus-{}", scene.namespace));
+        let folder = std::env::temp_dir().join(format!("phpprof-prometheus-{}", fixture.namespace));
         std::fs::create_dir_all(&folder)?;
-        // JSON is YAML.
+        // JSON is valid YAML.
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [chart().join("files/rules.yaml")],
@@ -86,7 +86,7 @@ impl Prometheus {
         })
     }
 
-    /// The data of an answer of its API.
+    /// The data of an answer of Prometheus's API.
     async fn get(&self, path: &str) -> Result<Value> {
         let mut stream = TcpStream::connect(&self.address).await?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
@@ -106,7 +106,7 @@ impl Prometheus {
     }
 }
 
-/// All queries of the dashboards, by their panels' titles.
+/// All queries of the dashboards, by the titles of their panels.
 async fn queries() -> Result<Vec<(String, String)>> {
     let chart = chart();
     let chart = chart.to_str().context("a path of UTF-8")?;
@@ -137,7 +137,7 @@ async fn queries() -> Result<Vec<(String, String)>> {
     Ok(queries)
 }
 
-/// Names of metrics in a query.
+/// The metrics in a query.
 fn names(query: &str) -> BTreeSet<&str> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let words = query.split(|letter| !is_of_name(letter));
@@ -148,16 +148,16 @@ fn names(query: &str) -> BTreeSet<&str> {
 
 #[test]
 fn a_prometheus_has_data_for_every_panel_and_judges_every_alert() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        let prometheus = Prometheus::start(scene).await?;
+    shared(ENABLED, async |fixture| {
+        let prometheus = Prometheus::start(fixture).await?;
         poll("the operator was scraped", READY, async || {
             let up = prometheus.query("up").await.unwrap_or_default();
             Ok(up.iter().any(|it| it["value"][1] == "1").then_some(()))
         })
         .await?;
-        scene.start(&[pods::php("web")]).await?;
+        fixture.start(&[pods::php("web")]).await?;
         let before = counted(&prometheus).await?;
-        scene
+        fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
             .await?;
         poll("the request was counted", READY, async || {
@@ -182,7 +182,7 @@ async fn counted(prometheus: &Prometheus) -> Result<f64> {
     Ok(value.unwrap_or("0").parse()?)
 }
 
-/// Each alert is evaluated without an error, over metrics that are there.
+/// Checks that each alert is evaluated without an error, over metrics that exist.
 async fn check_alerts(prometheus: &Prometheus) -> Result<()> {
     let known = prometheus.get("/api/v1/label/__name__/values").await?;
     let known: BTreeSet<String> = serde_json::from_value(known)?;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::requests::{WORKLOADS, status};
-use e2e::{ENABLED, Scene, alone, kubectl, poll, release, webhook};
+use e2e::{ENABLED, Fixture, exclusive, kubectl, poll, release, webhook};
 use kube::api::ListParams;
 use phpprof_crds::ProfileRequest;
 use serde_json::json;
 
-/// Long enough for an operator that looks to have answered.
+/// Longer than a watching operator takes to answer.
 const LOOKS: Duration = Duration::from_secs(4);
 const GONE: Duration = Duration::from_secs(20);
 
-/// What the operator may not do, as kubectl asks for it.
+/// Whether the operator may not do this, as `kubectl auth can-i` answers.
 async fn is_forbidden(question: &[&str]) -> Result<bool> {
     let operator = format!(
         "--as=system:serviceaccount:{}:phpprof-operator",
@@ -21,19 +21,20 @@ async fn is_forbidden(question: &[&str]) -> Result<bool> {
     );
     match kubectl(&[&["auth", "can-i", &operator], question].concat()).await {
         Ok(said) => Ok(said.trim() != "yes"),
-        // An answer of no is an exit code of 1; only what went wrong is said as an error.
+        // The answer no is exit code 1 without a message; only a failure prints an error.
         Err(error) if error.to_string().contains("error:") => Err(error),
         Err(_) => Ok(true),
     }
 }
 
-/// Has the operator use what rights it has for one request and for workloads of each kind; `rights.rs` holds afterwards that it has used all of them.
-async fn uses_its_rights(scene: &Scene) -> Result<()> {
-    let request = webhook::profiled_past_it(scene).await?;
-    scene.links(&request).await?;
+/// Makes the operator use its rights, by one request and workloads of each kind. `rights.rs` checks afterwards that it has used all of
+/// them.
+async fn uses_its_rights(fixture: &Fixture) -> Result<()> {
+    let request = webhook::profiled_past_it(fixture).await?;
+    fixture.links(&request).await?;
     for (group, kind) in WORKLOADS {
         let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
-        scene
+        fixture
             .apply(json!({"target": {"workloadRef": workload}, "ttlSecondsAfterFinished": 0}))
             .await?;
     }
@@ -41,7 +42,7 @@ async fn uses_its_rights(scene: &Scene) -> Result<()> {
         "requests for what is not there are over and deleted",
         GONE,
         async || {
-            let left = scene
+            let left = fixture
                 .api::<ProfileRequest>()
                 .list(&ListParams::default())
                 .await?;
@@ -53,15 +54,15 @@ async fn uses_its_rights(scene: &Scene) -> Result<()> {
 
 #[test]
 fn an_operator_with_rights_in_one_namespace_profiles_there_and_nowhere_else() -> Result<()> {
-    alone(async |scene| {
-        // No operator is there while its rights change, so that what is refused later is missing.
+    exclusive(async |fixture| {
+        // The operator is stopped while its rights change, so that a refused call later means a missing right.
         release::scale(0).await?;
-        release::install(&[&format!("rbac.namespaces={{{}}}", scene.namespace)]).await?;
-        uses_its_rights(scene).await?;
+        release::install(&[&format!("rbac.namespaces={{{}}}", fixture.namespace)]).await?;
+        uses_its_rights(fixture).await?;
         let patch = ["patch", "pods", "--subresource=ephemeralcontainers"];
-        let there = format!("--namespace={}", scene.namespace);
+        let there = format!("--namespace={}", fixture.namespace);
         ensure!(!is_forbidden(&[&patch[..], &[&there]].concat()).await?);
-        scene
+        fixture
             .beside(ENABLED, async |other| {
                 let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
                 let request = other.apply(spec).await?;

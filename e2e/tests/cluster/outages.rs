@@ -1,39 +1,42 @@
-//! The store goes away during a run, for a while or for good, does its work badly, or is not who it says it is. And a webhook that is away.
+//! The store does not answer during a run, for a while or for good, works badly, or has another certificate. And a webhook that does not
+//! answer.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{failed_with, holds, only_target, status};
 use e2e::store::sha256;
-use e2e::{ENABLED, Scene, alone, calm, is_long_form, outage, pods, poll, release, webhook};
+use e2e::{
+    ENABLED, Fixture, exclusive, is_long_form, outage, pods, poll, release, shared, webhook,
+};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use phpprof_crds::{ProfileRequest, TargetReason, TargetState, condition};
 use serde_json::json;
 
-/// Applies a request and stops the store while it is sampled.
-async fn sampled_without_store(scene: &Scene, duration_seconds: u32) -> Result<ProfileRequest> {
-    scene.start(&[pods::php("web")]).await?;
+/// Applies a request and stops the store while its samplers run.
+async fn sampled_without_store(fixture: &Fixture, duration_seconds: u32) -> Result<ProfileRequest> {
+    fixture.start(&[pods::php("web")]).await?;
     let spec = json!({"target": {"podName": "web"}, "durationSeconds": duration_seconds});
-    let request = scene.sampled(spec).await?;
+    let request = fixture.sampled(spec).await?;
     outage::stop().await?;
     Ok(request)
 }
 
 #[test]
 fn a_profile_arrives_once_a_store_that_was_stopped_is_back() -> Result<()> {
-    alone(async |scene| {
-        let request = sampled_without_store(scene, 4).await?;
-        scene.has_retried(&only_target(&request)?).await?;
+    exclusive(async |fixture| {
+        let request = sampled_without_store(fixture, 4).await?;
+        fixture.has_retried(&only_target(&request)?).await?;
         outage::start().await?;
-        let request = scene.ended(&request).await?;
+        let request = fixture.ended(&request).await?;
         holds(&request, condition::COMPLETE)?;
         let target = only_target(&request)?;
         ensure!(
-            sha256(&scene.read(&target.object_key).await?) == target.sha256,
+            sha256(&fixture.read(&target.object_key).await?) == target.sha256,
             "another object"
         );
-        let keys = scene.keys().await?;
+        let keys = fixture.keys().await?;
         ensure!(keys.len() == 3, "{keys:?}");
         Ok(())
     })
@@ -45,15 +48,15 @@ fn a_store_that_stays_away_fails_the_request_with_a_reason_and_no_profile_is_cla
     if !is_long_form("a store that stays away") {
         return Ok(());
     }
-    alone(async |scene| {
-        let request = sampled_without_store(scene, 4).await?;
-        let request = scene.ended(&request).await?;
+    exclusive(async |fixture| {
+        let request = sampled_without_store(fixture, 4).await?;
+        let request = fixture.ended(&request).await?;
         let target = failed_with(&request, TargetReason::UploadDeadlineExceeded)?;
         ensure!(
             target.message.contains("could not be stored in time"),
             "{target:?}"
         );
-        let sampler = scene.sampler(&target).await?;
+        let sampler = fixture.sampler(&target).await?;
         let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
         let ended = status(&request).completion_time.context("not over")?;
         ensure!(
@@ -62,8 +65,8 @@ fn a_store_that_stays_away_fails_the_request_with_a_reason_and_no_profile_is_cla
             ended.0.as_second() - until
         );
         outage::start().await?;
-        // The record, which could not be deleted, is the next leader's to see to.
-        let keys = scene.keys().await?;
+        // The operator could not delete the record. The next leader deletes it.
+        let keys = fixture.keys().await?;
         let is_record = |key: &String| key.ends_with("/accepted.json");
         ensure!(keys.iter().all(is_record), "{keys:?}");
         Ok(())
@@ -73,10 +76,10 @@ fn a_store_that_stays_away_fails_the_request_with_a_reason_and_no_profile_is_cla
 #[test]
 fn a_store_whose_certificate_the_authority_did_not_sign_is_refused_with_that_reason() -> Result<()>
 {
-    alone(async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        // An authority of the cluster, but not the store's.
-        let maps = scene.api::<ConfigMap>();
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        // A CA of the cluster, but not the store's.
+        let maps = fixture.api::<ConfigMap>();
         let map = poll(
             "the namespace has its authority",
             Duration::from_secs(30),
@@ -88,26 +91,26 @@ fn a_store_whose_certificate_the_authority_did_not_sign_is_refused_with_that_rea
             .and_then(|mut data| data.remove("ca.crt"))
             .context("no ca.crt")?;
         release::install(&[&format!("store.caBundle={other}")]).await?;
-        let request = scene
+        let request = fixture
             .apply(
                 json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"}),
             )
             .await?;
         let target = failed_with(
-            &scene.ended(&request).await?,
+            &fixture.ended(&request).await?,
             TargetReason::CertificateUntrusted,
         )?;
         ensure!(
             target.message.contains("Set store.caBundle in the chart"),
             "{target:?}"
         );
-        let keys = scene.keys().await?;
+        let keys = fixture.keys().await?;
         ensure!(keys.is_empty(), "{keys:?}");
         Ok(())
     })
 }
 
-/// What the store did with PUTs of an object: status codes, and what became of the answers.
+/// What the store did with PUTs of an object: the status codes, and what happened to the answers.
 fn puts(seen: &str, key: &str) -> Vec<String> {
     let of_object = seen
         .lines()
@@ -120,7 +123,7 @@ fn puts(seen: &str, key: &str) -> Vec<String> {
 #[test]
 fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_object_and_complete()
 -> Result<()> {
-    alone(async |scene| {
+    exclusive(async |fixture| {
         const TROUBLES: [(&str, &[&str]); 5] = [
             ("fail", &["500", "500", "200"]),
             ("full", &["507", "507", "200"]),
@@ -128,14 +131,14 @@ fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_objec
             ("cut", &["200 cut", "412"]),
             ("lose", &["200 lost", "412"]),
         ];
-        scene
+        fixture
             .start(&TROUBLES.map(|(trouble, _)| pods::idle_php(trouble)))
             .await?;
         let rules = TROUBLES.map(|(trouble, _)| format!("/{trouble}.fpm.={trouble}"));
-        outage::inject_faults(scene, &rules.each_ref().map(String::as_str)).await?;
+        outage::inject_faults(fixture, &rules.each_ref().map(String::as_str)).await?;
         let profiled = TROUBLES.map(async |(trouble, _)| {
             let target = json!({"podName": trouble, "containerName": "fpm"});
-            scene
+            fixture
                 .completed(json!({
                     "target": target, "durationSeconds": 1, "uploadMode": "Direct", "includeIdle": true,
                 }))
@@ -148,12 +151,12 @@ fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_objec
             let puts = puts(&seen, &target.object_key);
             ensure!(puts == expected, "{trouble}: {puts:?} of {seen}");
             ensure!(
-                sha256(&scene.read(&target.object_key).await?) == target.sha256,
+                sha256(&fixture.read(&target.object_key).await?) == target.sha256,
                 "{trouble}: another object"
             );
         }
-        // Of each its profile, the merged one and the manifest.
-        let keys = scene.keys().await?;
+        // Each request has its profile, the merged one and the manifest.
+        let keys = fixture.keys().await?;
         ensure!(keys.len() == 3 * TROUBLES.len(), "{keys:?}");
         Ok(())
     })
@@ -161,7 +164,7 @@ fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_objec
 
 #[test]
 fn a_webhook_that_is_away_delays_the_samplers_of_its_pods_alone() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        webhook::profiled_past_it(scene).await.map(drop)
+    shared(ENABLED, async |fixture| {
+        webhook::profiled_past_it(fixture).await.map(drop)
     })
 }

@@ -1,44 +1,43 @@
-//! `kubectl phpprof` as people use it: every verb, as an administrator, as a developer with the documented roles, and as those who lack a right.
+//! `kubectl phpprof` as its users run it: every command, as an administrator, as a developer with the documented roles, and as users
+//! without a right.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::people::{Person, Right};
 use e2e::requests::status;
-use e2e::{ENABLED, Scene, calm, pods, promised};
+use e2e::users::{Right, User};
+use e2e::{ENABLED, Fixture, pods, promised, shared};
 use phpprof_profile::{Limits, decode, total};
 use serde_json::{Value, json};
 
 #[test]
 fn every_verb_works_for_an_administrator() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.deploy("web", 2, pods::php("web")).await?;
-        let administrator = scene.administrator()?;
+    shared(ENABLED, async |fixture| {
+        fixture.deploy("web", 2, pods::php("web")).await?;
+        let administrator = fixture.administrator()?;
         ensure!(doctor(&administrator).await?["fit"] == true, "not fit");
-        every_verb(scene, &administrator).await
+        every_verb(fixture, &administrator).await
     })
 }
 
 #[test]
 fn every_verb_works_for_a_client_certificate_with_the_documented_roles() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.deploy("web", 1, pods::php("web")).await?;
-        let developer = scene.developer().await?;
-        // The namespace's labels and the operator are not theirs to see, which `doctor` says and goes on.
+    shared(ENABLED, async |fixture| {
+        fixture.deploy("web", 1, pods::php("web")).await?;
+        let developer = fixture.developer().await?;
+        // The developer may not read the namespace's labels or the operator. `doctor` reports that and continues.
         doctor(&developer).await?;
-        every_verb(scene, &developer).await
+        every_verb(fixture, &developer).await
     })
 }
 
-async fn doctor(person: &Person) -> Result<Value> {
-    let said = person.says("doctor deploy/web -o json").await?.well()?;
+async fn doctor(user: &User) -> Result<Value> {
+    let said = user.run("doctor deploy/web -o json").await?.well()?;
     Ok(serde_json::from_str(&said)?)
 }
 
-async fn every_verb(scene: &Scene, person: &Person) -> Result<()> {
-    let ran = person
-        .says("run deploy/web -c fpm -d 3s --name first")
-        .await?;
+async fn every_verb(fixture: &Fixture, user: &User) -> Result<()> {
+    let ran = user.run("run deploy/web -c fpm -d 3s --name first").await?;
     ensure!(
         ran.err.contains("Complete") && ran.err.contains("kubectl phpprof flame first"),
         "{ran:?}"
@@ -52,13 +51,13 @@ async fn every_verb(scene: &Scene, person: &Person) -> Result<()> {
         table.contains("Demo\\"),
         "no function of the application: {table}"
     );
-    check_views(person).await?;
-    check_looks(person).await?;
-    check_cancel(scene, person).await
+    check_views(user).await?;
+    check_looks(user).await?;
+    check_cancel(fixture, user).await
 }
 
-/// What is said about a request.
-async fn check_views(person: &Person) -> Result<()> {
+/// Tests the commands that show a request.
+async fn check_views(user: &User) -> Result<()> {
     for (line, expected) in [
         ("list -o name", "profilerequest.phpprof.dev/first\n"),
         ("list", "first"),
@@ -70,13 +69,13 @@ async fn check_views(person: &Person) -> Result<()> {
         ("version --client", "client"),
         ("completion kubectl", "__complete"),
     ] {
-        let said = person.says(line).await?.well()?;
+        let said = user.run(line).await?.well()?;
         ensure!(said.contains(expected), "{line}: {said}");
     }
-    let got = person.says("get first -o json").await?.well()?;
+    let got = user.run("get first -o json").await?.well()?;
     let got: Value = serde_json::from_str(&got)?;
     ensure!(got["metadata"]["name"] == "first", "{got}");
-    let refused = person.says("get second").await?;
+    let refused = user.run("get second").await?;
     ensure!(
         refused.code == 3 && refused.err.contains("hint: "),
         "{refused:?}"
@@ -84,26 +83,25 @@ async fn check_views(person: &Person) -> Result<()> {
     Ok(())
 }
 
-/// What is made of its profile.
-async fn check_looks(person: &Person) -> Result<()> {
-    let said = person.says("top first -o json -t samples").await?.well()?;
+/// Tests the commands that read its profile.
+async fn check_looks(user: &User) -> Result<()> {
+    let said = user.run("top first -o json -t samples").await?.well()?;
     let top: Value = serde_json::from_str(&said)?;
     ensure!(
         top["rows"].as_array().is_some_and(|rows| !rows.is_empty()),
         "{top}"
     );
-    let by_pod = person.says("top first --by pod").await?.well()?;
+    let by_pod = user.run("top first --by pod").await?.well()?;
     ensure!(by_pod.contains("web-"), "{by_pod}");
-    person.says("diff first first").await?.well()?;
-    person.says("download first").await?.well()?;
-    let profile = decode(&person.file("first.pb.gz")?, &Limits::default())?;
+    user.run("diff first first").await?.well()?;
+    user.run("download first").await?.well()?;
+    let profile = decode(&user.file("first.pb.gz")?, &Limits::default())?;
     let samples = total(&profile, "samples");
     ensure!(samples > 0, "no samples");
-    person
-        .says("download first -t samples -o first.folded")
+    user.run("download first -t samples -o first.folded")
         .await?
         .well()?;
-    let folded = String::from_utf8(person.file("first.folded")?)?;
+    let folded = String::from_utf8(user.file("first.folded")?)?;
     let counts = folded
         .lines()
         .filter_map(|line| line.rsplit(' ').next()?.parse::<i64>().ok());
@@ -112,18 +110,14 @@ async fn check_looks(person: &Person) -> Result<()> {
         "the formats disagree on {samples} samples"
     );
     for name in ["first.speedscope.json", "callgrind.out.first"] {
-        person
-            .says(&format!("download first -o {name}"))
+        user.run(&format!("download first -o {name}"))
             .await?
             .well()?;
-        ensure!(!person.file(name)?.is_empty(), "{name} is empty");
+        ensure!(!user.file(name)?.is_empty(), "{name} is empty");
     }
     for (name, expected) in [("first.html", "<!DOCTYPE html>"), ("first.svg", "<svg")] {
-        person
-            .says(&format!("flame first -o {name}"))
-            .await?
-            .well()?;
-        let page = String::from_utf8(person.file(name)?)?;
+        user.run(&format!("flame first -o {name}")).await?.well()?;
+        let page = String::from_utf8(user.file(name)?)?;
         ensure!(
             page.contains(expected) && page.contains("similar_text"),
             "{name}"
@@ -132,14 +126,13 @@ async fn check_looks(person: &Person) -> Result<()> {
     Ok(())
 }
 
-/// A run that is stopped keeps what it has.
-async fn check_cancel(scene: &Scene, person: &Person) -> Result<()> {
-    person
-        .says("run deploy/web -c fpm -d 50s --name long --wait=false")
+/// Checks that a stopped run keeps its profile.
+async fn check_cancel(fixture: &Fixture, user: &User) -> Result<()> {
+    user.run("run deploy/web -c fpm -d 50s --name long --wait=false")
         .await?
         .well()?;
-    let request = scene.api().get("long").await?;
-    scene
+    let request = fixture.api().get("long").await?;
+    fixture
         .until(&request, "is sampling", |now| {
             status(now)
                 .targets
@@ -148,8 +141,8 @@ async fn check_cancel(scene: &Scene, person: &Person) -> Result<()> {
         })
         .await?;
     let began = std::time::Instant::now();
-    person.says("cancel long").await?.well()?;
-    let ended = scene.ended(&request).await?;
+    user.run("cancel long").await?.well()?;
+    let ended = fixture.ended(&request).await?;
     promised(
         "end after kubectl phpprof cancel",
         Duration::from_secs(8),
@@ -160,7 +153,7 @@ async fn check_cancel(scene: &Scene, person: &Person) -> Result<()> {
         "nothing is kept of {:?}",
         status(&ended)
     );
-    let again = person.says("cancel long").await?.well()?;
+    let again = user.run("cancel long").await?.well()?;
     ensure!(again.contains("has already ended"), "{again}");
     Ok(())
 }
@@ -178,7 +171,7 @@ const fn right(verb: &'static str, resource: &'static str) -> Right {
     Right { verb, resource }
 }
 
-/// A right, and the verbs that say so where it is missing.
+/// A right, and the commands that name it if it is missing.
 const LACKING: [(&str, Right, &[&str]); 8] = [
     ("no-create", CREATE, &["run pod/web -d 1s"]),
     ("no-profile", PROFILE, &["run pod/web -d 1s"]),
@@ -205,23 +198,23 @@ const LACKING: [(&str, Right, &[&str]); 8] = [
 
 #[test]
 fn whoever_lacks_a_right_is_told_which() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let administrator = scene.administrator()?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let administrator = fixture.administrator()?;
         administrator
-            .says("run pod/web -c fpm -d 1s --name first")
+            .run("run pod/web -c fpm -d 1s --name first")
             .await?
             .well()?;
         administrator
-            .says("run pod/web -c fpm -d 30s --name long --wait=false")
+            .run("run pod/web -c fpm -d 30s --name long --wait=false")
             .await?
             .well()?;
         let all = LACKING.map(|(_, right, _)| right);
         for (name, missing, lines) in LACKING {
             let others: Vec<Right> = all.into_iter().filter(|right| *right != missing).collect();
-            let person = scene.with_rights(name, &others).await?;
+            let user = fixture.with_rights(name, &others).await?;
             for line in lines {
-                let said = person.says(line).await?;
+                let said = user.run(line).await?;
                 ensure!(
                     said.code == 4
                         && said.err.contains(&missing.words())
@@ -231,18 +224,18 @@ fn whoever_lacks_a_right_is_told_which() -> Result<()> {
                 );
             }
         }
-        administrator.says("cancel long").await?.well()?;
+        administrator.run("cancel long").await?.well()?;
         Ok(())
     })
 }
 
 #[test]
 fn doctor_says_what_stands_in_the_way() -> Result<()> {
-    calm(e2e::NOT_ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let said = scene
+    shared(e2e::NOT_ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let said = fixture
             .administrator()?
-            .says("doctor pod/web -o json")
+            .run("doctor pod/web -o json")
             .await?;
         ensure!(said.code == 8, "{said:?}");
         let checks: Value = serde_json::from_str(&said.out)?;
@@ -259,10 +252,10 @@ fn doctor_says_what_stands_in_the_way() -> Result<()> {
                     .is_some_and(|remedy| remedy.contains(phpprof_crds::NAMESPACE_LABEL)),
             "{checks}"
         );
-        let nobody = scene
+        let nobody = fixture
             .with_rights("nobody", &[])
             .await?
-            .says("doctor pod/web")
+            .run("doctor pod/web")
             .await?;
         ensure!(
             nobody.code == 8 && nobody.out.contains("create profilerequests"),

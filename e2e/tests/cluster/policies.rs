@@ -1,11 +1,11 @@
-//! Who may profile, what the operator's own account may add to pods, and whose the names of its containers are: the chart's policies
-//! against the real API server, with the operator's own token.
+//! Who may profile, what the operator's own account may add to pods, and who may use the names of its containers: the chart's policies
+//! on the real API server, with the operator's own token.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::people::Right;
-use e2e::{ENABLED, NOT_ENABLED, Scene, calm, kubectl, pods, poll, release};
+use e2e::users::Right;
+use e2e::{ENABLED, Fixture, NOT_ENABLED, kubectl, pods, poll, release, shared};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -23,14 +23,14 @@ const ACCOUNT: &str = "phpprof-operator";
 const FENCE: &str = "phpprof-system-phpprof-operator";
 const KNOWN: Duration = Duration::from_secs(20);
 
-/// Somebody at the API server.
+/// A client of the API server with these credentials.
 async fn client(auth: AuthInfo) -> Result<Client> {
     let mut config = Config::infer().await?;
     config.auth_info = auth;
     Ok(Client::try_from(config)?)
 }
 
-/// The tests' administrator in the clothes of a user, who has these groups too.
+/// The tests' administrator, who impersonates a user in these groups.
 async fn impersonated(user: &str, groups: &[&str]) -> Result<Client> {
     let auth = Config::infer().await?.auth_info;
     client(AuthInfo {
@@ -41,7 +41,7 @@ async fn impersonated(user: &str, groups: &[&str]) -> Result<Client> {
     .await
 }
 
-/// The operator's own account, by a token of it and nothing else.
+/// The operator's own account, by its token alone.
 async fn operator() -> Result<Client> {
     let token = kubectl(&[
         "create",
@@ -58,8 +58,8 @@ async fn operator() -> Result<Client> {
     .await
 }
 
-/// Pods that no node takes: containers can be added to them all the same.
-async fn waiting_pods(scene: &Scene) -> Result<()> {
+/// Pods that are never scheduled. Ephemeral containers can be added to them all the same.
+async fn waiting_pods(fixture: &Fixture) -> Result<()> {
     let of = |name: &str, spec: Value| {
         let mut pod = json!({"metadata": {"name": name}, "spec": spec});
         pod["spec"]["nodeSelector"] = json!({"phpprof.dev/e2e": "nobody"});
@@ -67,7 +67,7 @@ async fn waiting_pods(scene: &Scene) -> Result<()> {
         pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
         pod
     };
-    let api: Api<Pod> = scene.api();
+    let api: Api<Pod> = fixture.api();
     for pod in [
         of("web", json!({})),
         of("own-users", json!({"hostUsers": false})),
@@ -78,7 +78,7 @@ async fn waiting_pods(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Adds containers, or asks whether it could; what refused it.
+/// Adds containers, or asks by a dry run whether it could. Returns the refusal, if any.
 async fn add(
     client: &Client,
     namespace: &str,
@@ -112,7 +112,7 @@ fn expect(what: &str, said: Option<String>, refused: Option<&str>) -> Result<()>
     }
 }
 
-/// Asks for each row on the pods of a namespace.
+/// Tries each row on the pods of a namespace.
 async fn check_rows(
     client: &Client,
     namespace: &str,
@@ -129,7 +129,7 @@ async fn check_rows(
     let two = [sampler(&name), sampler(&format!("{prefix}0b1c2d3e-8"))];
     let answer = add(client, namespace, "web", &two, true).await?;
     expect("two at once", answer, refusal(Some(ONE)))?;
-    // Only a pod with users of its own may unmask /proc at all.
+    // Only a pod with a user namespace of its own may unmask /proc at all.
     let mut unmasked = sampler(&name);
     unmasked["securityContext"]["procMount"] = json!("Unmasked");
     let answer = add(client, namespace, "own-users", &[unmasked], true).await?;
@@ -138,12 +138,12 @@ async fn check_rows(
 
 #[test]
 fn the_operators_account_adds_samplers_and_nothing_else() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        waiting_pods(scene).await?;
+    shared(ENABLED, async |fixture| {
+        waiting_pods(fixture).await?;
         let operator = operator().await?;
-        let here = scene.namespace.as_str();
+        let here = fixture.namespace.as_str();
         check_rows(&operator, here, "phpprof-", |words| words).await?;
-        // The API server itself refuses to be told both; without a word of escalation the policy does.
+        // The API server itself refuses privileged with allowPrivilegeEscalation false. If the field is absent, the policy refuses it.
         let mut privileged = sampler("phpprof-0b1c2d3e-9");
         privileged["securityContext"]["privileged"] = json!(true);
         privileged["securityContext"]["allowPrivilegeEscalation"] = Value::Null;
@@ -153,7 +153,7 @@ fn the_operators_account_adds_samplers_and_nothing_else() -> Result<()> {
             let one = [sampler("phpprof-0b1c2d3e-0")];
             expect(what, add(&operator, here, "web", &one, false).await?, None)?;
         }
-        scene
+        fixture
             .beside(NOT_ENABLED, async |other| {
                 waiting_pods(other).await?;
                 let one = [sampler("phpprof-0b1c2d3e-0")];
@@ -161,16 +161,16 @@ fn the_operators_account_adds_samplers_and_nothing_else() -> Result<()> {
                 expect("a namespace that has not opted in", answer, Some(OPT_IN))
             })
             .await?;
-        others_choose_other_names(scene).await
+        others_choose_other_names(fixture).await
     })
 }
 
-async fn others_choose_other_names(scene: &Scene) -> Result<()> {
-    let here = scene.namespace.as_str();
+async fn others_choose_other_names(fixture: &Fixture) -> Result<()> {
+    let here = fixture.namespace.as_str();
     let ann = format!("{here}-ann");
-    scene.with_rights("ann", &[ADDS]).await?;
+    fixture.with_rights("ann", &[ADDS]).await?;
     let ann = impersonated(&ann, &[]).await?;
-    for (who, client) in [("ann", &ann), ("the administrator", &scene.client)] {
+    for (who, client) in [("ann", &ann), ("the administrator", &fixture.client)] {
         let debugger = json!({"name": "debugger", "image": "busybox", "stdin": true});
         let answer = add(client, here, "web", &[debugger], true).await?;
         expect(&format!("a debugger of {who}"), answer, None)?;
@@ -197,15 +197,15 @@ fn without(fence: &ValidatingAdmissionPolicy, clause: usize, user: &str) -> Resu
 
 #[test]
 fn each_clause_of_the_fence_refuses_what_no_other_does() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        waiting_pods(scene).await?;
-        let fences: Api<ValidatingAdmissionPolicy> = Api::all(scene.client.clone());
-        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(scene.client.clone());
+    shared(ENABLED, async |fixture| {
+        waiting_pods(fixture).await?;
+        let fences: Api<ValidatingAdmissionPolicy> = Api::all(fixture.client.clone());
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(fixture.client.clone());
         let fence = fences.get(FENCE).await?;
         let clauses = fence.spec.clone().and_then(|spec| spec.validations);
         let clauses = clauses.context("the fence has no clauses")?;
         let users: Vec<String> = (0..clauses.len())
-            .map(|clause| format!("{}-variant-{clause}", scene.namespace))
+            .map(|clause| format!("{}-variant-{clause}", fixture.namespace))
             .collect();
         for (clause, user) in users.iter().enumerate() {
             let policy = serde_json::from_value(without(&fence, clause, user)?)?;
@@ -221,7 +221,7 @@ fn each_clause_of_the_fence_refuses_what_no_other_does() -> Result<()> {
             let words = clauses[clause].message.clone();
             let words = words.or_else(|| clauses[clause].message_expression.clone());
             if result.is_ok() {
-                result = check_variant(scene, user, &words.unwrap_or_default()).await;
+                result = check_variant(fixture, user, &words.unwrap_or_default()).await;
             }
             fences.delete(user, &DeleteParams::default()).await?;
             bindings.delete(user, &DeleteParams::default()).await?;
@@ -230,10 +230,10 @@ fn each_clause_of_the_fence_refuses_what_no_other_does() -> Result<()> {
     })
 }
 
-/// All rows are as they were but those that only the missing clause refuses.
-async fn check_variant(scene: &Scene, user: &str, missing: &str) -> Result<()> {
+/// Checks that all rows have the same result, except those that only the missing clause refuses.
+async fn check_variant(fixture: &Fixture, user: &str, missing: &str) -> Result<()> {
     let client = impersonated(user, &["system:masters"]).await?;
-    let here = scene.namespace.as_str();
+    let here = fixture.namespace.as_str();
     poll("the policy holds", KNOWN, async || {
         let mut both = sampler("variant-0b1c2d3e-9");
         both["tty"] = json!(true);
@@ -255,14 +255,14 @@ const fn right(verb: &'static str, resource: &'static str) -> Right {
     Right { verb, resource }
 }
 
-/// Creates a request that holds still, requested by somebody; what refused it.
+/// Creates a suspended request in the name of somebody. Returns the refusal, if any.
 async fn ask(
     client: &Client,
-    scene: &Scene,
+    fixture: &Fixture,
     name: &str,
     by: Option<&str>,
 ) -> Result<Option<String>> {
-    let requests: Api<ProfileRequest> = Api::namespaced(client.clone(), &scene.namespace);
+    let requests: Api<ProfileRequest> = Api::namespaced(client.clone(), &fixture.namespace);
     let mut request = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": name},
         "spec": {"target": {"podName": "web"}, "suspend": true},
@@ -276,8 +276,8 @@ async fn ask(
 
 #[test]
 fn who_creates_a_request_has_a_right_to_run_samplers_there() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        let user = |name: &str| format!("{}-{name}", scene.namespace);
+    shared(ENABLED, async |fixture| {
+        let user = |name: &str| format!("{}-{name}", fixture.namespace);
         let forbidden = "may not profile in namespace";
         let no_right = "cannot create resource";
         let rows: [(&str, &[Right], Option<&str>); 5] = [
@@ -288,38 +288,42 @@ fn who_creates_a_request_has_a_right_to_run_samplers_there() -> Result<()> {
             ("only-adds", &[ADDS], Some(no_right)),
         ];
         for (name, rights, refused) in rows {
-            scene.with_rights(name, rights).await?;
+            fixture.with_rights(name, rights).await?;
             let client = impersonated(&user(name), &[]).await?;
-            expect(name, ask(&client, scene, name, None).await?, refused)?;
+            expect(name, ask(&client, fixture, name, None).await?, refused)?;
         }
         let operator = operator().await?;
         expect(
             "the operator",
-            ask(&operator, scene, "self", None).await?,
+            ask(&operator, fixture, "self", None).await?,
             Some(no_right),
         )?;
         let creator = impersonated(&user("creator"), &[]).await?;
-        let elsewhere = scene
+        let elsewhere = fixture
             .beside(ENABLED, async |other| {
                 other
                     .grant_to(&user("creator"), &[CREATES, PROFILES])
                     .await?;
                 expect("there", ask(&creator, other, "there", None).await?, None)?;
-                ask(&creator, scene, "here", None).await
+                ask(&creator, fixture, "here", None).await
             })
             .await?;
         expect("a right elsewhere", elsewhere, Some(forbidden))?;
-        scene.developer().await?;
+        fixture.developer().await?;
         let developer = impersonated(&user("developer"), &[]).await?;
-        expect("edit", ask(&developer, scene, "edited", None).await?, None)?;
-        names_are_true(scene, &developer, &user("developer")).await
+        expect(
+            "edit",
+            ask(&developer, fixture, "edited", None).await?,
+            None,
+        )?;
+        names_are_true(fixture, &developer, &user("developer")).await
     })
 }
 
-async fn names_are_true(scene: &Scene, developer: &Client, name: &str) -> Result<()> {
-    let own = ask(developer, scene, "own", Some(name)).await?;
+async fn names_are_true(fixture: &Fixture, developer: &Client, name: &str) -> Result<()> {
+    let own = ask(developer, fixture, "own", Some(name)).await?;
     expect("their own name", own, None)?;
-    let other = ask(developer, scene, "other", Some("kubernetes-admin")).await?;
+    let other = ask(developer, fixture, "other", Some("kubernetes-admin")).await?;
     let words =
         format!("the annotation {REQUESTED_BY} must be your own name, {name}, or be left out");
     expect("another's name", other, Some(&words))?;
@@ -347,14 +351,14 @@ async fn names_are_true(scene: &Scene, developer: &Client, name: &str) -> Result
         ("another annotation", "own", json!({"team": "shop"}), None),
     ];
     for (what, request, annotations, refused) in changes {
-        let requests: Api<ProfileRequest> = Api::namespaced(developer.clone(), &scene.namespace);
+        let requests: Api<ProfileRequest> = Api::namespaced(developer.clone(), &fixture.namespace);
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let answer = requests
             .patch(request, &PatchParams::default(), &patch)
             .await;
         expect(what, said(answer)?, refused)?;
     }
-    let requests: Api<ProfileRequest> = scene.api();
+    let requests: Api<ProfileRequest> = fixture.api();
     let cancelled = Patch::Merge(json!({"spec": {"cancel": true}}));
     let answer = requests
         .patch("own", &PatchParams::default(), &cancelled)

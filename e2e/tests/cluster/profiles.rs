@@ -1,4 +1,4 @@
-//! From a request to profiles that are right, in the pods that people have.
+//! From requests to correct profiles, in common kinds of pods.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{Sampler, folder, only_target, status};
 use e2e::samples::{labels, samples_of};
 use e2e::store::sha256;
-use e2e::{ENABLED, RESTRICTED, Scene, application, calm, pods, promised, release, say};
+use e2e::{ENABLED, Fixture, RESTRICTED, application, pods, promised, release, say, shared};
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetState, TargetStatus, condition};
 use phpprof_profile::{Profile, total};
@@ -14,31 +14,31 @@ use serde_json::{Value, json};
 
 #[test]
 fn php_fpm_as_most_run_it_is_profiled_without_a_field_being_set() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let request = scene
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let request = fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 3}))
             .await?;
-        let sampler = check_profiles(scene, &request, &["web"]).await?;
+        let sampler = check_profiles(fixture, &request, &["web"]).await?;
         let context = context(&sampler);
         ensure!(context["runAsUser"] == 0, "{context}");
         ensure!(
             context["capabilities"] == json!({"drop": ["ALL"], "add": ["SYS_PTRACE"]}),
             "{context}"
         );
-        check_manifest(scene, &request).await
+        check_manifest(fixture, &request).await
     })
 }
 
 #[test]
 fn php_fpm_as_an_ordinary_user_is_profiled_under_pod_security_restricted_without_a_capability()
 -> Result<()> {
-    calm(RESTRICTED, async |scene| {
-        scene.start(&[pods::restricted(pods::php("web"))]).await?;
-        let request = scene
+    shared(RESTRICTED, async |fixture| {
+        fixture.start(&[pods::restricted(pods::php("web"))]).await?;
+        let request = fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 3}))
             .await?;
-        let sampler = check_profiles(scene, &request, &["web"]).await?;
+        let sampler = check_profiles(fixture, &request, &["web"]).await?;
         let context = context(&sampler);
         ensure!(
             context["runAsUser"] == 1000 && context["runAsGroup"] == 1000,
@@ -54,11 +54,11 @@ fn php_fpm_as_an_ordinary_user_is_profiled_under_pod_security_restricted_without
 
 #[test]
 fn pods_of_a_deployment_become_one_profile_that_tells_them_apart() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.deploy("web", 3, pods::php("web")).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.deploy("web", 3, pods::php("web")).await?;
         let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
         let target = json!({"workloadRef": workload, "containerName": "fpm", "maxPods": 2});
-        let request = scene
+        let request = fixture
             .completed(json!({"target": target, "durationSeconds": 3}))
             .await?;
         let status = status(&request);
@@ -71,16 +71,16 @@ fn pods_of_a_deployment_become_one_profile_that_tells_them_apart() -> Result<()>
             .iter()
             .map(|target| target.pod_name.as_str())
             .collect();
-        check_profiles(scene, &request, &names).await?;
+        check_profiles(fixture, &request, &names).await?;
         Ok(())
     })
 }
 
 #[test]
 fn a_request_is_deleted_after_its_time_to_live_and_its_profile_stays() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::php("web")]).await?;
-        let request = scene
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let request = fixture
             .completed(json!({
                 "target": {"podName": "web"}, "durationSeconds": 1, "ttlSecondsAfterFinished": 2,
             }))
@@ -88,7 +88,7 @@ fn a_request_is_deleted_after_its_time_to_live_and_its_profile_stays() -> Result
         let completed = status(&request)
             .completion_time
             .context("no completion time")?;
-        let requests = scene.api::<ProfileRequest>();
+        let requests = fixture.api::<ProfileRequest>();
         e2e::poll(
             "the request is deleted",
             Duration::from_secs(30),
@@ -111,7 +111,7 @@ fn a_request_is_deleted_after_its_time_to_live_and_its_profile_stays() -> Result
             Duration::from_secs(4),
             took,
         )?;
-        let keys = scene.keys().await?;
+        let keys = fixture.keys().await?;
         ensure!(
             keys.iter().any(|key| key.ends_with("/merged.pb.gz")),
             "{keys:?}"
@@ -124,8 +124,12 @@ fn context(sampler: &Sampler) -> Value {
     serde_json::to_value(&sampler.container.security_context).unwrap_or_default()
 }
 
-/// Holds what a completed request claims against its samplers' receipts and the store; gives the last sampler.
-async fn check_profiles(scene: &Scene, request: &ProfileRequest, pods: &[&str]) -> Result<Sampler> {
+/// Compares a complete request's status with its samplers' receipts and the store. Returns the last sampler.
+async fn check_profiles(
+    fixture: &Fixture,
+    request: &ProfileRequest,
+    pods: &[&str],
+) -> Result<Sampler> {
     let status = status(request);
     e2e::requests::holds(request, condition::COMPLETE)?;
     ensure!(status.targets.len() == pods.len(), "{:?}", status.targets);
@@ -133,15 +137,15 @@ async fn check_profiles(scene: &Scene, request: &ProfileRequest, pods: &[&str]) 
     let mut last = None;
     for target in &status.targets {
         ensure!(pods.contains(&target.pod_name.as_str()), "{target:?}");
-        let sampler = scene.sampler(target).await?;
-        check_target(scene, target, &sampler).await?;
+        let sampler = fixture.sampler(target).await?;
+        check_target(fixture, target, &sampler).await?;
         samples += target.samples.unwrap_or_default();
         last = Some(sampler);
     }
     let claimed = status.profile.context("no merged profile")?;
-    let bytes = scene.read(scene.store.key_of(&claimed.url)?).await?;
+    let bytes = fixture.read(fixture.store.key_of(&claimed.url)?).await?;
     ensure!(bytes.len() as i64 == claimed.size_bytes, "{claimed:?}");
-    let merged = scene.profile(scene.store.key_of(&claimed.url)?).await?;
+    let merged = fixture.profile(fixture.store.key_of(&claimed.url)?).await?;
     ensure!(total(&merged, "samples") == claimed.samples, "{claimed:?}");
     ensure!(
         claimed.samples == samples,
@@ -153,26 +157,26 @@ async fn check_profiles(scene: &Scene, request: &ProfileRequest, pods: &[&str]) 
         "pods"
     );
     ensure!(
-        labels(&merged, "namespace")? == [scene.namespace.clone()].into(),
+        labels(&merged, "namespace")? == [fixture.namespace.clone()].into(),
         "namespaces"
     );
     ensure!(
         labels(&merged, "container")? == ["fpm".to_owned()].into(),
         "containers"
     );
-    // Each pod's profile, the merged one and the manifest, and nothing else.
-    let keys = scene.keys().await?;
+    // The store has each pod's profile, the merged one and the manifest, and nothing else.
+    let keys = fixture.keys().await?;
     ensure!(keys.len() == pods.len() + 2, "{keys:?}");
     last.context("no sampler")
 }
 
-/// One pod: the receipt, the status and the object say the same.
-async fn check_target(scene: &Scene, target: &TargetStatus, sampler: &Sampler) -> Result<()> {
+/// Checks for one pod that the receipt, the status and the object agree.
+async fn check_target(fixture: &Fixture, target: &TargetStatus, sampler: &Sampler) -> Result<()> {
     ensure!(target.state == TargetState::Uploaded, "{target:?}");
     let receipt = sampler.receipt()?;
     ensure!(receipt.len() <= 120, "{receipt}");
-    let bytes = scene.read(&target.object_key).await?;
-    let profile = scene.profile(&target.object_key).await?;
+    let bytes = fixture.read(&target.object_key).await?;
+    let profile = fixture.profile(&target.object_key).await?;
     let expected = json!({
         "reason": "Uploaded", "samples": total(&profile, "samples"), "size": bytes.len(), "sha256": sha256(&bytes),
     });
@@ -203,7 +207,7 @@ async fn check_target(scene: &Scene, target: &TargetStatus, sampler: &Sampler) -
     Ok(())
 }
 
-/// The stacks of the application and no others, not even those of the client in the container beside it; few of them unstable.
+/// Checks that all stacks are the application's, not even those of the client in the container beside it, and that few are unstable.
 fn check_stacks(profile: &Profile) -> Result<()> {
     application::check_stacks(profile, "")?;
     let samples = total(profile, "samples");
@@ -223,21 +227,22 @@ fn check_stacks(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-async fn check_manifest(scene: &Scene, request: &ProfileRequest) -> Result<()> {
+async fn check_manifest(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     let (status, target) = (status(request), only_target(request)?);
     let claimed = status.profile.context("no merged profile")?;
-    let merged = scene.store.key_of(&claimed.url)?;
+    let merged = fixture.store.key_of(&claimed.url)?;
     let folder = format!("{}/{}/", release::PREFIX, folder(request)?);
     ensure!(
         merged == folder.clone() + "merged.pb.gz",
         "{merged} is not in {folder}"
     );
     ensure!(target.object_key.starts_with(&folder), "{target:?}");
-    let manifest: Value = serde_json::from_slice(&scene.read(&(folder + "manifest.json")).await?)?;
+    let manifest: Value =
+        serde_json::from_slice(&fixture.read(&(folder + "manifest.json")).await?)?;
     let expected =
         json!({"objectKey": merged, "samples": claimed.samples, "sizeBytes": claimed.size_bytes});
     ensure!(manifest["merged"] == expected, "{manifest}");
-    ensure!(manifest["namespace"] == scene.namespace, "{manifest}");
+    ensure!(manifest["namespace"] == fixture.namespace, "{manifest}");
     ensure!(manifest["name"] == request.name_any(), "{manifest}");
     ensure!(manifest["expiresAt"].is_string(), "{manifest}");
     ensure!(

@@ -1,15 +1,15 @@
-//! Two hundred requests of three namespaces in a line for two places, as the API server saw them one after another.
+//! Two hundred requests of three namespaces wait for two places; a watch sees all changes in order.
 //!
 //! None is sampled, which would take minutes on two cores: each gets its place, and then Pod Security refuses its sampler.
 //!
-//! Invariant: a watch misses no change, so what is held here held at any moment.
+//! Invariant: a watch misses no change, so what is checked here was true at any moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{failed_with, status};
-use e2e::{ENABLED, Scene, alone_on, is_long_form, pods, say};
+use e2e::{ENABLED, Fixture, exclusive_on, is_long_form, pods, say};
 use futures::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -19,12 +19,12 @@ use serde_json::json;
 
 use crate::halts::{LIMITS, reason};
 
-/// Requests of each namespace, in the order in which they ask.
+/// The number of requests of each namespace, in the order of creation.
 const COUNTS: [usize; 3] = [100, 60, 40];
 const ALL: usize = 200;
 const LONGEST: Duration = Duration::from_secs(90);
-/// Requests of others that may begin while one waits to be the next of its namespace: two or three do where each namespace has its turn, and a
-/// hundred did where the oldest was always next.
+/// Requests of others that may begin while one waits to be the next of its namespace. It is two or three where the namespaces take turns.
+/// It was a hundred where the oldest request was always next.
 const OTHERS: usize = 6;
 
 #[test]
@@ -33,31 +33,31 @@ fn two_hundred_requests_of_three_namespaces_have_their_turns_in_order_and_none_s
     if !is_long_form("200 requests in a line") {
         return Ok(());
     }
-    alone_on(LIMITS, async |first| {
+    exclusive_on(LIMITS, async |first| {
         first
             .beside(ENABLED, async |second| {
-                let third = async |third: &Scene| check([first, second, third]).await;
+                let third = async |third: &Fixture| check([first, second, third]).await;
                 first.beside(ENABLED, third).await
             })
             .await
     })
 }
 
-async fn check(scenes: [&Scene; 3]) -> Result<()> {
-    for scene in scenes {
-        refusing_pod(scene).await?;
+async fn check(fixtures: [&Fixture; 3]) -> Result<()> {
+    for fixture in fixtures {
+        refusing_pod(fixture).await?;
     }
-    let namespaces = scenes.map(|scene| scene.namespace.clone());
+    let namespaces = fixtures.map(|fixture| fixture.namespace.clone());
     let asked = async {
-        for (scene, count) in scenes.into_iter().zip(COUNTS) {
+        for (fixture, count) in fixtures.into_iter().zip(COUNTS) {
             for _ in 0..count {
                 let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
-                scene.apply(spec).await?;
+                fixture.apply(spec).await?;
             }
         }
         Ok(())
     };
-    let requests: Api<ProfileRequest> = Api::all(scenes[0].client.clone());
+    let requests: Api<ProfileRequest> = Api::all(fixtures[0].client.clone());
     let some = ListParams::default().limit(1);
     let now = requests.list_metadata(&some).await?.metadata;
     let now = now.resource_version.context("no version")?;
@@ -71,18 +71,20 @@ async fn check(scenes: [&Scene; 3]) -> Result<()> {
     check_words(&seen)
 }
 
-/// A pod whose sampler would be root with SYS_PTRACE, in a namespace that has forbidden it since.
-async fn refusing_pod(scene: &Scene) -> Result<()> {
-    scene.start(&[pods::without_php("web")]).await?;
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+/// A pod whose sampler would be root with SYS_PTRACE, in a namespace that forbids that by a label which is set after the pod starts.
+async fn refusing_pod(fixture: &Fixture) -> Result<()> {
+    fixture.start(&[pods::without_php("web")]).await?;
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
     let label =
         json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     let (params, label) = (PatchParams::default(), Patch::Merge(label));
-    namespaces.patch(&scene.namespace, &params, &label).await?;
+    namespaces
+        .patch(&fixture.namespace, &params, &label)
+        .await?;
     Ok(())
 }
 
-/// What every change makes of a request, until all are over.
+/// All versions of the requests, until all are complete.
 async fn watch(
     requests: &Api<ProfileRequest>,
     now: &str,
@@ -109,7 +111,7 @@ fn namespace(request: &ProfileRequest) -> String {
     request.namespace().unwrap_or_default()
 }
 
-/// Never more run than may.
+/// Checks that never more requests run than allowed.
 fn check_places(seen: &[ProfileRequest]) -> Result<()> {
     let mut running: BTreeMap<Option<String>, String> = BTreeMap::new();
     for request in seen {
@@ -127,7 +129,7 @@ fn check_places(seen: &[ProfileRequest]) -> Result<()> {
     Ok(())
 }
 
-/// In a namespace who came first is served first, and no namespace is passed over.
+/// Checks that requests of a namespace run in their order, and that no namespace is passed over.
 fn check_turns(seen: &[ProfileRequest]) -> Result<()> {
     let (mut asked, mut begun) = (BTreeSet::new(), BTreeSet::new());
     let mut waiting: BTreeMap<String, usize> = BTreeMap::new();
@@ -167,7 +169,7 @@ fn check_turns(seen: &[ProfileRequest]) -> Result<()> {
     Ok(())
 }
 
-/// Who waits is told so, and their place.
+/// Checks that a waiting request's message says so, with its place.
 fn check_words(seen: &[ProfileRequest]) -> Result<()> {
     let mut queued = BTreeSet::new();
     for request in seen {

@@ -1,18 +1,18 @@
-//! What is refused before anything is started, and what fails as soon as it has.
+//! Requests that are refused before anything is started, and requests that fail as soon as a sampler starts.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::requests::{WORKLOADS, failed_with, holds, status};
-use e2e::{ENABLED, NOT_ENABLED, Scene, calm, pods, poll, promised, release};
+use e2e::{ENABLED, Fixture, NOT_ENABLED, pods, poll, promised, release, shared};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use phpprof_crds::{Reason, TargetReason, condition};
 use serde_json::{Value, json};
 
-/// A request that the API server refuses, with what it has to say.
-async fn refused_by_api_server(scene: &Scene, spec: Value, message: &str) -> Result<()> {
-    match scene.apply(spec.clone()).await {
+/// A request that the API server refuses, with its message.
+async fn refused_by_api_server(fixture: &Fixture, spec: Value, message: &str) -> Result<()> {
+    match fixture.apply(spec.clone()).await {
         Ok(_) => bail!("{spec} was not refused"),
         Err(error) => {
             ensure!(format!("{error:#}").contains(message), "{spec}: {error:#}");
@@ -21,14 +21,14 @@ async fn refused_by_api_server(scene: &Scene, spec: Value, message: &str) -> Res
     }
 }
 
-/// A request that the operator refuses, with what it has to say.
+/// A request that the operator refuses, with its message.
 async fn refused_by_operator(
-    scene: &Scene,
+    fixture: &Fixture,
     spec: Value,
     reason: Reason,
     message: &str,
 ) -> Result<()> {
-    let request = scene.ended(&scene.apply(spec.clone()).await?).await?;
+    let request = fixture.ended(&fixture.apply(spec.clone()).await?).await?;
     let failed = holds(&request, condition::FAILED)?;
     ensure!(failed.reason == reason.to_string(), "{spec}: {failed:?}");
     ensure!(failed.message.contains(message), "{spec}: {failed:?}");
@@ -40,8 +40,8 @@ async fn refused_by_operator(
     Ok(())
 }
 
-async fn check_nothing_started(scene: &Scene, pod: &str) -> Result<()> {
-    let pod: Pod = scene.api().get(pod).await?;
+async fn check_nothing_started(fixture: &Fixture, pod: &str) -> Result<()> {
+    let pod: Pod = fixture.api().get(pod).await?;
     ensure!(
         pods::ephemeral_containers(&pod) == 0,
         "a container was added"
@@ -51,8 +51,8 @@ async fn check_nothing_started(scene: &Scene, pod: &str) -> Result<()> {
 
 #[test]
 fn what_cannot_be_done_is_refused_with_a_clear_message_and_starts_nothing() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene.start(&[pods::without_php("web")]).await?;
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::without_php("web")]).await?;
         let web = json!({"podName": "web"});
         let two = json!({"podName": "web", "selector": {"matchLabels": {"app": "web"}}});
         let selector = json!({"selector": {"matchLabels": {"app": "nobody"}}});
@@ -61,7 +61,7 @@ fn what_cannot_be_done_is_refused_with_a_clear_message_and_starts_nothing() -> R
             let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
             let spec = json!({"target": {"workloadRef": workload}});
             let message = format!("{kind} nobody does not exist");
-            refused_by_operator(scene, spec, Reason::WorkloadNotFound, &message).await
+            refused_by_operator(fixture, spec, Reason::WorkloadNotFound, &message).await
         });
         let range = "durationSeconds must be from 1 to 3600";
         let limit = format!(
@@ -69,81 +69,81 @@ fn what_cannot_be_done_is_refused_with_a_clear_message_and_starts_nothing() -> R
             release::DURATION_LIMIT
         );
         tokio::try_join!(
-            refused_by_api_server(scene, json!({"target": web, "durationSeconds": 0}), range),
+            refused_by_api_server(fixture, json!({"target": web, "durationSeconds": 0}), range),
             refused_by_api_server(
-                scene,
+                fixture,
                 json!({"target": web, "durationSeconds": 1_000_000}),
                 range
             ),
             refused_by_api_server(
-                scene,
+                fixture,
                 json!({"target": two}),
                 "target needs exactly one of podName, selector and workloadRef"
             ),
             refused_by_operator(
-                scene,
+                fixture,
                 json!({"target": selector}),
                 Reason::NoPodsMatched,
                 "matches app=nobody"
             ),
             refused_by_operator(
-                scene,
+                fixture,
                 json!({"target": {"podName": "nobody"}}),
                 Reason::NoPodsMatched,
                 "nobody"
             ),
             try_join_all(no_such_workload),
             refused_by_operator(
-                scene,
+                fixture,
                 json!({"target": container}),
                 Reason::ContainerNotFound,
                 "no ready pod has a running container nginx; pod web has fpm"
             ),
             refused_by_operator(
-                scene,
+                fixture,
                 json!({"target": web, "durationSeconds": release::DURATION_LIMIT + 1}),
                 Reason::DurationOverLimit,
                 &limit,
             ),
         )?;
-        check_nothing_started(scene, "web").await
+        check_nothing_started(fixture, "web").await
     })
 }
 
 #[test]
 fn a_namespace_that_has_not_opted_in_is_refused() -> Result<()> {
-    calm(NOT_ENABLED, async |scene| {
-        scene.start(&[pods::without_php("web")]).await?;
+    shared(NOT_ENABLED, async |fixture| {
+        fixture.start(&[pods::without_php("web")]).await?;
         let command = format!(
             "kubectl label namespace {} phpprof.dev/profiling=enabled",
-            scene.namespace
+            fixture.namespace
         );
         let spec = json!({"target": {"podName": "web"}});
-        refused_by_operator(scene, spec, Reason::NamespaceNotEnabled, &command).await?;
-        check_nothing_started(scene, "web").await
+        refused_by_operator(fixture, spec, Reason::NamespaceNotEnabled, &command).await?;
+        check_nothing_started(fixture, "web").await
     })
 }
 
 #[test]
 fn a_pod_without_php_and_an_unknown_version_fail_within_3_seconds_and_leave_no_profile()
 -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene
+    shared(ENABLED, async |fixture| {
+        fixture
             .start(&[pods::without_php("none"), pods::unknown_php("unknown")])
             .await?;
         let check = async |pod: &str, reason: TargetReason, message: &str| {
-            let request = scene
+            let request = fixture
                 .apply(json!({"target": {"podName": pod}, "durationSeconds": 30}))
                 .await?;
-            let request = scene.ended(&request).await?;
+            let request = fixture.ended(&request).await?;
             let target = failed_with(&request, reason)?;
             ensure!(target.message.contains(message), "{target:?}");
-            let sampler = scene.sampler(&target).await?;
+            let sampler = fixture.sampler(&target).await?;
             let receipt = sampler.receipt()?;
             ensure!(receipt.len() <= 120, "{receipt}");
             let started = sampler.started_at().context("the sampler did not start")?;
             let failed = status(&request).completion_time.context("not over")?;
-            // The sampler's start is known to the second.
+            // The time of the sampler's start has a resolution of one second.
             let took = Duration::try_from(failed.0.duration_since(started))?;
             promised(
                 &format!("from the sampler's start to {reason}"),
@@ -155,9 +155,9 @@ fn a_pod_without_php_and_an_unknown_version_fail_within_3_seconds_and_leave_no_p
             check("none", TargetReason::NoPhpFound, "target.containerName"),
             check("unknown", TargetReason::UnsupportedVersion, "9.2."),
         )?;
-        // The lists of their targets, which the operator writes once they are over, and no profile.
+        // The manifests, which the operator writes when the requests end, and no profile.
         poll("two manifests alone", Duration::from_secs(10), async || {
-            let keys = scene.keys().await?;
+            let keys = fixture.keys().await?;
             let is_so = keys.len() == 2 && keys.iter().all(|key| key.ends_with("/manifest.json"));
             Ok(is_so.then_some(()))
         })

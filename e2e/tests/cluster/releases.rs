@@ -1,16 +1,17 @@
-//! The release's life as the documents tell it: installed, upgraded, removed. With `FULL=1`, since it takes the cluster's release away.
+//! The life of a release as the documentation describes it: installed, upgraded, removed. Only with `FULL=1`, because it removes the
+//! cluster's release.
 //!
-//! Does not: install with a cloud's values. There is no cloud here; the API server judges them.
+//! Does not: install with a cloud's values. There is no cloud here, so only the API server checks them.
 //!
-//! Invariant: at its end a release is installed, and the next test makes it its own.
+//! Invariant: at the end a release is installed, and the next test upgrades it to its own values.
 
 use anyhow::Result;
-use e2e::{NOT_ENABLED, Scene, alone, is_long_form, pods, release};
+use e2e::{Fixture, NOT_ENABLED, exclusive, is_long_form, pods, release};
 use phpprof_documents::{FIRST, Setup, root, script};
 
 use crate::documents::{clone, in_namespace, run};
 
-/// The pages in an order in which each finds what it wants: no release, one to upgrade, one to remove.
+/// The pages, in an order in which each finds the state that it needs: no release, one to upgrade, one to remove.
 const PAGES: [&str; 8] = [
     "examples/README.md",
     FIRST,
@@ -39,7 +40,7 @@ fn with_images(text: &str) -> String {
     text.replace(REGISTRY, registry)
 }
 
-/// A page's commands about the release; those for a cloud end before anything is installed.
+/// A page's commands for the release. Those for a cloud stop before the installation.
 fn commands(text: &str) -> String {
     let of_cloud = script(text, &[Setup::Cloud], 1)
         .replace("helm install ", "helm install --dry-run=server ")
@@ -50,11 +51,11 @@ fn commands(text: &str) -> String {
     of_cloud + &script(text, &[Setup::Release], 1)
 }
 
-async fn follow(scene: &Scene, page: &str) -> Result<()> {
+async fn follow(fixture: &Fixture, page: &str) -> Result<()> {
     let text = std::fs::read_to_string(root().join(page))?;
-    let folder = clone(&scene.namespace)?;
+    let folder = clone(&fixture.namespace)?;
     std::fs::write(folder.path().join("images.yaml"), with_images(IMAGES))?;
-    let commands = in_namespace(&with_images(&commands(&text)), &scene.namespace);
+    let commands = in_namespace(&with_images(&commands(&text)), &fixture.namespace);
     run(page, &commands, folder.path()).await
 }
 
@@ -63,10 +64,10 @@ fn the_release_is_installed_upgraded_and_removed_as_the_documents_say() -> Resul
     if !is_long_form("the release's life as the documents tell it") {
         return Ok(());
     }
-    alone(async |scene| {
+    exclusive(async |fixture| {
         release::uninstall().await?;
         for page in PAGES {
-            scene
+            fixture
                 .beside(NOT_ENABLED, async |own| follow(own, page).await)
                 .await?;
         }

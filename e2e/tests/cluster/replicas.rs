@@ -1,4 +1,4 @@
-//! Two replicas of the operator: one looks after requests, and the other goes on when it ends, is killed, hangs or is cut off.
+//! Two replicas of the operator: one leads, and the other takes over when the leader ends, is killed, hangs or is cut off.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{Call, LOG, calls};
 use e2e::requests::{holds, status};
-use e2e::{Scene, alone, cut, is_long_form, kubectl, pods, poll, release, say};
+use e2e::{Fixture, cut, exclusive, is_long_form, kubectl, pods, poll, release, say};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,23 +15,23 @@ use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, TargetState, condition};
 use serde_json::{Value, json};
 
-/// Three times what is promised: 2 seconds after a holder that is asked to end, 15 after one that is gone.
+/// Three times the promise: 2 seconds after a leader that is stopped, 15 after one that disappears.
 const HANDED_OVER: Duration = Duration::from_secs(6);
 const TAKEN_OVER: Duration = Duration::from_secs(45);
 
-fn operators(scene: &Scene) -> Api<Pod> {
-    Api::namespaced(scene.client.clone(), release::NAMESPACE)
+fn operators(fixture: &Fixture) -> Api<Pod> {
+    Api::namespaced(fixture.client.clone(), release::NAMESPACE)
 }
 
-/// The name of the pod that holds the lease; none while nobody does.
-async fn holder(scene: &Scene) -> Result<Option<String>> {
-    let leases: Api<Lease> = Api::namespaced(scene.client.clone(), release::NAMESPACE);
+/// The name of the pod that holds the lease, if any.
+async fn holder(fixture: &Fixture) -> Result<Option<String>> {
+    let leases: Api<Lease> = Api::namespaced(fixture.client.clone(), release::NAMESPACE);
     let spec = leases.get(release::SERVICE).await?.spec.unwrap_or_default();
     Ok(spec.holder_identity.filter(|holder| !holder.is_empty()))
 }
 
-/// The pod that leads while both are there.
-async fn leader(scene: &Scene) -> Result<Pod> {
+/// The leader, once both pods are ready.
+async fn leader(fixture: &Fixture) -> Result<Pod> {
     let ours = ListParams::default().labels("app.kubernetes.io/name=phpprof");
     let is_ready = |pod: &Pod| {
         let containers = pod
@@ -42,8 +42,8 @@ async fn leader(scene: &Scene) -> Result<Pod> {
         ready && pod.metadata.deletion_timestamp.is_none()
     };
     let both = async || {
-        let found = operators(scene).list(&ours).await?.items;
-        let holder = holder(scene).await?;
+        let found = operators(fixture).list(&ours).await?.items;
+        let holder = holder(fixture).await?;
         let led = found
             .iter()
             .find(|pod| Some(pod.name_any()) == holder)
@@ -53,49 +53,53 @@ async fn leader(scene: &Scene) -> Result<Pod> {
     poll("two operators, of which one leads", TAKEN_OVER * 2, both).await
 }
 
-/// Waits until another pod than this one holds the lease, and says how long that took.
-async fn succeeded_by_another(scene: &Scene, before: &Pod, limit: Duration) -> Result<Duration> {
+/// Waits until another pod holds the lease, and prints how long that took.
+async fn succeeded_by_another(
+    fixture: &Fixture,
+    before: &Pod,
+    limit: Duration,
+) -> Result<Duration> {
     let begin = Instant::now();
     let name = before.name_any();
-    let another = async || Ok(holder(scene).await?.filter(|holder| *holder != name));
+    let another = async || Ok(holder(fixture).await?.filter(|holder| *holder != name));
     poll("another holder of the lease", limit, another).await?;
     Ok(begin.elapsed())
 }
 
-/// Asks for a profile of both pods, does something to the leader once samplers run, and holds that each pod had one sampler and is in the profile.
+/// Requests a profile of both pods, acts on the leader once samplers run, and checks that each pod had one sampler and is in the profile.
 async fn profiled_while(
-    scene: &Scene,
+    fixture: &Fixture,
     what: &str,
     act: impl AsyncFnOnce(&Pod) -> Result<()>,
 ) -> Result<()> {
-    let leader = leader(scene).await?;
-    // What it takes to reach its processes is there before the moment comes.
-    scene.on_node("true", &leader).await?;
+    let leader = leader(fixture).await?;
+    // The helper pod on the node starts now, because it would take too long at the right moment.
+    fixture.on_node("true", &leader).await?;
     let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
     let spec = json!({"target": target, "durationSeconds": 3, "uploadMode": "Relay"});
-    let request = scene.apply(spec).await?;
+    let request = fixture.apply(spec).await?;
     let samples = |now: &ProfileRequest| {
         let targets = status(now).targets;
         targets
             .iter()
             .any(|target| target.state == TargetState::Sampling)
     };
-    let request = scene.until(&request, "samples", samples).await?;
+    let request = fixture.until(&request, "samples", samples).await?;
     act(&leader).await?;
-    let request = scene.ended(&request).await?;
-    has_each_pod_once(scene, &request, 2)
+    let request = fixture.ended(&request).await?;
+    has_each_pod_once(fixture, &request, 2)
         .await
         .context(what.to_owned())
 }
 
-/// The request has the profile of so many pods, of one sampler each, and no sample more than these.
-async fn has_each_pod_once(scene: &Scene, request: &ProfileRequest, pods: i32) -> Result<()> {
+/// Checks that the request has the profiles of this many pods, with one sampler each, and no other sampler.
+async fn has_each_pod_once(fixture: &Fixture, request: &ProfileRequest, pods: i32) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let status = status(request);
     ensure!(status.succeeded == pods, "{status:?}");
     let name = format!("phpprof-{}-", &request.uid().unwrap_or_default()[..8]);
     for target in &status.targets {
-        let pod: Pod = scene.api().get(&target.pod_name).await?;
+        let pod: Pod = fixture.api().get(&target.pod_name).await?;
         let containers = pod.spec.and_then(|spec| spec.ephemeral_containers);
         let containers = containers.unwrap_or_default();
         let ours = containers
@@ -115,16 +119,16 @@ async fn has_each_pod_once(scene: &Scene, request: &ProfileRequest, pods: i32) -
 
 #[test]
 fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -> Result<()> {
-    alone(async |scene| {
+    exclusive(async |fixture| {
         release::install(&["replicas=2"]).await?;
-        scene
+        fixture
             .start(&[pods::php("web-a"), pods::php("web-b")])
             .await?;
-        profiled_while(scene, "asked to end", async |leader| {
-            let pods = operators(scene);
+        profiled_while(fixture, "asked to end", async |leader| {
+            let pods = operators(fixture);
             pods.delete(&leader.name_any(), &DeleteParams::default())
                 .await?;
-            let took = succeeded_by_another(scene, leader, HANDED_OVER).await?;
+            let took = succeeded_by_another(fixture, leader, HANDED_OVER).await?;
             say(&format!("handed over within {:.1} s", took.as_secs_f64()));
             Ok(())
         })
@@ -134,20 +138,20 @@ fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -
             false => 0,
         };
         for _ in 0..kills {
-            // Kubernetes waits longer before each restart; new pods start anew.
+            // Kubernetes waits longer before each restart of a pod; a new pod begins without a delay.
             release::renew().await?;
-            profiled_while(scene, "killed", async |leader| {
-                scene.on_node("kill -KILL $pids", leader).await?;
+            profiled_while(fixture, "killed", async |leader| {
+                fixture.on_node("kill -KILL $pids", leader).await?;
                 Ok(())
             })
             .await?;
         }
-        profiled_while(scene, "hangs", async |leader| {
-            scene.on_node("kill -STOP $pids", leader).await?;
-            let took = succeeded_by_another(scene, leader, TAKEN_OVER).await?;
+        profiled_while(fixture, "hangs", async |leader| {
+            fixture.on_node("kill -STOP $pids", leader).await?;
+            let took = succeeded_by_another(fixture, leader, TAKEN_OVER).await?;
             say(&format!("taken over within {:.1} s", took.as_secs_f64()));
-            // It comes back in the middle of the request that it had begun.
-            scene.on_node("kill -CONT $pids", leader).await?;
+            // The leader continues in the middle of the request that it had begun.
+            fixture.on_node("kill -CONT $pids", leader).await?;
             Ok(())
         })
         .await?;
@@ -159,23 +163,23 @@ fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -
             release::SERVICE,
         ];
         kubectl(&named).await.context("no PodDisruptionBudget")?;
-        // Of each request two pods' profiles, the merged one and the manifest.
-        let keys = scene.keys().await?;
+        // Each request has the profiles of two pods, the merged one and the manifest.
+        let keys = fixture.keys().await?;
         ensure!(keys.len() == (2 + kills) * 4, "{keys:?}");
         Ok(())
     })
 }
 
-/// Pods of the request that is cut off.
+/// The pods of the request during which the leader is cut off.
 const PODS: usize = 8;
-/// What the leader may send: a sampler is added by some 15 kB.
+/// The leader's bandwidth: adding one sampler sends about 15 kB.
 const BYTES_A_SECOND: u32 = 20_000;
-/// Longer than a packet waits to be sent again, and twice as long as a replica that does not lead takes to look at the lease.
+/// Longer than TCP waits before it sends a packet again, and twice as long as a replica waits between two reads of the lease.
 const BACK: Duration = Duration::from_secs(12);
 
-/// Pods of the scene that have a sampler.
-async fn injected(scene: &Scene) -> Result<usize> {
-    let all = scene
+/// How many pods of the fixture have a sampler.
+async fn injected(fixture: &Fixture) -> Result<usize> {
+    let all = fixture
         .api::<Pod>()
         .list(&ListParams::default().labels("app=web"))
         .await?;
@@ -185,29 +189,29 @@ async fn injected(scene: &Scene) -> Result<usize> {
         .count())
 }
 
-/// Asks for a profile of all pods, and cuts the leader off when it has added samplers to some.
-async fn cut_off_while_it_injects(scene: &Scene, leader: &Pod) -> Result<ProfileRequest> {
+/// Requests a profile of all pods, and cuts the leader off when it has added samplers to some.
+async fn cut_off_while_it_injects(fixture: &Fixture, leader: &Pod) -> Result<ProfileRequest> {
     cut::slow_down(leader, BYTES_A_SECOND).await?;
     let target = json!({
         "selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm", "maxPods": PODS,
     });
-    let request = scene
+    let request = fixture
         .apply(json!({"target": target, "durationSeconds": 3, "includeIdle": true}))
         .await?;
-    let first = async || Ok(Some(injected(scene).await?).filter(|pods| *pods > 0));
+    let first = async || Ok(Some(injected(fixture).await?).filter(|pods| *pods > 0));
     poll("a first sampler", TAKEN_OVER, first).await?;
     cut::cut(leader).await?;
-    let some = injected(scene).await?;
+    let some = injected(fixture).await?;
     say(&format!("cut off after {some} of {PODS} samplers"));
     ensure!(some < PODS, "the leader was done before it was cut off");
     ensure!(
-        holder(scene).await? == leader.metadata.name,
+        holder(fixture).await? == leader.metadata.name,
         "it did not lead any more"
     );
     Ok(request)
 }
 
-/// What a pod has written, or tried to, since then.
+/// The writes of a pod since then, also those that were refused.
 fn writes(pod: &Pod, since: Timestamp) -> Result<Vec<Call>> {
     let writes =
         |call: &Call| ["create", "update", "patch", "delete"].contains(&call.verb.as_str());
@@ -222,18 +226,18 @@ fn a_leader_that_is_cut_off_while_it_adds_samplers_is_succeeded_and_writes_nothi
     if !is_long_form("a leader that is cut off from the API server") {
         return Ok(());
     }
-    alone(async |scene| {
+    exclusive(async |fixture| {
         release::install(&["replicas=2", "startSlackSeconds=60"]).await?;
         let pods: Vec<Value> = (0..PODS)
             .map(|pod| pods::idle_php(&format!("web-{pod}")))
             .collect();
-        scene.start(&pods).await?;
-        let leader = leader(scene).await?;
+        fixture.start(&pods).await?;
+        let leader = leader(fixture).await?;
         let played = async {
-            let request = cut_off_while_it_injects(scene, &leader).await?;
-            let took = succeeded_by_another(scene, &leader, TAKEN_OVER).await?;
+            let request = cut_off_while_it_injects(fixture, &leader).await?;
+            let took = succeeded_by_another(fixture, &leader, TAKEN_OVER).await?;
             say(&format!("taken over within {:.1} s", took.as_secs_f64()));
-            scene.ended(&request).await
+            fixture.ended(&request).await
         };
         let (played, since) = (played.await, Timestamp::now());
         cut::end().await?;
@@ -244,13 +248,13 @@ fn a_leader_that_is_cut_off_while_it_adds_samplers_is_succeeded_and_writes_nothi
             .iter()
             .filter(|call| call.pod == leader.name_any() && call.received > since);
         ensure!(back.count() > 0, "it is not back");
-        // What the kernel had taken before may still arrive, and is refused: the samplers are there.
+        // Packets that the kernel had queued before the cut may still arrive. They are refused, because the samplers exist.
         let writes = writes(&leader, since)?;
         let taken: Vec<&Call> = writes.iter().filter(|call| call.code < 400).collect();
         ensure!(taken.is_empty(), "{taken:#?}");
-        let request = scene.until(&request, "is there", |_| true).await?;
-        has_each_pod_once(scene, &request, PODS as i32).await?;
-        let keys = scene.keys().await?;
+        let request = fixture.until(&request, "is there", |_| true).await?;
+        has_each_pod_once(fixture, &request, PODS as i32).await?;
+        let keys = fixture.keys().await?;
         ensure!(keys.len() == PODS + 2, "{keys:?}");
         Ok(())
     })

@@ -1,13 +1,13 @@
-//! Requests of a schedule's account, served by a sampler that stays in the pod.
+//! Requests of a schedule's account, which a sampler that stays in the pod serves.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::people::Right;
 use e2e::pods::ephemeral_containers;
 use e2e::release::{RESIDENT_LEASE, RESIDENT_USER};
 use e2e::requests::{failed_with, holds, only_target, status};
-use e2e::{ENABLED, Scene, alone, calm, is_long_form, pods, poll, promised, release, say};
+use e2e::users::Right;
+use e2e::{ENABLED, Fixture, exclusive, is_long_form, pods, poll, promised, release, say, shared};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -17,47 +17,47 @@ use phpprof_crds::{
 use serde_json::{Value, json};
 
 const FIRST: &str = "phpprof-resident-0";
-/// After that a run has begun.
+/// The longest time until a run begins.
 const HEARD: Duration = Duration::from_secs(2);
-/// What a busy cluster takes to notice.
+/// The longest time until a busy cluster notices a change.
 const NOTICED: Duration = Duration::from_secs(30);
-/// Of the issue: what a sampler may take that has nothing to do.
+/// The memory limit of an idle resident sampler.
 const IDLE_KIB: u64 = 2048;
 const IDLE_CORE_PERCENT: f64 = 0.1;
-/// How long its question is kept open where nothing is set.
+/// How long the relay keeps a poll open by default.
 const HELD: f64 = 25.0;
 
 fn spec(seconds: i32) -> Value {
     json!({"target": {"podName": "web"}, "durationSeconds": seconds})
 }
 
-/// A pod that runs PHP, in a namespace where the schedule's account may profile.
-async fn start(scene: &Scene) -> Result<()> {
+/// Starts a pod that runs PHP, in a namespace where the schedule's account may profile.
+async fn start(fixture: &Fixture) -> Result<()> {
     let rights = ["create", "profile"].map(|verb| Right {
         verb,
         resource: "profilerequests",
     });
-    scene.grant_to(RESIDENT_USER, &rights).await?;
-    scene.start(&[pods::php("web")]).await
+    fixture.grant_to(RESIDENT_USER, &rights).await?;
+    fixture.start(&[pods::php("web")]).await
 }
 
-async fn scheduled(scene: &Scene, seconds: i32) -> Result<ProfileRequest> {
-    scene.apply_as(RESIDENT_USER, spec(seconds)).await
+async fn scheduled(fixture: &Fixture, seconds: i32) -> Result<ProfileRequest> {
+    fixture.apply_as(RESIDENT_USER, spec(seconds)).await
 }
 
-async fn web(scene: &Scene) -> Result<Pod> {
-    Ok(scene.api::<Pod>().get("web").await?)
+async fn web(fixture: &Fixture) -> Result<Pod> {
+    Ok(fixture.api::<Pod>().get("web").await?)
 }
 
 /// Kills PHP, and waits until its container runs again.
-async fn restart(scene: &Scene) -> Result<()> {
-    let before = pods::restarts(&web(scene).await?);
-    // The workers end with the first process, maybe before it is their turn.
-    scene
-        .on_node("kill -KILL $pids || true", &web(scene).await?)
+async fn restart(fixture: &Fixture) -> Result<()> {
+    let before = pods::restarts(&web(fixture).await?);
+    // The workers end with the master process, maybe before they are killed themselves.
+    fixture
+        .on_node("kill -KILL $pids || true", &web(fixture).await?)
         .await?;
     poll("PHP runs again", NOTICED, async || {
-        let pod = web(scene).await?;
+        let pod = web(fixture).await?;
         let status = pod.status.clone().unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
         let is_ready = |it: &k8s_openapi::api::core::v1::PodCondition| {
@@ -71,16 +71,16 @@ async fn restart(scene: &Scene) -> Result<()> {
 
 #[test]
 fn scheduled_requests_share_one_container_and_each_has_its_own_profile() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        start(scene).await?;
+    shared(ENABLED, async |fixture| {
+        start(fixture).await?;
         let count = if is_long_form("60 scheduled requests") {
             60
         } else {
             8
         };
         let begin = Instant::now();
-        let requests = try_join_all((0..count).map(|_| scheduled(scene, 1))).await?;
-        let ended = try_join_all(requests.iter().map(|request| scene.ended(request))).await?;
+        let requests = try_join_all((0..count).map(|_| scheduled(fixture, 1))).await?;
+        let ended = try_join_all(requests.iter().map(|request| fixture.ended(request))).await?;
         say(&format!("{count} requests took {:?}", begin.elapsed()));
         let mut keys = Vec::new();
         for request in &ended {
@@ -93,26 +93,26 @@ fn scheduled_requests_share_one_container_and_each_has_its_own_profile() -> Resu
         keys.sort();
         keys.dedup();
         ensure!(keys.len() == count, "{keys:?}");
-        let containers = ephemeral_containers(&web(scene).await?);
+        let containers = ephemeral_containers(&web(fixture).await?);
         ensure!(containers == 1, "{containers} ephemeral containers");
-        says_who_asked(scene).await?;
-        takes_next_to_nothing(scene).await?;
-        // Another user's request has a sampler of its own.
-        let other = only_target(&scene.completed(spec(1)).await?)?;
+        says_who_asked(fixture).await?;
+        takes_next_to_nothing(fixture).await?;
+        // A request of another user gets its own sampler.
+        let other = only_target(&fixture.completed(spec(1)).await?)?;
         ensure!(!other.resident, "{other:?}");
         let refused = json!({"target": {"podName": "web"}, "samplerMode": "Resident"});
-        let refused = scene.ended(&scene.apply(refused).await?).await?;
+        let refused = fixture.ended(&fixture.apply(refused).await?).await?;
         let reason = &holds(&refused, condition::FAILED)?.reason;
         ensure!(
             *reason == Reason::ResidentNotAllowed.to_string(),
             "{reason}"
         );
-        ends_with_the_namespaces_label(scene).await
+        ends_with_the_namespaces_label(fixture).await
     })
 }
 
-async fn says_who_asked(scene: &Scene) -> Result<()> {
-    let events = scene.api::<Event>().list(&ListParams::default()).await?;
+async fn says_who_asked(fixture: &Fixture) -> Result<()> {
+    let events = fixture.api::<Event>().list(&ListParams::default()).await?;
     let notes = events
         .items
         .iter()
@@ -123,10 +123,10 @@ async fn says_who_asked(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// On the node, as the kernel counts it. The first of its processes is the one that stays; that of a question, some milliseconds every ten
-/// seconds here, is counted by the sampler's own tests.
-async fn takes_next_to_nothing(scene: &Scene) -> Result<()> {
-    let pod = web(scene).await?;
+/// Reads CPU time and memory from the kernel, on the node, for the first process, which stays. The sampler's own tests measure the process
+/// that makes each poll, which takes some milliseconds every ten seconds here.
+async fn takes_next_to_nothing(fixture: &Fixture) -> Result<()> {
+    let pod = web(fixture).await?;
     let id = sampler_id(&pod)?;
     const SECONDS: f64 = 8.0;
     let line = format!(
@@ -134,7 +134,7 @@ async fn takes_next_to_nothing(scene: &Scene) -> Result<()> {
          cut -d' ' -f1 /proc/$1/schedstat; sleep {SECONDS}; cut -d' ' -f1 /proc/$1/schedstat; \
          grep -E 'VmRSS|RssAnon' /proc/$1/status"
     );
-    let said = scene.on_node(&line, &pod).await?;
+    let said = fixture.on_node(&line, &pod).await?;
     let numbers: Vec<u64> = said
         .split_whitespace()
         .filter_map(|word| word.parse().ok())
@@ -142,19 +142,19 @@ async fn takes_next_to_nothing(scene: &Scene) -> Result<()> {
     let [before, after, resident, anonymous] = numbers[..] else {
         anyhow::bail!("the node said {said}");
     };
-    // It wakes up for its questions, which are kept open for half of the lease here.
+    // It wakes up for its polls, which the relay keeps open for half of the lease here.
     let as_set = RESIDENT_LEASE.as_secs_f64() / 2.0 / HELD;
     let percent = (after - before) as f64 / (SECONDS * 1e9) * 100.0 * as_set;
     say(&format!(
         "a resident sampler that waits: {resident} KiB, {anonymous} of them its own; {percent:.4} % of a core"
     ));
     ensure!(resident <= IDLE_KIB, "{resident} KiB");
-    // A time: three times what is promised.
+    // The limit of a time is three times the promise.
     ensure!(percent <= 3.0 * IDLE_CORE_PERCENT, "{percent} %");
     Ok(())
 }
 
-/// Of the container of the first resident sampler.
+/// The container ID of the first resident sampler.
 fn sampler_id(pod: &Pod) -> Result<String> {
     let statuses = pod.status.clone().unwrap_or_default();
     let statuses = statuses.ephemeral_container_statuses.unwrap_or_default();
@@ -164,9 +164,9 @@ fn sampler_id(pod: &Pod) -> Result<String> {
     Ok(id.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
-async fn has_ended(scene: &Scene, receipt: &str) -> Result<()> {
+async fn has_ended(fixture: &Fixture, receipt: &str) -> Result<()> {
     poll("the resident sampler ends", NOTICED, async || {
-        let statuses = web(scene).await?.status.unwrap_or_default();
+        let statuses = web(fixture).await?.status.unwrap_or_default();
         let statuses = statuses.ephemeral_container_statuses.unwrap_or_default();
         let first = statuses.into_iter().find(|status| status.name == FIRST);
         let ended = first.and_then(|status| status.state?.terminated);
@@ -178,14 +178,14 @@ async fn has_ended(scene: &Scene, receipt: &str) -> Result<()> {
     .await
 }
 
-async fn ends_with_the_namespaces_label(scene: &Scene) -> Result<()> {
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+async fn ends_with_the_namespaces_label(fixture: &Fixture) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
     let label = json!({"metadata": {"labels": {NAMESPACE_LABEL: NAMESPACE_DISABLED}}});
     let (params, begin) = (PatchParams::default(), Instant::now());
     namespaces
-        .patch(&scene.namespace, &params, &Patch::Merge(label))
+        .patch(&fixture.namespace, &params, &Patch::Merge(label))
         .await?;
-    has_ended(scene, "LeaseEnded").await?;
+    has_ended(fixture, "LeaseEnded").await?;
     promised(
         "the end of a resident sampler where the namespace's label stops profiling",
         Duration::from_secs(5),
@@ -196,20 +196,20 @@ async fn ends_with_the_namespaces_label(scene: &Scene) -> Result<()> {
 #[test]
 fn a_resident_sampler_that_goes_with_its_container_has_a_successor_and_the_next_one_waits()
 -> Result<()> {
-    calm(ENABLED, async |scene| {
-        start(scene).await?;
-        let first = scene.ended(&scheduled(scene, 1).await?).await?;
+    shared(ENABLED, async |fixture| {
+        start(fixture).await?;
+        let first = fixture.ended(&scheduled(fixture, 1).await?).await?;
         holds(&first, condition::COMPLETE)?;
-        restart(scene).await?;
-        let second = scene.ended(&scheduled(scene, 1).await?).await?;
+        restart(fixture).await?;
+        let second = fixture.ended(&scheduled(fixture, 1).await?).await?;
         holds(&second, condition::COMPLETE)?;
         let target = only_target(&second)?;
         ensure!(
             target.ephemeral_container_name == "phpprof-resident-1",
             "{target:?}"
         );
-        restart(scene).await?;
-        let third = scene.ended(&scheduled(scene, 1).await?).await?;
+        restart(fixture).await?;
+        let third = fixture.ended(&scheduled(fixture, 1).await?).await?;
         let failed = holds(&third, condition::FAILED)?;
         let expected = Reason::ResidentSamplerBackOff.to_string();
         ensure!(failed.reason == expected, "{failed:?}");
@@ -220,18 +220,18 @@ fn a_resident_sampler_that_goes_with_its_container_has_a_successor_and_the_next_
 
 #[test]
 fn a_pod_that_is_deleted_while_its_resident_sampler_has_a_run_fails_that_run() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        start(scene).await?;
-        let running = scheduled(scene, 30).await?;
+    shared(ENABLED, async |fixture| {
+        start(fixture).await?;
+        let running = scheduled(fixture, 30).await?;
         let sampling = |it: &ProfileRequest| {
             let condition = status(it).conditions.into_iter().next();
             condition.is_some_and(|it| it.reason == Reason::Sampling.to_string())
         };
-        scene.until(&running, "samples", sampling).await?;
+        fixture.until(&running, "samples", sampling).await?;
         tokio::time::sleep(HEARD).await;
         let now = DeleteParams::default().grace_period(0);
-        scene.api::<Pod>().delete("web", &now).await?;
-        failed_with(&scene.ended(&running).await?, TargetReason::PodDeleted).map(drop)
+        fixture.api::<Pod>().delete("web", &now).await?;
+        failed_with(&fixture.ended(&running).await?, TargetReason::PodDeleted).map(drop)
     })
 }
 
@@ -240,20 +240,20 @@ fn a_resident_sampler_ends_with_its_lease_where_there_is_no_operator() -> Result
     if !is_long_form("the lease of a resident sampler") {
         return Ok(());
     }
-    alone(async |scene| {
-        start(scene).await?;
-        let first = scene.ended(&scheduled(scene, 1).await?).await?;
+    exclusive(async |fixture| {
+        start(fixture).await?;
+        let first = fixture.ended(&scheduled(fixture, 1).await?).await?;
         holds(&first, condition::COMPLETE)?;
         let begin = Instant::now();
         release::scale(0).await?;
-        has_ended(scene, "LeaseEnded").await?;
+        has_ended(fixture, "LeaseEnded").await?;
         promised(
             "the end of a resident sampler without an operator",
             RESIDENT_LEASE + Duration::from_secs(5),
             begin.elapsed(),
         )?;
         release::scale(1).await?;
-        let again = scene.ended(&scheduled(scene, 1).await?).await?;
+        let again = fixture.ended(&scheduled(fixture, 1).await?).await?;
         holds(&again, condition::COMPLETE)?;
         let container = only_target(&again)?.ephemeral_container_name;
         ensure!(container == "phpprof-resident-1", "{container}");

@@ -1,36 +1,40 @@
-//! The operator is killed, at any moment of a request's life; and the API server.
+//! The operator is killed at different moments of a request, and the API server is killed.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, status};
-use e2e::{Scene, alone, api_server, is_long_form, pods, release};
+use e2e::{Fixture, api_server, exclusive, is_long_form, pods, release};
 use k8s_openapi::api::core::v1::Pod;
 use phpprof_crds::{ProfileRequest, TargetState, condition};
 use serde_json::json;
 
-/// Kills the operator once the request is as wanted, and holds what becomes of it.
+/// Kills the operator once the request meets a condition, and checks the result.
 async fn killed_when(
-    scene: &Scene,
+    fixture: &Fixture,
     moment: &str,
     holds_then: impl Fn(&ProfileRequest) -> bool,
 ) -> Result<()> {
-    // Kubernetes waits longer before each restart; a new pod starts anew.
+    // Kubernetes waits longer before each restart of a pod; a new pod begins without a delay.
     release::renew().await?;
-    let operator = release::operator(&scene.client)
+    let operator = release::operator(&fixture.client)
         .await?
         .context("no operator runs")?;
-    // What it takes to kill it is there before the moment comes.
-    scene.on_node("true", &operator).await?;
+    // The helper pod on the node starts now, because it would take too long at the right moment.
+    fixture.on_node("true", &operator).await?;
     let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
-    let request = scene
+    let request = fixture
         .apply(json!({"target": target, "durationSeconds": 3}))
         .await?;
-    let request = scene.until(&request, moment, holds_then).await?;
-    release::kill(scene, &operator).await?;
-    has_each_pod_once(scene, &scene.ended(&request).await?, moment).await
+    let request = fixture.until(&request, moment, holds_then).await?;
+    release::kill(fixture, &operator).await?;
+    has_each_pod_once(fixture, &fixture.ended(&request).await?, moment).await
 }
 
-/// The request is complete with both pods, and each has had one sampler of it.
-async fn has_each_pod_once(scene: &Scene, request: &ProfileRequest, moment: &str) -> Result<()> {
+/// Checks that the request is complete with both pods, and that each had one sampler for it.
+async fn has_each_pod_once(
+    fixture: &Fixture,
+    request: &ProfileRequest,
+    moment: &str,
+) -> Result<()> {
     let complete = holds(request, condition::COMPLETE)?;
     let status = status(request);
     ensure!(
@@ -42,7 +46,7 @@ async fn has_each_pod_once(scene: &Scene, request: &ProfileRequest, moment: &str
             "phpprof-{}-",
             &request.metadata.uid.clone().unwrap_or_default()[..8]
         );
-        let pod: Pod = scene.api().get(&target.pod_name).await?;
+        let pod: Pod = fixture.api().get(&target.pod_name).await?;
         let containers = pod
             .spec
             .and_then(|spec| spec.ephemeral_containers)
@@ -62,23 +66,26 @@ async fn has_each_pod_once(scene: &Scene, request: &ProfileRequest, moment: &str
 
 #[test]
 fn an_operator_that_is_killed_at_any_moment_goes_on_without_a_second_sampler() -> Result<()> {
-    alone(async |scene| {
-        scene
+    exclusive(async |fixture| {
+        fixture
             .start(&[pods::php("web-a"), pods::php("web-b")])
             .await?;
         let any = |now: &ProfileRequest, state: TargetState| {
             let targets = status(now).targets;
             targets.iter().any(|target| target.state == state)
         };
-        killed_when(scene, "is applied", |_| true).await?;
-        killed_when(scene, "is accepted", |now| !status(now).targets.is_empty()).await?;
-        killed_when(scene, "samples", |now| any(now, TargetState::Sampling)).await?;
-        killed_when(scene, "has a verified profile", |now| {
+        killed_when(fixture, "is applied", |_| true).await?;
+        killed_when(fixture, "is accepted", |now| {
+            !status(now).targets.is_empty()
+        })
+        .await?;
+        killed_when(fixture, "samples", |now| any(now, TargetState::Sampling)).await?;
+        killed_when(fixture, "has a verified profile", |now| {
             any(now, TargetState::Uploaded)
         })
         .await?;
         // Of each request two pods' profiles, the merged one and the manifest.
-        let keys = scene.keys().await?;
+        let keys = fixture.keys().await?;
         ensure!(keys.len() == 4 * 4, "{keys:?}");
         Ok(())
     })
@@ -90,26 +97,26 @@ fn an_api_server_that_is_killed_while_samplers_run_costs_no_request_and_no_secon
     if !is_long_form("an API server that is killed") {
         return Ok(());
     }
-    alone(async |scene| {
-        scene
+    exclusive(async |fixture| {
+        fixture
             .start(&[pods::php("web-a"), pods::php("web-b")])
             .await?;
-        let operator = scene.operator().await?;
+        let operator = fixture.operator().await?;
         let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
         let spec = json!({"target": target, "durationSeconds": 4});
-        // Its samplers end while nobody can be told so.
-        let sampled = scene.sampled(spec.clone()).await?;
+        // Its samplers end while the API server cannot report it.
+        let sampled = fixture.sampled(spec.clone()).await?;
         api_server::restart().await?;
-        let after = scene.apply(spec).await?;
+        let after = fixture.apply(spec).await?;
         for request in [sampled, after] {
-            let request = scene.ended(&request).await?;
-            has_each_pod_once(scene, &request, "samples, the API server,").await?;
+            let request = fixture.ended(&request).await?;
+            has_each_pod_once(fixture, &request, "samples, the API server,").await?;
         }
         ensure!(
-            pods::restarts(&scene.operator().await?) == pods::restarts(&operator),
+            pods::restarts(&fixture.operator().await?) == pods::restarts(&operator),
             "the operator has ended"
         );
-        let keys = scene.keys().await?;
+        let keys = fixture.keys().await?;
         ensure!(keys.len() == 2 * 4, "{keys:?}");
         Ok(())
     })

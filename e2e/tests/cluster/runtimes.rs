@@ -1,34 +1,34 @@
-//! PHP in other runtimes than php-fpm, a pod of each: what runs PHP is found, whatever it is called, and nothing else is.
+//! PHP in other runtimes than php-fpm, one pod for each: phpprof finds the process that runs PHP, whatever its name, and no other process.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::only_target;
 use e2e::samples::{labels, samples_by, samples_of};
-use e2e::{ENABLED, RESTRICTED, Scene, application, calm, pods, say};
+use e2e::{ENABLED, Fixture, RESTRICTED, application, pods, say, shared};
 use phpprof_crds::{TargetState, TargetStatus};
 use phpprof_profile::{Profile, total};
 use serde_json::{Value, json};
 
 const ROADRUNNER: &str = include_str!("../../../demo/runtimes/roadrunner/calls.txt");
 const FRANKENPHP: &str = include_str!("../../../demo/runtimes/frankenphp/calls.txt");
-/// What a worker that keeps PHP's state does for each request.
+/// What a worker that keeps PHP's state runs for each request.
 const REQUEST: &str = "include /srv/app/index.php";
 
 #[test]
 fn all_8_busy_threads_of_frankenphp_appear_in_worker_mode_under_pod_security_restricted()
 -> Result<()> {
-    calm(RESTRICTED, async |scene| {
-        // More connections than threads, so that each thread finds one at any time; less than one CPU for all of them.
+    shared(RESTRICTED, async |fixture| {
+        // More connections than threads, so that each thread has one at any time; all of them together use less than one CPU.
         let load = ["http://127.0.0.1:9000", "300", "10", "0"];
         let mut pod = pods::restricted(pods::runtime("web", "demo-frankenphp", &load));
         pod["spec"]["containers"][0]["resources"]["limits"] = json!({"cpu": "800m"});
-        let (profile, target) = profiled(scene, pod, "frankenphp").await?;
+        let (profile, target) = profiled(fixture, pod, "frankenphp").await?;
         check_application(&profile, FRANKENPHP)?;
         let threads = samples_by(&profile, "thread", REQUEST)?;
         say(&format!("samples of FrankenPHP's threads: {threads:?}"));
         ensure!(threads.len() == 8, "{threads:?}");
-        // A request takes as long in each of them.
+        // A request takes equally long in each of them.
         let samples = total(&profile, "samples");
         ensure!(
             threads.values().all(|of_thread| of_thread * 24 > samples),
@@ -49,10 +49,10 @@ fn all_8_busy_threads_of_frankenphp_appear_in_worker_mode_under_pod_security_res
 #[test]
 fn the_4_workers_of_roadrunner_appear_and_nothing_of_its_own_under_pod_security_restricted()
 -> Result<()> {
-    calm(RESTRICTED, async |scene| {
+    shared(RESTRICTED, async |fixture| {
         let load = ["http://127.0.0.1:9000", "300", "2", "40"];
         let pod = pods::restricted(pods::runtime("web", "demo-roadrunner", &load));
-        let (profile, target) = profiled(scene, pod, "cli").await?;
+        let (profile, target) = profiled(fixture, pod, "cli").await?;
         check_application(&profile, ROADRUNNER)?;
         let workers = samples_by(&profile, "pid", REQUEST)?;
         say(&format!("samples of RoadRunner's workers: {workers:?}"));
@@ -65,10 +65,10 @@ fn the_4_workers_of_roadrunner_appear_and_nothing_of_its_own_under_pod_security_
 
 #[test]
 fn apache_with_mod_php_is_profiled_as_debian_installs_it() -> Result<()> {
-    calm(ENABLED, async |scene| {
+    shared(ENABLED, async |fixture| {
         let load = ["http://127.0.0.1:9000", "300", "2", "40"];
         let pod = pods::runtime("web", "demo-mod_php", &load);
-        let (profile, _) = profiled(scene, pod, "apache2handler").await?;
+        let (profile, _) = profiled(fixture, pod, "apache2handler").await?;
         check_application(&profile, "")?;
         let workers = samples_by(&profile, "pid", application::ROOT)?;
         ensure!(
@@ -82,10 +82,10 @@ fn apache_with_mod_php_is_profiled_as_debian_installs_it() -> Result<()> {
 #[test]
 fn php_fpm_with_musl_and_without_symbol_tables_is_profiled_under_pod_security_restricted()
 -> Result<()> {
-    calm(RESTRICTED, async |scene| {
+    shared(RESTRICTED, async |fixture| {
         let load = ["127.0.0.1:9000", "300", "2", "40"];
         let pod = pods::restricted(pods::runtime("web", "demo-musl", &load));
-        let (profile, _) = profiled(scene, pod, "fpm-fcgi").await?;
+        let (profile, _) = profiled(fixture, pod, "fpm-fcgi").await?;
         check_application(&profile, "")?;
         let workers = samples_by(&profile, "pid", application::ROOT)?;
         ensure!(
@@ -96,10 +96,10 @@ fn php_fpm_with_musl_and_without_symbol_tables_is_profiled_under_pod_security_re
     })
 }
 
-/// Starts the pod and profiles it for three seconds; the profile is the one in the store, and its samples say what they are of.
-async fn profiled(scene: &Scene, pod: Value, sapi: &str) -> Result<(Profile, TargetStatus)> {
-    scene.start(&[pod]).await?;
-    let request = scene
+/// Starts the pod and profiles it for three seconds. Checks that the profile is the one in the store, and that its labels are right.
+async fn profiled(fixture: &Fixture, pod: Value, sapi: &str) -> Result<(Profile, TargetStatus)> {
+    fixture.start(&[pod]).await?;
+    let request = fixture
         .completed(
             json!({"target": {"podName": "web", "containerName": "php"}, "durationSeconds": 3}),
         )
@@ -108,7 +108,7 @@ async fn profiled(scene: &Scene, pod: Value, sapi: &str) -> Result<(Profile, Tar
     ensure!(target.state == TargetState::Uploaded, "{target:?}");
     let claimed = request.status.and_then(|status| status.profile);
     let claimed = claimed.context("no merged profile")?;
-    let profile = scene.profile(scene.store.key_of(&claimed.url)?).await?;
+    let profile = fixture.profile(fixture.store.key_of(&claimed.url)?).await?;
     ensure!(total(&profile, "samples") == claimed.samples, "{claimed:?}");
     let php = target.php.clone().unwrap_or_default();
     ensure!(php.version.starts_with("8.2."), "{php:?}");
@@ -126,7 +126,7 @@ async fn profiled(scene: &Scene, pod: Value, sapi: &str) -> Result<(Profile, Tar
     Ok((profile, target))
 }
 
-/// The stacks of the application below the runtime's own, and the largest path of the application about as large as it is.
+/// Checks that the application's stacks are below the runtime's own frames, and that its largest call path has about its known share.
 fn check_application(profile: &Profile, own_calls: &str) -> Result<()> {
     application::check_stacks(profile, own_calls)?;
     let requests = match samples_of(profile, REQUEST) {

@@ -1,4 +1,4 @@
-//! Schedules, of the chart's values and of the plugin: what a CronJob makes, what is left of it, and what its service account may do.
+//! Schedules from the chart's values and from the plugin: what a CronJob creates, what remains of it, and what its service account may do.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image, restricted};
-use e2e::{RESTRICTED, Scene, calm_and_early, kubectl, poll, run};
+use e2e::{Fixture, RESTRICTED, kubectl, poll, run, shared_early};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
@@ -15,13 +15,13 @@ use phpprof_crds::ProfileRequest;
 const RELEASE: &str = "phpprof";
 const CRONJOB: &str = "phpprof-web";
 const MANUAL: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
-/// The next full minute, and what a pod and a request take on a busy machine.
+/// The time until the next full minute, and for a pod and a request on a busy machine.
 const A_MINUTE: Duration = Duration::from_secs(110);
 
-/// The chart's schedules alone, in the test's own namespace, so that the installed release stays as it is.
-async fn schedule(scene: &Scene) -> Result<()> {
+/// Installs only the chart's schedules, in the test's own namespace, so that the installed release does not change.
+async fn schedule(fixture: &Fixture) -> Result<()> {
     let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
-    let (chart, namespace) = (chart.display().to_string(), &scene.namespace);
+    let (chart, namespace) = (chart.display().to_string(), &fixture.namespace);
     let values = serde_json::json!({
         "images": {"plugin": image("kubectl-phpprof")},
         "schedules": [{
@@ -44,7 +44,7 @@ async fn schedule(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// What kubectl says that a service account may do in a namespace, without the blanks that align it.
+/// The rights of a service account in a namespace, as kubectl lists them, without the blanks that align columns.
 async fn rights(of: &str, account: &str, namespace: &str) -> Result<BTreeSet<String>> {
     let user = format!("--as=system:serviceaccount:{of}:{account}");
     let listed = kubectl(&["auth", "can-i", "--list", &user, "--namespace", namespace]).await?;
@@ -52,8 +52,8 @@ async fn rights(of: &str, account: &str, namespace: &str) -> Result<BTreeSet<Str
     Ok(listed.lines().map(words).collect())
 }
 
-async fn check_rights(scene: &Scene) -> Result<()> {
-    let here = scene.namespace.as_str();
+async fn check_rights(fixture: &Fixture) -> Result<()> {
+    let here = fixture.namespace.as_str();
     for (place, expected) in [
         (
             here,
@@ -72,8 +72,12 @@ async fn check_rights(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-async fn jobs(scene: &Scene) -> Result<Vec<Job>> {
-    Ok(scene.api::<Job>().list(&ListParams::default()).await?.items)
+async fn jobs(fixture: &Fixture) -> Result<Vec<Job>> {
+    Ok(fixture
+        .api::<Job>()
+        .list(&ListParams::default())
+        .await?
+        .items)
 }
 
 fn succeeded(job: &&Job) -> bool {
@@ -81,24 +85,26 @@ fn succeeded(job: &&Job) -> bool {
     status.and_then(|status| status.succeeded).unwrap_or(0) > 0
 }
 
-/// The names of the schedule's requests that are there now.
-async fn requests(scene: &Scene) -> Result<Vec<ProfileRequest>> {
+/// The schedule's requests that exist now.
+async fn requests(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
     let ours = ListParams::default().labels("phpprof.dev/schedule=web,team=checkout");
-    Ok(scene.api().list(&ours).await?.items)
+    Ok(fixture.api().list(&ours).await?.items)
 }
 
 #[test]
 fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> Result<()> {
-    calm_and_early(RESTRICTED, async |scene| {
-        scene.start(&[restricted(pods::without_php("web"))]).await?;
-        schedule(scene).await?;
-        check_rights(scene).await?;
-        // What three minutes would make.
+    shared_early(RESTRICTED, async |fixture| {
+        fixture
+            .start(&[restricted(pods::without_php("web"))])
+            .await?;
+        schedule(fixture).await?;
+        check_rights(fixture).await?;
+        // Three jobs by hand replace three minutes of the schedule.
         let from = format!("--from=cronjob/{CRONJOB}");
         for name in MANUAL {
             kubectl(&[
                 "--namespace",
-                &scene.namespace,
+                &fixture.namespace,
                 "create",
                 "job",
                 name,
@@ -111,13 +117,13 @@ fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> 
             "requests of three jobs and of the clock's",
             A_MINUTE,
             async || {
-                for request in requests(scene).await? {
+                for request in requests(fixture).await? {
                     let name = request.name_any();
                     ensure!(name.starts_with("web-"), "{name}");
                     ensure!(request.spec.target.pod_name.as_deref() == Some("web"));
                     seen.insert(name);
                 }
-                let jobs = jobs(scene).await?;
+                let jobs = jobs(fixture).await?;
                 let clocks = jobs
                     .iter()
                     .filter(|job| job.name_any().starts_with(CRONJOB));
@@ -127,7 +133,7 @@ fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> 
         )
         .await?;
         let bounded = async || {
-            let (jobs, requests) = tokio::try_join!(jobs(scene), requests(scene))?;
+            let (jobs, requests) = tokio::try_join!(jobs(fixture), requests(fixture))?;
             let few = jobs.iter().filter(succeeded).count() <= 1 && requests.len() <= 1;
             Ok(few.then_some(()))
         };
@@ -137,64 +143,66 @@ fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> 
     })
 }
 
-/// Requests of the plugin's schedule.
-async fn of_plugin(scene: &Scene) -> Result<Vec<ProfileRequest>> {
+/// The requests of the plugin's schedule.
+async fn of_plugin(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
     let ours = ListParams::default().labels("phpprof.dev/schedule=web");
-    Ok(scene.api().list(&ours).await?.items)
+    Ok(fixture.api().list(&ours).await?.items)
 }
 
 #[test]
 fn an_admin_of_a_namespace_makes_schedules_without_rights_to_the_release() -> Result<()> {
-    calm_and_early(RESTRICTED, async |scene| {
-        scene.start(&[restricted(pods::without_php("web"))]).await?;
+    shared_early(RESTRICTED, async |fixture| {
+        fixture
+            .start(&[restricted(pods::without_php("web"))])
+            .await?;
         let create = format!(
             "schedule create web pod/web --schedule @yearly -d 1s --image {}",
             image("kubectl-phpprof")
         );
-        // Who may edit may profile, and may bind no role.
-        let refused = scene.developer().await?.says(&create).await?;
+        // A user with the role edit may profile, but may not bind a role.
+        let refused = fixture.developer().await?.run(&create).await?;
         ensure!(
             refused.code == 4 && refused.err.contains("create rolebindings"),
             "{refused:?}"
         );
-        let admin = scene.namespace_admin().await?;
+        let admin = fixture.namespace_admin().await?;
         admin
-            .says(&format!("{create} --dry-run=server"))
+            .run(&format!("{create} --dry-run=server"))
             .await?
             .well()?;
-        admin.says(&create).await?.well()?;
-        check_rights(scene).await?;
-        let again = admin.says(&create).await?;
+        admin.run(&create).await?.well()?;
+        check_rights(fixture).await?;
+        let again = admin.run(&create).await?;
         ensure!(
             again.code == 1 && again.err.contains("there is a schedule web"),
             "{again:?}"
         );
-        admin.says("schedule suspend web").await?.well()?;
-        let listed = admin.says("schedule list").await?.well()?;
+        admin.run("schedule suspend web").await?.well()?;
+        let listed = admin.run("schedule list").await?.well()?;
         ensure!(
             listed.contains("web    @yearly") && listed.contains("yes"),
             "{listed}"
         );
-        admin.says("schedule resume web").await?.well()?;
-        admin.says("schedule run web").await?.well()?;
+        admin.run("schedule resume web").await?.well()?;
+        admin.run("schedule run web").await?.well()?;
         poll("a request of the schedule", A_MINUTE, async || {
-            Ok(of_plugin(scene).await?.pop())
+            Ok(of_plugin(fixture).await?.pop())
         })
         .await?;
-        let deleted = admin.says("schedule delete web").await?.well()?;
+        let deleted = admin.run("schedule delete web").await?.well()?;
         ensure!(deleted.lines().count() == 4, "{deleted}");
-        let left = admin.says("schedule list -o name").await?.well()?;
+        let left = admin.run("schedule list -o name").await?.well()?;
         ensure!(left.is_empty(), "{left}");
-        let requests = of_plugin(scene).await?;
+        let requests = of_plugin(fixture).await?;
         ensure!(!requests.is_empty(), "requests outlive their schedule");
         for request in requests {
             admin
-                .says(&format!("delete {}", request.name_any()))
+                .run(&format!("delete {}", request.name_any()))
                 .await?
                 .well()?;
         }
         ensure!(
-            of_plugin(scene).await?.is_empty(),
+            of_plugin(fixture).await?.is_empty(),
             "deleted requests are there"
         );
         Ok(())

@@ -1,23 +1,23 @@
-//! A pod that does to the relay what it can: a thousand silent connections, uploads that never end, a flood of grants that are none.
+//! A pod attacks the relay: a thousand silent connections, uploads that never end, a flood of invalid grants.
 //!
-//! Everything is bounded in the script, and stays between pods of the cluster.
+//! The script bounds everything, and all stays between pods of the cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{Sampler, failed_with, only_target};
-use e2e::{ENABLED, Scene, calm, pods, poll, promised, release, say};
+use e2e::{ENABLED, Fixture, pods, poll, promised, release, say, shared};
 use phpprof_crds::{TargetReason, UploadRoute};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("../../src/siege.php");
-/// Each lets four uploads be taken at the same time.
+/// Each grant allows four uploads at the same time.
 const GRANTS: usize = 5;
 const SECONDS: i32 = 5;
 
-/// What the script has seen.
+/// The script's report.
 #[derive(Debug, Deserialize)]
 struct Seen {
     opened: usize,
@@ -28,58 +28,60 @@ struct Seen {
 
 #[test]
 fn an_honest_sampler_stores_over_the_relay_beside_a_thousand_hostile_connections() -> Result<()> {
-    calm(ENABLED, async |scene| {
-        scene
+    shared(ENABLED, async |fixture| {
+        fixture
             .start(&[pods::php("web"), pods::without_php("hostile")])
             .await?;
-        let operator = release::operator(&scene.client).await?;
+        let operator = release::operator(&fixture.client).await?;
         let operator = operator.context("no operator")?;
-        let grants = grants(scene).await?.to_string();
+        let grants = grants(fixture).await?.to_string();
         let siege = ["php", "-d", "memory_limit=-1", "-r", SCRIPT];
-        let siege = scene.exec("hostile", &siege, grants.as_bytes());
-        let (seen, ()) = tokio::try_join!(siege, honest(scene))?;
+        let siege = fixture.exec("hostile", &siege, grants.as_bytes());
+        let (seen, ()) = tokio::try_join!(siege, honest(fixture))?;
         let seen: Seen = serde_json::from_slice(&seen).context("the script says no JSON")?;
         check_siege(&seen)?;
-        release::keeps_within_its_memory(scene, &operator).await
+        release::keeps_within_its_memory(fixture, &operator).await
     })
 }
 
-/// Good ones, which a pod finds in samplers of its own that have not used them.
-async fn grants(scene: &Scene) -> Result<Value> {
+/// Valid grants. A pod can read them from samplers of its own that have not used them.
+async fn grants(fixture: &Fixture) -> Result<Value> {
     let spec = json!({"target": {"podName": "hostile"}, "durationSeconds": 30});
     let mut requests = Vec::new();
     for _ in 0..GRANTS {
-        requests.push(scene.apply(spec.clone()).await?);
+        requests.push(fixture.apply(spec.clone()).await?);
     }
     let mut grants = Vec::new();
     for request in &requests {
-        let target = failed_with(&scene.ended(request).await?, TargetReason::NoPhpFound)?;
-        let call = scene.sampler(&target).await?.grant(UploadRoute::Relay)?;
+        let target = failed_with(&fixture.ended(request).await?, TargetReason::NoPhpFound)?;
+        let call = fixture.sampler(&target).await?.grant(UploadRoute::Relay)?;
         grants.push(json!({"url": call.url, "authorization": call.headers["authorization"]}));
     }
     Ok(grants.into())
 }
 
-/// A request while the siege lasts, which ends with it.
-async fn honest(scene: &Scene) -> Result<()> {
+/// Makes a request during the attack.
+async fn honest(fixture: &Fixture) -> Result<()> {
     let besieging = async || {
         let there = ["sh", "-c", "ls /tmp"];
-        let files = scene.exec("hostile", &there, &[]).await?;
+        let files = fixture.exec("hostile", &there, &[]).await?;
         Ok(String::from_utf8(files)?
             .contains("besieging")
             .then_some(()))
     };
     poll("the relay is besieged", Duration::from_secs(60), besieging).await?;
-    let request = scene
+    let request = fixture
         .completed(json!({"target": {"podName": "web"}, "durationSeconds": SECONDS, "uploadMode": "Relay"}))
         .await;
-    scene.exec("hostile", &["touch", "/tmp/over"], &[]).await?;
+    fixture
+        .exec("hostile", &["touch", "/tmp/over"], &[])
+        .await?;
     let target = only_target(&request?)?;
     ensure!(
         target.upload_mode == Some(UploadRoute::Relay) && target.samples > Some(0),
         "{target:?}"
     );
-    let took = after_sampling(&scene.sampler(&target).await?)?;
+    let took = after_sampling(&fixture.sampler(&target).await?)?;
     promised(
         "an upload over a besieged relay",
         Duration::from_secs(10),
@@ -87,7 +89,7 @@ async fn honest(scene: &Scene) -> Result<()> {
     )
 }
 
-/// How long a sampler took for all but sampling, to the second.
+/// The time that a sampler took beside its sampling, to the second.
 fn after_sampling(sampler: &Sampler) -> Result<Duration> {
     let started = sampler.started_at().context("it did not start")?;
     let ended = sampler.ended_at().context("it did not end")?;
@@ -95,7 +97,7 @@ fn after_sampling(sampler: &Sampler) -> Result<Duration> {
     Ok(lived.saturating_sub(Duration::from_secs(SECONDS.unsigned_abs().into())))
 }
 
-/// The siege was one: silent connections were ended, uploads with good grants trickled, and nobody else was let in.
+/// Checks that the attack was one: silent connections were ended, uploads with valid grants were slow, and nobody else was let in.
 fn check_siege(seen: &Seen) -> Result<()> {
     say(&format!("{seen:?}"));
     ensure!(

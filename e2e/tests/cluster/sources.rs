@@ -1,8 +1,8 @@
-//! Where an upload comes from, held against the addresses of its pod.
+//! Compares the source address of an upload with the addresses of its pod.
 
 use anyhow::{Result, ensure};
 use e2e::requests::status;
-use e2e::{Scene, alone, masquerade, pods, release};
+use e2e::{Fixture, exclusive, masquerade, pods, release};
 use phpprof_crds::{TargetReason, UploadRoute};
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ fn spec() -> Value {
     json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Relay"})
 }
 
-async fn relayed(scene: &Scene) -> Result<()> {
-    let request = scene.completed(spec()).await?;
+async fn relayed(fixture: &Fixture) -> Result<()> {
+    let request = fixture.completed(spec()).await?;
     let targets = status(&request).targets;
     ensure!(
         targets[0].upload_mode == Some(UploadRoute::Relay),
@@ -20,10 +20,10 @@ async fn relayed(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Refused where the administrator says so, with what to change; else taken.
-async fn masqueraded(scene: &Scene) -> Result<()> {
-    let request = scene.apply(spec()).await?;
-    let request = scene.ended(&request).await?;
+/// Checks a masqueraded upload: if the administrator's setting refuses it, the message says what to change; else it is accepted.
+async fn masqueraded(fixture: &Fixture) -> Result<()> {
+    let request = fixture.apply(spec()).await?;
+    let request = fixture.ended(&request).await?;
     let target = status(&request).targets.remove(0);
     ensure!(
         target.reason == Some(TargetReason::SourceNotPod),
@@ -33,18 +33,18 @@ async fn masqueraded(scene: &Scene) -> Result<()> {
         ensure!(target.message.contains(word), "{}", target.message);
     }
     release::install(&["relay.verifySource=Warn"]).await?;
-    relayed(scene).await
+    relayed(fixture).await
 }
 
 #[test]
 fn an_upload_from_another_address_than_its_pods_is_refused_where_the_administrator_says_so()
 -> Result<()> {
-    alone(async |scene| {
+    exclusive(async |fixture| {
         release::install(&["relay.verifySource=Enforce"]).await?;
-        scene.start(&[pods::php("web")]).await?;
-        relayed(scene).await?;
+        fixture.start(&[pods::php("web")]).await?;
+        relayed(fixture).await?;
         masquerade::begin().await?;
-        let judged = masqueraded(scene).await;
+        let judged = masqueraded(fixture).await;
         masquerade::end().await?;
         judged
     })

@@ -1,14 +1,14 @@
-//! What the API server says to a spec that breaks one rule, word for word, and that it takes the spec next to it which breaks none.
+//! The API server's exact message for a spec that breaks one rule; and it accepts a similar spec that breaks none.
 //!
-//! Nothing is stored but two requests that are changed: everything is asked for with `dryRun=All`, as strictly as kubectl asks. What
-//! Kubernetes itself says around a rule's message is that of the test cluster's version.
+//! Only two requests that are changed are stored: all others are sent with `dryRun=All`, and validated as strictly as kubectl does. The
+//! words of Kubernetes around a rule's message depend on the version of the test cluster.
 //!
 //! Invariant: a row breaks one rule, so its refusal has one cause.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{NOT_ENABLED, Scene, calm};
+use e2e::{Fixture, NOT_ENABLED, shared};
 use kube::Client;
 use kube::core::Status;
 use serde_json::{Value, json};
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 mod rows;
 mod selectors;
 
-/// Said beside a refusal by the schema: rules are looked at only where the schema holds.
+/// Part of a refusal by the schema: the API server checks rules only if the schema is satisfied.
 const NOT_LOOKED_AT: &str = "some validation rules were not checked";
 
-/// What the API server would say to this object; nothing where it would take it.
+/// The API server's refusal of this object; none if it accepts it.
 async fn answer(client: &Client, request: http::Request<Vec<u8>>) -> Result<Option<Status>> {
     match client.request::<Value>(request).await {
         Ok(_) => Ok(None),
@@ -28,34 +28,34 @@ async fn answer(client: &Client, request: http::Request<Vec<u8>>) -> Result<Opti
     }
 }
 
-fn path(scene: &Scene, name: &str) -> String {
+fn path(fixture: &Fixture, name: &str) -> String {
     format!(
         "/apis/phpprof.dev/v1alpha1/namespaces/{}/profilerequests{name}?dryRun=All&fieldValidation=Strict",
-        scene.namespace
+        fixture.namespace
     )
 }
 
-async fn create(scene: &Scene, spec: &Value) -> Result<Option<Status>> {
+async fn create(fixture: &Fixture, spec: &Value) -> Result<Option<Status>> {
     let mut object = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": "new"}, "spec": spec,
     });
     if spec.is_null() {
         object.as_object_mut().context("an object")?.remove("spec");
     }
-    let request = http::Request::post(path(scene, ""))
+    let request = http::Request::post(path(fixture, ""))
         .header("content-type", "application/json")
         .body(object.to_string().into_bytes())?;
-    answer(&scene.client, request).await
+    answer(&fixture.client, request).await
 }
 
-async fn change(scene: &Scene, name: &str, spec: &Value) -> Result<Option<Status>> {
-    let request = http::Request::patch(path(scene, &format!("/{name}")))
+async fn change(fixture: &Fixture, name: &str, spec: &Value) -> Result<Option<Status>> {
+    let request = http::Request::patch(path(fixture, &format!("/{name}")))
         .header("content-type", "application/merge-patch+json")
         .body(json!({"spec": spec}).to_string().into_bytes())?;
-    answer(&scene.client, request).await
+    answer(&fixture.client, request).await
 }
 
-/// A row of the table: the case, and what is said to it.
+/// A row of the table: the case, and its result.
 fn write_row(table: &mut String, case: &str, refused: Option<Status>) -> Result<()> {
     let refused = refused.with_context(|| format!("{case} was taken"))?;
     let causes = refused
@@ -70,11 +70,11 @@ fn write_row(table: &mut String, case: &str, refused: Option<Status>) -> Result<
 
 #[test]
 fn each_rule_refuses_what_only_it_does_and_says_what_to_do() -> Result<()> {
-    calm(NOT_ENABLED, async |scene| {
+    shared(NOT_ENABLED, async |fixture| {
         let mut table = String::new();
         let invalid = rows::invalid();
         for (case, spec) in &invalid {
-            write_row(&mut table, case, create(scene, spec).await?)?;
+            write_row(&mut table, case, create(fixture, spec).await?)?;
         }
         let changes = rows::changes();
         for (name, spec) in rows::stored() {
@@ -82,11 +82,11 @@ fn each_rule_refuses_what_only_it_does_and_says_what_to_do() -> Result<()> {
                 "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": name}, "spec": spec,
             });
             let request = serde_json::from_value(object)?;
-            let requests = scene.api::<phpprof_crds::ProfileRequest>();
+            let requests = fixture.api::<phpprof_crds::ProfileRequest>();
             requests.create(&Default::default(), &request).await?;
         }
         for (case, name, spec) in &changes {
-            write_row(&mut table, case, change(scene, name, spec).await?)?;
+            write_row(&mut table, case, change(fixture, name, spec).await?)?;
         }
         ensure!(invalid.len() + changes.len() >= 60, "rows are missing");
         insta::assert_snapshot!("what_the_api_server_says", table);
@@ -96,9 +96,9 @@ fn each_rule_refuses_what_only_it_does_and_says_what_to_do() -> Result<()> {
 
 #[test]
 fn what_is_just_within_the_rules_is_taken() -> Result<()> {
-    calm(NOT_ENABLED, async |scene| {
+    shared(NOT_ENABLED, async |fixture| {
         for (case, spec) in rows::valid() {
-            let refused = create(scene, &spec).await?;
+            let refused = create(fixture, &spec).await?;
             ensure!(refused.is_none(), "{case}: {refused:?}");
         }
         Ok(())

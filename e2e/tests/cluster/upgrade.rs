@@ -1,15 +1,15 @@
-//! An older release is upgraded while it works.
+//! Upgrades an older release while it works.
 
 use anyhow::{Result, ensure};
 use e2e::requests::{holds, only_target, status};
 use e2e::store::sha256;
-use e2e::{Scene, alone, is_long_form, older, pods, release};
+use e2e::{Fixture, exclusive, is_long_form, older, pods, release};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, condition};
 use serde_json::{Value, json};
 
-/// Longer than the upgrade takes, within the limit of the tests' release.
+/// Longer than the upgrade takes, but within the limit of the tests' release.
 const OUTLASTS: u32 = 40;
 
 fn spec(pod: &str, seconds: u32, mode: &str) -> Value {
@@ -17,22 +17,22 @@ fn spec(pod: &str, seconds: u32, mode: &str) -> Value {
 }
 
 /// The Secret with the operator's keys.
-async fn keys(scene: &Scene) -> Result<Secret> {
-    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), release::NAMESPACE);
+async fn keys(fixture: &Fixture) -> Result<Secret> {
+    let secrets: Api<Secret> = Api::namespaced(fixture.client.clone(), release::NAMESPACE);
     Ok(secrets.get(&format!("{}-keys", release::SERVICE)).await?)
 }
 
-/// The request has one profile, of one sampler, in the bucket as its status says and for whoever has its access key.
-async fn has_its_profile(scene: &Scene, request: &ProfileRequest) -> Result<()> {
+/// Checks that the request has one profile, of one sampler, in the bucket as its status says, and that its access key opens it.
+async fn has_its_profile(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let target = only_target(request)?;
     ensure!(
-        sha256(&scene.read(&target.object_key).await?) == target.sha256,
+        sha256(&fixture.read(&target.object_key).await?) == target.sha256,
         "another object"
     );
-    let links = scene.links(request).await?;
+    let links = fixture.links(request).await?;
     for name in ["profile", "flame", "manifest"] {
-        let reply = scene.get(&links[name]).await?;
+        let reply = fixture.get(&links[name]).await?;
         ensure!(
             reply.status == 200,
             "{name}: {} {}",
@@ -40,7 +40,7 @@ async fn has_its_profile(scene: &Scene, request: &ProfileRequest) -> Result<()> 
             reply.text()
         );
     }
-    let pod: Pod = scene.api().get(&target.pod_name).await?;
+    let pod: Pod = fixture.api().get(&target.pod_name).await?;
     let name = format!("phpprof-{}-", &request.uid().unwrap_or_default()[..8]);
     let containers = pod
         .spec
@@ -62,68 +62,69 @@ fn an_upgrade_keeps_what_runs_what_is_stored_and_the_keys() -> Result<()> {
     if !is_long_form("the upgrade of an older release") {
         return Ok(());
     }
-    alone(async |scene| {
+    exclusive(async |fixture| {
         older::install().await?;
-        scene
+        fixture
             .start(&[pods::php("web-a"), pods::php("web-b")])
             .await?;
-        let stored = scene.completed(spec("web-a", 1, "Auto")).await?;
-        let before = keys(scene).await?;
+        let stored = fixture.completed(spec("web-a", 1, "Auto")).await?;
+        let before = keys(fixture).await?;
         ensure!(
             before.data.as_ref().is_some_and(|data| !data.is_empty()),
             "no keys"
         );
         let mut held = spec("web-b", 1, "Auto");
         held["suspend"] = json!(true);
-        let held = scene.apply(held).await?;
-        // Two end under the next operator, and one while the two change places.
-        let direct = scene.sampled(spec("web-a", OUTLASTS, "Direct")).await?;
-        let relayed = scene.sampled(spec("web-b", OUTLASTS, "Relay")).await?;
-        let short = scene.sampled(spec("web-b", 3, "Relay")).await?;
+        let held = fixture.apply(held).await?;
+        // Two requests end after the upgrade, and one ends during it.
+        let direct = fixture.sampled(spec("web-a", OUTLASTS, "Direct")).await?;
+        let relayed = fixture.sampled(spec("web-b", OUTLASTS, "Relay")).await?;
+        let short = fixture.sampled(spec("web-b", 3, "Relay")).await?;
 
         release::replace_older().await?;
         for lasting in [&direct, &relayed] {
-            let now = scene.until(lasting, "is there", |_| true).await?;
+            let now = fixture.until(lasting, "is there", |_| true).await?;
             ensure!(
                 status(&now).completion_time.is_none(),
                 "over before the upgrade was"
             );
         }
-        scene.change(&held, json!({"suspend": false})).await?;
+        fixture.change(&held, json!({"suspend": false})).await?;
         let mut all = vec![stored.clone()];
         for request in [&short, &held, &direct, &relayed] {
-            all.push(scene.ended(request).await?);
+            all.push(fixture.ended(request).await?);
         }
         for request in &all {
-            has_its_profile(scene, request).await?;
+            has_its_profile(fixture, request).await?;
         }
-        let after = keys(scene).await?;
+        let after = keys(fixture).await?;
         ensure!(after.data == before.data, "other keys");
         ensure!(after.uid() == before.uid(), "another Secret");
-        found_in_the_archive(scene, &stored, &all[2]).await
+        found_in_the_archive(fixture, &stored, &all[2]).await
     })
 }
 
-/// What was accepted by the older operator lies outside the folder of the namespace's uid, in no archive, and is read by its request.
+/// A request that the older operator accepted is stored outside the folder of the namespace's uid. No archive has it, but its request opens
+/// it.
 async fn found_in_the_archive(
-    scene: &Scene,
+    fixture: &Fixture,
     older: &ProfileRequest,
     newer: &ProfileRequest,
 ) -> Result<()> {
-    let folder = format!("{}/{}-", scene.namespace, older.name_any());
+    let folder = format!("{}/{}-", fixture.namespace, older.name_any());
     ensure!(
         only_target(older)?.object_key.contains(&folder),
         "the older release stores as the newer one"
     );
-    let administrator = scene.administrator()?;
-    let listed = administrator.says("list --stored -o name").await?.well()?;
+    let administrator = fixture.administrator()?;
+    let listed = administrator.run("list --stored -o name").await?.well()?;
     let named = format!("{}@", newer.name_any());
     ensure!(
         listed.starts_with(&named) && listed.lines().count() == 1,
         "{listed}"
     );
     let top = format!("top {}", older.name_any());
-    let top = administrator.says(&top).await?.well()?;
+    let top = administrator.run(&top).await?.well()?;
     ensure!(top.contains("Demo\\"), "{top}");
     Ok(())
 }

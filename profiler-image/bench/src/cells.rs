@@ -1,4 +1,4 @@
-//! The matrix: which workload, with how many workers, at which rate, read in which mode. Pure.
+//! The matrix of cells: the workload, the number of workers, the rate, and the way to read memory. Pure.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::workload::{
 /// One cell: all profilers are run on it in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
-    /// The program that is sampled.
+    /// The sampled program.
     pub workload: Workload,
-    /// Its processes, or threads where it is thread-safe.
+    /// Its processes, or its threads if it is thread-safe.
     pub workers: usize,
-    /// How many of them have work at a time.
+    /// How many of them are busy at a time.
     pub busy: usize,
     /// Samples a second of each worker.
     pub rate: u32,
-    /// By `/proc/PID/mem`.
+    /// Reads by `/proc/PID/mem`.
     pub mem: bool,
 }
 
@@ -47,16 +47,16 @@ impl Cell {
 /// How long and how often each profiler runs on a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length {
-    /// Of one run of one profiler.
+    /// The length of one run of one profiler.
     pub slice: Duration,
     /// Runs of each profiler, in turn with the others.
     pub rounds: usize,
-    /// What is counted later in a slice is steady.
+    /// The time in a slice after which counts are steady.
     pub steady_after: Duration,
 }
 
 impl Length {
-    /// One run of so many seconds, where that is asked for.
+    /// One run of this many seconds, if that is requested.
     pub fn of(self, seconds: Option<&str>) -> Result<Self> {
         let Some(seconds) = seconds else {
             return Ok(self);
@@ -125,7 +125,7 @@ pub fn full() -> (Vec<Cell>, Length) {
     (cells, length)
 }
 
-/// The cells that say whether a sample costs what it must, within a minute.
+/// The cells that check the cost of a sample, within a minute.
 #[must_use]
 pub fn smoke() -> (Vec<Cell>, Length) {
     let cell = |workload, workers, rate| Cell {

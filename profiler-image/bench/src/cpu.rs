@@ -1,7 +1,7 @@
-//! CPU time against what programs that work and wait in turn say of themselves, in processes and in threads.
+//! Compares sampled CPU time with that of programs that work and wait in turn and measure it themselves, in processes and in threads.
 //!
-//! Threads are those of FrankenPHP: `FRANKENPHP` names the program and `FFI` the extension that its PHP reads a thread's clock
-//! with; without them there are no such rows.
+//! The threads are FrankenPHP's: `FRANKENPHP` names the program, and `FFI` the extension by which its PHP reads a thread's clock;
+//! without them there are no such rows.
 
 mod account;
 mod partner;
@@ -22,7 +22,7 @@ use crate::running::Php;
 use crate::sampled::{options, record, stacks, time};
 
 const COLUMNS: &str = "workers,wait,slice_ms,rate_hz,samples,delay_percent,true_cpu_ms,sampled_cpu_ms,chance_points,true_counting,counting,true_hashing,hashing,true_waiting,waiting";
-/// What a target runs before and after it is sampled.
+/// How long a target runs before and after it is sampled.
 const AROUND: Duration = Duration::from_millis(1000);
 
 /// One row of the table.
@@ -35,7 +35,7 @@ struct Row {
     seconds: f64,
 }
 
-/// The number of rows that break their limits; in the short form those that break them twice, as the machine can be busy.
+/// The number of rows that break their limits; in the short form those that break them twice, because the machine may be busy.
 pub fn run(asked: &Asked) -> Result<usize> {
     let server = Server::from_environment();
     if server.is_none() {
@@ -71,7 +71,7 @@ pub fn run(asked: &Asked) -> Result<usize> {
     Ok(failures)
 }
 
-/// Measures a row and prints it; whether it breaks its limits.
+/// Measures a row and prints it; returns whether it breaks its limits.
 fn judge(asked: &Asked, server: Option<&Server>, row: &Row, csv: &mut String) -> Result<bool> {
     let mut broke = false;
     for outcome in measure(&asked.php, server, row)? {
@@ -121,7 +121,7 @@ fn rows(full: bool) -> Vec<Row> {
                 .into_iter()
                 .filter(|_| threads || wait != Wait::Turns)
             {
-                // What is only printed is short. The fewer samples, the longer: so long that chance is within the limits.
+                // Rows that are only printed are short. The fewer samples, the longer: long enough to keep chance within the limits.
                 let long = slice >= MIN_SLICE_MILLISECONDS;
                 rows.push(row(
                     threads,

@@ -1,26 +1,26 @@
-//! Stacks of programs whose calls are known, held against these: pure.
+//! Compares stacks with the known calls of a program: pure.
 //!
-//! Profilers name the same things differently: what a script begins with is `{main}` here, and closures have one name.
+//! Profilers name the same things differently: here a script's root is `{main}`, and closures have one name.
 
 /// A call that a program can make: caller and callee.
 pub type Edge = (&'static str, &'static str);
 
-/// What is wrong with the stacks of a run, in samples.
+/// The number of wrong samples in the stacks of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wrong {
     /// Samples with a call that the program cannot make.
     pub edges: u64,
-    /// Samples that do not begin where the script does.
+    /// Samples whose root is not the script's.
     pub truncated: u64,
 }
 
-/// Holds stacks, root first, against all calls that the program can make.
+/// Compares stacks, root first, with all calls that the program can make.
 pub fn wrong<'a>(known: &[Edge], stacks: impl Iterator<Item = (&'a [String], u64)>) -> Wrong {
     let mut wrong = Wrong::default();
     for (stack, samples) in stacks {
         let names: Vec<&str> = stack.iter().map(|name| canonical(name)).collect();
         let calls = match names.split_last() {
-            // `[unstable]`, or what the engine does: no call.
+            // `[unstable]`, or an engine's phase: not a call.
             Some((leaf, callers)) if leaf.starts_with('[') => callers,
             _ => &names[..],
         };

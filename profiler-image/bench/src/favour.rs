@@ -1,6 +1,6 @@
-//! Shares without favour: no function's time is given to another because it is short, or its call is hard to prove.
+//! Checks that no function gets another one's time because that is short, or because its call is hard to prove.
 //!
-//! The truth is what snapshots of the stopped process show, of the same run. What is `[unstable]` counts for the functions that
+//! Snapshots of the stopped process, in the same run, give the true shares. `[unstable]` counts for the functions that
 //! were proven below it.
 
 mod shares;
@@ -20,7 +20,7 @@ use crate::{Asked, CPUS};
 
 const COLUMNS: &str = "target,mode,function,snapshots,samples,true_percent,sampled_percent";
 const RATE_HZ: u32 = 999;
-/// Broken limits of a row that are printed; the rest is in the results.
+/// How many broken limits of a row are printed; the results have all of them.
 const SHOWN: usize = 6;
 
 /// One row of the table.
@@ -29,7 +29,7 @@ struct Row {
     script: &'static str,
     /// The functions whose shares are compared.
     functions: Vec<String>,
-    /// The quiescent reader is kept off the target's CPU.
+    /// The quiescent reader may not use the target's CPU.
     remote: bool,
 }
 
@@ -111,7 +111,7 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
     let mut stopper = Stopper::of(pid)?;
     let mut seen = HashMap::<String, usize>::new();
     for _ in 0..snapshots {
-        // No program keeps step with the clock's last digits.
+        // A pause of random length, so that no program is in step with the snapshots.
         let digits = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
         std::thread::sleep(Duration::from_micros(100 + u64::from(digits % 400)));
         for name in stopper.stack().with_context(|| label(row))? {
@@ -137,7 +137,7 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
     })
 }
 
-/// The share of each function's time, and of the samples whose rest could not be proven, in percent.
+/// The share of each function's time, and of the samples with an unproven part, in percent.
 fn sampled(stacks: &[Stack]) -> (HashMap<&str, f64>, f64) {
     let all: i64 = stacks.iter().map(|stack| stack.sum.wall_nanoseconds).sum();
     let mut percents = HashMap::new();

@@ -1,4 +1,4 @@
-//! What the programs of this crate share: workloads, and targets that run them under load.
+//! Shared by the programs of this crate: workloads, and targets that run them under load.
 
 pub mod cells;
 pub mod edges;

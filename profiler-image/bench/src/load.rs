@@ -1,4 +1,4 @@
-//! The load that keeps workers busy: clients that each wait for their answer before they ask for the next page.
+//! The load that keeps workers busy: clients that each wait for an answer before they request the next page.
 //!
 //! Invariant: an answer other than a page ends the run with an error; it is never left out.
 
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workload::Application;
 
-/// Longer than any page takes where 64 workers share two cores.
+/// Longer than any page takes with 64 workers on two cores.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, and its pages.
@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Server {
     /// php-fpm.
     FastCgi {
-        /// Where its pool listens.
+        /// The pool's socket.
         socket: PathBuf,
-        /// The folder that the application's own lies in.
+        /// The folder that contains the application's.
         root: PathBuf,
-        /// What is asked for.
+        /// The application.
         application: &'static Application,
     },
     /// A server of its own, such as FrankenPHP, and the path of its page.
@@ -35,7 +35,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// How many different pages there are.
+    /// The number of different pages.
     #[must_use]
     pub fn pages(&self) -> usize {
         match self {
@@ -44,7 +44,7 @@ impl Server {
         }
     }
 
-    /// An error while nobody takes a request.
+    /// An error while the server accepts no requests.
     pub fn listens(&self) -> Result<()> {
         match self {
             Self::FastCgi { socket, .. } => UnixStream::connect(socket).map(drop)?,
@@ -80,14 +80,14 @@ impl Server {
     }
 }
 
-/// Clients that are at work until this is dropped.
+/// Clients that are busy until this is dropped.
 pub struct Load {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Result<()>>>,
 }
 
 impl Load {
-    /// Starts so many clients, each with another page.
+    /// Starts this many clients, each with another page.
     #[must_use]
     pub fn start(server: &Server, clients: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
@@ -108,7 +108,7 @@ impl Load {
         }
     }
 
-    /// Waits for the last answers; an error if one was none.
+    /// Waits for the last answers; an error if one was not a page.
     pub fn stop(mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         for client in self.clients.drain(..) {
@@ -119,7 +119,7 @@ impl Load {
         Ok(())
     }
 
-    /// Whether a client has ended before its time.
+    /// Whether a client has ended early.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.clients.iter().any(JoinHandle::is_finished)
@@ -147,7 +147,7 @@ const PARAMETERS: u8 = 4;
 const INPUT: u8 = 5;
 const OUTPUT: u8 = 6;
 
-/// What a web server says of a request.
+/// The parameters that a web server sends for a request.
 fn parameters(root: &Path, script: &str, query: &str) -> Vec<(&'static str, String)> {
     vec![
         ("SCRIPT_FILENAME", root.join(script).display().to_string()),
@@ -171,7 +171,7 @@ fn fastcgi(socket: &Path, parameters: &[(&str, String)]) -> Result<Vec<u8>> {
     let mut encoded = Vec::new();
     for (name, value) in parameters {
         for length in [name.len(), value.len()] {
-            // The high bit says that the length has four bytes.
+            // The high bit means that the length has four bytes.
             encoded.extend((u32::try_from(length)? | 1 << 31).to_be_bytes());
         }
         encoded.extend(name.bytes().chain(value.bytes()));

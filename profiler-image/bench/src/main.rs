@@ -1,8 +1,8 @@
-//! `make truth`: samples programs that know what they do, holds the profiles against that, and prints tables.
+//! `make truth`: samples programs whose behaviour is known, compares the profiles with it, and prints tables.
 //!
-//! Target and sampler are kept on different CPUs: where they share one, nothing moves and every check passes.
+//! Target and sampler run on different CPUs: on the same one nothing would move during a read, and every check would pass.
 //! Usage: `truth PART PHP RESULTS.csv [WORDS...]`; PART is `stacks`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow
-//! after spaces. With `FULL=1` the long form; with WORDS, as "paths" or "function remote", only the rows that have one of
+//! after spaces. `FULL=1` is the long form; with WORDS, such as "paths" or "function remote", only the rows that have one of
 //! them in their label.
 
 mod cpu;
@@ -23,9 +23,9 @@ use running::{Php, pin};
 pub const CPUS: [usize; 2] = [0, 1];
 const USAGE: &str = "usage: truth stacks|cpu|favour|wikis PHP RESULTS.csv [WORDS...]";
 
-/// What was asked for.
+/// The arguments.
 pub struct Asked {
-    /// How it is started.
+    /// The PHP command.
     pub php: Php,
     /// The long form.
     pub full: bool,
@@ -34,12 +34,12 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Whether a row of this label is asked for.
+    /// Whether a row with this label is requested.
     pub fn wants(&self, label: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
     }
 
-    /// Writes the table for programs.
+    /// Writes the results as CSV.
     pub fn write(&self, csv: &str) -> Result<()> {
         write(&self.results, csv)
     }

@@ -1,4 +1,4 @@
-//! Programs that run: PHP as it was asked for, on a CPU of its own.
+//! Runs PHP programs on a CPU of their own.
 //!
 //! Invariant: a target is ended when its [`Running`] is dropped.
 
@@ -31,7 +31,7 @@ pub struct Php {
 }
 
 impl Php {
-    /// Asks a PHP what it is. Where an extension replaces `zend_execute_ex` or stands in the way otherwise, the JIT is off.
+    /// Asks a PHP for its version and extensions. The JIT is off if an extension replaces `zend_execute_ex` or is otherwise incompatible.
     pub fn ask(command: &str) -> Result<Self> {
         const QUESTION: &str = "echo PHP_VERSION_ID, ' ', (int) extension_loaded('xdebug');";
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
@@ -65,15 +65,15 @@ pub fn targets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("targets")
 }
 
-/// A target that runs; it is ended when this is dropped.
+/// A running target, which is ended when this is dropped.
 pub struct Running(Child);
 
 impl Running {
-    /// Starts a target on this CPU, and lets it get going.
+    /// Starts a target on this CPU, and waits a moment.
     pub fn start(php: &Php, engine: Engine, target: &Target, cpu: usize) -> Result<Self> {
         let mut command = php.command()?;
         let on = if engine.opcache { "1" } else { "0" };
-        // Scripts younger than two seconds are otherwise not cached.
+        // Otherwise scripts younger than two seconds are not cached.
         command.args(["-d", &format!("opcache.enable_cli={on}")]);
         command.args(["-d", "opcache.file_update_protection=0"]);
         if engine.jit != "off" {
@@ -84,14 +84,14 @@ impl Running {
         Self::spawn(command, cpu).with_context(|| format!("target {}", target.script))
     }
 
-    /// Starts a script with an argument, on this CPU, and lets it get going.
+    /// Starts a script with an argument, on this CPU, and waits a moment.
     pub fn script(php: &Php, script: &str, argument: &str, cpu: usize) -> Result<Self> {
         let mut command = php.command()?;
         command.args([script, argument]);
         Self::spawn(command, cpu).with_context(|| format!("target {script}"))
     }
 
-    /// Starts a command, whose first thread is held to this CPU, and those that it starts from then on.
+    /// Starts a command. Its first thread is bound to this CPU, and so are those that it starts from then on.
     pub fn spawn(mut command: Command, cpu: usize) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command
@@ -99,7 +99,7 @@ impl Running {
             .with_context(|| format!("starting {command:?}"))?;
         let running = Self(child);
         pin(running.pid()?, cpu)?;
-        // Compiling and the first loops are not what is measured.
+        // Compiling and the first loops are not measured.
         std::thread::sleep(Duration::from_millis(300));
         Ok(running)
     }
@@ -108,7 +108,7 @@ impl Running {
         Ok(Pid::from_raw(i32::try_from(self.0.id())?))
     }
 
-    /// Ends the target. One that states its shares gives its turns: begin, middle and end, in nanoseconds of the monotonic
+    /// Ends the target. A target that reports its shares returns its turns: begin, middle and end, in nanoseconds of the monotonic
     /// clock.
     pub fn stop(&mut self, states_shares: bool) -> Result<Option<Vec<[u64; 3]>>> {
         kill(self.pid()?, Signal::SIGTERM)?;
@@ -120,7 +120,7 @@ impl Running {
         Ok(Some(turns))
     }
 
-    /// What a target that ends by itself has said.
+    /// The output of a target that ends by itself.
     pub fn finish(&mut self) -> Result<String> {
         let mut said = String::new();
         if let Some(mut output) = self.0.stdout.take() {

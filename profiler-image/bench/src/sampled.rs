@@ -1,4 +1,4 @@
-//! What the sampler says of a target.
+//! Samples a target by the sampler's library.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use phpprof::target::Scope;
 
 use crate::CPUS;
 
-/// The leaf of a stack whose rest could not be proven.
+/// The leaf of a stack with an unproven part.
 pub const UNSTABLE: &str = "[unstable]";
 
 /// One stack of one worker.
 pub struct Stack {
-    /// Names without the folders of scripts, and lines; root first.
+    /// Names and lines, root first; the names are without the folders of scripts.
     pub lines: Vec<(String, u32)>,
     /// The worker's thread.
     pub tid: i32,
@@ -37,7 +37,7 @@ impl Stack {
     }
 }
 
-/// Samples a process at this rate for this long, without a budget. A `remote` quiescent reader is kept off the target's CPU.
+/// Options to sample a process at this rate for this long, without a budget. A `remote` quiescent reader may not use the target's CPU.
 pub fn options(
     pid: Pid,
     samples_per_second: u32,
@@ -82,7 +82,7 @@ pub fn stacks(recording: &Recording) -> Vec<Stack> {
     named(recording, short)
 }
 
-/// The same by names with the folders of scripts.
+/// The same, with the folders of scripts in the names.
 pub fn full_names(recording: &Recording) -> Vec<Stack> {
     named(recording, str::to_owned)
 }
@@ -103,7 +103,7 @@ fn named(recording: &Recording, name: impl Fn(&str) -> String) -> Vec<Stack> {
     stacks.iter().map(stack).collect()
 }
 
-/// When samples were taken, by the monotonic clock, which targets state their times in.
+/// When samples were taken, by the monotonic clock, which targets use for their times.
 pub fn time(recording: &Recording) -> Result<Range<u64>> {
     let now = |clock: ClockId| -> Result<i64> {
         Ok(i64::try_from(Duration::from(clock.now()?).as_nanos())?)

@@ -1,4 +1,4 @@
-//! What `targets/small.php` can do: `make truth` and `make bench` hold its stacks against it.
+//! The calls of `targets/small.php`, with which `make truth` and `make bench` compare its stacks.
 
 /// Every call that it can make: caller and callee.
 pub const SMALL_CALLS: &[(&str, &str)] = &[

@@ -1,5 +1,5 @@
-//! Every stack of programs whose calls are known, held against them; with `FULL=1` a million samples a row, or `SAMPLES`, unpaced, or
-//! 100,000 in time.
+//! Compares every stack of programs whose calls are known with these calls; with `FULL=1` a million samples a row, or `SAMPLES`, unpaced,
+//! or 100,000 on schedule.
 
 mod check;
 pub mod targets;
@@ -16,7 +16,7 @@ use crate::running::{Engine, Php, Running};
 use crate::sampled::{self, options, record, stacks};
 use crate::{Asked, CPUS};
 
-/// Samples a second where time is kept: no multiple of what a program does.
+/// Samples a second on schedule: not a multiple of any frequency of a program.
 const RATE_HZ: u32 = 1999;
 const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,quiet,reads_per_sample";
 
@@ -39,11 +39,11 @@ const ENGINES: [Engine; 4] = [
     },
 ];
 
-/// Samples of a long row, which are taken unpaced where the target allows that.
+/// Samples of a long row, which are taken unpaced if the target allows that.
 const MANY: u64 = 1_000_000;
 const MANY_PACED: u64 = 100_000;
 const FEW: u64 = 12_000;
-/// Of a row whose shares of time are held against the target's own: chance moves them by half a point.
+/// Samples of a row whose shares of time are compared with the target's own: chance changes them by half a point.
 const FEW_WITH_SHARES: u64 = 20_000;
 
 /// One row of the table.
@@ -97,7 +97,7 @@ pub fn run(asked: &Asked) -> Result<usize> {
     Ok(failures)
 }
 
-/// Measures a row, prints it, and gives the limits that it breaks.
+/// Measures a row, prints it, and returns the limits that it breaks.
 fn judge(
     php: &Php,
     row: &Row,
@@ -149,12 +149,13 @@ fn judge(
     Ok((broken, counts))
 }
 
-/// Targets whose like is in the short form: `attack` makes and frees closures too.
+/// Targets that the short form leaves out, because others are similar: `attack` makes and frees closures too.
 const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 
-/// All rows, or those of the short form, as a row takes up to twenty seconds: most targets once without opcache, small calls of another
-/// depth with it and with the tracing JIT, and callbacks, which have most to lose, without the quiescent reader. Generators have to be
-/// caught in step with the sampler, which a short row hardly is: theirs is a long one. What 8.2 does not have is tried with 8.4.
+/// All rows, or those of the short form, because a row takes up to twenty seconds: most targets once without opcache, small calls of
+/// another depth with it and with the tracing JIT, and callbacks, which depend on the quiescent reader most, without it. Generators have to
+/// be in step with the sampler for a fault to show, which is rare in a short row: theirs is long. What 8.2 does not have is tested with
+/// 8.4.
 fn rows(full: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for remote in [false, true] {

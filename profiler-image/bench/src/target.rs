@@ -1,6 +1,6 @@
-//! Targets that run: PHP on the command line, php-fpm with an application under load, FrankenPHP.
+//! Running targets: PHP on the command line, php-fpm with an application under load, FrankenPHP.
 //!
-//! Invariant: what was started is ended when its [`Target`] is dropped, and when the benchmark itself is ended.
+//! Invariant: everything that was started ends when its [`Target`] is dropped, and when the benchmark itself ends.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,20 +21,20 @@ use crate::workload::{Application, Kind};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
-/// Compiling, the first requests and php-fpm's start are not what is measured.
+/// Compiling, the first requests and php-fpm's start are not measured.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// A target that runs under its load.
 pub struct Target {
     children: Vec<Child>,
     load: Option<Load>,
-    /// In the command line of each worker.
+    /// A text in the command line of each worker.
     pub mark: String,
     folder: TempDir,
 }
 
 impl Target {
-    /// Starts what a cell wants, and waits until it is at work.
+    /// Starts the target of a cell, and waits until it is busy.
     pub fn start(cell: &Cell) -> Result<Self> {
         let mut target = Self::new()?;
         let server = match cell.workload.kind {
@@ -62,7 +62,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Starts an application with so many workers and lines of their own in the workers' php.ini, and asks it for nothing.
+    /// Starts an application with this many workers and these lines in the workers' php.ini, without load.
     pub fn serve(
         application: &'static Application,
         workers: usize,
@@ -83,14 +83,14 @@ impl Target {
         })
     }
 
-    /// The processes that stand for all workers.
+    /// The PIDs that select all workers.
     #[must_use]
     pub fn pids(&self) -> Vec<i32> {
         let id = |child: &Child| i32::try_from(child.id()).ok();
         self.children.iter().filter_map(id).collect()
     }
 
-    /// An error where the target or a client has ended.
+    /// An error if the target or a client has ended.
     pub fn check(&mut self) -> Result<()> {
         for child in &mut self.children {
             if let Some(status) = child.try_wait()? {
@@ -105,7 +105,7 @@ impl Target {
         let mut command = bound("php8.2");
         command
             .args(["-d", "opcache.enable_cli=1"])
-            // Scripts younger than two seconds are otherwise not cached.
+            // Otherwise scripts younger than two seconds are not cached.
             .args(["-d", "opcache.file_update_protection=0"])
             .arg(home().join(script))
             .arg(cell.workload.depth.unwrap_or(0).to_string())
@@ -149,7 +149,7 @@ impl Target {
                 socket.display()
             ),
         )?;
-        // After the application's own, by its number.
+        // Its number puts it after the application's own file.
         fs::write(folder.join("50-settings.ini"), settings)?;
         let mut command = bound("php-fpm8.2");
         command
@@ -195,7 +195,7 @@ impl Target {
         )?;
         let script = home().join(script);
         let name = script.file_name().context("a script without a name")?;
-        // Free now, and nobody else on this machine asks for a port by number.
+        // The port is free now, and no other test on this machine uses fixed ports.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = bound(program);
         command
@@ -225,12 +225,12 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Clients wait for answers: they end before what they ask.
+        // Clients wait for answers, so they end before their server.
         if let Some(load) = self.load.take() {
             let _ = load.stop();
         }
         for child in &mut self.children {
-            // php-fpm ends its workers when it is asked to end.
+            // php-fpm ends its workers at SIGTERM.
             if let Ok(pid) = i32::try_from(child.id()) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
             }
@@ -244,14 +244,14 @@ impl Drop for Target {
     }
 }
 
-/// A program that the kernel asks to end when the benchmark ends, however that comes.
+/// A program to which the kernel sends a signal when the benchmark ends, however it ends.
 fn bound(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--"]).arg(program);
     command
 }
 
-/// Where scripts lie.
+/// The folder of the scripts.
 fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,7 +1,7 @@
-//! Profiles of DokuWiki and MediaWiki under php-fpm, held against the calls in Xdebug's function traces of the same pages.
+//! Compares profiles of DokuWiki and MediaWiki under php-fpm with the calls in Xdebug's function traces of the same pages.
 //!
-//! `XDEBUG` names the extension. A second php-fpm, of the same configuration and with Xdebug, is asked for the pages until each
-//! sampled stack has occurred or is explained, at most [`ROUNDS`] times; from the second time on while others ask for pages too, who
+//! `XDEBUG` names the extension. A second php-fpm, with the same configuration and Xdebug, is asked for the pages until each
+//! sampled stack has occurred or is explained, at most [`ROUNDS`] times; from the second time on with other clients, which
 //! hold locks and fill caches. A stack that ends in `[unstable]` must occur up to there.
 
 mod calls;
@@ -28,9 +28,9 @@ use crate::sampled::{full_names, options, record};
 use crate::{Asked, CPUS};
 
 const RATES: [u32; 2] = [999, 99];
-/// What depends on chance or on a cache's age differs from one round to the next.
+/// Calls that depend on chance or on a cache's age differ between the rounds.
 const ROUNDS: usize = 8;
-/// Printed where it is not held.
+/// A limit that is only printed.
 const WANTED_UNSTABLE_PERCENT: f64 = 1.0;
 const COLUMNS: &str = "application,rate_hz,samples,unstable,stacks,edges,unknown_edges,unknown_stacks,unknown_samples,unexplained_samples";
 
@@ -91,7 +91,7 @@ fn sample(workload: Workload, rates: Vec<(u32, String)>, full: bool) -> Result<V
     Ok(rows)
 }
 
-/// Starts an application with one of four workers at work, on the CPU that is not the sampler's.
+/// Starts an application of which one of four workers is busy, on the CPU that the sampler does not use.
 fn start(workload: Workload) -> Result<Target> {
     let cell = Cell {
         workload,
@@ -107,7 +107,7 @@ fn start(workload: Workload) -> Result<Target> {
     target
 }
 
-/// Traces the application's pages until what was sampled is found.
+/// Traces the application's pages until all sampled stacks are found.
 fn trace(workload: Workload, rows: &[Row], xdebug: &Path) -> Result<Calls> {
     let Kind::Fpm(application) = workload.kind else {
         bail!("{} is no application", workload.name);

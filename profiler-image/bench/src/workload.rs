@@ -1,4 +1,4 @@
-//! What is sampled: the programs, and for constructed ones every call that they can make.
+//! The sampled programs, and for constructed ones every call that they can make.
 
 use crate::edges::Edge;
 use crate::small::SMALL_CALLS;
@@ -6,11 +6,11 @@ use crate::small::SMALL_CALLS;
 /// A program to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
-    /// In tables, and where one is asked for by its name.
+    /// Its name, in tables and on the command line.
     pub name: &'static str,
     /// How it is started.
     pub kind: Kind,
-    /// Frames of the stack, where the program was made for that.
+    /// The number of frames, if the program was made for a depth.
     pub depth: Option<u32>,
     /// All calls of a constructed program.
     pub edges: Option<&'static [Edge]>,
@@ -19,9 +19,9 @@ pub struct Workload {
 /// How a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// On the command line, as many processes as there are workers; below `bench/`.
+    /// On the command line, with as many processes as there are workers; a path below `bench/`.
     Script(&'static str),
-    /// One process on the command line that makes its workers.
+    /// One process on the command line that starts its workers.
     Parent(&'static str),
     /// Pages of an application of `workloads/applications`, by php-fpm.
     Fpm(&'static Application),
@@ -29,10 +29,10 @@ pub enum Kind {
     FrankenPhp(&'static str),
 }
 
-/// An application: its folder, and the pages that are asked for in turn, as script and query.
+/// An application: its folder, and its pages in turn, as script and query.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Application {
-    /// Below what `workloads/applications` has unpacked.
+    /// Relative to the folder into which `workloads/applications` unpacks.
     pub root: &'static str,
     /// Script and query.
     pub pages: &'static [(&'static str, &'static str)],
@@ -87,7 +87,7 @@ pub const WORDPRESS: Workload = constructed(
     ],
 );
 
-/// A chain of so many handlers.
+/// A chain of this many handlers.
 pub const fn deep(depth: u32) -> Workload {
     Workload {
         depth: Some(depth),
@@ -107,7 +107,7 @@ pub const fn deep(depth: u32) -> Workload {
     }
 }
 
-/// Nothing but small calls, below so many frames.
+/// Nothing but small calls, above this many frames.
 pub const fn small(depth: u32) -> Workload {
     Workload {
         depth: Some(depth),

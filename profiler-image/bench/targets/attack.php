@@ -1,6 +1,6 @@
 <?php
-// Names under attack: code that is created, run once and freed at full speed, so that its addresses are other code's a
-// moment later, and strings of all lengths that come to lie where names were. Each piece calls a function of its own:
+// Attacks names: code that is created, run once and freed at full speed, so that other code has its addresses a
+// moment later, and strings of all lengths that take the addresses of names. Each piece calls a function of its own:
 // a frame under a name that is no longer, or not yet, its own is a call that this script cannot make.
 function step($x) { return $x * 2; }
 function alpha($x) { return step($x) + 1; }
@@ -43,7 +43,7 @@ function objects($n) {
         : new class { function run() { return kappa(1); } };
     return $object->run();
 }
-// Its class stays until the end, so only now and then.
+// Its class stays until the end, so it is rare.
 function classes() { return (eval('return new class { function run() { return lambda(1); } };'))->run(); }
 function included() { return include __DIR__ . '/attack/included.php'; }
 function ghosts($n) {
@@ -52,7 +52,7 @@ function ghosts($n) {
     return $ghosts;
 }
 
-// The compiler is slow, so what needs none comes more often.
+// The compiler is slow, so pieces without it are more frequent.
 for ($n = 0;; $n++) {
     for ($i = 0; $i < 8; $i++) { closures($i); spell(); objects($i); count_(); ghosts($i); }
     made($n);

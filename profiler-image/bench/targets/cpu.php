@@ -1,6 +1,6 @@
 <?php
-// Works and waits in turn, for `seconds`, in slices of `slice` milliseconds, give or take a half, so that no rate of samples keeps
-// step. Prints what its clock of CPU time said when each of its functions began. Asked by its argument, or by a request.
+// Works and waits in turn, for `seconds`, in slices of `slice` milliseconds, more or less by a half, so that it is not in step with
+// any rate of samples. Prints its CPU clock at the beginning of each of its functions. Started by its argument, or by a request.
 parse_str($argv[1] ?? $_SERVER['QUERY_STRING'], $asked);
 set_time_limit(0);
 
@@ -10,7 +10,7 @@ function processTime(): int
     return ($usage['ru_utime.tv_sec'] + $usage['ru_stime.tv_sec']) * 1_000_000_000 + ($usage['ru_utime.tv_usec'] + $usage['ru_stime.tv_usec']) * 1000;
 }
 
-// What getrusage() says is of all threads.
+// getrusage() counts all threads.
 function threadTime(): Closure
 {
     $library = FFI::cdef('typedef struct { long seconds; long nanoseconds; } timespec; int clock_gettime(int clock, timespec *time);');
@@ -46,7 +46,7 @@ $slice = (int) ($asked['slice'] * 1_000_000);
 switch ($asked['wait']) {
     case 'flock':
         $lock = fopen($asked['path'] . '.lock', 'r');
-        // Who holds it is told like the one who writes into a pipe.
+        // The holder of the lock is told the time, like the writer of a pipe.
     case 'pipe':
         $to = fopen($asked['path'] . '.to', 'w');
         $from = fopen($asked['path'] . '.from', 'r');
@@ -64,7 +64,7 @@ $clock = PHP_ZTS ? threadTime() : processTime(...);
 $marks = [];
 $end = hrtime(true) + $asked['seconds'] * 1_000_000_000;
 for ($turn = 0; hrtime(true) < $end; $turn++) {
-    // Work follows work, too.
+    // Work may follow work, too.
     $function = ['counting', 'waiting', 'counting', 'hashing', 'waiting'][$turn % 5];
     $marks[] = [hrtime(true), $clock(), $function];
     $nanoseconds = mt_rand($slice >> 1, $slice + ($slice >> 1));

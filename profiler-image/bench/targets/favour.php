@@ -1,7 +1,7 @@
 <?php
-// Leaves of 50 ns, 1 µs and 20 µs, each below a caller of its own: by a call, which its site proves, and by a callback, a magic method
-// and a closure, which no site does.
-// How often a loop turns in 20 microseconds on this machine, by the fastest of some tries. Defined here, none of these is a literal. A
+// Leaves of 50 ns, 1 µs and 20 µs, each with a caller of its own: by a call, which its site proves, and by a callback, a magic method
+// and a closure, which no site proves.
+// How many turns of a loop take 20 microseconds on this machine, by the fastest of some tries. Defined here, none of these is a literal. A
 // call takes 20 ns of its own.
 define('TRIED', 5000);
 $fastest = INF;
@@ -43,7 +43,7 @@ $magic = new Magic;
 $tiny = function () { for ($i = 0; $i < TINY; $i++); return 1; };
 $small = function () { for ($i = 0; $i < SMALL; $i++); };
 $long = function () { for ($i = 0; $i < LONG; $i++); };
-// What a short leaf loses goes to what runs a moment later: so they alternate.
+// The time that a short leaf loses goes to the code that runs a moment later, so they alternate.
 for ($turn = 0; ; $turn++) {
     for ($i = 0; $i < 4; $i++) {
         tinyByCall();

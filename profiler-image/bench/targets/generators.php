@@ -1,5 +1,5 @@
 <?php
-// Generators that are freed and made anew at the same addresses: one iterates another, one delegates to another.
+// Generators that are freed and made again at the same addresses: one iterates another, one delegates to another.
 function title($text) { return ucwords($text); }
 function shelf($titles) { foreach ($titles as $title) { yield title($title); } }
 function iterating() { foreach ([['a b', 'c d'], ['e f']] as $titles) { foreach (shelf($titles) as $title) { yield $title; } } }

@@ -1,5 +1,5 @@
 <?php
-// Methods that the engine calls without being told their names.
+// Methods that the engine calls although the program does not name them.
 class Magic {
     function __get($name) { return got(); }
     function __call($name, $arguments) { return called(); }

@@ -1,5 +1,5 @@
 <?php
-// One function on two ways: h1 -> w -> left and h2 -> w -> right. A stack that mixes the two is wrong, though each of
+// One function on two paths: h1 -> w -> left and h2 -> w -> right. A stack that mixes the two is wrong, though each of
 // its edges exists.
 function left() { return 1; }
 function right() { return 2; }

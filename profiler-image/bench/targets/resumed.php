@@ -1,5 +1,5 @@
 <?php
-// A generator of its own for each of what can resume one, in turn, so that they come to lie at the same addresses.
+// A separate generator for each way to resume one, in turn, so that they get the same addresses.
 function work($text) { return strrev($text); }
 function stepped() { for ($i = 0; $i < 3; $i++) { $sent = yield work('abc'); } }
 function gathered() { yield work('abc'); yield work('def'); }

@@ -1,6 +1,6 @@
 <?php
-// Renders small pages without end, or for `seconds`, and writes every 20 ms when it was (of the monotonic clock) and how many it
-// has rendered. With `excimer` it switches that profiler, of so many samples a second, every 0.3 s; a request with `tideways` is profiled.
+// Renders small pages without end, or for `seconds`, and writes every 20 ms the time (of the monotonic clock) and the number of rendered
+// pages. With `excimer` it switches that profiler, at this rate, every 0.3 s; a request with `tideways` is profiled.
 parse_str($argv[1] ?? $_SERVER['QUERY_STRING'], $asked);
 
 function escaped(string $text): string { return htmlspecialchars($text); }
@@ -23,13 +23,13 @@ if (isset($asked['excimer'])) {
     $profiler = new ExcimerProfiler();
     $profiler->setPeriod(1 / $asked['excimer']);
     $profiler->setEventType(EXCIMER_REAL);
-    // Nothing is kept: a service sends it away.
+    // Nothing is kept, like in a service, which sends it away.
     $profiler->setFlushCallback(function ($log) {}, 1000);
 }
 if (isset($asked['tideways'])) {
     tideways_xhprof_enable();
 }
-// Calls of functions a page, that of hrtime() included.
+// The function calls of a page, with that of hrtime().
 echo "calls 43\n";
 $now = $began = $wrote = hrtime(true);
 $end = isset($asked['seconds']) ? $now + $asked['seconds'] * 1_000_000_000 : PHP_INT_MAX;

@@ -1,7 +1,7 @@
-//! record PID stack|engine FILE: writes what reading a live PHP takes as a seed for the fuzzer.
+//! record PID stack|engine FILE: writes the memory that a read of a live PHP needs, as a seed for the fuzzer.
 //!
-//! The process must stand still (asleep). What the result does not depend on is set to zero, so that a seed has
-//! what is read and hardly more.
+//! The process must not move (asleep). Bytes that do not change the result are set to zero, so that a seed has
+//! little more than what is read.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +17,10 @@ use phpprof_zend::engine::{Module, find};
 use phpprof_zend::layouts::ROWS;
 use phpprof_zend::memory::{Fault, Memory};
 
-/// Blocks that are zeroed on trial.
+/// The sizes of blocks that are set to zero on trial.
 const BLOCKS: [u64; 3] = [4096, 512, 64];
 
-/// Notes what is read.
+/// Notes the addresses that are read.
 struct Noting<'a> {
     memory: &'a ProcessMemory,
     seen: RefCell<BTreeMap<u64, u8>>,

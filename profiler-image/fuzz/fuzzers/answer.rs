@@ -1,4 +1,4 @@
-//! What the relay answers a resident sampler.
+//! The relay's answer to a resident sampler.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

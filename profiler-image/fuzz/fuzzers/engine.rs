@@ -1,4 +1,4 @@
-//! An engine, looked for in ELF images that are made of the fuzzer's bytes.
+//! The search for an engine, in ELF images made of the fuzzer's bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

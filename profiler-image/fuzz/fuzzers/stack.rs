@@ -1,4 +1,4 @@
-//! A thread's stack, unwound and named, in memory that is made of the fuzzer's bytes.
+//! Unwinding and naming a thread's stack, in memory made of the fuzzer's bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -6,20 +6,20 @@ use phpprof_zend::phase::MomentBytes;
 
 use crate::image::{Image, WORDS};
 
-/// What a process may cost that is looked at once.
+/// The largest cost of a process that is examined once.
 const READS: u64 = 2_000_000;
 const BYTES: u64 = 1 << 30;
 
 /// An engine that was found, and its threads.
 #[derive(Debug)]
 pub struct Found {
-    /// As a sampler would have it.
+    /// The engine, as a sampler uses it.
     pub engine: Engine,
-    /// Those of a thread-safe engine; without threads there are none.
+    /// Those of a thread-safe engine; otherwise empty.
     pub threads: Vec<Engine>,
 }
 
-/// Looks for an engine among images at these addresses; 0 is none.
+/// Looks for an engine among images at these addresses; 0 means none.
 ///
 /// # Errors
 /// As [`find`].
@@ -54,7 +54,7 @@ pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Fou
     Ok(Found { engine, threads })
 }
 
-/// The engine in an image, whose words are where its ELF images begin.
+/// The engine in an image, whose words are the addresses of its ELF images.
 ///
 /// # Errors
 /// As [`find`].

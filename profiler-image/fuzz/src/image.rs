@@ -1,8 +1,8 @@
 //! A memory made of the fuzzer's bytes.
 //!
 //! Three words, then regions: address (8 bytes), size (4), number of bytes that follow (2), and these; the rest of a
-//! region is zero. Invariant: any bytes make an image, and an image answers so many reads only: who asks for more than
-//! a hostile target may cost fails.
+//! region is zero. Invariant: any bytes make an image, and an image allows a limited number of reads: a reader that needs more
+//! than a hostile target may cost fails.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,22 +11,22 @@ use phpprof_zend::memory::{Fault, Memory};
 
 /// Words before the regions.
 pub const WORDS: usize = 3;
-/// As long as a region can be.
+/// The largest size of a region.
 const MAX_SIZE: u32 = 2 << 20;
 
 /// The words and the regions of some bytes.
 #[derive(Debug, Clone)]
 pub struct Image<'a> {
-    /// The first bytes: what the reader is asked for (addresses, flags), as each fuzzer takes it.
+    /// The first bytes: parameters of the reader (addresses, flags), which each fuzzer interprets.
     pub words: [u64; WORDS],
     regions: BTreeMap<u64, (u64, &'a [u8])>,
-    /// What may be read before the reader is taken for one that does not end.
+    /// The reads that are left before the reader counts as endless.
     reads: Cell<u64>,
     bytes: Cell<u64>,
 }
 
 impl<'a> Image<'a> {
-    /// Takes the bytes apart. The reader may ask `reads` times, for `bytes` in all.
+    /// Parses the bytes. The reader may read `reads` times, and `bytes` in all.
     #[must_use]
     pub fn parse(input: &'a [u8], reads: u64, bytes: u64) -> Self {
         let mut rest = input;
@@ -98,7 +98,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
-/// Writes what [`Image::parse`] reads. `memory` is bytes by address.
+/// Writes the format of [`Image::parse`]. `memory` is bytes by address.
 #[must_use]
 pub fn encode(words: [u64; WORDS], memory: &BTreeMap<u64, u8>) -> Vec<u8> {
     let mut out: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -116,7 +116,7 @@ pub fn encode(words: [u64; WORDS], memory: &BTreeMap<u64, u8>) -> Vec<u8> {
     out
 }
 
-/// One region, or several around long runs of zeros.
+/// One region, or several if there are long runs of zeros.
 fn push_region(out: &mut Vec<u8>, address: u64, content: &[u8]) {
     const RUN: usize = 32;
     let mut start = 0;

@@ -1,8 +1,8 @@
-//! The readers of a target's memory, on memory that is hostile, and of what the relay answers: what `make fuzz` runs.
+//! The readers of a target's memory, on hostile memory, and of the relay's answers: `make fuzz` runs them.
 //!
-//! Each module is one target: bytes in, no panic, no endless work. What they do not do: judge whether what was read is
-//! true; of bytes that nobody vouches for, nothing is. The seeds are from real memory, and the tests hold them against
-//! the stacks that they were recorded from.
+//! Each module is one target: bytes in, no panic, no endless work. What they do not do: check whether the result is
+//! true; random bytes have no true result. The seeds are from real memory, and the tests compare them with
+//! the stacks from which they were recorded.
 
 pub mod answer;
 pub mod engine;

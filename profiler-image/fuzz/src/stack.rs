@@ -11,10 +11,10 @@ use phpprof_zend::unwind::{Copy, End, Frame, MAX_FRAMES, unwind};
 
 use crate::image::Image;
 
-/// What a sample may cost; the sampler caches names and proofs and so takes far less.
+/// The largest cost of a sample; the sampler caches names and proofs and so costs far less.
 const READS: u64 = 4_000_000;
 const BYTES: u64 = 1 << 30;
-/// As much as the sampler copies of a VM stack.
+/// How much the sampler copies of a VM stack.
 const MAX_COPY: u64 = 256 << 10;
 /// Frames that are named in one run.
 const MAX_NAMED: usize = 256;
@@ -22,9 +22,9 @@ const MAX_NAMED: usize = 256;
 /// A stack as it was read, leaf first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
-    /// Why the walk ended.
+    /// Why unwinding ended.
     pub end: End,
-    /// Of the frames' functions, leaf first.
+    /// The names of the frames' functions, leaf first.
     pub names: Vec<String>,
     /// Their files, in the same order.
     pub files: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Stack {
     pub includes: bool,
 }
 
-/// Reads the stack of the engine, or thread, whose globals lie at these addresses.
+/// Reads the stack of the engine, or thread, with globals at these addresses.
 pub fn read<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -156,7 +156,7 @@ fn is_proven<M: Memory + ?Sized>(site: &Site<'_, M>) -> bool {
 pub fn of_image(input: &[u8]) -> Option<(&'static Layout, Stack)> {
     let image = Image::parse(input, READS, BYTES);
     let [row, executor_globals, compiler_globals] = image.words;
-    // An engine's globals are never taken to lie anywhere else.
+    // An engine's globals are always in user space.
     let [executor_globals, compiler_globals] =
         [executor_globals, compiler_globals].map(|address| address % END_OF_USER_SPACE);
     let row = usize::try_from(row % ROWS.len() as u64).ok()?;

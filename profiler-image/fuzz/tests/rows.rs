@@ -1,8 +1,8 @@
-//! Every row, those of versions and machines that cannot be had here among them, on an image that is laid out by it.
+//! Tests every row, also of versions and machines that are not available here, with an image that is laid out by it.
 //!
-//! The image is a whole process in small: an ELF image with its dynamic symbols, the engine's globals (of a thread, in a
-//! thread-safe build), tables, functions and a stack. What it does not show: that a row is right; the headers that it is
-//! compiled from and the recorded seeds do.
+//! The image is a whole small process: an ELF image with its dynamic symbols, the engine's globals (of a thread, in a
+//! thread-safe build), tables, functions and a stack. What it does not prove: that a row is right; the headers from which it is
+//! compiled and the recorded seeds prove that.
 
 use anyhow::{Context, Result};
 use phpprof_fuzz::image::{WORDS, encode};
@@ -25,7 +25,7 @@ const DATA_SIZE: u64 = 0x4000;
 const MODULES: u64 = DATA + 0x3000;
 const SAPI: u64 = DATA + 0x3100;
 const IDS: u64 = DATA + 0x3200;
-/// Where `tsrm_tls_table` is, with its size before it.
+/// The address of `tsrm_tls_table`, with its size before it.
 const TABLE_AT: u64 = DATA + 0x3308;
 const ENTRY: u64 = 0x7e00_0000_0000;
 
@@ -120,7 +120,7 @@ impl Scene {
         }
     }
 
-    /// What there is from the engine's start on.
+    /// The structures that exist from the engine's start on.
     fn engine(&mut self) {
         let Layout { major, minor, .. } = self.layout();
         let core = self.module("Core", &format!("{major}.{minor}.9"));
@@ -172,7 +172,7 @@ impl Scene {
         image.call(function.func, function.op(1), info);
     }
 
-    /// `{main}` calls `checkout`, that `Cart::total`, that a closure, and that `usleep`.
+    /// `{main}` calls `checkout`, which calls `Cart::total`, which calls a closure, which calls `usleep`.
     fn stack(&mut self, usleep: u64, cart: u64) {
         let named = |function: &'static str| NewOp {
             opcode: INIT_FCALL,
@@ -241,7 +241,7 @@ impl Scene {
             "{what}"
         );
         assert_eq!(stack.end, End::Root, "{what}");
-        // What calls the closure does not name it.
+        // The closure's caller does not name it.
         assert_eq!(stack.proven, [true, false, true, true], "{what}");
         Ok(())
     }
@@ -263,7 +263,7 @@ fn the_same_holds_for_a_thread_of_each_row() -> Result<()> {
     Ok(())
 }
 
-/// The image of one version under the name of the next.
+/// The image of one version with the number of the next.
 #[test]
 fn an_engine_that_is_not_laid_out_as_its_version_says_is_refused() {
     for layout in ROWS {

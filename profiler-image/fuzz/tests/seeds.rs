@@ -1,4 +1,4 @@
-//! The seeds of the fuzzer: memory of real PHP, read again and held against what it was recorded from.
+//! The seeds of the fuzzer: memory of real PHP, read again and compared with the stack from which it was recorded.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use phpprof_fuzz::{answer, engine, maps, stack};
 use phpprof_zend::unwind::End;
 
-/// seeds/shop.php, leaf first.
+/// The functions of seeds/shop.php, leaf first.
 const NAMES: [&str; 14] = [
     "usleep",
     "Shop\\wait",
@@ -31,7 +31,7 @@ const OPEN: [&str; 3] = [
     "{closure:/srv/shop.php:10}",
 ];
 
-/// The seeds of a target: name and bytes.
+/// The seeds of a fuzz target: name and bytes.
 fn seeds(target: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("seeds")
@@ -59,7 +59,7 @@ fn the_stack_of_each_recorded_version_is_read_as_php_prints_it() -> Result<()> {
             format!("{}.{}", layout.major, layout.minor),
             version(&seed)?
         );
-        // Up to 7.4 a trait's method runs under its first name, and an anonymous class does not say what it extends.
+        // Up to 7.4 a trait's method has its first name, and an anonymous class does not show its parent.
         let names: Vec<String> = NAMES
             .iter()
             .map(|name| match layout.major {

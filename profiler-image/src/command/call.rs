@@ -1,4 +1,4 @@
-//! `phpprof call`: one call of the relay, as a resident sampler orders it on the standard input.
+//! `phpprof call`: makes one call of the relay, which a resident sampler orders on the standard input.
 
 use std::io::Write as _;
 
@@ -7,9 +7,9 @@ use phpprof::resident::call::Order;
 
 use super::behave;
 
-/// Makes the call. What came of it is said on the standard output; there is no receipt.
+/// Makes the call, and returns its result for the standard output. There is no receipt.
 pub fn run() -> Result<String, Failure> {
-    // Before the order, which holds a grant, is read.
+    // This precedes the order, because the order holds a grant.
     behave();
     let said = Order::read(std::io::stdin().lock())?.make();
     let written = std::io::stdout().write_all(said.as_bytes());

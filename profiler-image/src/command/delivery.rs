@@ -1,4 +1,4 @@
-//! With what a profile and the checkpoints before it are delivered: what the operator has put into the run's variables.
+//! How a run delivers its profile and the checkpoints before it, from the variables that the operator has set.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use ureq::Agent;
 
 use super::{cost, say};
 
-/// Grants, and the ways to a store.
+/// The grants, and the HTTP clients for a store.
 pub struct Delivery {
     pub grants: Grants,
     pub agents: Vec<Agent>,
-    /// Of a long run.
+    /// The checkpoints of a long run.
     checkpoints: Option<CheckpointGrants>,
-    /// Ways to store the list of requests; none where nobody wants it.
+    /// Grants for the list of requests; empty if no list is wanted.
     requests: Vec<Grant>,
 }
 
-/// A list of requests is tried for so long, in seconds: the profile waits for it, which ends the run.
+/// The longest time for the upload of the list of requests, in seconds: the profile, which ends the run, waits for it.
 const LIST_TAKES: u64 = 20;
 
 impl Delivery {
-    /// What these variables say.
+    /// Reads the variables.
     pub fn new(environment: &Environment) -> Result<Self, Failure> {
         contract::check(environment.get(contract::VARIABLE))?;
         let grants = environment.get(GRANTS).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Delivery {
         })
     }
 
-    /// Stores the list of requests where it is wanted and there; whether it is stored. A run without it has its profile all the same.
+    /// Stores the list of requests if it is wanted and there is one. Returns whether it is stored. The run keeps its profile if it is not.
     pub fn store_requests(&self, list: Option<Timeline>, until: u64, stop: &Stop) -> Option<bool> {
         if self.requests.is_empty() {
             return None;
@@ -62,7 +62,7 @@ impl Delivery {
             return Some(false);
         };
         let now = upload::unix_seconds();
-        // Half of what is left is the profile's.
+        // Half of the time that is left is for the profile.
         let until = now + (until.saturating_sub(now) / 2).min(LIST_TAKES);
         let file = encode_within(list, MAX_BYTES).map_err(|error| error.to_string());
         let stored = file.and_then(|file| {
@@ -76,12 +76,12 @@ impl Delivery {
         Some(stored.is_ok())
     }
 
-    /// What time it is for whoever takes the profile.
+    /// The time of the server that receives the profile.
     pub fn server_now(&self) -> Option<u64> {
         server_time::server_now(&self.grants.profile, &self.agents)
     }
 
-    /// Each second is brought to whoever looks. Where no grant has a way there, the run is as any other.
+    /// Sends each second's samples to a reader. If no grant has a route for that, the run is like any other.
     ///
     /// # Errors
     /// There is no room for another thread.
@@ -104,7 +104,7 @@ impl Delivery {
         Ok(Some(Arc::new(deltas)))
     }
 
-    /// Each checkpoint is a profile as the last one is, and is tried until the next one is due.
+    /// Uploads each checkpoint like the last profile. It tries until the next checkpoint is due.
     pub fn checkpoints(&self, labels: &[(String, String)], stop: &Stop) -> Option<Checkpoints> {
         let granted = self.checkpoints.clone()?;
         let (every, checkpoints) = (granted.every(), granted.checkpoints);

@@ -1,13 +1,13 @@
-//! What `phpprof record --heap` says of heaps at its end.
+//! What `phpprof record --heap` prints about heaps at its end.
 
 use phpprof::run::Recording;
 
 use super::say;
 
-/// From this share of `memory_limit` on a heap is near it, in percent: `near-memory-limit` in profile/src/findings.
+/// A heap is near `memory_limit` from this percentage on: `near-memory-limit` in profile/src/findings.
 const NEAR: u64 = 80;
 
-/// Says how high the highest heap was, and of which workers nothing is known.
+/// Prints the size of the highest heap, and for how many workers nothing is known.
 pub fn summarize(recording: &Recording) {
     let Some(told) = recording.heap else {
         return;

@@ -1,4 +1,4 @@
-//! What each command does, and what all of them do: begin as a guest, end with a receipt.
+//! The commands, and what is common to them: how a process begins, and its receipt at the end.
 
 pub mod call;
 pub mod delivery;
@@ -23,14 +23,14 @@ use phpprof::failure::{Failure, Reason};
 use phpprof::run::{Options, RecordError, own_cpu};
 use phpprof::target::diagnosis::{explain, gather};
 
-/// What `--help` has its options under.
+/// The heading of these options in `--help`.
 const WHAT: &str = "What to sample";
 const HOW: &str = "How";
 const REQUESTS: &str = "Requests";
 const OUTPUT: &str = "Output";
 const POD: &str = "Delivery in a pod";
 
-/// Writes the receipt, and gives the exit code.
+/// Writes the receipt, and returns the exit code.
 pub fn end(result: Result<String, Failure>, path: Option<&Path>) -> ExitCode {
     let line = match &result {
         Ok(line) => line.clone(),
@@ -50,7 +50,7 @@ pub fn end(result: Result<String, Failure>, path: Option<&Path>) -> ExitCode {
     ExitCode::from(result.err().map_or(0, |failure| failure.reason.exit_code()))
 }
 
-/// What this process has cost until now.
+/// The CPU time and memory of this process until now.
 fn cost() -> Cost {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
     Cost {
@@ -68,19 +68,19 @@ fn write(path: &Path, line: &str) -> std::io::Result<()> {
     }
 }
 
-/// A guest in somebody's pod: the first to go when memory is short, and closed to others of the same user, since the
-/// environment holds the grants. The end of a terminal ends the sampling, not what comes after: a shell says it twice.
+/// Makes this process a good guest in a pod. It is killed first if memory is short. Other processes of the same user cannot read its
+/// environment, which holds the grants. A closed terminal ends the sampling, but not the upload after it: a shell sends SIGHUP twice.
 fn behave() {
     let mut hangup = SigSet::empty();
     hangup.add(Signal::SIGHUP);
     let _ = hangup.thread_block();
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let _ = nix::sys::prctl::set_dumpable(false);
-    // One that a resident sampler has started is called after /proc/self/exe else.
+    // A process that a resident sampler starts would otherwise have the name of /proc/self/exe.
     let _ = nix::sys::prctl::set_name(c"phpprof");
 }
 
-/// Says something to whoever is still there: a terminal that was closed is no reason to lose a profile.
+/// Prints a line. An error is ignored: a closed terminal must not lose a profile.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "phpprof: {text}");
 }

@@ -1,6 +1,6 @@
-//! What a run does beside sampling in the image, which is built without the feature `host`: it may write a pprof.
+//! What a run does beside sampling in the image, which is built without the feature `host`: it can write a pprof.
 //!
-//! It has the names of `host/mod.rs`.
+//! It provides the same names as `host/mod.rs`.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `phpprof record`: what it is asked, what it does, and what it says of it.
+//! `phpprof record`: its arguments, its run, and its messages.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use super::delivery::Delivery;
 use super::host::{self, Host};
 use super::{HOW, OUTPUT, POD, WHAT, behave, cost, end, failure_of, heap, requests, say};
 
-/// Seconds of a run that lasts until somebody ends it.
+/// The seconds of a run that lasts until the user ends it.
 const ENDLESS: u64 = u64::MAX;
 const LONGEST: u64 = 86_400;
 
@@ -97,7 +97,7 @@ pub struct Record {
 /// Records, delivers, and writes the receipt.
 pub fn main(arguments: &Record) -> ExitCode {
     let receipt = arguments.receipt.as_deref();
-    // What is needed at the end is looked at first: a run must not fail for a mistyped path or grant when it is over.
+    // What the end needs is checked first: a run must not fail at its end because of a mistyped path or grant.
     let begun = scope(arguments).and_then(|scope| {
         let host = Host::begin(&arguments.host, arguments.output.as_deref())?;
         Ok((scope, host))
@@ -110,7 +110,7 @@ pub fn main(arguments: &Record) -> ExitCode {
     host.end(code)
 }
 
-/// Records and delivers; gives the receipt.
+/// Records and delivers; returns the receipt.
 fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<String, Failure> {
     let asked_of_requests = arguments.requests.asked()?;
     let list = arguments
@@ -123,7 +123,7 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
             say(text);
         }
     };
-    // What is not dumpable cannot open its own /dev/stdout, nor start a program that shall be as others are. Before the grants are read.
+    // A process that is not dumpable cannot open its own /dev/stdout, and its children would not be dumpable. This precedes the grants.
     behave();
     let delivery = match host.writes() {
         true => None,
@@ -182,8 +182,8 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
         .upload_until
         .unwrap_or_else(|| upload::unix_seconds() + 60);
     if let Some(delivery) = &delivery {
-        // Before the profile, whose receipt ends the run and says what became of it; but where the pod takes its sampler with it, there
-        // is time for the profile alone.
+        // The list comes before the profile, because the profile's receipt ends the run and reports on the list. But if the sampler ends
+        // with its pod, there is only time for the profile.
         let is_cut = recording.ended != Ended::Done && !options.stop.is_requested();
         let list = requests.take().filter(|_| !is_cut);
         snapshot.list_stored = delivery.store_requests(list, until, &options.stop);
@@ -216,7 +216,7 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
     Ok(receipt::stored(route, output.samples, bytes.len(), &sha256))
 }
 
-/// The file that lists the requests.
+/// The list of requests as a file.
 fn list_of(requests: Timeline) -> Result<Vec<u8>, Failure> {
     let file = encode_within(requests, MAX_BYTES);
     file.map_err(|error| Failure::new(Reason::Internal, "requests", error.to_string()))
@@ -262,7 +262,7 @@ fn options(
     }
 }
 
-/// `None` where that is a program, which has to be started first.
+/// What to sample; `None` for a program, which has to be started first.
 fn scope(arguments: &Record) -> Result<Option<Scope>, Failure> {
     let scope = match &arguments.container_id {
         Some(id) => Some(Scope::Container(id.clone())),

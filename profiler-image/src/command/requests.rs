@@ -1,4 +1,4 @@
-//! The flags of `phpprof record` that are about requests, and what it says of them at its end.
+//! The flags of `phpprof record` for requests, and what it prints about them at its end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// The file that the list of requests is written to.
+    /// The file for the list of requests.
     pub fn file(&self) -> Option<&Path> {
         self.list.file()
     }
@@ -74,7 +74,7 @@ impl Requests {
     }
 }
 
-/// Says what became of requests.
+/// Prints how many samples the filter dropped, and how many have no labels.
 pub fn summarize(recording: &Recording) {
     let Some(told) = &recording.requests else {
         return;

@@ -1,4 +1,4 @@
-//! `phpprof resident`: what it is asked, and how it ended.
+//! `phpprof resident`: its arguments, and how it ends.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// Reads the arguments that `contract/resident.json` has, and no others.
+    /// Reads exactly the arguments of `contract/resident.json`.
     pub fn of_contract([id, first_answer, idle, receipt]: [&str; 4]) -> Option<Self> {
         let seconds = |word: &str, flag: &str, range: RangeInclusive<u64>| {
             let value = word.strip_prefix(flag)?.parse().ok();
@@ -53,9 +53,9 @@ impl Resident {
     }
 }
 
-/// Stays until its lease is over; gives the receipt.
+/// Runs until the lease is over; returns the receipt.
 pub fn run(arguments: &Resident) -> Result<String, Failure> {
-    // Before the environment is read.
+    // This precedes reading the environment, which holds a grant.
     behave();
     contract::check(std::env::var(contract::VARIABLE).ok().as_deref())?;
     let ended = reside(Options {

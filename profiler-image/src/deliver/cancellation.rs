@@ -1,8 +1,8 @@
-//! Hearing that the request was cancelled or deleted: each route is asked by a thread of its own, beside the sampling.
+//! Notices that the request was cancelled or deleted. A thread for each route asks while the run samples.
 //!
-//! A store is polled, since it cannot wait; the relay answers when there is something to say.
+//! A store is polled, because it cannot keep a request open; the relay answers when there is news.
 //!
-//! Invariant: whatever is answered, the worst that can come of it is that sampling ends early.
+//! Invariant: the worst effect of any answer is that sampling ends early.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::grants::{Grant, Grants, UploadRoute};
 use super::relay_client::{Call, Pinned, SHORT_ANSWER};
 use crate::run::stop::Stop;
 
-/// A sampler stops within 5 s: this, a call, and a turn.
+/// A sampler stops within 5 s: this time, a call, and a turn.
 const POLL: Duration = Duration::from_secs(2);
-/// Longer than the relay waits before it says that there is nothing.
+/// Longer than the relay waits before it answers that there is no news.
 const LONG_POLL: Duration = Duration::from_secs(40);
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const STACK: usize = 256 << 10;
 
-/// Asks each route from now on. Without it a run goes on to its end, so that a thread that cannot be started is no failure.
+/// Asks each route from now on. If a thread cannot be started, the run only goes on to its end, so that is not a failure.
 pub fn listen(stop: &Stop, grants: &Grants, agents: &[Agent]) {
-    // Signals are for the thread that samples; one that reached another would end the process.
+    // Signals are for the sampling thread. One that reached another thread would end the process.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     for grant in grants.profile.clone() {
         let (stop, agents) = (stop.clone(), agents.to_vec());
@@ -47,7 +47,7 @@ fn poll(stop: &Stop, grant: &Grant, agents: &[Agent]) {
         let answer = agents
             .iter()
             .find_map(|agent| agent.get(&grant.stop).call().ok());
-        // Not there is 404, or 403 where the operator may not list.
+        // A missing object gives 404, or 403 if the operator may not list.
         if let Some(mut answer) = answer.filter(|answer| answer.status() == 200) {
             let word = answer.body_mut().with_config().limit(16).read_to_string();
             stop.request(&word.unwrap_or_default());
@@ -70,7 +70,7 @@ fn long_poll(stop: &Stop, grant: &Grant) {
         match relay.call(&call) {
             Ok(answer) if answer.status == 204 => continue,
             Ok(answer) if answer.status == 200 => stop.request(&answer.body),
-            // The grant has ended.
+            // The grant has expired.
             Ok(answer) if answer.status == 403 => return,
             Ok(_) | Err(_) => {}
         }
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// The signals that a thread of this process blocks, as `/proc` has them.
+    /// The signals that a thread of this process blocks, from `/proc`.
     fn blocked(thread: &str) -> Option<u64> {
         let tasks = std::fs::read_dir("/proc/self/task").ok()?;
         let statuses =

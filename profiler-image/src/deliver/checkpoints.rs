@@ -1,9 +1,9 @@
-//! Checkpoints of a long run: what was sampled so far is stored while the run goes on, because the target takes the sampler with it when it goes.
+//! Checkpoints of a long run: the samples so far are stored during the run, because a target that ends takes its sampler with it.
 //!
-//! The loop says how long it has sampled, and gives a snapshot where one is due ([`due`], a pure function). A thread makes a profile of it and
-//! stores it.
+//! The loop reports how long it has sampled, and gives a snapshot if one is due ([`due`], a pure function). A thread builds a profile of it
+//! and stores it.
 //!
-//! Invariant: one checkpoint is under way at a time, and whatever becomes of it, the run goes on.
+//! Invariant: at most one checkpoint is in progress, and the run continues whatever happens to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use crate::run::snapshot::{Keep, Snapshot};
 
-/// Makes a profile of what was sampled.
+/// Builds a profile of the samples.
 type Make = dyn Fn(Snapshot) -> Vec<u8> + Send + Sync;
-/// Stores the profile of a checkpoint, by its number from 1; the error says why not.
+/// Stores the profile of a checkpoint, by its number from 1; the error is the cause.
 type Store = dyn Fn(u32, &[u8]) -> Result<(), String> + Send + Sync;
 
-/// Keeps what was sampled so far.
+/// Stores the samples so far.
 #[derive(Clone)]
 pub struct Checkpoints(Arc<Shared>);
 
@@ -26,10 +26,10 @@ struct Shared {
     count: u32,
     make: Box<Make>,
     store_bytes: Box<Store>,
-    /// The last that was due.
+    /// The last checkpoint that was due.
     last: AtomicU32,
     under_way: AtomicBool,
-    /// A profile is being made, or was made since somebody asked.
+    /// A profile is being built, or was built since the last call.
     making: AtomicBool,
     made: AtomicBool,
 }
@@ -40,7 +40,7 @@ impl fmt::Debug for Checkpoints {
     }
 }
 
-/// Which checkpoint is due after so much time, if it was not yet: the newest, where several were missed.
+/// The checkpoint that is due after this time, if it is not stored yet; the newest if several were missed.
 #[must_use]
 pub fn due(sampled: Duration, every: Duration, last: u32, count: u32) -> Option<u32> {
     let number = sampled.as_nanos().checked_div(every.as_nanos())?;
@@ -49,7 +49,7 @@ pub fn due(sampled: Duration, every: Duration, last: u32, count: u32) -> Option<
 }
 
 impl Checkpoints {
-    /// So many, one each time this has passed.
+    /// This many checkpoints, one at each interval.
     #[must_use]
     pub fn new(
         every: Duration,
@@ -71,7 +71,7 @@ impl Checkpoints {
 }
 
 impl Keep for Checkpoints {
-    /// Where the checkpoint before is still under way it is left out.
+    /// Leaves a checkpoint out if the one before is still in progress.
     fn keep(&self, sampled: Duration, snapshot: &mut dyn FnMut() -> Snapshot) {
         let shared = &self.0;
         let last = shared.last.load(Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// In seconds, where a checkpoint is due each minute and there are three of them; 0 is none.
+    /// Times are in seconds. A checkpoint is due each minute, and there are three; 0 means none.
     #[track_caller]
     fn check(sampled: f64, last: u32, expected: u32) {
         let minute = Duration::from_secs(60);

@@ -16,12 +16,12 @@ use nix::sys::signal::SigSet;
 
 use crate::run::snapshot::{Keep, Snapshot};
 
-/// How much a profile is of, where nothing is late.
+/// The time that a profile covers, if nothing is late.
 pub const EVERY: Duration = Duration::from_secs(1);
 
-/// Takes what was sampled, as long as somebody does.
+/// Passes samples to a thread while there is a receiver.
 pub struct Deltas {
-    /// Until when the run was given.
+    /// The time in the run up to which samples were passed.
     until: Mutex<Duration>,
     is_busy: Arc<AtomicBool>,
     to_thread: SyncSender<Snapshot>,
@@ -34,16 +34,16 @@ impl fmt::Debug for Deltas {
 }
 
 impl Deltas {
-    /// Begins a thread that is given what was sampled in each second. It ends with what it belongs to.
+    /// Starts a thread that receives each second's samples. It ends when this value is dropped.
     ///
     /// # Errors
-    /// There is no room for another thread.
+    /// The thread cannot be started.
     pub fn begin(mut give: impl FnMut(Snapshot) + Send + 'static) -> std::io::Result<Self> {
         let (to_thread, taken): (_, Receiver<Snapshot>) = sync_channel(1);
         let is_busy = Arc::new(AtomicBool::new(false));
         let of_thread = Arc::clone(&is_busy);
         Builder::new().name("deltas".to_owned()).spawn(move || {
-            // They are the sampling thread's.
+            // Signals are for the sampling thread.
             let _ = SigSet::all().thread_block();
             for snapshot in taken {
                 give(snapshot);
@@ -70,7 +70,7 @@ impl Keep for Deltas {
         let mut delta = snapshot();
         delta.began_unix_nanoseconds = delta.began_unix_nanoseconds.saturating_add(nanoseconds);
         delta.took = since;
-        // A thread that is gone takes nothing: the run has an end of its own.
+        // If the thread has ended, the samples are dropped; something else ends the run.
         let _ = self.to_thread.try_send(delta);
     }
 

@@ -1,4 +1,4 @@
-//! The variables that the operator gives a run: from the process's environment, or from standard input, where no other process sees them.
+//! The variables that the operator gives a run: from the process's environment, or from standard input, which no other process can read.
 //!
 //! Invariant: the input is bounded, and errors do not quote it.
 
@@ -10,14 +10,14 @@ use super::put::CA_BUNDLE;
 use crate::contract;
 use crate::failure::{Failure, Reason};
 
-/// Of the JSON on the standard input, in bytes.
+/// The largest JSON on the standard input, in bytes.
 pub const AT_MOST: u64 = 2 << 20;
 
 /// Variables by their names, [`GRANTS`], [`CHECKPOINTS`], [`REQUESTS`] and [`CA_BUNDLE`] among them.
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// What stands in the environment of this process.
+    /// The environment of this process.
     #[must_use]
     pub fn of_process() -> Self {
         let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
@@ -28,7 +28,7 @@ impl Environment {
     /// Reads all of `input`, which is one JSON object whose values are strings.
     ///
     /// # Errors
-    /// A [`Failure`] where it is something else, or over [`AT_MOST`].
+    /// A [`Failure`] if it is something else, or longer than [`AT_MOST`].
     pub fn read(input: impl Read) -> Result<Self, Failure> {
         let bad = |what: &str| Failure::new(Reason::Usage, "standard input", what);
         let mut text = String::new();
@@ -45,7 +45,7 @@ impl Environment {
             .map_err(|_| bad("standard input is not one JSON object of strings"))
     }
 
-    /// A variable that is set to more than blanks.
+    /// A variable, if it is set to more than blanks.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let text = self.0.get(name)?.as_str();
@@ -80,7 +80,7 @@ mod tests {
         check_refused(br#"{"secret": 1}"#);
         check_refused(br#"{"secret": "1"} {"secret": "2"}"#);
         check_refused(b"\xff");
-        // Whole JSON but for its length.
+        // Valid JSON, except that it is too long.
         let long = " ".repeat(2 << 20);
         check_refused(format!("{{}}{long}").as_bytes());
         assert!(Environment::read(format!("{{}}{}", &long[2..]).as_bytes()).is_ok());

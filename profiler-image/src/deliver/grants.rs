@@ -1,4 +1,4 @@
-//! The operator's grants: what the sampler may write, from its environment (`contract/env.json`).
+//! The operator's grants: what the sampler may write. They come from its environment (`contract/env.json`).
 //!
 //! Invariant: errors do not quote grants.
 
@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Reason};
 
-/// The environment variable that holds the grants; with [`CHECKPOINTS`] and [`REQUESTS`] the only secret in a target pod.
+/// The environment variable with the grants. It, [`CHECKPOINTS`] and [`REQUESTS`] are the only secrets in a target pod.
 pub const GRANTS: &str = "PHPPROF_GRANTS";
-/// The one that holds those of checkpoints.
+/// The variable with the grants of checkpoints.
 pub const CHECKPOINTS: &str = "PHPPROF_CHECKPOINTS";
-/// The one that holds those of the list of requests.
+/// The variable with the grants of the list of requests.
 pub const REQUESTS: &str = "PHPPROF_REQUESTS";
-/// Of routes and pins.
+/// The largest number of routes, and of pins.
 const AT_MOST: usize = 4;
 const CHECKPOINTS_AT_MOST: usize = 30;
-/// Of the JSON in [`CHECKPOINTS`], which is packed.
+/// The largest size of the unpacked JSON of [`CHECKPOINTS`].
 const JSON_AT_MOST: u64 = 1 << 20;
 
 /// What the sampler may write.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grants {
-    /// Ways to write the profile, in the order in which they are tried.
+    /// Routes for the profile, in the order in which they are tried.
     pub profile: Vec<Grant>,
 }
 
@@ -37,48 +37,48 @@ pub struct Grants {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestGrants {
-    /// Ways to write it, in the order in which they are tried.
+    /// Routes for the list, in the order in which they are tried.
     pub requests: Vec<Grant>,
 }
 
-/// When what was sampled so far is stored, and how.
+/// When the samples so far are stored, and how.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CheckpointGrants {
     every_seconds: u64,
-    /// For each checkpoint the ways to write it, in the order in which they are tried.
+    /// The routes of each checkpoint, in the order in which they are tried.
     pub checkpoints: Vec<Vec<Grant>>,
 }
 
 /// A way to deliver a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub enum UploadRoute {
-    /// To the store itself.
+    /// To the store directly.
     Direct,
-    /// Over the operator.
+    /// Through the operator's relay.
     Relay,
 }
 
-/// A create-only write of one key, and where to ask whether to stop.
+/// Permission for a create-only write of one key, and the URL that tells whether to stop.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// Who takes the write.
+    /// The server that receives the write.
     pub route: UploadRoute,
-    /// Of HTTP: PUT.
+    /// The HTTP method: PUT.
     pub method: String,
-    /// Holds the grant, so it is written nowhere.
+    /// It contains the grant, so it is never logged.
     pub url: String,
-    /// To be sent as they are; some are part of the signature.
+    /// Sent unchanged, because some are part of the signature.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// Empty for a checkpoint and a list of requests.
     #[serde(default)]
     pub stop: String,
-    /// Where each second of a run is brought that somebody looks at; else empty.
+    /// The URL for each second's samples, if somebody reads them; else empty.
     #[serde(default)]
     pub live: String,
-    /// SHA-256 of the keys that the server may have, in base64url; where there is none, a CA vouches for it.
+    /// SHA-256 of the keys that the server may have, in base64url. If there is none, the server needs a certificate of a CA.
     #[serde(default)]
     pub pins: Vec<String>,
 }
@@ -111,7 +111,7 @@ impl RequestGrants {
 }
 
 impl CheckpointGrants {
-    /// Parses the environment variable: JSON that is packed by gzip and base64.
+    /// Parses the environment variable: JSON, compressed by gzip and encoded in base64.
     ///
     /// # Errors
     /// A [`Failure`] that quotes nothing of the grants.
@@ -134,7 +134,7 @@ impl CheckpointGrants {
         Ok(grants)
     }
 
-    /// How often one is due.
+    /// The interval between checkpoints.
     #[must_use]
     pub fn every(&self) -> Duration {
         Duration::from_secs(self.every_seconds)
@@ -162,7 +162,7 @@ fn check_rungs(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
 }
 
 impl Grant {
-    /// Whether it is what the contract says; the error says what it should be.
+    /// Checks it against the contract; the error says what is expected.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.method != "PUT" {
             return Err("the method of a grant is PUT");
@@ -182,12 +182,12 @@ impl Grant {
     }
 }
 
-/// Whether a server is known by its keys.
+/// Whether pins identify the server.
 pub(crate) fn is_pinned(pins: &[String]) -> bool {
     !pins.is_empty() && pins.len() <= AT_MOST
 }
 
-/// Nothing in it can end a line of a request.
+/// Checks that no character can end a line of an HTTP request.
 pub(crate) fn check_printable<'a>(
     urls: impl IntoIterator<Item = &'a String>,
     headers: &'a BTreeMap<String, String>,

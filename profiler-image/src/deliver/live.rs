@@ -9,22 +9,22 @@ use super::grants::Grant;
 use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
 use crate::run::stop::Stop;
 
-/// One call, and all that are made for a second.
+/// The longest time for one call, and for all calls for a second.
 const CALL: Duration = Duration::from_secs(3);
 const SECOND: Duration = Duration::from_secs(2);
-/// Each call is a connection of its own, which may reach another replica of the operator.
+/// Each call opens its own connection, which may reach another replica of the operator.
 const REPLICAS: u32 = 12;
 
-/// What became of a second.
+/// What happened to a second's samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Brought {
     /// The relay holds it.
     Taken,
-    /// Another replica has to be met.
+    /// This replica does not lead; another has to be tried.
     Elsewhere,
-    /// Nobody looks any more, or may: the run ends.
+    /// Nobody reads any more, or the grant has expired: the run ends.
     Over,
-    /// It could not be brought; the next one may be.
+    /// They could not be sent; the next second may succeed.
     Lost,
 }
 
@@ -34,13 +34,13 @@ pub fn meaning(answer: &Result<Answer, CallError>) -> Brought {
     match answer.as_ref().map(|answer| answer.status) {
         Ok(200) => Brought::Taken,
         Ok(421) => Brought::Elsewhere,
-        // Nobody looks; the grant has ended, or its request is gone.
+        // Nobody reads; or the grant has expired; or the request is gone.
         Ok(410 | 403) => Brought::Over,
         Ok(_) | Err(_) => Brought::Lost,
     }
 }
 
-/// A way to whoever looks.
+/// The route to the readers.
 pub struct Way {
     relay: Pinned,
     grant: Grant,
@@ -49,7 +49,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Along the first grant that has one.
+    /// The route of the first grant that has one.
     #[must_use]
     pub fn of(grants: &[Grant], stop: &Stop) -> Option<Self> {
         let grant = grants.iter().find(|grant| !grant.live.is_empty())?;
@@ -61,7 +61,7 @@ impl Way {
         })
     }
 
-    /// Brings a second, and ends the run where nobody wants one.
+    /// Sends a second's samples, and ends the run if nobody wants them.
     pub fn bring(&mut self, profile: &[u8]) {
         let call = Call {
             method: "PUT",
@@ -82,7 +82,7 @@ impl Way {
             Brought::Over => self.stop.request("keep"),
             Brought::Lost | Brought::Elsewhere => {
                 self.lost += 1;
-                // Once for each power of two: a log is no place for a line a second.
+                // It logs only at powers of two, because a line each second would fill the log.
                 if self.lost.is_power_of_two() {
                     eprintln!("phpprof: sending {} live seconds failed", self.lost);
                 }

@@ -1,7 +1,7 @@
 //! The file that a profile is written to (`-o`): opened before the run, so that a bad path fails at once, and filled after it.
 //!
-//! Invariant: a run that fails or is interrupted leaves a file that was there as it was. What is no regular file, such as
-//! `/dev/stdout` or a FIFO, is written to as it is.
+//! Invariant: a run that fails or is interrupted does not change an existing file. Anything but a regular file, such as
+//! `/dev/stdout` or a FIFO, is written to directly.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -11,31 +11,31 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Reason};
 
-/// Names that are tried beside a file: a run that was killed may have left one of them.
+/// How many names are tried for the temporary file: runs that were killed may have left some.
 const NAMES: u32 = 100;
 
-/// An open file that becomes the profile; without [`OutputFile::keep`] nothing changes.
+/// An open file that becomes the profile; nothing changes without [`OutputFile::keep`].
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
     file: File,
-    /// The file is another one beside the path, until it is whole.
+    /// A temporary file beside the path, until it is complete.
     part: Option<Part>,
 }
 
-/// A file that goes when it is dropped.
+/// A file that is removed when this value is dropped.
 #[derive(Debug)]
 struct Part(PathBuf);
 
 impl OutputFile {
-    /// Opens what a profile will be written to. A FIFO waits for its reader here.
+    /// Opens the output for a profile. If it is a FIFO, this waits for its reader.
     ///
     /// # Errors
-    /// Nobody may write there; the message says what to do.
+    /// The file cannot be written to; the message says what to do.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let open = if is_replaceable(path) {
             Self::beside(path).or_else(|error| {
-                // A file in a folder that this user may not write to.
+                // The file is writable, but its folder is not.
                 Self::itself(path, false).map_err(|_| error)
             })
         } else {
@@ -56,7 +56,7 @@ impl OutputFile {
             match OpenOptions::new().write(true).create_new(true).open(&part) {
                 Ok(file) => {
                     if let Ok(older) = fs::metadata(path) {
-                        // As far as this user may.
+                        // It succeeds only as far as this user has the rights.
                         let _ = fchown(&file, Some(older.uid()), Some(older.gid()));
                         let _ = file.set_permissions(older.permissions());
                     }
@@ -83,7 +83,7 @@ impl OutputFile {
         })
     }
 
-    /// Writes the profile, and puts it in the place of what was there.
+    /// Writes the profile, and replaces the old file.
     ///
     /// # Errors
     /// It could not be written.
@@ -101,7 +101,7 @@ impl OutputFile {
         }
         self.file.write_all(bytes)?;
         match &self.part {
-            // A file that is mounted by itself cannot be replaced.
+            // A file that is a mount point cannot be replaced.
             Some(part) => fs::rename(&part.0, &self.path)
                 .or_else(|error| fs::write(&self.path, bytes).map_err(|_| error)),
             None => Ok(()),
@@ -111,12 +111,12 @@ impl OutputFile {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // After a rename there is none.
+        // After the rename there is nothing to remove.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Whether another file can take the place of what is there: nothing, or a regular file. A link stays a link, as `/dev/stdout` is.
+/// Whether a new file can replace the path: it does not exist, or is a regular file. A link is kept, as `/dev/stdout` is one.
 fn is_replaceable(path: &Path) -> bool {
     let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
     !is_folder && fs::symlink_metadata(path).map_or(true, |there| there.is_file())
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// The names in a folder, and what they hold.
+    /// The files in a folder, with their content.
     fn held(folder: &Path) -> Vec<(String, String)> {
         let mut held: Vec<_> = fs::read_dir(folder)
             .unwrap()

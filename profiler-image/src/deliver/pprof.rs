@@ -1,7 +1,7 @@
-//! From samples to a pprof: pure.
+//! Builds a pprof from samples: pure.
 //!
 //! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
-//! of busy turns that were taken.
+//! of turns in which a worker was busy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use heap::Heap;
 
 mod heap;
 
-/// Workers whose busy share is in the receipt: the contract has 4 KiB for all of it.
+/// How many workers' busy shares are in the receipt: the contract allows 4 KiB for all of it.
 const MAX_BUSY_PERCENTS: usize = 64;
 
-/// What the sampler itself has used; measured by the caller at the end.
+/// The resources that the sampler itself has used; the caller measures them at the end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
     /// User and system time of the process.
     pub cpu_milliseconds: u64,
-    /// The most memory that it had resident.
+    /// The peak of its resident memory.
     pub peak_bytes: u64,
 }
 
-/// A finished profile as a file, and how many samples it holds.
+/// A finished profile as a file, and its number of samples.
 #[derive(Debug)]
 pub struct Output {
     /// A gzip-compressed pprof.
     pub bytes: Vec<u8>,
-    /// All of them.
+    /// The number of all samples.
     pub samples: u64,
-    /// Those among them that found no room by worker.
+    /// The number of samples that are not told apart by worker, for lack of room.
     pub without_worker: u64,
 }
 
@@ -55,7 +55,7 @@ struct Comment<'a> {
     samples: i64,
     quality: Counts,
     duration_seconds: u64,
-    /// As it was asked for, and as it was kept on average.
+    /// The requested rate, and the average one.
     samples_per_second: u64,
     effective_samples_per_second: f64,
     #[serde(rename = "samplerCPUMilliseconds")]
@@ -67,19 +67,19 @@ struct Comment<'a> {
     heap: Option<Heap>,
 }
 
-/// What became of requests, where labels or a filter were asked for.
+/// What happened to requests, if labels or a filter were requested.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Requests {
     read: u64,
     unknown: u64,
     changed: u64,
-    /// By the label's key; those without a value that found no room are left out.
+    /// By the label's key, how many requests have `(other)` for lack of room; labels without such requests are left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     other: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<Dropped>,
-    /// Whether the list of them is stored, where one is wanted.
+    /// Whether the list of requests is stored, if one was wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     list_stored: Option<bool>,
 }
@@ -120,7 +120,7 @@ struct Php<'a> {
     sapi: &'a str,
     thread_safe: bool,
     jit: &'a str,
-    /// Left out where it is not known, as what follows.
+    /// Left out if it is not known, like the following.
     #[serde(skip_serializing_if = "Option::is_none")]
     xdebug: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ struct Counts {
     open: u64,
     cpu_unattributed_milliseconds: u64,
     without_worker: i64,
-    /// Of a run that keeps samples on a CPU alone.
+    /// For a run that only keeps samples on a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_running: Option<u64>,
 }
@@ -186,7 +186,7 @@ fn writer(snapshot: &Snapshot) -> Writer {
     })
 }
 
-/// What a sum amounts to, in the order of the sample types.
+/// The values of a sum, in the order of the sample types.
 fn values(sum: &Sum, has_heap: bool) -> Vec<i64> {
     let heap = [sum.heap_growth, sum.heap_change];
     let mut values = vec![sum.samples];
@@ -195,7 +195,7 @@ fn values(sum: &Sum, has_heap: bool) -> Vec<i64> {
     values
 }
 
-/// Builds the profile of a moment: one sample of each worker, whose labels say what it does (`phpprof_profile::dump` reads them).
+/// Builds the profile of a moment: one sample of each worker, whose labels tell its state (`phpprof_profile::dump` reads them).
 #[must_use]
 pub fn of_workers(
     snapshot: &Snapshot,
@@ -205,7 +205,7 @@ pub fn of_workers(
 ) -> Output {
     let mut writer = writer(snapshot);
     for worker in workers {
-        // A sample without a frame is none.
+        // A sample needs at least one frame.
         let idle = [FrameRef {
             name: "[idle]",
             ..FrameRef::default()
@@ -243,7 +243,7 @@ fn frame_of(frame: &Frame) -> FrameRef<'_> {
 #[must_use]
 pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
     let mut writer = writer(snapshot);
-    // In their order, so that the same samples make the same file; one by one, for all of them take many megabytes.
+    // In order, so that the same samples give the same file; and one by one, because all of them at once take many megabytes.
     let settled = &snapshot.samples.settled;
     let (mut lines, mut samples, mut without_worker) = (Vec::new(), 0, 0);
     let unstable = settled.each(|stack| {
@@ -276,7 +276,7 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
             all.extend(of_request.map(|(key, value)| Label::Str(key, value)));
         }
         if let Some(worker) = snapshot.seen.get(tid) {
-            // Several versions may run in one container, so each sample says which it is from.
+            // A container may run several PHP versions, so each sample has its own.
             all.push(Label::Str("php", &worker.engine.version));
             all.push(Label::Str("sapi", &worker.engine.sapi));
             all.push(Label::Num("pid", i64::from(worker.pid), ""));
@@ -298,7 +298,7 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
     }
 }
 
-/// The busiest workers first, as many as a receipt holds.
+/// The busy shares of the busiest workers, as many as a receipt can hold.
 fn busiest(percents: &[u8]) -> Vec<u8> {
     let mut percents = percents.to_vec();
     percents.sort_unstable_by(|one, other| other.cmp(one));
@@ -344,7 +344,7 @@ fn comment(
     serde_json::to_string(&comment).unwrap_or_default()
 }
 
-/// How often something happens that happens once in this period.
+/// The frequency for a period.
 #[must_use]
 pub fn per_second(period: Duration) -> f64 {
     1.0 / period.as_secs_f64().max(1e-9)
@@ -375,7 +375,7 @@ mod tests {
     use crate::stack::names::Names;
     use crate::stack::trace::Stack;
 
-    /// One sample of each of so many workers, all in one stack.
+    /// A snapshot with one sample of each of this many workers, all in one stack.
     fn snapshot_of(workers: i32) -> Snapshot {
         let engine = Scene::frameless("strpos", IS_NULL).process().engine;
         let mut aggregate = Aggregate::default();

@@ -1,4 +1,4 @@
-//! One try: a create-only PUT by a grant, to a store or to the relay.
+//! Makes one try: a create-only PUT by a grant, to a store or to the relay.
 //!
 //! [`verdict`], a pure function, interprets the answer. This module does not read, list or delete anything, and sends a
 //! grant to its URL only; it does not follow redirects.
@@ -17,7 +17,7 @@ use crate::failure::{Failure, Reason};
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
 const CONNECT_TAKES: Duration = Duration::from_secs(3);
 
-/// PEM of a private CA, trusted beside the public ones.
+/// The CA certificates of a private CA in PEM, trusted beside the public ones.
 pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
 
 /// What an answer means.
@@ -25,23 +25,23 @@ pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
 pub enum Verdict {
     /// The object is there.
     Stored,
-    /// Worth another try; the text says why.
+    /// Another try may succeed; the text is the cause.
     Again(String),
-    /// Nobody is there; another route is tried at once.
+    /// The server cannot be reached; another route is tried at once.
     Unreachable(String),
-    /// For good, with that status: the grant is not taken.
+    /// The server refuses the grant for good, with this status.
     Refused(u16),
-    /// By the relay, which saw another address than the pod's; the text has both.
+    /// The relay saw another address than the pod's; the text has both.
     SourceNotPod(String),
-    /// Nobody who is trusted vouches for whoever answered.
+    /// The server has no certificate of a trusted CA, or another key.
     CertificateUntrusted,
 }
 
-/// What the relay's answer begins with where it saw another address than the pod's.
+/// The beginning of the relay's answer if it saw another address than the pod's.
 const SOURCE_NOT_POD: &str = "SourceNotPod: ";
 
-/// Judges a status. From a store, 412 (and 409 from Azure) says that an object is there already: an answer that was lost, or a
-/// foreign object, which the operator tells apart by size and sha256. The relay has told them apart itself.
+/// Judges a status. From a store, 412 (and 409 from Azure) means that the object exists: an earlier answer was lost, or the object is
+/// a foreign one; the operator distinguishes these by size and sha256. The relay has already distinguished them.
 #[must_use]
 pub fn verdict(route: UploadRoute, status: u16) -> Verdict {
     match (route, status) {
@@ -90,7 +90,8 @@ fn verdict_of_relay(answer: &Answer) -> Verdict {
     }
 }
 
-/// A store may be signed by the private CA or by a public one: the one that it is not signed by does not count.
+/// A store's certificate may be of the private CA or of a public one, so a client of each is tried; one that does not trust it does not
+/// count.
 fn put_direct(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
     let mut last = Verdict::CertificateUntrusted;
     for agent in agents {
@@ -139,7 +140,7 @@ fn verdict_of_error(error: &ureq::Error) -> Verdict {
     }
 }
 
-/// The error without the URL, which holds the grant.
+/// The error without the URL, which contains the grant.
 fn short(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => error.kind().to_string(),
@@ -150,10 +151,10 @@ fn short(error: &ureq::Error) -> String {
     }
 }
 
-/// Ways to a store: one for each set of authorities.
+/// HTTP clients for a store: one for each set of CAs.
 ///
 /// # Errors
-/// A [`Failure`] where the bundle has no certificate.
+/// A [`Failure`] if the bundle has no certificate.
 pub fn agents(ca_bundle: Option<&str>) -> Result<Vec<Agent>, Failure> {
     // The process has one TLS provider; a second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -193,7 +194,7 @@ fn agent(roots: RootCerts) -> Agent {
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        // Environment variables of the pod say nothing about this connection.
+        // The pod's environment variables for proxies do not apply to this connection.
         .proxy(None)
         .user_agent(concat!("phpprof/", env!("CARGO_PKG_VERSION")))
         .build()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::grants::UploadRoute;
 use crate::failure::Reason;
 
-/// The kubelet cuts a termination message to 12,288 bytes divided by all containers of the pod.
+/// The kubelet limits the termination messages of a pod to 12,288 bytes, divided by its containers.
 const MAX_BYTES: usize = 120;
 
 #[derive(Serialize)]
@@ -39,10 +39,10 @@ pub fn stored(route: UploadRoute, samples: u64, size: usize, sha256: &str) -> St
     })
 }
 
-/// The receipt of a run that stored nothing; the detail is cut so that the line fits.
+/// The receipt of a run that stored nothing. The detail is cut so that the line fits.
 #[must_use]
 pub fn failed(reason: Reason, detail: &str) -> String {
-    // Only what JSON need not escape, so that each character counts one byte.
+    // Only characters that JSON does not escape, so that each takes one byte.
     let detail: String = detail
         .chars()
         .map(|c| {
@@ -71,7 +71,7 @@ fn line(receipt: &impl Serialize) -> String {
     serde_json::to_string(receipt).unwrap_or_default()
 }
 
-/// Whether a line has the shape of a receipt: short, and JSON that names a reason.
+/// Whether a line has the form of a receipt: short, and JSON with a reason.
 #[must_use]
 pub fn is_receipt(line: &str) -> bool {
     #[derive(Deserialize)]

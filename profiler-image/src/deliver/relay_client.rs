@@ -1,7 +1,7 @@
-//! One call over TLS to a server that is known by its key: the operator's relay.
+//! One call over TLS to a server that is identified by its key: the operator's relay.
 //!
-//! It speaks just enough HTTP/1.1 for that server: one call per connection, a short answer. No certificate authority, no name and no date
-//! is looked at, only whether the server holds a key that the grant names.
+//! It implements just enough HTTP/1.1 for that server: one call per connection, a short answer. It does not check a CA, a name or a
+//! date, only whether the server holds a key that the grant names.
 //!
 //! Invariant: an answer is bounded in bytes and in time.
 
@@ -27,47 +27,47 @@ use rustls::{
 use super::receipt::base64url;
 
 const CONNECT: Duration = Duration::from_secs(3);
-/// Of an answer that is a line, with its head.
+/// The longest answer of one line, with its head, in bytes.
 pub const SHORT_ANSWER: usize = 8 << 10;
 
 /// How a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No address took the connection, or the name is unknown.
+    /// No address accepted the connection, or the name is unknown.
     #[error("no connection: {0}")]
     Unreachable(String),
-    /// Nothing was sent.
+    /// The server has another key. Nothing was sent.
     #[error("the server does not have the key that the grant names")]
     Untrusted,
-    /// The connection was there, and no answer came of it.
+    /// There was a connection, but no answer.
     #[error("{0}")]
     Broken(String),
 }
 
-/// What the server said.
+/// The server's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Of HTTP.
+    /// The HTTP status code.
     pub status: u16,
-    /// The header `Date`, as it stands.
+    /// The header `Date`, unparsed.
     pub date: Option<String>,
-    /// Without blanks at its ends.
+    /// The body, without surrounding blanks.
     pub body: String,
 }
 
 /// One call.
 pub struct Call<'a> {
-    /// Of HTTP; with PUT the body is sent with its length and digest.
+    /// The HTTP method. A PUT sends the body with its length and digest.
     pub method: &'a str,
     /// It begins with `https://`.
     pub url: &'a str,
-    /// Sent as they are.
+    /// Sent unchanged.
     pub headers: &'a BTreeMap<String, String>,
-    /// Empty but for a PUT.
+    /// Empty except for a PUT.
     pub body: &'a [u8],
-    /// For all of it.
+    /// The time limit of the whole call.
     pub takes: Duration,
-    /// Bytes of head and body that are read.
+    /// The limit for the head and body, in bytes.
     pub longest_answer: usize,
 }
 
@@ -76,7 +76,7 @@ pub struct Call<'a> {
 pub struct Pinned(Arc<ClientConfig>);
 
 impl Pinned {
-    /// Believes a server that has one of these keys: SHA-256 of the SubjectPublicKeyInfo, in base64url.
+    /// Trusts a server that has one of these keys: SHA-256 of the SubjectPublicKeyInfo, in base64url.
     pub fn new(pins: &[String]) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = Verifier {
@@ -113,7 +113,7 @@ fn broken(what: &str) -> CallError {
     CallError::Broken(what.to_owned())
 }
 
-/// The provider has TLS 1.3, so that this cannot fail; a default that trusts nobody stands for what cannot be.
+/// The provider supports TLS 1.3, so this cannot fail; the default for that case trusts no server.
 fn config(provider: Arc<CryptoProvider>, verifier: Verifier) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
     match builder {
@@ -174,7 +174,7 @@ fn head(call: &Call, host: &str, path: &str) -> String {
     head
 }
 
-/// No single read or write takes longer than the whole call may.
+/// Limits each single read or write to the time that is left of the call.
 fn limit(socket: &TcpStream, until: Instant) -> Result<(), CallError> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -198,7 +198,7 @@ fn read(
         match stream.read(&mut chunk) {
             Ok(0) => break,
             Ok(count) => text.extend_from_slice(&chunk[..count]),
-            // A connection that ends without a word of TLS: what came so far is looked at.
+            // The connection ended without TLS's close_notify. What arrived so far is parsed.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(io_error(&error)),
@@ -229,7 +229,7 @@ fn io_error(error: &std::io::Error) -> CallError {
         .and_then(|inner| inner.downcast_ref::<TlsError>());
     match (tls, error.kind()) {
         (Some(tls), _) => tls_error(tls),
-        // A socket's own time limit.
+        // The socket's own time limit.
         (None, ErrorKind::WouldBlock) => broken("timeout"),
         (None, kind) => CallError::Broken(kind.to_string()),
     }
@@ -273,7 +273,7 @@ impl ServerCertVerifier for Verifier {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        // Only TLS 1.3 is offered.
+        // The client offers only TLS 1.3.
         Err(TlsError::PeerMisbehaved(
             PeerMisbehaved::SelectedUnofferedKxGroup,
         ))

@@ -1,6 +1,6 @@
-//! The time of the server that receives the profile: the operator's deadlines may be in another clock than this node's.
+//! The time of the server that receives the profile: the clock of the operator's deadlines may differ from this node's.
 //!
-//! Invariant: without an answer, this node's clock decides; only the `Date` header of an answer (RFC 9110, section 6.6.1) counts.
+//! Invariant: without an answer, this node's clock applies; only the `Date` header of an answer (RFC 9110, section 6.6.1) is used.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,18 +12,18 @@ use super::relay_client::{Call, Pinned, SHORT_ANSWER};
 
 const TAKES: Duration = Duration::from_secs(5);
 
-/// Instants of a run, in seconds since 1970 by this node's clock.
+/// The deadlines of a run, in seconds since 1970 by this node's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Nothing is begun after it.
+    /// The run does not begin after it.
     pub not_after: Option<u64>,
-    /// An upload is tried until then.
+    /// The upload is retried until then.
     pub upload_until: Option<u64>,
 }
 
 impl Deadlines {
-    /// The deadlines that hold at the instant `now` of this node's clock; `None` where it is too late. Where that clock says so, the server's
-    /// is asked, and the deadlines are moved by as much as this node's is ahead.
+    /// The deadlines at the instant `now` of this node's clock; `None` if it is too late. If this clock says that it is too late, the
+    /// server is asked for its time, and the deadlines are moved by the difference of the clocks.
     #[must_use]
     pub fn holding(self, now: u64, server_now: impl FnOnce() -> Option<u64>) -> Option<Self> {
         let is_late = |deadlines: &Self| deadlines.not_after.is_some_and(|limit| now > limit);
@@ -53,7 +53,7 @@ pub fn server_now(grants: &[Grant], agents: &[Agent]) -> Option<u64> {
         .find_map(|date| seconds(&date))
 }
 
-/// Whether there is a word is not looked at: every answer has a date.
+/// Any answer will do, because every answer has a date.
 fn date_of_store(grant: &Grant, agents: &[Agent]) -> Option<String> {
     let ask = |agent: &Agent| {
         let call = agent.get(&grant.stop).config().timeout_global(Some(TAKES));
@@ -64,7 +64,7 @@ fn date_of_store(grant: &Grant, agents: &[Agent]) -> Option<String> {
     agents.iter().find_map(ask)
 }
 
-/// Of an address at which nothing is, because a question whether to stop is answered late.
+/// The date of an answer to an unknown path: the relay answers that at once, but delays an answer about stopping.
 fn date_of_relay(grant: &Grant) -> Option<String> {
     let host = grant.url.strip_prefix("https://")?.split('/').next()?;
     let call = Call {
@@ -112,7 +112,7 @@ mod tests {
         };
         check(Some(900), Some([1400, 2000]));
         check(Some(1000), Some([1300, 1900]));
-        // It is too late by the server's clock too, or nobody says what time it is.
+        // It is too late by the server's clock too, or no server answers.
         check(Some(1001), None);
         check(Some(1400), None);
         check(None, None);

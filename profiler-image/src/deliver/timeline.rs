@@ -1,7 +1,7 @@
-//! From recorded requests to `requests.json`: pure.
+//! Builds `requests.json` from recorded requests: pure.
 //!
-//! Invariant: it has the same names as the profile of the same run, and no others: functions by the run's names, verified as far as the
-//! profile's stacks, and values of requests from the table of the requested labels.
+//! Invariant: it only contains names that the profile of the same run may contain: the run's functions, proven as far as the profile's
+//! stacks, and values of requests from the table of the requested labels.
 
 use phpprof_profile::timeline::{
     Cell, Moment, Node, OTHER, Request, RouteRow, Slot, Timeline, Tree, VERSION, WorkerRow,
@@ -15,7 +15,7 @@ use crate::run::recorder::{Recorder, Seen};
 use crate::run::snapshot::Snapshot;
 use crate::stack::trace::Stack;
 
-/// Writes down what a run has recorded; the snapshot is that of its end.
+/// Builds the list from what a run has recorded; the snapshot is from the run's end.
 #[must_use]
 pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
     let empty = Table::default();
@@ -97,7 +97,7 @@ fn request(
         method: value(Label::Method),
         route: value(Label::Route),
         script: value(Label::Script),
-        // One that found no room is nobody's.
+        // A value without room in the table is left out.
         trace_id: Some(value(Label::TraceId))
             .filter(|id| id != OTHER)
             .unwrap_or_default(),
@@ -109,7 +109,7 @@ fn request(
     }
 }
 
-/// The process and, where it has several workers, the thread that samples were summed under.
+/// The process and, if it has several workers, the thread under which the samples were summed.
 fn worker(summed_as: i32, snapshot: &Snapshot) -> (i32, i32) {
     match snapshot.seen.get(&summed_as) {
         Some(seen) if seen.engine.is_thread_safe() => (seen.pid, summed_as),
@@ -130,7 +130,7 @@ fn signed(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The stacks of moments as paths of the file's tree.
+/// The stacks of moments as call paths in the file's tree.
 struct Paths<'a> {
     snapshot: &'a Snapshot,
     tree: Tree,
@@ -146,7 +146,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// A moment of a request that began then; `None` where its path finds no room.
+    /// A moment of a request that began at this time; `None` if there is no room for its call path.
     fn moment(&mut self, moment: &moments::Moment, began: u64) -> Option<Moment> {
         let from = moment.from.max(began);
         Some(Moment {

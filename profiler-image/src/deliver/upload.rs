@@ -1,6 +1,6 @@
-//! Delivering a profile with its grants: create-only PUTs, tried route by route until one is stored or the deadline has passed.
+//! Delivers a profile by its grants: create-only PUTs, tried route by route until one is stored or the deadline has passed.
 //!
-//! [`pause`], a pure function, says how long to wait. [`put`] makes a single try.
+//! [`pause`], a pure function, gives the time to wait. [`put`] makes a single try.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,17 +12,17 @@ use super::put::{CA_BUNDLE, Verdict, put};
 use crate::failure::{Failure, Reason};
 use crate::run::stop::Stop;
 
-/// The operator refuses larger objects unread.
+/// The operator refuses larger objects without reading them.
 pub const MAX_BYTES: usize = 32 << 20;
-/// In a row, before another route is tried.
+/// Tries in a row before another route is tried.
 const TRIES_OF_A_ROUTE: u32 = 3;
-/// Finding PHP, what is open at the end, encoding, and a first try.
+/// Seconds for finding PHP, closing open edges at the end, encoding, and a first try.
 const LEFT_FOR_UPLOAD: u64 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long to sample, in seconds: as long as was asked for, but so that time is left to upload before the grant ends. A
-/// sampler that is started just before its `--not-after` would else sample past it.
+/// How long to sample, in seconds: the requested time, but short enough to leave time for the upload before the grant expires. A
+/// sampler that starts just before its `--not-after` would otherwise sample past it.
 #[must_use]
 pub fn time_to_sample(asked: u64, now: u64, upload_until: Option<u64>) -> u64 {
     let left = upload_until.map_or(asked, |until| {
@@ -31,7 +31,7 @@ pub fn time_to_sample(asked: u64, now: u64, upload_until: Option<u64>) -> u64 {
     asked.min(left)
 }
 
-/// How long to wait before try number `tries` (from 1): exponential, of which one half is chance. `chance` is from 0 to 255.
+/// How long to wait before try number `tries` (from 1): it grows exponentially, and one half is random. `chance` is from 0 to 255.
 #[must_use]
 pub fn pause(tries: u32, chance: u8) -> Duration {
     let longest = FIRST_PAUSE
@@ -40,10 +40,10 @@ pub fn pause(tries: u32, chance: u8) -> Duration {
     longest / 2 + longest.mul_f64(f64::from(chance) / 255.0) / 2
 }
 
-/// Uploads `body` until `until` (Unix seconds), route by route; says which one took it.
+/// Uploads `body` until `until` (Unix seconds), route by route; returns the route that stored it.
 ///
 /// # Errors
-/// A [`Failure`] with the last error; nothing was stored then, or nobody has said so.
+/// A [`Failure`] with the last error. Then nothing was stored, or the answer was lost.
 pub fn upload(
     routes: &[Grant],
     agents: &[Agent],
@@ -89,19 +89,19 @@ pub fn upload(
     }
 }
 
-/// Nobody wants the profile any more.
+/// The failure that the profile is not wanted any more.
 #[must_use]
 pub fn dropped() -> Failure {
     Failure::new(Reason::Cancelled, "", "the request was deleted")
 }
 
-/// Which route is tried next.
+/// The routes, and which is tried next.
 struct Routes<'a> {
     routes: &'a [Grant],
     at: usize,
     tries: u32,
     tries_here: u32,
-    /// Of routes that are not tried any more.
+    /// The refusals of routes that are not tried any more.
     refusals: Vec<Option<Failure>>,
 }
 
@@ -110,8 +110,8 @@ impl<'a> Routes<'a> {
         &self.routes[self.at]
     }
 
-    /// Takes the answer of the route that was tried: nothing where it stored the profile, else how long to wait before the next try,
-    /// and why. A failure where no route is left.
+    /// Takes the answer of the route that was tried. Returns nothing if it stored the profile, else the time until the next try
+    /// and the cause; a failure if no route is left.
     fn answered(&mut self, verdict: Verdict) -> Result<Option<(Duration, String)>, Failure> {
         self.tries += 1;
         self.tries_here += 1;
@@ -136,7 +136,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// Goes to the next route that is still tried; whether it began from below again.
+    /// Goes to the next route that is still tried; returns whether it began again with the first.
     fn next(&mut self) -> bool {
         self.tries_here = 0;
         let count = self.routes.len();
@@ -155,7 +155,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// A refusal says more than that another route was not reached.
+    /// The failure after the deadline. A refusal is reported first, because it says more than that another route was not reached.
     fn too_late(self, why: String) -> Failure {
         let refusal = self.refusals.into_iter().flatten().next();
         refusal.unwrap_or_else(|| {
@@ -194,7 +194,7 @@ pub fn unix_seconds() -> u64 {
         .map_or(0, |time| time.as_secs())
 }
 
-/// For a pause that is not everybody's.
+/// A random number, so that samplers do not all pause equally long.
 #[must_use]
 pub fn random_byte() -> u8 {
     let mut byte = [128];
@@ -206,7 +206,7 @@ pub fn random_byte() -> u8 {
 mod tests {
     use super::*;
 
-    /// A sampler that starts so many seconds before or after its `not-after` of 1000, with this upload deadline.
+    /// Checks a sampler that starts this many seconds before or after its `not-after` of 1000, with this upload deadline.
     #[track_caller]
     fn check_time(asked: u64, now: u64, deadline: u64, expected: u64) {
         let until = 1000 + deadline;
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// What is tried after each of these answers, as the first letter of the route, and how it ends.
+    /// Checks which routes are tried after these answers, as the routes' first letters, and how it ends.
     #[track_caller]
     fn check_ladder(answers: &[Verdict], expected: &str) {
         let routes = [grant(UploadRoute::Direct), grant(UploadRoute::Relay)];

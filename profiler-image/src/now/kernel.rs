@@ -1,7 +1,8 @@
-//! What the kernel says of a worker that waits: the system call, and on what; and when its request began.
+//! What the kernel reports of a waiting worker: its system call, what the call waits for, and when its request began.
 //!
-//! Since when it waits is in no file: the scheduler's `exec_start` is by a clock that each CPU has of its own, and that stands still while
-//! a hypervisor runs others. Invariants: a call is that of the one sleep that the worker was in from the begin of the run on; nothing is said of a descriptor but its kind and a peer's port: paths and addresses may be secrets.
+//! No file tells since when it waits: the scheduler's `exec_start` is by a clock of each CPU, which stops while a hypervisor runs
+//! others. Invariants: a system call is only reported if the worker slept in it during the whole run; of a descriptor only its kind and a
+//! peer's port are reported, because paths and addresses may be secrets.
 
 use std::collections::HashMap;
 use std::fs::read_link;
@@ -18,10 +19,10 @@ use crate::target::pattern::{pool_of, title};
 use crate::target::process::stat::Watch;
 use crate::target::process::{ProcessMemory, proc_path, text};
 
-/// Of `poll`, whose first argument then leads to one `struct pollfd`, which begins with its descriptor (poll(2)).
+/// With this count `poll` waits for one `struct pollfd`, to which its first argument points and which begins with the descriptor (poll(2)).
 const ONE_DESCRIPTOR: u64 = 1;
 
-/// Calls in which PHP is seen to wait, and whether their first argument is a descriptor.
+/// System calls in which PHP usually waits, and whether their first argument is a descriptor.
 const CALLS: &[(libc::c_long, &str, bool)] = &[
     (libc::SYS_read, "read", true),
     (libc::SYS_pread64, "pread64", true),
@@ -62,25 +63,25 @@ const CALLS: &[(libc::c_long, &str, bool)] = &[
     (libc::SYS_pause, "pause", false),
 ];
 
-/// What a worker is in, as the kernel sees it.
+/// What the kernel reports of a worker.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Said {
-    /// Where it has not run since the run began.
+    /// Only if it has not run since the run began.
     pub call: Option<Call>,
-    /// It runs, or would if there were a CPU.
+    /// It runs, or waits for a CPU.
     pub is_runnable: bool,
-    /// How old its request is.
+    /// The age of its request.
     pub request: Option<Duration>,
-    /// Of php-fpm.
+    /// The pool of a php-fpm worker.
     pub pool: Option<String>,
 }
 
-/// How often each worker was put on a CPU when a run began, by the kernel's number of its thread.
+/// How often each worker had been put on a CPU when a run began, by its thread id.
 #[derive(Debug, Default)]
 pub struct Begin(Mutex<Option<HashMap<i32, u64>>>);
 
 impl Begin {
-    /// What each of them is in after the run.
+    /// The state of each worker after the run.
     pub fn look(&self, seen: &HashMap<i32, Seen>) -> HashMap<i32, Said> {
         let begin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let look = |(&tid, seen): (&i32, &Seen)| {
@@ -92,7 +93,7 @@ impl Begin {
 }
 
 impl Keep for Begin {
-    /// Called first after the first turn.
+    /// The loop calls this first after the first turn.
     fn keep(&self, _: Duration, snapshot: &mut dyn FnMut() -> Snapshot) {
         let count = |(tid, seen): (&i32, &Seen)| Some((*tid, timeslices(seen.pid, *tid)?));
         let mut begin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +129,7 @@ fn timeslices(pid: i32, tid: i32) -> Option<u64> {
     Watch::open(pid, tid)?.timeslices()
 }
 
-/// A call with its first arguments.
+/// A system call with its first arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct InCall {
     number: libc::c_long,
@@ -177,7 +178,7 @@ impl InCall {
     }
 }
 
-/// What a link of `/proc/PID/fd` leads to (proc(5)).
+/// The kind of a link in `/proc/PID/fd` (proc(5)).
 fn kind(link: &str) -> &str {
     match link.split_once(':') {
         Some((kind @ ("socket" | "pipe"), _)) => kind,
@@ -196,14 +197,14 @@ fn peer_port(table: &str, inode: u64) -> Option<u16> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let peer = fields.nth(2)?;
-        // The tenth.
+        // The tenth field of the line.
         let is_it = fields.nth(6)?.parse() == Ok(inode);
         let port = u16::from_str_radix(peer.rsplit_once(':')?.1, 16).ok()?;
         (is_it && port != 0).then_some(port)
     })
 }
 
-/// How old a request is that has begun then; 0 is one whose time nobody has asked for.
+/// The age of a request that began then; 0 means that nothing has set its time.
 fn age(began: f64, now: f64) -> Option<Duration> {
     (began > 0.0)
         .then(|| Duration::try_from_secs_f64(now - began).ok())

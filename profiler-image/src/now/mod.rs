@@ -1,8 +1,8 @@
 //! Where each worker is now, and what it waits for.
 //!
-//! A run of a tenth of a second samples all workers some ten times; after it the kernel is asked what each of them is in. A stack is as a profile
-//! would have it: proven, or cut with `[unstable]`. Invariant: what the kernel says of a wait stands beside a stack only where the worker slept in
-//! that one stack for the whole run.
+//! A run of a tenth of a second samples all workers some ten times; then the kernel is asked for each worker's state. A stack is as in a
+//! profile: proven, or cut with `[unstable]`. Invariant: the kernel's data about a wait is only reported with a stack if the worker slept
+//! in that one stack for the whole run.
 
 mod kernel;
 
@@ -17,21 +17,21 @@ use crate::run::snapshot::Snapshot;
 use crate::stack::names::Names;
 pub use kernel::{Begin, Said};
 
-/// The run: its rate, and how long it takes.
+/// The rate of the run.
 pub const SAMPLES_PER_SECOND: u32 = 99;
 /// How long it samples.
 pub const TAKES: Duration = Duration::from_millis(100);
-/// What is told of requests: their method, route and script.
+/// The labels of requests: their method, route and script.
 pub const LABELS: Labels = [true, true, true, false, false];
 
-/// The stacks of one worker, and whether there was another one.
+/// The stacks of one worker, and whether there were several.
 #[derive(Debug)]
 struct Sampled {
     most: Settlement,
     is_only: bool,
 }
 
-/// The workers of which there is a sample.
+/// The workers with a sample.
 pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, Said>) -> Vec<Worker> {
     let mut sampled: BTreeMap<i32, Sampled> = BTreeMap::new();
     snapshot.samples.settled.each(|stack| {
@@ -49,18 +49,18 @@ pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, Said>) -> Vec<Worker> {
     sampled.iter().filter_map(worker).collect()
 }
 
-/// How much a stack says of a worker.
+/// Orders the stacks of a worker: the one with the most weight is shown.
 fn weight(sum: &Sum) -> (i64, i64) {
     (sum.samples, sum.cpu_nanoseconds)
 }
 
-/// A worker that wakes up for a moment still waits.
+/// Whether it slept in most samples. A worker that wakes up for a moment still waits.
 fn mostly_slept(sum: &Sum) -> bool {
     sum.cpu_nanoseconds.saturating_mul(2) < sum.wall_nanoseconds
 }
 
 fn worker(snapshot: &Snapshot, tid: i32, sampled: &Sampled, said: &Said) -> Option<Worker> {
-    // A number that is no worker's is that of all who found no room.
+    // A thread id that is no worker's has the samples of all workers without room of their own.
     let seen = snapshot.seen.get(&tid)?;
     let mut lines = Vec::new();
     snapshot.samples.settled.lines(&sampled.most, &mut lines);

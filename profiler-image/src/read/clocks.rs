@@ -1,4 +1,4 @@
-//! What the kernel's scheduler says about a worker: how long it has run, whether it sleeps, and whether it still sleeps.
+//! What the kernel's scheduler reports of a worker: how long it has run, whether it sleeps, and whether it still sleeps.
 //!
 //! | question | answer | a read here |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | | else `wchan`: where in the kernel it sleeps, or 0; it says 0 as well where the kernel refuses | 1.5 µs |
 //! | | else `stat`: the state | 3.9 µs |
 //!
-//! Nothing tells a runnable worker from a running one, until its wait for a CPU is over and counted in `schedstat`. The files
+//! Nothing distinguishes a runnable worker from a running one, until its wait for a CPU is over and counted in `schedstat`. The files
 //! are kept open: they stay bound to the worker's own process, so a reused PID reads as gone. Invariant: two equal [`Mark`]s
 //! say that the worker did not run in between (a process's CPU time is that of all its threads, up to now: `thread_group_cputime`,
 //! kernel/sched/cputime.c; of other processes' threads the kernel gives no clock. `schedstat`: proc(5); `sum_exec_runtime` moves
@@ -25,49 +25,49 @@ use crate::target::process::calls;
 use crate::target::process::cpu_clock::CpuClock;
 use crate::target::process::stat::Stat;
 
-/// What `schedstat` says.
+/// The numbers of `schedstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// Time on a CPU, in nanoseconds. It moves at the kernel's ticks, and when the thread leaves its CPU.
     pub run_nanoseconds: u64,
-    /// Time that it has waited for a CPU while it could run, in nanoseconds. It moves when a wait ends.
+    /// The time of its waits for a CPU, in nanoseconds. It moves when a wait ends.
     pub delay_nanoseconds: u64,
-    /// How often the thread was put on a CPU; 0 where the kernel does not count.
+    /// How often the thread was put on a CPU; 0 if the kernel does not count that.
     pub slices: u64,
 }
 
-/// What changes whenever a worker runs.
+/// A value that changes whenever a worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// The CPU time of its process.
     Process(TimeSpec),
-    /// What the kernel says of the thread.
+    /// The numbers of the thread.
     Thread(Look),
 }
 
-/// Why there is no look.
+/// Why [`Clocks::look`] has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoLook {
     /// The thread has ended.
     Gone,
-    /// The kernel does not say.
+    /// The kernel does not report it.
     Unknown,
 }
 
 /// The files of one worker.
 #[derive(Debug)]
 pub struct Clocks {
-    /// Of a worker that is a process of its own.
+    /// Only for a worker that is a process of its own.
     process: Option<CpuClock>,
     schedstat: Option<File>,
     sleep: Option<SleepFile>,
 }
 
-/// The file that says whether the worker sleeps.
+/// The file that tells whether the worker sleeps.
 #[derive(Debug)]
 enum SleepFile {
     Syscall(File),
-    /// It is believed once it has named a place: before that its 0 may be a refusal.
+    /// It is trusted once it has named a place: before that its 0 may be a refusal.
     Wchan {
         file: File,
         stat: File,
@@ -85,7 +85,7 @@ impl Clocks {
         };
         let by_syscall = || {
             let file = open("syscall")?;
-            // It may be opened and not be read, as by a process without the rights of ptrace.
+            // Opening it may succeed where reading fails, as without the rights of ptrace.
             is_asleep_by_syscall(&file)?;
             Some(SleepFile::Syscall(file))
         };
@@ -107,7 +107,7 @@ impl Clocks {
         }
     }
 
-    /// What `schedstat` says now.
+    /// The numbers of `schedstat` now.
     ///
     /// # Errors
     /// [`NoLook::Gone`] once the thread has ended.
@@ -128,18 +128,18 @@ impl Clocks {
         }
     }
 
-    /// The worker's mark now; `None` where nothing says whether it has run.
+    /// The worker's mark now; `None` if nothing tells whether it has run.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         if let Some(clock) = self.process {
             return clock.now().map(Mark::Process);
         }
-        // A kernel that counts no slices cannot tell one sleep from the next.
+        // Without the number of slices, one sleep cannot be distinguished from the next.
         let look = self.look().ok().filter(|look| look.slices > 0);
         look.map(Mark::Thread)
     }
 
-    /// Whether the worker sleeps now; `None` where nothing says so.
+    /// Whether the worker sleeps now; `None` if nothing tells.
     pub fn is_asleep(&mut self) -> Option<bool> {
         match self.sleep.as_mut()? {
             SleepFile::Syscall(file) => is_asleep_by_syscall(file),
@@ -157,7 +157,7 @@ impl Clocks {
                 }
                 let is_asleep = is_asleep_by_state(stat)?;
                 if is_asleep && let Ok(stat) = stat.try_clone() {
-                    // It sleeps, and the other file says that it does not.
+                    // The worker sleeps, but the other file says that it does not.
                     self.sleep = Some(SleepFile::Stat(stat));
                 }
                 Some(is_asleep)
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes one of the files out of what opens them.
+    /// Opens one of the files, by a function that opens files of the worker.
     type Choose = fn(&dyn Fn(&str) -> File) -> SleepFile;
 
     fn clocks_of(pid: i32, sleep: Choose) -> Clocks {

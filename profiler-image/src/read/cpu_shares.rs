@@ -1,26 +1,26 @@
 //! Divides a worker's CPU time among its samples: pure.
 //!
 //! A sample represents a period, whatever ran before and after it. So all samples in which the worker ran get equal shares of the
-//! CPU time of a while. The clock's advance between two samples says how much ran, not what: if it went to the adjacent samples,
+//! CPU time of a longer interval. The clock's advance between two samples tells how much ran, not what: if it went to the adjacent samples,
 //! functions shorter than a period would get their neighbours' time. A sleeping sample gets none. Neither does one that waited for
-//! a CPU, which is known afterwards: the kernel counts a wait when it ends.
+//! a CPU, which is known later: the kernel counts a wait when it ends.
 //! Invariant: the CPU time given and the CPU time still waiting add up to the whole advance of the clock.
 
 use super::clocks::Look;
 
-/// Samples that share the time in which they were taken. At 99 Hz each on its own puts functions of 5 ms 9 points off, 4 put them
-/// 1.2 off, 16 up to 0.4, and 64 by 0.1; and they are soon over, so that what the machine does meanwhile concerns few.
+/// Samples that share the CPU time of their interval. At 99 Hz, functions of 5 ms are 9 percentage points off with 1 sample, 1.2 off with
+/// 4, up to 0.4 with 16, and 0.1 with 64. These take a short time, so that a disturbance by other programs affects few samples.
 const SHARERS: usize = 64;
-/// More only wait while the clock stands, longer than from one of the kernel's ticks to the next: the worker has no CPU.
+/// More samples only gather while the clock stands still for longer than a kernel tick: then the worker has no CPU.
 const MAX_SHARERS: usize = 256;
 
 /// The clock of one worker, and the samples that wait for their share.
 #[derive(Debug)]
 pub struct CpuShares<T> {
     last: Option<Look>,
-    /// Nanoseconds that nobody was given yet.
+    /// Nanoseconds that no sample was given yet.
     waiting: u64,
-    /// Samples in which the worker ran, as far as is known, and when they were taken; the newest last.
+    /// Samples in which the worker ran, as far as is known, and their times; the newest last.
     sharers: Vec<(u64, T)>,
 }
 
@@ -35,13 +35,13 @@ impl<T> Default for CpuShares<T> {
 }
 
 impl<T> CpuShares<T> {
-    /// Takes what the scheduler says at a time, in nanoseconds, and the sample that was taken then, if the worker ran. Once
-    /// there are enough of them, gives each its share.
+    /// Takes the scheduler's numbers at a time, in nanoseconds, and the sample of that time if the worker ran. Once
+    /// there are enough samples, each gets its share.
     pub fn add(&mut self, now: u64, look: Look, ran: Option<T>, give: impl FnMut(T, u64)) {
         let last = self.last.replace(look).unwrap_or(look);
         let advance = look.run_nanoseconds.saturating_sub(last.run_nanoseconds);
         self.waiting += advance;
-        // A wait that began so long ago, or longer, has ended since the last look.
+        // A wait that began by then, or earlier, has ended since the last look.
         let delay = look
             .delay_nanoseconds
             .saturating_sub(last.delay_nanoseconds);
@@ -57,7 +57,7 @@ impl<T> CpuShares<T> {
         }
     }
 
-    /// Gives each sample its share of what there is so far.
+    /// Gives each sample its share of the CPU time so far.
     pub fn settle(&mut self, mut give: impl FnMut(T, u64)) {
         let count = self.sharers.len() as u64;
         let Some(each) = self.waiting.checked_div(count) else {
@@ -70,7 +70,7 @@ impl<T> CpuShares<T> {
         self.waiting = 0;
     }
 
-    /// Nanoseconds that nobody was given yet.
+    /// Nanoseconds that no sample was given yet.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// What each sample gets, and what is left, of steps of ten: how long the worker has run and waited, and which sample ran.
+    /// Checks each sample's share, and what is left, after steps of ten: how long the worker has run and waited, and which sample ran.
     #[track_caller]
     fn check(steps: &[(u64, u64, Option<char>)], expected: &[(char, u64)], left: u64) {
         let (mut shares, mut given) = (CpuShares::default(), Vec::new());
@@ -156,16 +156,16 @@ mod tests {
     }
 
     const MILLISECOND: u64 = 1_000_000;
-    /// The kernel's, at 250 Hz.
+    /// The tick of a kernel at 250 Hz.
     const TICK: u64 = 4 * MILLISECOND;
 
-    /// A program whose slices last this long on average, for three minutes: the share of `counting`, as it is and as it is
-    /// sampled, in percent. What runs and waits is that of the bench's `cpu.php`.
+    /// Simulates a program for three minutes whose slices have this average length: the true and the sampled share of `counting`,
+    /// in percent. It runs and waits like the bench's `cpu.php`.
     fn simulated(slice: u64, period: u64) -> [f64; 2] {
         const PROGRAM: [Option<usize>; 5] = [Some(0), None, Some(0), Some(1), None];
         let (mut truth, mut sampled) = ([0; 2], [0; 2]);
         let (mut shares, mut random) = (CpuShares::default(), 1_u64);
-        // When the program was put on its CPU, and what its clock said then.
+        // When the program was put on its CPU, and its clock then.
         let (mut now, mut due, mut began, mut before) = (0, 0, 0, 0);
         for &function in PROGRAM.iter().cycle() {
             random = random.wrapping_mul(6_364_136_223_846_793_005) + 1;

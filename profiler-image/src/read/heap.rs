@@ -1,4 +1,4 @@
-//! The sizes of a worker's heap when its stack was read; they come with the one call that reads the stack.
+//! The sizes of a worker's heap at the moment of its stack; the same call reads both.
 //!
 //! The heap is found once for each worker, through the VM stack. Invariant: inconsistent numbers are counted and not returned, and
 //! the heap is then searched again.
@@ -7,15 +7,15 @@ use phpprof_zend::Layout;
 use phpprof_zend::heap::{self, HEAD, Sizes};
 use phpprof_zend::memory::{Memory, Piece};
 
-/// Stacks through which a heap is sought: the page of one may be a huge block.
+/// Stacks through which a heap is searched for: the page of one may be a huge block, which does not lead to the heap.
 const TRIES: u32 = 16;
 
 /// The sizes of `zend_mm_heap` (php-src: Zend/zend_alloc.c), in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Heap {
-    /// What the request has allocated now.
+    /// The memory that the request holds now.
     pub size: u64,
-    /// The most that it had allocated at once.
+    /// The largest amount that it held at once.
     pub peak: u64,
 }
 
@@ -25,21 +25,21 @@ pub struct HeapWatch {
     layout: &'static Layout,
     place: Place,
     head: [u8; HEAD],
-    /// What the newest read has shown.
+    /// The sizes of the newest read.
     sizes: Option<Sizes>,
-    /// Reads whose numbers did not fit one another.
+    /// Reads with inconsistent numbers.
     pub refused: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Not found yet, after so many tries.
+    /// Not found yet, after this many tries.
     Sought(u32),
     At(u64),
 }
 
 impl HeapWatch {
-    /// Of a worker whose heap was not found yet.
+    /// The watch of a worker whose heap is not found yet.
     #[must_use]
     pub fn new(layout: &'static Layout) -> Self {
         Self {
@@ -57,20 +57,20 @@ impl HeapWatch {
         self.place == Place::Sought(TRIES)
     }
 
-    /// What the newest read has shown.
+    /// The sizes of the newest read.
     #[must_use]
     pub fn sizes(&self) -> Option<Sizes> {
         self.sizes
     }
 
-    /// The same, as far as it changes with each allocation.
+    /// The part of the sizes that changes with each allocation.
     #[must_use]
     pub fn heap(&self) -> Option<Heap> {
         let Sizes { size, peak, .. } = self.sizes?;
         Some(Heap { size, peak })
     }
 
-    /// Seeks the heap through a page of the VM stack, where it is not known; in two calls.
+    /// Searches for the heap through a page of the VM stack, unless it is known. It takes two calls.
     pub fn seek<M: Memory + ?Sized>(&mut self, memory: &M, page: u64) {
         if let Place::Sought(tries) = self.place
             && tries < TRIES
@@ -80,7 +80,7 @@ impl HeapWatch {
         }
     }
 
-    /// What is read together with a stack.
+    /// The piece to read together with a stack.
     pub fn piece(&mut self) -> Option<Piece<'_>> {
         let Place::At(address) = self.place else {
             return None;
@@ -89,7 +89,7 @@ impl HeapWatch {
         Some(Piece { address, bytes })
     }
 
-    /// The piece has been read.
+    /// Takes the piece, which has been read.
     pub fn took(&mut self) {
         if let Place::At(_) = self.place {
             self.sizes = heap::sizes(self.layout, &self.head);
@@ -100,7 +100,7 @@ impl HeapWatch {
         }
     }
 
-    /// The pieces of a read could not be had. Gives whether there is less to read now.
+    /// The pieces of a read failed. Returns whether there is less to read now.
     pub fn lost(&mut self) -> bool {
         self.sizes = None;
         let was_known = matches!(self.place, Place::At(_));

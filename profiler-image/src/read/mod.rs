@@ -1,4 +1,4 @@
-//! The bytes of a worker's stack, by one call of the kernel, and the worker's CPU clock.
+//! Reads the bytes of a worker's stack by one call of the kernel, and the worker's CPU clock.
 
 pub mod clocks;
 pub mod cpu_shares;

@@ -1,6 +1,6 @@
 //! Pauses of uneven length between two looks at a program.
 //!
-//! Reads at even intervals can be in step with a loop of the program, and all show the same state. Invariant: a pause takes
+//! Reads at even intervals can be in step with a loop of the program, so that all show the same state. Invariant: a pause takes
 //! about two microseconds at most.
 
 use std::hint::spin_loop;
@@ -8,7 +8,7 @@ use std::hint::spin_loop;
 /// Longest pause, in turns of a loop.
 const MAX_TURNS: u64 = 64;
 
-/// The state that the next pause follows from.
+/// The state that determines the next pause.
 #[derive(Debug, Default)]
 pub struct Pauses(u64);
 

@@ -2,10 +2,10 @@
 //!
 //! A thread cannot run on a CPU while another runs there. The quiescent reader sleeps; its affinity is set to the worker's CPU while
 //! it sleeps, and then it is woken: when the kernel runs it there, the worker does not run. A read is quiescent if the worker
-//! was not put on any CPU between two looks at `schedstat`, and in between was either asleep or bound to the CPU that the
-//! reader itself ran on. Its reads are proofs, not samples, and nobody waits for them.
+//! was not put on any CPU between two reads of `schedstat`, and in between was either asleep or bound to the CPU on which the
+//! reader itself ran. Its reads are proofs, not samples, and nothing waits for them.
 //!
-//! Invariant: the order of the looks. A CPU looked up before the window proves nothing.
+//! Invariant: the order of the checks. A CPU that was looked up before the window proves nothing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::reader::{Reader, Reading, newest};
 use super::worker::Worker;
 use crate::target::process::stat::Watch;
 
-/// Closures and the like whose names are read inside the window: each costs the worker some microseconds.
+/// How many names of closures and other short-lived functions are read inside the window. Each costs the worker some microseconds.
 const MAX_NAMES: usize = 16;
 
 /// A stack that was true at one moment, leaf first.
@@ -34,13 +34,13 @@ pub struct Observation {
     pub tid: i32,
     /// Leaf first.
     pub frames: Vec<Frame>,
-    /// By frame; `None` where a function does not hold together.
+    /// For each frame; `None` if the function is inconsistent.
     pub keys: Vec<Option<Key>>,
-    /// Names of what would not outlive the window.
+    /// Names of functions that may not outlive the window.
     pub functions: Vec<NamedFunction>,
     /// The last frame lies on the newest page of the VM stack.
     pub root_is_on_page: bool,
-    /// Whether the JIT had compiled code by then; `None` where it cannot be told.
+    /// Whether the JIT had compiled code by then; `None` if that is unknown.
     pub has_jit_code: Option<bool>,
 }
 
@@ -50,18 +50,18 @@ struct Request {
     reader: Reader,
     layout: &'static Layout,
     shared_ranges: Arc<[Range<u64>]>,
-    /// What the last answer has held; its memory is used again.
+    /// The last answer, whose memory is reused.
     spare: Observation,
 }
 
-/// What the thread keeps between its reads, for its memory.
+/// Memory that the thread reuses between its reads.
 #[derive(Default)]
 struct Buffers {
     copy: Copy,
     heads: Vec<[u8; HEAD]>,
 }
 
-/// The thread, and what is under way.
+/// The thread, and the read in progress.
 #[derive(Debug)]
 pub struct QuiescentReader {
     requests: SyncSender<Request>,
@@ -75,10 +75,10 @@ pub struct QuiescentReader {
 }
 
 impl QuiescentReader {
-    /// Starts the thread. `allowed` keeps it off other CPUs, as an exclusive cpuset would.
+    /// Starts the thread. `allowed` restricts its CPUs, as an exclusive cpuset would.
     ///
     /// # Errors
-    /// Where no thread can be started.
+    /// If no thread can be started.
     pub fn start(allowed: Option<CpuSet>) -> std::io::Result<Self> {
         let (requests, inbox) = sync_channel::<Request>(1);
         let (outbox, answers) = sync_channel(1);
@@ -87,7 +87,7 @@ impl QuiescentReader {
             .name("quiescent".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                // Nobody listens any more once the sampler is done: both ends then close, and the thread ends.
+                // When the sampler ends, both channels close, and the thread ends.
                 let _ = tell.send(gettid());
                 let mut buffers = Buffers::default();
                 while let Ok(mut request) = inbox.recv() {
@@ -125,7 +125,7 @@ impl QuiescentReader {
         };
         let process = &worker.process;
         let mut set = CpuSet::new();
-        // Where the worker's CPU is not ours to use, only a sleeping worker can be read quiescently.
+        // If this process may not use the worker's CPU, only a sleeping worker can be read quiescently.
         let reachable = self.allowed.is_set(cpu).unwrap_or(false) && set.set(cpu).is_ok();
         let _ = sched_setaffinity(self.thread, if reachable { &set } else { &self.allowed });
         let request = Request {
@@ -139,13 +139,13 @@ impl QuiescentReader {
         self.busy = self.requests.try_send(request).is_ok();
     }
 
-    /// Whether a read is under way.
+    /// Whether a read is in progress.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// The answer, once it is there: a stack if the read was quiet.
+    /// The answer, once there is one: a stack if the read was quiescent.
     pub fn answer(&mut self) -> Option<Option<&mut Observation>> {
         match self.answers.try_recv() {
             Ok((is_quiescent, observation)) => {
@@ -159,7 +159,7 @@ impl QuiescentReader {
     }
 }
 
-/// Whether what it has read into the request's observation was true at one moment.
+/// Reads into the request's observation; returns whether the read was quiescent.
 fn observe(request: &mut Request, buffers: &mut Buffers) -> bool {
     let watch = Arc::clone(&request.watch);
     std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
@@ -168,7 +168,7 @@ fn observe(request: &mut Request, buffers: &mut Buffers) -> bool {
     is_quiescent
 }
 
-/// Runs `read`, and gives what it gave only if the process of `watch` did not run meanwhile.
+/// Runs `read`, and returns its result only if the thread of `watch` did not run meanwhile.
 pub fn quiescently<T>(watch: &Watch, read: impl FnOnce() -> Option<T>) -> Option<T> {
     let still = || match watch.state()? {
         ('S' | 'D' | 'T' | 't', _) => Some(usize::MAX),
@@ -219,7 +219,7 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
         .iter()
         .flatten()
         .filter(|key| key.passing || key.name == 0)
-        // The code of a file that opcache shares outlives it.
+        // Code of a file that opcache shares outlives the window.
         .filter(|key| key.name != 0 || !is_shared(key.code) || !is_shared(key.filename));
     observation.functions.clear();
     let functions = passing

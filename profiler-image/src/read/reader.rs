@@ -1,10 +1,10 @@
 //! The one call that reads a worker's stack.
 //!
-//! The kernel reads the call's pieces in order: the word that points to the top, the part around the stack's top several times, with
-//! that word in between from the second time on, the words that show phases, then the part below, and that word again. The sample
-//! before says where the top is; if that was far off, the call is made again.
+//! The kernel reads the call's pieces in order: the pointer to the top frame, the part around the stack's top several times, with
+//! that pointer in between from the second time on, the words that show phases, then the part below, and the pointer again. The sample
+//! before tells where the top is expected; if that was far off, the call is made again.
 //!
-//! The word comes first, and the sample is its moment: the target's CPU has to fetch back each cache line that was read when the
+//! The pointer comes first, and the sample is of its moment. The target's CPU has to fetch each cache line back that was read when the
 //! program writes to it, which takes a tenth of a microsecond. So reading slows down exactly the calls, because they push frames.
 
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::request_watch::RequestWatch;
 use super::window::Window;
 use crate::target::process::{Process, ProcessMemory};
 
-/// The looks show the top's frame and its caller's where the top is so far above their begin.
+/// The looks show the top frame and its caller's if the top is this far above their beginning.
 const SHOWN: u64 = 1024;
-/// A page larger than this is read up to here only.
+/// Only this much of a larger page is read.
 const MAX_EXTENT: u64 = 1 << 20;
-/// Most words that say which is the top, one between two looks each; a size that [`SmallVec`] knows.
+/// The most reads of the top's pointer in one call, each between two looks; a size that [`SmallVec`] supports.
 const MAX_TOPS: usize = 16;
-/// Looks while the CPU budget has no room for more.
+/// The number of looks while the CPU budget has no room for more.
 const FEW_LOOKS: usize = 2;
-/// A read takes 5 to 20 microseconds. One that took longer was held up, by another process or an interrupt: between two of its
-/// pieces the program went on for so long that a stack can have ended and another one stand in its place.
+/// A read takes 5 to 20 microseconds. A longer one was delayed, by another process or an interrupt: the program then ran so long
+/// between two of its pieces that a stack can have ended and another one have taken its place.
 const LONGEST: Duration = Duration::from_micros(50);
-/// Reads for one sample while the page, or the top on it, is not where the one before was, or the read was held up.
+/// Reads for one sample while the page, or the top on it, is not at the expected place, or the read was delayed.
 const MAX_READS: usize = 3;
-/// The pieces of one read, without a place on the heap.
+/// The pieces of one read, without an allocation.
 type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
 
 /// The words of `executor_globals` that a sample needs.
@@ -53,10 +53,10 @@ pub struct Globals {
 }
 
 impl Globals {
-    /// Room for the slice.
+    /// The size of the slice.
     pub const SIZE: usize = 64;
 
-    /// First byte and length of the slice.
+    /// The first byte and length of the slice.
     #[must_use]
     pub fn slice(layout: &Layout) -> (u64, usize) {
         let row = &layout.executor_globals;
@@ -77,13 +77,13 @@ impl Globals {
         }
     }
 
-    /// Size of the page, as far as it is read.
+    /// The size of the page, as far as it is read.
     fn extent(&self) -> u64 {
         self.end.saturating_sub(self.page).min(MAX_EXTENT)
     }
 }
 
-/// What said which is the top: before all looks at the part around it, and then each between two of them.
+/// The reads of the top's pointer: the first before all looks at the part around the top, and each other one between two of them.
 pub type Tops = SmallVec<[Globals; MAX_TOPS]>;
 
 /// One read of a worker.
@@ -95,16 +95,16 @@ pub type Tops = SmallVec<[Globals; MAX_TOPS]>;
 pub enum Reading {
     /// `EG(current_execute_data)` is NULL.
     NoFrame(Phase),
-    /// There is a frame; the stack is in [`Reader::copy`].
+    /// There is a frame; [`Reader::copy`] has the stack.
     Busy {
-        /// Which frame was the top, look by look.
+        /// The top frame, look by look.
         tops: Tops,
-        /// The same when all was read.
+        /// The top frame at the end of the read.
         last: Globals,
     },
 }
 
-/// Reads the stack of a process; used by the sampler and by the quiescent reader, each with its own.
+/// Reads the stack of a process. The sampler and the quiescent reader have one each.
 #[derive(Debug)]
 pub struct Reader {
     /// The worker's process.
@@ -112,29 +112,29 @@ pub struct Reader {
     layout: &'static Layout,
     executor_globals: u64,
     request_time_at: Option<u64>,
-    /// `SG(global_request_time)` of the last read; 0 where it is not known.
+    /// `SG(global_request_time)` of the last read; 0 if it is not known.
     pub request_time: u64,
     phase_globals: PhaseGlobals,
     jit: Option<JitBuffer>,
-    /// Whether the JIT has compiled code, by the last read of a stack; `None` where it cannot be told.
+    /// Whether the JIT has compiled code, at the last read of a stack; `None` if that is unknown.
     pub has_jit_code: Option<bool>,
-    /// `CG(in_compilation)` and `GC_G(gc_active)` of the last read; false where they are not known.
+    /// `CG(in_compilation)` of the last read; false if it is not known.
     pub in_compilation: bool,
-    /// The cycle collector was at work.
+    /// `GC_G(gc_active)`: the cycle collector was running.
     pub gc_active: bool,
-    /// The last read has shown a frame; without one the engine begins a request or ends it, or waits for one.
+    /// The last read has shown a frame. Without a frame the engine begins a request or ends it, or waits for one.
     pub has_frame: bool,
-    /// Lent by whoever reads.
+    /// The buffer of the read, lent by the caller.
     pub copy: Copy,
-    /// Whether the CPU budget has room for as many looks as are needed.
+    /// Whether the CPU budget allows as many looks as are needed.
     pub has_room: bool,
-    /// How far around the top is read, and how often.
+    /// How much around the top is read, and how often.
     pub window: Window,
-    /// Sees which request the worker serves, where that is asked for.
+    /// Finds out which request the worker serves, if that is requested.
     pub request: Option<RequestWatch>,
-    /// What the newest read has shown of the heap, where that is asked for.
+    /// The heap of the newest read, if that is requested.
     pub heap: Option<Heap>,
-    /// Reads the heap, where that is asked for.
+    /// Reads the heap, if that is requested.
     pub heap_watch: Option<HeapWatch>,
     last: Option<Globals>,
     /// The last read took too long to be of one moment.
@@ -213,7 +213,7 @@ impl Reader {
                         break;
                     }
                 }
-                // It had a frame a moment ago.
+                // The process had a frame a moment ago.
                 Ok(Reading::NoFrame(_)) | Err(Fault::Unmapped) => self.last = None,
                 Err(other) => return Err(other),
             }
@@ -227,19 +227,19 @@ impl Reader {
         self.layout
     }
 
-    /// Address of `EG(current_execute_data)`.
+    /// The address of `EG(current_execute_data)`.
     #[must_use]
     pub fn top_at(&self) -> u64 {
         self.executor_globals + self.layout.executor_globals.current_execute_data as u64
     }
 
-    /// Reads the globals, and what tells phases where there is no frame: all that an idle worker is asked for.
+    /// Reads the globals, and the words that tell phases without a frame: nothing else is read of an idle worker.
     fn globals(&mut self) -> Result<(Globals, Phase), Fault> {
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
         let mut bytes = [0_u8; Globals::SIZE];
         let mut moment = self.moment(at, &mut bytes[..length]);
-        // What told the request may be gone, or the heap, and the words are still there.
+        // The memory of the request or the heap may be gone, while the globals are still there.
         if moment.is_none() && self.lost() {
             moment = self.moment(at, &mut bytes[..length]);
         }
@@ -250,7 +250,7 @@ impl Reader {
         Ok((Globals::parse(self.layout, &bytes), phase))
     }
 
-    /// The heap's piece has been read, where there is one.
+    /// Takes the heap's piece, which has been read, if there is one.
     fn took_heap(&mut self) {
         if let Some(heap) = &mut self.heap_watch {
             heap.took();
@@ -258,7 +258,7 @@ impl Reader {
         }
     }
 
-    /// A call has failed: what it read beside the stack may be gone. Gives whether there is less to read now.
+    /// A call has failed: the memory that it read beside the stack may be gone. Returns whether there is less to read now.
     fn lost(&mut self) -> bool {
         self.heap = None;
         let heap = self.heap_watch.as_mut().is_some_and(HeapWatch::lost);
@@ -266,7 +266,7 @@ impl Reader {
         heap || request
     }
 
-    /// Reads what tells the moment, beside the globals; `None` where a word is not known or not readable.
+    /// Reads the words of the phase, beside the globals; `None` if a word is not known or not readable.
     fn moment(&mut self, at: u64, globals: &mut [u8]) -> Option<Moment> {
         let (mut words, mut time) = (MomentBytes::default(), [0; 8]);
         let mut pieces = Pieces::new();
@@ -293,7 +293,7 @@ impl Reader {
         Some(words.moment(self.layout))
     }
 
-    /// Reads a stack whose page and top are about there.
+    /// Reads a stack whose page and top are expected there.
     fn read_at(&mut self, known: &Globals) -> Result<Reading, Fault> {
         let (page, extent) = (known.page, known.extent());
         let (offset, length) = Globals::slice(self.layout);
@@ -312,8 +312,8 @@ impl Reader {
         let copy = &mut self.copy;
         copy.make_room(page, hot..end, looks);
         let hot_at = copy.hot;
-        // The frames around the top change fastest: they are looked at several times, right before and after the words that say
-        // which is the top, but for the first word: before it nothing is touched. What lies below comes last.
+        // The frames around the top change fastest, so they are looked at several times, right before and after each read of the top's
+        // pointer, except before the first one: nothing is touched before that. The part below comes last.
         let mut pieces = Pieces::new();
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
@@ -349,7 +349,7 @@ impl Reader {
         }
         read?;
         self.took_heap();
-        // The look after the last word.
+        // The look after the last read of the pointer.
         self.copy.take_look(looks - 1);
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];
@@ -373,7 +373,7 @@ impl Reader {
     }
 }
 
-/// What was the top when it was looked at last: of all moments this one is the least long ago.
+/// The top frame of the last look: of all moments this is the most recent one.
 #[must_use]
 pub fn newest(tops: &Tops) -> Globals {
     tops.last().copied().unwrap_or_default()

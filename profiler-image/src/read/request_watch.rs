@@ -1,4 +1,4 @@
-//! Which request a worker serves, from the one call that reads its stack.
+//! Finds out which request a worker serves, from the same call that reads its stack.
 //!
 //! The words and bytes that led to a request ([`Trail`]) are read again with each stack; while they are the same, so is the
 //! request, and nothing more is read. If they differ, the request is read, and compared with the stack's read again.
@@ -14,15 +14,15 @@ use rustc_hash::FxHasher;
 
 use crate::target::process::Process;
 
-/// A request that has no time cannot be told from an equal one after it; none ends and the next begins within this.
+/// A request without a time cannot be distinguished from an equal one after it. None ends and the next begins within this time.
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// Which request the reads of a sample have shown.
+/// Which request the reads of a sample showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// The one that is known.
+    /// The known one.
     Same,
-    /// Another one, in all reads.
+    /// Another one in all reads.
     Other,
     /// One and then another one; or nothing was read.
     Changing,
@@ -40,11 +40,11 @@ pub struct RequestWatch {
     sapi_globals: Option<u64>,
     wanted: Wanted,
     known: Option<Known>,
-    /// What the last read has read.
+    /// The bytes of the last read.
     slice: [u8; SLICE],
     bytes: Vec<u8>,
     time: u64,
-    /// Of the sample at hand: how many reads there were, what the first has shown, and whether all have shown it.
+    /// For the current sample: the number of reads, what the first showed, and whether all showed the same.
     reads: u32,
     first: (u64, u64),
     are_equal: bool,
@@ -56,12 +56,12 @@ pub struct RequestWatch {
 struct Known {
     slice: [u8; SLICE],
     trail: Trail,
-    /// `SG(global_request_time)`; 0 until somebody asks for it.
+    /// `SG(global_request_time)`; 0 until the program asks for it.
     time: u64,
 }
 
 impl RequestWatch {
-    /// Watches a worker.
+    /// The watch of a worker.
     #[must_use]
     pub fn new(process: &Process, wanted: Wanted) -> Self {
         let engine = &process.engine;
@@ -89,25 +89,25 @@ impl RequestWatch {
         }
     }
 
-    /// Where the worker's requests are.
+    /// Where the worker's SAPI keeps its requests.
     #[must_use]
     pub fn source(&self) -> Source {
         self.place.source
     }
 
-    /// `SG(global_request_time)` in the last read, in seconds of Unix time; `None` until somebody has asked for it.
+    /// `SG(global_request_time)` in the last read, in seconds of Unix time; `None` until the program has asked for it.
     #[must_use]
     pub fn request_time(&self) -> Option<f64> {
         let time = f64::from_bits(self.time);
         (time.is_finite() && time > 0.0).then_some(time)
     }
 
-    /// A sample begins.
+    /// Begins a sample.
     pub fn begin(&mut self) {
         (self.reads, self.are_equal) = (0, true);
     }
 
-    /// What is read together with a stack.
+    /// The pieces to read together with a stack.
     pub fn pieces(&mut self) -> impl Iterator<Item = Piece<'_>> {
         let ranges = self
             .known
@@ -129,7 +129,7 @@ impl RequestWatch {
             }))
     }
 
-    /// The pieces have been read.
+    /// Takes the pieces, which have been read.
     pub fn took(&mut self, time: u64, was_held_up: bool) {
         let mut hasher = FxHasher::default();
         hasher.write(&self.slice);
@@ -144,7 +144,7 @@ impl RequestWatch {
         self.read_at = Instant::now();
     }
 
-    /// The pieces could not be read: what told the request is not there any more. Gives whether there is less to read now.
+    /// The pieces could not be read: the memory of the request is gone. Returns whether there is less to read now.
     pub fn lost(&mut self) -> bool {
         self.are_equal = false;
         self.known.take().is_some()
@@ -164,16 +164,16 @@ impl RequestWatch {
                 known.time = time;
                 Seen::Same
             }
-            // The stack may be the old one's.
+            // The stack may be the earlier request's.
             None if self.was_held_up => Seen::Changing,
             None => Seen::Other,
         }
     }
 
-    /// Reads the request that the sample's reads have shown.
+    /// Reads the request that the sample's reads showed.
     ///
     /// # Errors
-    /// [`Changed`] where it is another one by now: nothing is known then.
+    /// [`Changed`] if it is another one by now: then nothing is known.
     pub fn read<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Option<Request>, Changed> {
         self.known = None;
         let (layout, place) = (self.layout, &self.place);
@@ -213,7 +213,7 @@ impl RequestWatch {
     }
 }
 
-/// A request's time is set when somebody asks for it, and stays.
+/// A request's time is set when the program first asks for it, and does not change after that.
 fn is_same_time(before: u64, after: u64) -> bool {
     before == 0 || before == after
 }

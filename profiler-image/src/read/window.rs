@@ -4,17 +4,17 @@
 
 use std::ops::RangeInclusive;
 
-/// Looks at the part around the top that one read takes: the more the more often none of them shows a whole stack.
+/// The number of looks at the part around the top in one read. It grows if often none of them shows a whole stack.
 const LOOKS: RangeInclusive<usize> = 4..=10;
-/// Reads in a row that showed a whole stack, after which one look less is taken.
+/// After this many reads in a row that showed a whole stack, the number of looks decreases by one.
 const WHOLE_READS: usize = 128;
-/// Bytes below and above the last top that are looked at: the more the farther the top moves between two reads.
+/// The bytes below and above the last top in each look. It grows with the distance that the top moves between two reads.
 const REACH: RangeInclusive<u64> = 3072..=12288;
-/// Bytes that all looks of one read take together, but for the fewest looks: a longer read would itself be of many moments.
+/// The bytes of all looks of one read together, except for the lowest number of looks: a longer read would not be of one moment.
 const MOST_BYTES: usize = 128 << 10;
-/// Reads after which the reach is set anew,
+/// After this many reads the reach is determined anew,
 const READS: u32 = 64;
-/// and those of them that had to be taken again, from which on it is doubled.
+/// and doubled if this many of them had to be repeated.
 const MISSES: u32 = 8;
 
 /// How much of a stack a read looks at.
@@ -24,27 +24,27 @@ pub struct Window {
     /// Reads in a row that showed a whole stack.
     whole: usize,
     reach: u64,
-    /// Since the reach was set: reads, those that did not show the top, and the farthest that it moved.
+    /// Since the reach was determined: reads, those that did not show the top, and the farthest that it moved.
     reads: u32,
     misses: u32,
     farthest: u64,
 }
 
 impl Window {
-    /// How many looks at so many bytes.
+    /// The number of looks at this many bytes.
     #[must_use]
     pub fn looks(&self, bytes: usize) -> usize {
         let most = (MOST_BYTES / bytes.max(1)).max(*LOOKS.start());
         self.looks.min(most)
     }
 
-    /// Bytes below and above the last top.
+    /// The bytes below and above the last top.
     #[must_use]
     pub fn reach(&self) -> u64 {
         self.reach
     }
 
-    /// Takes more looks where none showed a whole stack, and fewer again after many reads that did.
+    /// Takes more looks if none showed a whole stack, and fewer again after many reads that did.
     pub fn showed(&mut self, is_whole: bool) {
         self.whole = if is_whole { self.whole + 1 } else { 0 };
         if !is_whole {
@@ -54,8 +54,8 @@ impl Window {
         }
     }
 
-    /// Reaches farther where the top often was outside, and less far where half had been enough. `distance` is how far the top was
-    /// from where it was expected.
+    /// Reaches farther if the top often was outside, and less far if half had been enough. `distance` is how far the top was
+    /// from its expected place.
     pub fn moved(&mut self, distance: u64, is_inside: bool) {
         self.reads += 1;
         self.misses += u32::from(!is_inside);
@@ -92,7 +92,7 @@ impl Default for Window {
 mod tests {
     use super::*;
 
-    /// Bytes that allow as many looks as there are.
+    /// So few bytes that the number of looks is not limited.
     const FEW: usize = 6 << 10;
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Worker {
     pub reader: Reader,
     /// Its CPU time, and whether it sleeps.
     pub clocks: Clocks,
-    /// Functions in the worker's own memory.
+    /// Known functions in the worker's own memory.
     pub local: Map,
     watch: Option<Arc<Watch>>,
     /// The request in which `local` was learned.
@@ -25,7 +25,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that begins now.
+    /// A worker that was just found.
     #[must_use]
     pub fn new(process: Arc<Process>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Worker {
         }
     }
 
-    /// What tells whether it runs: two files, which stay open from the first time that this is asked for.
+    /// Tells whether the worker runs, from two files that are opened at the first call and stay open.
     pub fn watch(&mut self) -> Option<Arc<Watch>> {
         if self.watch.is_none() {
             self.watch = Watch::open(self.process.pid, self.process.tid).map(Arc::new);

@@ -1,4 +1,4 @@
-//! What a run is asked to tell of requests, and which of them it shall keep: values of the command line.
+//! Which labels of requests a run has to show, and which requests it has to keep: values of the command line.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use phpprof_zend::request::{Request, Wanted};
 
 use super::route::{Rules, template};
 
-/// Values of one kind on the command line: prefixes, methods, scripts.
+/// The largest number of values of one kind on the command line: prefixes, methods, scripts.
 pub const MAX_VALUES: usize = 16;
 
-/// A label of a sample that its request gives.
+/// A label of a sample that comes from its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Label {
     /// GET, POST, …
     Method,
-    /// The template of its path.
+    /// The template of the request's path.
     Route,
-    /// The file that serves it.
+    /// The file that serves the request.
     Script,
-    /// In bands.
+    /// The request's age, in bands.
     RequestAge,
-    /// Of its header `traceparent`.
+    /// The trace id in its header `traceparent`.
     TraceId,
 }
 
 impl Label {
-    /// How many there are.
+    /// The number of labels.
     pub const COUNT: usize = 5;
     /// All, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -37,7 +37,7 @@ impl Label {
         Self::TraceId,
     ];
 
-    /// As it is asked for.
+    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         ["Method", "Route", "Script", "RequestAge", "TraceID"][self as usize]
@@ -50,13 +50,13 @@ impl Label {
     }
 }
 
-/// Which labels are asked for, by their number.
+/// The requested labels, by their number.
 pub type Labels = [bool; Label::COUNT];
 
 /// Reads a list of names, as `Method,Route`.
 ///
 /// # Errors
-/// A name that is no label's.
+/// A name that is not a label's.
 pub fn labels(text: &str) -> Result<Labels, String> {
     let mut labels = Labels::default();
     for name in text.split(',').filter(|name| !name.is_empty()) {
@@ -73,26 +73,26 @@ pub fn labels(text: &str) -> Result<Labels, String> {
 /// Which requests are kept; an empty list keeps all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The path begins so, byte by byte.
+    /// The path begins with this, compared byte by byte.
     pub path_prefix: Option<String>,
-    /// One of these, as HTTP writes them.
+    /// The method is one of these, as HTTP writes them.
     pub methods: Vec<String>,
-    /// As the label has them; a leading slash is of no account.
+    /// The script is one of these, as in the label; a leading slash is ignored.
     pub scripts: Vec<String>,
-    /// A sample counts once its request has run so long.
+    /// A sample is kept once its request has run this long.
     pub min_age: Option<Duration>,
-    /// Keeps what a request did before it was old enough, once it is.
+    /// Also keeps the earlier samples of a request once it is old enough.
     pub include_young: bool,
 }
 
-/// What a request is to a filter.
+/// The result of a filter for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is one of those that are asked for.
+    /// The request matches.
     Kept,
-    /// It is another one.
+    /// The request does not match.
     Refused,
-    /// What the filter asks for is not known of it.
+    /// A property that the filter needs is unknown.
     Unknown,
 }
 
@@ -106,7 +106,7 @@ impl Filter {
             || self.min_age.is_some()
     }
 
-    /// What a request is to it, but for its age. `script` is the label's.
+    /// The result for a request, without its age. `script` is the label's value.
     #[must_use]
     pub fn verdict(&self, request: &Request, script: Option<&str>) -> Verdict {
         let plain = |script: &str| script.trim_start_matches('/').to_owned();
@@ -132,10 +132,10 @@ impl Filter {
     }
 }
 
-/// All of it.
+/// The requested labels, rules and filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// What samples shall tell.
+    /// The requested labels.
     pub labels: Labels,
     /// The administrator's names of routes.
     pub rules: Rules,
@@ -150,13 +150,13 @@ impl Asked {
         self.labels.contains(&true) || self.filter.is_on()
     }
 
-    /// Whether a label is asked for.
+    /// Whether a label is requested.
     #[must_use]
     pub fn has(&self, label: Label) -> bool {
         self.labels[label as usize]
     }
 
-    /// What is read of a request.
+    /// What has to be read of a request.
     #[must_use]
     pub fn wanted(&self) -> Wanted {
         let filter = &self.filter;
@@ -169,8 +169,8 @@ impl Asked {
     }
 }
 
-/// A script for people: below the document root where that is known to hold it, else the last two segments of its path, without a
-/// user's home.
+/// A script as users see it: relative to the document root if that is known to contain it, else the last two segments of its path,
+/// without a user's home.
 #[must_use]
 pub fn shown_script(script: &str, root: Option<&str>) -> String {
     let below = root.and_then(|root| {
@@ -188,7 +188,7 @@ pub fn shown_script(script: &str, root: Option<&str>) -> String {
         },
         str::to_owned,
     );
-    // An id in it is none of a profile's business either.
+    // An id in it must not be in a profile either.
     template(&shown).trim_start_matches('/').to_owned()
 }
 

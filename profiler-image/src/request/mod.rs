@@ -1,4 +1,4 @@
-//! What a sample's labels and filters say of the request that its worker serves: pure, values in and values out.
+//! Determines a sample's labels from the request that its worker serves, and applies filters: pure.
 
 pub mod asked;
 pub mod route;

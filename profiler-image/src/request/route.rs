@@ -1,29 +1,29 @@
-//! From a request's path to the template of its route: pure, and the one place that decides which part of a path may be told.
+//! Makes the template of a route from a request's path: pure. Only this module decides which part of a path may be shown.
 //!
-//! The administrator's own rules come first; else each segment is kept, or replaced by what it looks like. Whatever may be an id or
-//! a secret is replaced: a route that tells too little is mended by a rule, a secret in a profile is not.
-//! Invariant: a template is bounded in depth and length, has neither `?` nor `#`, and is its own template.
+//! The administrator's own rules come first; else each segment is kept, or replaced by its kind. Whatever may be an id or
+//! a secret is replaced: a rule can repair a route that shows too little, but nothing removes a secret from a profile.
+//! Invariant: a template is bounded in depth and length, has neither `?` nor `#`, and its template is itself.
 
-/// Segments of a template; what lies deeper is [`REST`].
+/// The largest number of segments of a template; deeper ones become [`REST`].
 const MAX_DEPTH: usize = 8;
 /// Bytes of a template, and of a name that the administrator gives.
 pub const MAX_LENGTH: usize = 120;
 /// Bytes of a segment that may be a name.
 const MAX_SEGMENT: usize = 40;
-/// Letters of a word; longer ones are no words of a route.
+/// Letters of a word; longer ones are not taken for words.
 const MAX_WORD: usize = 20;
-/// Rules of the administrator, and bytes of one's glob.
+/// The largest number of the administrator's rules, and bytes of a rule's glob.
 pub const MAX_RULES: usize = 64;
 const MAX_GLOB: usize = 256;
-/// What stands for all deeper segments, also in a glob.
+/// Replaces all deeper segments, also in a glob.
 const REST: &str = "**";
-/// A part is looked at again while it changes; it is given up after this.
+/// A part is replaced repeatedly while it changes, but not more often than this.
 const MAX_ROUNDS: usize = 4;
 const SEPARATORS: &[char] = &['-', '_', '.', '~', ':', ',', '+'];
 
 type Looks = fn(&str) -> bool;
 
-/// What a whole segment is replaced by, first match: the name, and how it looks.
+/// Replacements of a whole segment; the first match applies: the name, and a test of the segment.
 const SEGMENTS: &[(&str, Looks)] = &[
     ("{id}", is_digits),
     ("{uuid}", is_uuid),
@@ -36,7 +36,7 @@ const SEGMENTS: &[(&str, Looks)] = &[
     ("{token}", is_token),
 ];
 
-/// The same for what lies between two separators.
+/// The same for the part between two separators.
 const PARTS: &[(&str, Looks)] = &[
     ("{id}", is_digits),
     ("{hash}", is_hash),
@@ -48,10 +48,10 @@ const PARTS: &[(&str, Looks)] = &[
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
-/// Paths that one route has.
+/// The paths of one route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Between slashes; `*` is one segment, `**` at the end any rest.
+    /// The segments; `*` is one segment, `**` at the end any rest.
     glob: Vec<String>,
     name: String,
 }
@@ -107,7 +107,7 @@ impl Rules {
     /// Takes the rules in their order.
     ///
     /// # Errors
-    /// Where there are too many.
+    /// If there are too many.
     pub fn new(rules: Vec<Rule>) -> Result<Self, String> {
         if rules.len() > MAX_RULES {
             return Err(format!("at most {MAX_RULES} routes can be named"));
@@ -146,17 +146,17 @@ pub fn template(path: &str) -> String {
     template
 }
 
-/// The segments that are not empty, up to the query.
+/// The segments that are not empty, without the query.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    // What comes after a semicolon are parameters, as a session's.
+    // Parameters follow a semicolon, such as a session id.
     let without_parameters = |segment: &'_ str| segment.find(';').unwrap_or(segment.len());
     path.split('/')
         .map(move |segment| &segment[..without_parameters(segment)])
         .filter(|segment| !segment.is_empty())
 }
 
-/// A segment's replacement, until it is its own.
+/// Replaces a segment until it no longer changes.
 fn settled(segment: &str) -> String {
     let mut settled = segment.to_owned();
     for _ in 0..MAX_ROUNDS {
@@ -203,7 +203,7 @@ fn is_placeholder(text: &str) -> bool {
     tables.map(|(name, _)| *name).any(|name| name == text)
 }
 
-/// Braces are those of placeholders only.
+/// Whether a character may be kept. Braces are reserved for placeholders.
 fn may_be_kept(c: char) -> bool {
     c.is_ascii_alphanumeric() || SEPARATORS.contains(&c) || matches!(c, '{' | '}')
 }
@@ -225,7 +225,7 @@ fn is_uuid(text: &str) -> bool {
         && groups.next().is_none()
 }
 
-/// Crockford's base 32; 48 bits of time and 80 of chance.
+/// Crockford's base 32; 48 bits of time and 80 random bits.
 fn is_ulid(text: &str) -> bool {
     let is_digit = |byte: u8| {
         byte.is_ascii_alphanumeric()
@@ -247,21 +247,21 @@ fn is_date(text: &str) -> bool {
         && parts.next().is_none()
 }
 
-/// Hexadecimal: with a digit from 6 places on, without one from 12.
+/// Hexadecimal: from 6 characters on with a digit, from 12 on without one.
 fn is_hash(text: &str) -> bool {
     let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
     text.len() >= if has_digit { 6 } else { 12 }
         && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Long, and of more than one case or of letters and digits: base 64, base 62, base 32; or longer than words are.
+/// Long, and of both cases or of letters and digits: base 64, base 62, base 32; or longer than words are.
 fn is_token(text: &str) -> bool {
     let has = |of: fn(&u8) -> bool| text.bytes().any(|byte| of(&byte));
     let upper = has(u8::is_ascii_uppercase);
     let lower = has(u8::is_ascii_lowercase);
     let digit = has(u8::is_ascii_digit);
     let is_word = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    // Camel case too: what tells a name from a token is not in its letters.
+    // Camel case, too: its letters do not distinguish a name from a token.
     let is_mixed = text.len() >= 16 && upper && lower && (digit || is_word);
     is_mixed || (is_word && text.len() > MAX_WORD) || has_no_vowels(text)
 }
@@ -282,7 +282,7 @@ fn has_no_vowels(text: &str) -> bool {
             .any(|letters| letters.iter().all(is_consonant))
 }
 
-/// Letters and digits in turn, or capitals: a booking's code, an article's number. Not `v2`, `oauth2`, `utf8`, `3d`.
+/// Letters and digits alternate, or all are capitals: a booking code, an article number. Not `v2`, `oauth2`, `utf8`, `3d`.
 fn is_code(text: &str) -> bool {
     if text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return true;

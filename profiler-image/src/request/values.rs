@@ -1,7 +1,7 @@
-//! The values that labels have in a run: each a small number, and each set of them another.
+//! The values of labels in a run: each has a small number, and so has each set of values.
 //!
-//! Invariant: memory is bounded, whatever requests say: beyond 1,000 values a label has `(other)`, and beyond a number of sets each label
-//! of a set has. How many requests that concerned is counted.
+//! Invariant: memory is bounded, whatever requests contain: beyond 1,000 values a label has `(other)`, and beyond a number of sets each
+//! label of a set has. The number of affected requests is counted.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use rustc_hash::FxHashMap;
 
 use super::asked::Label;
 
-/// Distinct values of a label in a run.
+/// The largest number of distinct values of a label in a run.
 pub const MAX_VALUES: usize = 1000;
-/// Distinct sets of values.
+/// The largest number of distinct sets of values.
 const MAX_SETS: usize = 1 << 14;
-/// What values are that found no room.
+/// The value for those without room.
 pub const OTHER: &str = "(other)";
 const NO_VALUE: u16 = 0;
-/// Its number.
+/// The number of that value.
 pub const OTHER_VALUE: u16 = u16::MAX;
 
-/// The values of a sample's labels, by label; 0 is none.
+/// The values of a sample's labels, by label; 0 means none.
 pub type Set = [u16; Label::COUNT];
 
-/// A set, as a number; the default has no value.
+/// The number of a set; the default has no value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SetId(u16);
 
-/// Values and sets by their numbers: what a profile needs.
+/// Values and sets by their numbers, as a profile needs them.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     values: [Vec<Arc<str>>; Label::COUNT],
     sets: Vec<Set>,
-    /// Requests with a value that found no room, by label.
+    /// Requests with a value without room, by label.
     pub other: [u64; Label::COUNT],
 }
 
-/// The same by what they are.
+/// Values and sets, which can be looked up.
 #[derive(Debug, Default)]
 pub struct Values {
     /// The values by their numbers.
@@ -60,7 +60,7 @@ impl Table {
         })
     }
 
-    /// A value by its number; nothing where it has none.
+    /// A value by its number; empty if it has none.
     #[must_use]
     pub fn value(&self, label: Label, number: u16) -> &str {
         let list = &self.values[label as usize];
@@ -99,7 +99,7 @@ impl Values {
         if let Some(&id) = self.ids.get(&set) {
             return id;
         }
-        // One place is kept for the set of those that found none.
+        // One place is reserved for the set of those without room.
         let other = set.map(|value| {
             if value == NO_VALUE {
                 NO_VALUE

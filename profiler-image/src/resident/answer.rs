@@ -1,7 +1,7 @@
-//! What the relay answers a resident sampler: what to do, and when to ask again (`contract/runs.json`).
+//! The relay's answers to a resident sampler: what to do, and when to ask again (`contract/runs.json`).
 //!
-//! Pure. Invariant: whatever the text is, what comes of it is within the bounds below, and an error quotes nothing of it. An answer whose shape
-//! or times are wrong is refused as a whole, a run that is not as the contract says alone.
+//! Pure. Invariant: whatever the text is, the result is within the bounds below, and an error quotes nothing of it. An answer with a wrong
+//! form or wrong times is refused as a whole; a run that breaks the contract is refused alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::deliver::put::{Verdict, verdict_of_call};
 use crate::deliver::relay_client::{self, CallError};
 use crate::failure::{Failure, Reason};
 
-/// The environment variable that says whom to ask first.
+/// The environment variable with the first poll's URL and grant.
 pub const ASK: &str = "PHPPROF_ASK";
-/// Of an answer's body, in bytes.
+/// The longest body of an answer, in bytes.
 pub const LONGEST: usize = 256 << 10;
 const RUNS_AT_MOST: usize = 64;
 const ARGUMENTS_AT_MOST: usize = 64;
@@ -25,69 +25,69 @@ const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
 const ASK_AGAIN_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 const HOLD_SECONDS: std::ops::RangeInclusive<u64> = 1..=60;
 
-/// Whom to ask, and how.
+/// The poll's URL and grant.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Ask {
-    /// Of the relay; holds nothing secret.
+    /// The relay's URL; contains nothing secret.
     pub url: String,
-    /// They hold the grant to ask.
+    /// They contain the grant to poll.
     pub headers: BTreeMap<String, String>,
     /// SHA-256 of the keys that the relay may have, in base64url.
     pub pins: Vec<String>,
 }
 
-/// What the relay wants of the sampler.
+/// The relay's instructions for the sampler.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// When the next question is due, by a fifth more or less at random.
+    /// When the next poll is due, by a fifth more or less at random.
     pub ask_again: Duration,
-    /// The relay keeps the next question open for so long, until there is something to say.
+    /// How long the relay keeps the next poll open, until there is news.
     pub hold: Option<Duration>,
-    /// From the answer on.
+    /// Counted from the answer on.
     pub lease: Duration,
-    /// With what to ask next.
+    /// The next poll's URL and grant.
     pub ask: Ask,
-    /// In the order in which they are begun.
+    /// In the order in which they begin.
     pub runs: Vec<Run>,
 }
 
-/// A run that the relay names.
+/// A run that the relay assigns.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Of its profile; it names the run.
+    /// The key of its profile, which names the run.
     pub key: String,
-    /// By which its receipt is stored.
+    /// The grant for its receipt.
     pub receipt: Grant,
     /// What to do, or why it is not done.
     pub work: Result<Work, &'static str>,
 }
 
-/// What a run's process gets.
+/// The input of a run's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
-    /// As the container of a sampler of one run has them.
+    /// The arguments, as of the container of a sampler for one run.
     pub arguments: Vec<String>,
-    /// Holds grants.
+    /// The environment, which contains grants.
     pub environment: BTreeMap<String, String>,
 }
 
-/// What came of asking.
+/// The result of a poll.
 #[derive(Debug, Clone)]
 pub enum Heard {
     /// The relay has answered.
     Answer(Box<Answer>),
-    /// The sampler shall end, and says so.
+    /// The sampler has to end, for this reason.
     End(Failure),
-    /// Worth asking again.
+    /// There is no answer, but another poll may succeed.
     Nothing(Trouble),
 }
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// Quotes nothing of a grant.
+    /// The cause, which quotes nothing of a grant.
     pub why: String,
-    /// Whoever answered has none of the keys that were named.
+    /// The server has none of the expected keys.
     pub is_untrusted: bool,
 }
 
@@ -114,7 +114,7 @@ impl Ask {
     }
 }
 
-/// Says what an answer means, for the sampler of this container.
+/// Interprets an answer, for the sampler of this container.
 #[must_use]
 pub fn heard(called: Result<relay_client::Answer, CallError>, container_id: &str) -> Heard {
     match called {
@@ -178,7 +178,7 @@ struct RunText {
 /// Parses an answer for the sampler of this container.
 ///
 /// # Errors
-/// What it should be, in a few words.
+/// What is expected, in a few words.
 pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
     if text.len() > LONGEST {
         return Err("it is longer than 256 KiB");
@@ -211,7 +211,7 @@ pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
     })
 }
 
-/// A run of which nobody could be told how it ended is none.
+/// Checks a run. Without a valid grant for its receipt it is an error, because the run's end could not be reported.
 fn checked(run: RunText, container_id: &str) -> Result<Run, &'static str> {
     let is_printable = run.key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if run.key.is_empty() || run.key.len() > LONGEST_KEY || !is_printable {
@@ -233,7 +233,7 @@ fn checked(run: RunText, container_id: &str) -> Result<Run, &'static str> {
 }
 
 impl Work {
-    /// Whether it records this container, and says nothing to anybody but this process and whom its grants name.
+    /// Checks that it records this container, and writes only to this process and by its grants.
     fn check(&self, container_id: &str) -> Result<(), &'static str> {
         if self.arguments.len() > ARGUMENTS_AT_MOST {
             return Err("it has over 64 arguments");
@@ -249,7 +249,7 @@ impl Work {
         if !containers.next().is_some_and(is_ours) || containers.next().is_some() {
             return Err("it is for another container");
         }
-        // With the second of them `record` takes no --output.
+        // With the second of them, `record` accepts no --output.
         let has = |flag| self.arguments.iter().any(|argument| argument == flag);
         if !has("--receipt=-") || !has("--grants-on-stdin") {
             return Err("it has no --receipt=- or no --grants-on-stdin");

@@ -1,8 +1,8 @@
-//! A call of the relay in a process of its own, so that the one that stays keeps nothing of TLS and is never held up.
+//! Makes a call of the relay in another process, so that the resident one keeps no memory of TLS and never waits for the network.
 //!
-//! The order goes to its standard input as JSON; what came of it comes from its standard output: a line of JSON, then the body of the answer.
+//! The order goes to its standard input as JSON. Its standard output has the result: a line of JSON, then the body of the answer.
 //!
-//! Invariant: only the two ends of that pipe see the order, which holds a grant.
+//! Invariant: only the two ends of that pipe see the order, which contains a grant.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -17,12 +17,12 @@ use crate::deliver::grants::Grant;
 use crate::deliver::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
 use crate::failure::{Failure, Reason};
 
-/// Of an order, in bytes: grants, and a receipt.
+/// The longest order, in bytes: grants, and a receipt.
 const LONGEST_ORDER: u64 = LONGEST as u64 * 2;
 
-/// With it a question says that it would wait: RFC 7240.
+/// This header asks the relay to keep a poll open: RFC 7240.
 const PREFER: &str = "prefer";
-/// A question that waits was asked by then.
+/// After this time a poll that is kept open has been sent.
 const ASKED: Duration = Duration::from_millis(500);
 
 /// A call to be made.
@@ -37,7 +37,7 @@ pub struct Order {
     longest_answer: usize,
 }
 
-/// The first line of what is said of a call.
+/// The first line of a call's result.
 #[derive(Serialize, Deserialize)]
 enum Outcome {
     Status(u16),
@@ -47,7 +47,7 @@ enum Outcome {
 }
 
 impl Order {
-    /// Asks what to do. The relay may keep the question open for `hold`; beside that it takes `takes`.
+    /// Polls for runs. The relay may keep the poll open for `hold`; the rest of the call has the time limit `takes`.
     #[must_use]
     pub fn to_ask(ask: Ask, hold: Option<Duration>, takes: Duration) -> Self {
         let number = (contract::HEADER.to_owned(), contract::NUMBER.to_string());
@@ -81,13 +81,13 @@ impl Order {
         }
     }
 
-    /// As it goes to the process.
+    /// The order as text for the process.
     #[must_use]
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads it in that process.
+    /// Reads the order in that process.
     ///
     /// # Errors
     /// A [`Failure`] that quotes nothing of it.
@@ -97,11 +97,11 @@ impl Order {
         order.map_err(|_| Failure::new(Reason::Usage, "call", message))
     }
 
-    /// Makes the call, and says what came of it.
+    /// Makes the call, and returns its result as text.
     #[must_use]
     pub fn make(&self) -> String {
         if self.headers.contains_key(PREFER) {
-            // It waits from then on; where there is no thread, it is larger meanwhile.
+            // The call waits from now on. If there is no thread, the process only takes more memory meanwhile.
             let wait = || {
                 std::thread::sleep(ASKED);
                 shed();
@@ -137,10 +137,10 @@ fn text_of(called: Result<Answer, CallError>) -> String {
     )
 }
 
-/// What a process said of its call.
+/// Parses the output of the process.
 ///
 /// # Errors
-/// As the call itself; also where the process said nothing that can be understood.
+/// The error of the call itself; or the output is not valid.
 pub fn parse(said: &[u8]) -> Result<Answer, CallError> {
     let broken = || CallError::Broken("the call ended without an answer".to_owned());
     let text = std::str::from_utf8(said).map_err(|_| broken())?;

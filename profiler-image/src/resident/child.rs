@@ -1,6 +1,6 @@
-//! A child process of this very program: what it reads, what it says, and how it ended.
+//! A child process of this program: its input, its output, and how it ended.
 //!
-//! Invariant: nothing here waits for the child, and what is kept of its output is bounded. A child that is let go of is ended.
+//! Invariant: nothing here waits for the child, and its output is bounded. Dropping the value ends the child.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -15,19 +15,19 @@ use rustix::fs::{OFlags, fcntl_setfl};
 /// A child process.
 pub struct Child {
     process: process::Child,
-    /// What it has not read yet.
+    /// The input that it has not read yet.
     input: Option<(ChildStdin, Vec<u8>)>,
     output: Option<ChildStdout>,
     said: Vec<u8>,
-    /// Of `said`, in bytes.
+    /// The limit of `said`, in bytes.
     at_most: usize,
 }
 
 impl Child {
-    /// Starts this program with an empty environment and this standard input; it says as it is told to the same screen as this process.
+    /// Starts this program with an empty environment and this standard input; its standard error is the same as this process's.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the kernel.
     pub fn start<'a>(
         arguments: impl IntoIterator<Item = &'a str>,
         input: String,
@@ -39,7 +39,7 @@ impl Child {
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A terminal's signal reaches it by its parent alone.
+            // Only its parent passes a terminal's signals on to it.
             .process_group(0)
             .spawn()?;
         let (stdin, output) = (process.stdin.take(), process.stdout.take());
@@ -50,7 +50,7 @@ impl Child {
             said: Vec::new(),
             at_most,
         };
-        // Of this end of each pipe.
+        // For this end of each pipe.
         if let Some((stdin, _)) = &child.input {
             fcntl_setfl(stdin, OFlags::NONBLOCK)?;
         }
@@ -61,7 +61,7 @@ impl Child {
         Ok(child)
     }
 
-    /// What to wait for.
+    /// The descriptors to wait for.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         let input = self.input.as_ref().map(|(stdin, _)| stdin.as_fd());
         let output = self.output.as_ref().map(AsFd::as_fd);
@@ -70,7 +70,7 @@ impl Child {
         input.into_iter().chain(output)
     }
 
-    /// Goes on with its input and its output; once it has ended, how, and what it said.
+    /// Continues its input and its output. Once it has ended, returns how, and its output.
     pub fn poll(&mut self) -> Option<(io::Result<ExitStatus>, Vec<u8>)> {
         let ended = self.process.try_wait().transpose();
         self.write();
@@ -90,7 +90,7 @@ impl Child {
             match stdin.write(left) {
                 Ok(count) if count < left.len() => drop(left.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Nothing is left, or nobody reads it.
+                // All is written, or the child has closed its input.
                 Ok(_) | Err(_) => self.input = None,
             }
         }
@@ -114,7 +114,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Neither does anything to one that has ended.
+        // Both fail without effect if it has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

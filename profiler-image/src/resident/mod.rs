@@ -1,7 +1,8 @@
-//! The resident sampler: stays beside one container, asks the relay for runs, and has each done by a process of its own.
+//! The resident sampler: stays beside one container, polls the relay for runs, and starts a process for each.
 //!
-//! `answer` is what the relay says, `state` decides, `call` and `child` are how it is done, `shed` keeps it small; this is the loop. One thread, no connection: calls of the
-//! relay are processes as well, so that what stays is small, and hears a signal at any time.
+//! `answer` parses the relay's answers, `state` decides, `call` and `child` run processes, `shed` keeps memory small; this is the loop. It
+//! has one thread and no connection: calls of the relay are processes as well, so that the resident one is small, and can handle a signal
+//! at any time.
 //!
 //! Invariant: nothing here waits for anything but an event or a time.
 
@@ -29,29 +30,29 @@ use call::Order;
 use child::{Child, words};
 use state::{Event, State, Step};
 
-/// For all of it, beside the time that the relay keeps a question open: the name, the connection, the answer.
+/// The time limit of a poll, beside the time that the relay keeps it open: the name, the connection, the answer.
 const ASK_TAKES: Duration = Duration::from_secs(10);
 const RECEIPT_TAKES: Duration = Duration::from_secs(4);
-/// After that a call that does not end by itself is killed: to ask for an address has no limit of its own.
+/// After its limit and this time a call is killed: resolving a name has no time limit of its own.
 const MARGIN: Duration = Duration::from_secs(1);
-/// Of what a process says, in bytes: a receipt, or the line before an answer.
+/// The longest output of a process, in bytes: a receipt, or the line before an answer.
 const LONGEST_LINE: usize = 4 << 10;
-/// The kernel is asked for no longer wait.
+/// The longest single wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// What a resident sampler is started with.
+/// The options of a resident sampler.
 pub struct Options {
-    /// Of the target: runs for another container are not begun.
+    /// The target: runs for another container are not begun.
     pub container_id: String,
-    /// Whom to ask first.
+    /// The first poll's URL and grant.
     pub ask: Ask,
-    /// It ends where the relay has not answered by then.
+    /// The sampler ends if the relay has not answered by then.
     pub first_answer: Duration,
-    /// It ends where it had no run for so long.
+    /// The sampler ends if it has had no run for this long.
     pub idle: Duration,
 }
 
-/// Stays until its lease is over; says why it ended. The good end has the reason `LeaseEnded`.
+/// Runs until the lease is over, and returns why it ended. The normal end has the reason `LeaseEnded`.
 #[must_use]
 pub fn reside(options: Options) -> Failure {
     let signals = match signals() {
@@ -68,7 +69,7 @@ pub fn reside(options: Options) -> Failure {
     resident.stay()
 }
 
-/// SIGCHLD only ends a wait: which process has ended is asked of each.
+/// SIGCHLD only ends a wait: each child is then asked whether it has ended.
 fn signals() -> nix::Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD] {
@@ -86,11 +87,11 @@ struct Resident {
     jobs: Vec<Job>,
 }
 
-/// A process, and what it is for.
+/// A process and its purpose.
 struct Job {
     purpose: Purpose,
     child: Child,
-    /// It is killed then.
+    /// When it is killed.
     until: Option<Duration>,
 }
 
@@ -100,7 +101,7 @@ enum Purpose {
     Receipt(String),
 }
 
-/// How a process ended, and what it said.
+/// How a process ended, and its output.
 struct Outcome {
     ended: std::io::Result<ExitStatus>,
     said: Vec<u8>,
@@ -169,18 +170,18 @@ impl Resident {
         }
     }
 
-    /// Waits until then, or until something happens, and takes that.
+    /// Waits until then, or until an event, and handles that.
     fn wait(&mut self, until: Option<Duration>) {
         let killed_at = self.jobs.iter().filter_map(|job| job.until);
         let until = killed_at.chain(until).min();
         let left = until.map_or(LONGEST_WAIT, |at| at.saturating_sub(self.began.elapsed()));
-        // A millisecond more: the kernel's time has no parts of it.
+        // One millisecond more, because the kernel's timeout is in whole milliseconds.
         let left = left.min(LONGEST_WAIT) + Duration::from_millis(1);
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
         let signals = PollFd::new(self.signals.as_fd(), PollFlags::POLLIN);
         let jobs = self.jobs.iter().flat_map(|job| job.child.interests());
         let mut all: Vec<_> = std::iter::once(signals).chain(jobs).collect();
-        // An error is as no event: everything is looked at anyway.
+        // An error is treated like no event: everything is checked anyway.
         let _ = poll(&mut all, timeout);
         drop(all);
         self.take_signals();
@@ -223,7 +224,7 @@ impl Resident {
     }
 }
 
-/// What the end of a process means.
+/// Interprets the end of a process.
 fn event(purpose: Purpose, outcome: Outcome, container_id: &str) -> Event {
     match purpose {
         Purpose::Run(key) => Event::Ended {
@@ -238,7 +239,7 @@ fn event(purpose: Purpose, outcome: Outcome, container_id: &str) -> Event {
     }
 }
 
-/// The receipt of a run is the line that it said, or says that there is none.
+/// The receipt of a run is its process's line; if there is none, a receipt is made that says so.
 fn receipt_of(outcome: &Outcome) -> String {
     let line = std::str::from_utf8(&outcome.said).ok();
     let line = line.and_then(|said| Some(said.split_once('\n')?.0));
@@ -248,7 +249,7 @@ fn receipt_of(outcome: &Outcome) -> String {
     }
 }
 
-/// Says something to whoever is still there.
+/// Prints a line. An error is ignored.
 fn say(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "phpprof: {text}");
@@ -273,7 +274,7 @@ mod tests {
     fn a_run_without_a_receipt_has_one_that_says_how_it_ended() {
         let stored = r#"{"reason":"NotAfterPassed"}"#;
         check_receipt(&format!("{stored}\n"), 0, stored);
-        // It was stored before the process was killed.
+        // The profile was stored before the process was killed.
         check_receipt(&format!("{stored}\n"), 9, stored);
         let internal = |detail| format!(r#"{{"reason":"Internal","detail":"{detail}"}}"#);
         check_receipt("", 9, &internal("signal 9"));

@@ -1,10 +1,10 @@
-//! What a process that waits for hours keeps mapped of its own program: next to nothing.
+//! Unmaps the pages of the program's text in a process that waits for hours.
 //!
-//! The kernel maps sixteen pages of a program's file and more where one is needed, so that a process that has parsed one answer has most of its
-//! program's text in its resident memory. This gives these pages back; they stay in the page cache, which all samplers of a node share, and are
-//! mapped again when they are needed.
+//! The kernel maps sixteen pages or more of a program's file if one is needed, so that a process that has parsed one answer has most of its
+//! program's text in its resident memory. This module returns these pages; they stay in the page cache, which all samplers of a node share,
+//! and are mapped again when they are needed.
 //!
-//! Invariant: only text is given back, which nobody has written to: its pages are those of the file.
+//! Invariant: it only returns text, which is never written: its pages are those of the file.
 
 #![expect(
     unsafe_code,
@@ -16,7 +16,7 @@ use std::fs;
 
 use rustix::mm::{Advice, madvise};
 
-/// Gives back what is mapped of the program's text.
+/// Returns the mapped pages of the program's text.
 pub fn shed() {
     let Ok(program) = fs::read_link("/proc/self/exe") else {
         return;
@@ -28,12 +28,12 @@ pub fn shed() {
         let begin = std::ptr::without_provenance_mut::<c_void>(begin);
         // SAFETY: the range is a private mapping of the program's file, readable and executable and never writable (`texts`). So its pages are
         // those of the file, and the kernel maps the same bytes at the next access: proc(5), madvise(2) on MADV_DONTNEED.
-        // An error leaves all as it was.
+        // After an error everything is as before.
         let _ = unsafe { madvise(begin, length, Advice::LinuxDontNeed) };
     }
 }
 
-/// Where the program's text is mapped, and how long it is: lines of `/proc/self/maps` that end with its path.
+/// The address and length of the program's text mappings: lines of `/proc/self/maps` that end with its path.
 fn texts<'a>(maps: &'a str, program: &'a str) -> impl Iterator<Item = (usize, usize)> + 'a {
     maps.lines().filter_map(move |line| {
         let (range, rest) = line.split_once(' ')?;

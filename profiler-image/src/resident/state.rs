@@ -1,9 +1,9 @@
-//! What a resident sampler does next.
+//! Decides what a resident sampler does next.
 //!
-//! Pure: it takes what happened ([`Event`]) and says what to do ([`Step`]); times are since the sampler's start.
+//! Pure: it takes events ([`Event`]) and returns steps ([`Step`]); times are since the sampler's start.
 //!
-//! Invariant: a key has one process at most, four keys have one at the same time, and once the lease is over and the runs have ended it ends,
-//! whatever is answered.
+//! Invariant: a key has at most one process, at most four keys have one at the same time, and the sampler ends once the lease is over and
+//! the runs have ended, whatever the relay answers.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,94 +17,94 @@ use crate::failure::{Failure, Reason};
 
 /// Runs at the same time.
 const RUNS_AT_ONCE: usize = 4;
-/// Runs that were begun and whose receipts are not stored yet: with more, others wait.
+/// Runs that have begun and whose receipts are not stored yet: at this number, others wait.
 const OPEN_AT_MOST: usize = 8;
-/// The relay names a run until it knows its end, which is a matter of seconds.
+/// How many runs are remembered. The relay repeats a run until it knows its end, which takes seconds.
 const KEYS_REMEMBERED: usize = 256;
-/// Between the beginnings of two questions that the relay keeps open.
+/// The time between the beginnings of two polls that the relay keeps open.
 const HELD_AGAIN: Duration = Duration::from_secs(1);
-/// After a call that failed.
+/// The time after a failed call.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
-    /// The relay was asked.
+    /// A poll has ended.
     Heard(Heard),
     /// A run's process has ended.
     Ended {
-        /// The run's.
+        /// The run's key.
         key: String,
         /// The line that its process has left.
         receipt: String,
     },
-    /// It was tried to store a receipt.
+    /// A try to store a receipt has ended.
     Delivered {
-        /// The run's.
+        /// The run's key.
         key: String,
-        /// What the relay has said.
+        /// The relay's answer.
         verdict: Verdict,
     },
-    /// Somebody wants the sampler to end. Whoever says so tells the runs as well.
+    /// A signal tells the sampler to end. The caller passes it on to the runs.
     Signalled,
 }
 
-/// What to do next. Each but `Wait` and `End` is done, then the next one is asked for.
+/// What to do next. After each step except `Wait` and `End` the caller asks for the next one.
 #[derive(Debug)]
 pub enum Step {
     /// A line for the log.
     Say(String),
-    /// One event `Heard` comes of it. The relay may keep the question open for so long.
+    /// Poll the relay; one event `Heard` follows.
     Ask {
-        /// Whom to ask, and how.
+        /// The poll's URL and grant.
         ask: Ask,
-        /// For how long the relay may keep the question open.
+        /// How long the relay may keep the poll open.
         hold: Option<Duration>,
     },
-    /// One event `Ended` comes of it.
+    /// Start a run; one event `Ended` follows.
     Begin {
-        /// The run's.
+        /// The run's key.
         key: String,
-        /// What its process gets.
+        /// The input of its process.
         work: Work,
     },
-    /// One event `Delivered` comes of it.
+    /// Store a receipt; one event `Delivered` follows.
     Deliver {
-        /// The run's.
+        /// The run's key.
         key: String,
-        /// By which its receipt is stored.
+        /// The grant for its receipt.
         grant: Grant,
         /// The receipt.
         line: String,
     },
-    /// For an event, or until then.
+    /// Wait for an event, or until then.
     Wait(Option<Duration>),
-    /// The good end has the reason `LeaseEnded`.
+    /// End. The normal end has the reason `LeaseEnded`.
     End(Failure),
 }
 
-/// What a resident sampler knows.
+/// The state of a resident sampler.
 pub struct State {
     ask: Ask,
-    /// `None` while it is asked.
+    /// When to poll; `None` during a poll.
     ask_at: Option<Duration>,
-    /// How long the relay keeps the next question open, and when it was asked last.
+    /// How long the relay keeps the next poll open, and when the last one began.
     hold: Option<Duration>,
     asked_at: Duration,
-    /// Before the first answer: when there must have been one.
+    /// The end of the lease; before the first answer, the time limit for that.
     lease_until: Duration,
-    /// How long it stays without a run, and since when it had none.
+    /// How long it stays without a run, and since when it has had none.
     idle: Duration,
     idle_since: Duration,
     is_answered: bool,
-    /// Of the last time that it asked.
+    /// The trouble of the last poll.
     trouble: Option<Trouble>,
-    /// Of the last answer.
+    /// The runs of the last answer that have not begun.
     waiting: VecDeque<Run>,
     running: Vec<Running>,
     receipts: Vec<Receipt>,
-    /// Of runs that were begun or refused, the newest last. Hashes of keys: they stay for hours, and take 2 KiB. That a key has the hash of
-    /// another one of them, and is not begun, has a chance of 1 in 2^56.
+    /// Runs that have begun or were refused, the newest last. These are hashes of keys, which are kept for hours and take 2 KiB. The chance
+    /// that another key has the hash of one of them, and is not begun, is 1 in 2^56.
     known: VecDeque<u64>,
     hasher: RandomState,
     ending: Option<Failure>,
@@ -120,12 +120,12 @@ struct Receipt {
     key: String,
     grant: Grant,
     line: String,
-    /// When to try; `None` while it is tried.
+    /// When to try; `None` during a try.
     at: Option<Duration>,
 }
 
 impl State {
-    /// A sampler that asks at once, and ends where there is no answer within the first of these times, or no run for the second.
+    /// A sampler that polls at once. It ends if there is no answer within the first of these times, or no run for the second.
     #[must_use]
     pub fn new(ask: Ask, first_answer: Duration, idle: Duration) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    /// What to do at that time.
+    /// The step at that time.
     pub fn next(&mut self, now: Duration) -> Step {
         if let Some(text) = self.to_say.pop_front() {
             return Step::Say(text);
@@ -175,7 +175,7 @@ impl State {
         }
         if self.ask_at.is_some_and(|at| now >= at) {
             (self.ask_at, self.asked_at) = (None, now);
-            // Where questions that are kept open fail, every other one is answered at once.
+            // If polls that are kept open fail, every other one asks for an answer at once.
             return Step::Ask {
                 ask: self.ask.clone(),
                 hold: self.hold.take(),
@@ -184,7 +184,7 @@ impl State {
         Step::Wait(self.wake_at())
     }
 
-    /// Takes what happened. `chance` is random, from 0 to 255.
+    /// Takes an event. `chance` is random, from 0 to 255.
     pub fn take(&mut self, now: Duration, event: Event, chance: u8) {
         match event {
             Event::Heard(heard) => self.hear(now, heard, chance),
@@ -198,7 +198,7 @@ impl State {
         }
     }
 
-    /// The first reason to end holds.
+    /// Begins to end; the first reason is kept.
     fn end(&mut self, failure: Failure) {
         self.waiting.clear();
         self.ending.get_or_insert(failure);
@@ -223,12 +223,12 @@ impl State {
     fn hear(&mut self, now: Duration, heard: Heard, chance: u8) {
         self.ask_at = Some(now + spread(AGAIN, chance));
         match heard {
-            // It does not go on for an answer that comes after its end.
+            // An answer after the end has begun does not extend the lease.
             _ if self.ending.is_some() => {}
             Heard::Answer(answer) => self.follow(now, *answer, chance),
             Heard::End(failure) => self.end(failure),
             Heard::Nothing(trouble) => {
-                // Once for as long as it lasts.
+                // The same trouble is logged once.
                 if self.trouble.as_ref() != Some(&trouble) {
                     let why = &trouble.why;
                     self.to_say
@@ -254,11 +254,11 @@ impl State {
         for run in &answer.runs {
             self.renew(run);
         }
-        // What is not named any more is not wanted any more.
+        // Runs that the relay no longer names are no longer wanted.
         self.waiting = answer.runs.into();
     }
 
-    /// A grant ends, and a newer answer has a newer one.
+    /// Updates the grant for a run's receipt: grants expire, and a newer answer has a newer one.
     fn renew(&mut self, run: &Run) {
         let running = self.running.iter_mut().find(|it| it.key == run.key);
         let receipt = self.receipts.iter_mut().find(|it| it.key == run.key);
@@ -268,7 +268,7 @@ impl State {
         }
     }
 
-    /// Begins the next run that waits, or refuses it.
+    /// Begins the next waiting run, or refuses it.
     fn begin(&mut self, now: Duration) -> Option<Step> {
         let is_full = self.running.len() >= RUNS_AT_ONCE
             || self.running.len() + self.receipts.len() >= OPEN_AT_MOST;
@@ -369,7 +369,7 @@ impl State {
         }
     }
 
-    /// When there is something to do, if nothing happens before.
+    /// When there is something to do without an event.
     fn wake_at(&self) -> Option<Duration> {
         let receipt = self.receipts.iter().filter_map(|it| it.at).min();
         let goes_on = self.ending.is_none();
@@ -379,14 +379,14 @@ impl State {
         [receipt, ask, lease, idle].into_iter().flatten().min()
     }
 
-    /// When it ends for want of runs; nothing while it has one.
+    /// When it ends because it has had no run; `None` while it has one.
     fn idle_until(&self) -> Option<Duration> {
         let has_work = !self.running.is_empty() || !self.receipts.is_empty();
         (!has_work).then(|| self.idle_since.saturating_add(self.idle))
     }
 }
 
-/// A fifth more or less, so that samplers that began together do not ask together.
+/// A fifth more or less, so that samplers that began together do not poll together.
 fn spread(time: Duration, chance: u8) -> Duration {
     time.mul_f64(0.8 + 0.4 * f64::from(chance) / 255.0)
 }

@@ -1,6 +1,6 @@
-//! Samples summed by stack, the labels of its request and worker, in place: memory grows with distinct stacks, not with time.
+//! Sums samples by stack, labels of the request, and worker: memory grows with distinct stacks, not with time.
 //!
-//! Invariant: no time is lost. Where there is no room for a worker of its own, samples are summed without it; what cannot be
+//! Invariant: no time is lost. Without room for a worker of its own, samples are summed without the worker; what cannot be
 //! proven is summed under a frame that says so.
 
 use rustc_hash::FxHashMap;
@@ -11,34 +11,34 @@ use crate::stack::edges::Edges;
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::{Ending, Stack};
 
-/// Sums beyond this many are not kept by worker any more,
+/// Beyond this many sums, new ones are without the worker,
 const MAX_BY_WORKER: usize = 28_672;
-/// and beyond this many not by stack. It is what a hash table of 2^16 holds, in three megabytes.
+/// and beyond this many without the stack. It is the capacity of a hash table of 2^16, in three megabytes.
 const MAX_SUMS: usize = 57_344;
 
-/// The worker of samples that found no room by their own.
+/// The worker of samples without room for their own.
 pub const ANY_WORKER: i32 = 0;
 
 /// A frame of a sample: the function, and the line being executed in it.
 pub type Line = (NameId, u32);
 
-/// What samples of one stack amount to.
+/// The sums of the samples of one stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
-    /// How many there are.
+    /// The number of samples.
     pub samples: i64,
-    /// The time that they stand for.
+    /// The time that they represent.
     pub wall_nanoseconds: i64,
-    /// The CPU time that was given to those that ran.
+    /// The CPU time of those in which the worker ran.
     pub cpu_nanoseconds: i64,
     /// By how many bytes heaps became larger than before in their request,
     pub heap_growth: i64,
-    /// and what they hold of what was added; negative where older memory was freed.
+    /// and how many of the added bytes are still held; negative if older memory was freed.
     pub heap_change: i64,
 }
 
 impl Sum {
-    /// One sample that stands for so much time.
+    /// One sample that represents this time.
     pub(super) fn of_one(wall_nanoseconds: i64) -> Self {
         Self {
             samples: 1,
@@ -56,12 +56,12 @@ impl Sum {
     }
 }
 
-/// A stack, and the labels of the request that it served.
+/// A stack, and the labels of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Labelled {
-    /// What ran.
+    /// The stack.
     pub stack: Stack,
-    /// What is told of its request.
+    /// The labels of its request.
     pub labels: SetId,
 }
 
@@ -77,17 +77,17 @@ impl From<Stack> for Labelled {
 /// A stack with labels, and its worker (a thread id).
 type Key = (Labelled, i32);
 
-/// Samples, wall time and CPU time: what of a [`Sum`] each stack has.
+/// Samples, wall time and CPU time: the part of a [`Sum`] that each stack has.
 type Times = [i64; 3];
 
-/// What heaps did, of stacks in which they did something: growth and change.
+/// Growth and change of heaps, for stacks in which they are not zero.
 type Heaps = FxHashMap<Key, [i64; 2]>;
 
 /// All samples of a run.
 #[derive(Debug, Default)]
 pub struct Aggregate {
     sums: FxHashMap<Key, Times>,
-    /// Of keys that `sums` has. Empty where it was not asked for: there is no room for it in what a run takes without.
+    /// Its keys are in `sums`, too. It is empty unless it was requested, because a run without it has no memory for it.
     heaps: Heaps,
 }
 
@@ -101,7 +101,7 @@ fn add<const N: usize>(sums: &mut [i64; N], more: [i64; N]) {
     }
 }
 
-/// All samples as they stood at a moment: a copy of numbers.
+/// All samples at a moment: a copy of the numbers.
 #[derive(Debug)]
 pub struct Settled {
     paths: Paths,
@@ -114,15 +114,15 @@ pub struct Settled {
 pub struct Settlement {
     path: PathId,
     leaf: Option<NameId>,
-    /// What is told of the request.
+    /// The labels of the request.
     pub labels: SetId,
-    /// The number of the worker; [`ANY_WORKER`] for those that found no room.
+    /// The number of the worker; [`ANY_WORKER`] for those without room.
     pub tid: i32,
-    /// All samples of them.
+    /// The sums of its samples.
     pub sum: Sum,
 }
 
-/// What is shown of a stack: its calls as far as they are proven, and what stands for the rest.
+/// How a stack is shown: its calls as far as they are proven, and a frame for the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shown {
     path: PathId,
@@ -130,7 +130,7 @@ pub struct Shown {
 }
 
 impl Settlement {
-    /// Whether both are of one stack, whatever their workers and requests are.
+    /// Whether both are of the same stack, whatever their workers and requests are.
     #[must_use]
     pub fn is_of_stack(&self, other: &Self) -> bool {
         (self.path, self.leaf) == (other.path, other.leaf)
@@ -138,7 +138,7 @@ impl Settlement {
 }
 
 impl Settled {
-    /// Gives the stacks by worker, each once and in order: a list of them all would be as large as what they are made from.
+    /// Calls `give` for the stacks by worker, each once and in order: a list of them would be as large as their source.
     /// Returns how many samples were cut.
     pub fn each(&self, mut give: impl FnMut(Settlement)) -> i64 {
         let key = |stack: &Settlement| (stack.path, stack.leaf, stack.labels, stack.tid);
@@ -180,7 +180,7 @@ impl Settled {
         Some(self.settlement_of(key.0, key.1, sum))
     }
 
-    /// What a sample amounts to, as its stack was settled.
+    /// The sums of a sample under its stack as it is shown.
     #[must_use]
     pub fn settlement_of(&self, sample: Labelled, tid: i32, sum: Sum) -> Settlement {
         let Labelled { stack, labels } = sample;
@@ -215,7 +215,7 @@ impl Settled {
         self.lines_of(Shown { path, leaf }, lines);
     }
 
-    /// Writes what is shown, root first.
+    /// Writes the lines of a shown stack, root first.
     pub fn lines_of(&self, shown: Shown, lines: &mut Vec<Line>) {
         self.paths.lines(shown.path, lines);
         lines.extend(shown.leaf.map(|leaf| (leaf, 0)));
@@ -223,12 +223,12 @@ impl Settled {
 }
 
 impl Aggregate {
-    /// Adds one sample of a worker; its CPU time and what its heap did come later, by [`Aggregate::merge`].
+    /// Adds one sample of a worker. Its CPU time and heap are added later by [`Aggregate::merge`].
     pub fn add(&mut self, sample: impl Into<Labelled>, tid: i32, wall_nanoseconds: i64) {
         self.merge(sample.into(), tid, Sum::of_one(wall_nanoseconds));
     }
 
-    /// Adds to a stack what was summed elsewhere, or what has become known of its samples.
+    /// Adds sums to a stack: from elsewhere, or values that become known after the sample.
     pub fn merge(&mut self, sample: Labelled, tid: i32, sum: Sum) {
         let key = self.key(sample, tid);
         add(self.sums.entry(key).or_default(), times(&sum));
@@ -238,7 +238,7 @@ impl Aggregate {
         }
     }
 
-    /// Adds all of another one.
+    /// Adds all of another aggregate.
     pub fn absorb(&mut self, other: Self) {
         for ((sample, tid), sum) in other.sums {
             let key = self.key(sample, tid);
@@ -250,7 +250,7 @@ impl Aggregate {
         }
     }
 
-    /// What the samples of a stack are summed by: where there is no room, without the worker, and then without the stack.
+    /// The key under which the samples of a stack are summed: without room, without the worker, and then without the stack.
     fn key(&self, sample: Labelled, tid: i32) -> Key {
         let count = self.sums.len();
         let key = [
@@ -262,7 +262,7 @@ impl Aggregate {
         key.unwrap_or((Stack::NO_ROOM.into(), ANY_WORKER))
     }
 
-    /// Decides the stacks as they stand: all edges proven, or cut below the first that is not.
+    /// Settles the stacks: all edges proven, or cut below the first that is not.
     #[must_use]
     pub fn settle(&self, tree: &CallTree, edges: &Edges) -> Settled {
         Settled {

@@ -1,15 +1,15 @@
-//! How much CPU the sampler may use, and what it gives up to stay within that: pure.
+//! How much CPU the sampler may use, and what it omits to stay within that: pure.
 //!
 //! Under pressure, it first cuts proofs (more of a profile is `[unstable]`), then the rate; both come back when the pressure is
 //! over. Start-up and the last second do not count. Invariant: the rate is never above the requested one.
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-/// The CPU time of so long is held against the budget at once,
+/// The CPU time of this interval is compared with the budget,
 const WINDOW: u64 = SECOND / 2;
-/// but for so long after the begin, when most names are met for the first time.
+/// except for this long after the begin, when most names are new.
 const START_UP: u64 = 3 * SECOND;
-/// A window that used less than this share of the budget, in percent, gives back what was cut.
+/// A window that used less than this percentage of the budget restores what was omitted.
 const RELAXED_PERCENT: u64 = 60;
 
 /// What the sampler may do.
@@ -17,27 +17,27 @@ const RELAXED_PERCENT: u64 = 60;
 pub struct Allowed {
     /// Nanoseconds between the samples of a worker.
     pub period: u64,
-    /// Further reads that prove a sample.
+    /// Whether further reads may prove a sample.
     pub proof: bool,
 }
 
 /// The budget of a run.
 #[derive(Debug)]
 pub struct Budget {
-    /// Of one core; `None` allows all.
+    /// The percentage of one core; `None` allows all.
     percent: Option<u64>,
     asked: u64,
     begin: u64,
     end: u64,
     allowed: Allowed,
-    /// CPU time used, and when that was looked at.
+    /// The CPU time used, and when it was measured.
     spent: (u64, u64),
-    /// Since when this period holds, and how many periods had passed by then, in thousandths.
+    /// Since when this period applies, and how many periods had passed by then, in thousandths.
     since: (u64, u64),
 }
 
 impl Budget {
-    /// A budget from now on; the run ends at `end`, and asks for a sample of each worker every `period`.
+    /// A budget from now on. The run ends at `end`, and requests a sample of each worker every `period`.
     #[must_use]
     pub fn new(percent: Option<u32>, period: u64, cpu: u64, now: u64, end: u64) -> Self {
         Self {
@@ -54,12 +54,12 @@ impl Budget {
         }
     }
 
-    /// Leaves out the CPU time until now, which was no part of sampling.
+    /// Excludes the CPU time until now, which was not used for sampling.
     pub fn leave_out(&mut self, cpu: u64, now: u64) {
         self.spent = (cpu, now);
     }
 
-    /// What is allowed from now on; `cpu` is what the sampler has used by now.
+    /// What is allowed from now on; `cpu` is the CPU time that the sampler has used.
     pub fn look(&mut self, cpu: u64, now: u64) -> Allowed {
         let (spent, at) = self.spent;
         let Some(percent) = self.percent.filter(|_| now >= at + WINDOW) else {
@@ -86,7 +86,7 @@ impl Budget {
         self.allowed
     }
 
-    /// The period that was kept on average until now.
+    /// The average period until now.
     #[must_use]
     pub fn effective_period(&self, now: u64) -> u64 {
         let passed = self.passed(now);
@@ -116,7 +116,7 @@ mod tests {
 
     const PERIOD: u64 = SECOND / 100;
 
-    /// What is allowed after windows that used these shares of a core, in percent, with a budget of 25.
+    /// What is allowed after windows that used these percentages of a core, with a budget of 25.
     fn after(shares: &[u64]) -> Allowed {
         let mut budget = Budget::new(Some(25), PERIOD, 0, 0, 1000 * SECOND);
         let (mut cpu, mut now) = (0, START_UP);

@@ -17,12 +17,12 @@ use crate::read::heap::{Heap, HeapWatch};
 use crate::read::reader::Reader;
 use crate::target::process::Process;
 
-/// Who keeps their heap from one request to the next, by `sapi_module.name`: scripts, and workers in a loop of their own.
+/// SAPIs that keep their heap from one request to the next, by `sapi_module.name`: scripts, and workers with a loop of their own.
 const KEEP_THEIR_HEAP: [&str; 5] = ["cli", "phpdbg", "micro", "embed", EITHER];
-/// Keeps it in worker mode only. There its threads wait in the script, else without a frame.
+/// This SAPI keeps it in worker mode only. There its threads wait in the script, else without a frame.
 const EITHER: &str = "frankenphp";
 
-/// Additions of a worker that can be taken back: the newest, those of one stack after another together.
+/// How many additions of a worker can be subtracted again: the newest; consecutive ones of one stack are merged.
 const MAX_ADDED: usize = 256;
 
 /// The heap of one worker.
@@ -30,38 +30,38 @@ const MAX_ADDED: usize = 256;
 pub struct HeapAccount {
     /// The engine empties it when a request ends.
     ends_with_request: bool,
-    /// Whether it does is told by how the worker waits.
+    /// Whether the engine empties it follows from how the worker waits.
     is_either: bool,
     before: Option<Shown>,
-    /// What became of the last sample that had a stack.
+    /// The fate of the last sample with a stack.
     last: Option<Fate>,
-    /// What is still held of what was added, and by whom; the newest last.
+    /// The added bytes that are still held, and the stacks that added them; the newest last.
     added: VecDeque<(Fate, i64)>,
     highest: Option<Highest>,
 }
 
-/// A heap, and the time of the request that it was seen in; 0 where that is not known.
+/// A heap, and the time of its request; 0 if that is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shown {
     heap: Heap,
     request_time: u64,
 }
 
-/// What has become of a heap since it was seen before.
+/// The change of a heap since it was last seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Change {
     growth: u64,
     net: i64,
-    /// The heap is another request's.
+    /// The heap belongs to another request.
     is_new: bool,
 }
 
-/// What a look has shown beside the heap.
+/// The worker's state when its heap was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worker {
-    /// It ran a request's code.
+    /// It ran code of a request.
     Runs,
-    /// The engine began a request or ended it: what it frees then is nobody's doing.
+    /// The engine began a request or ended it: memory that it frees then counts for no stack.
     BeginsOrEnds,
     /// It waited for a request in a loop of its own.
     Waits,
@@ -69,30 +69,30 @@ enum Worker {
     Idle,
 }
 
-/// A heap when it was as large as never before in its request.
+/// A heap at its largest size in its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Highest {
-    /// Then.
+    /// The sizes at that time.
     pub sizes: Sizes,
-    /// What ran then.
+    /// The stack at that time.
     pub sample: Labelled,
-    /// The heap was about that high in this stack. Else the peak is older than the first sample.
+    /// The heap was about that large in this stack. Otherwise the peak is older than the first sample.
     pub is_seen: bool,
 }
 
-/// What a run says of heaps beside its samples.
+/// A run's data about heaps beside its samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeapTold {
-    /// Of all workers.
+    /// The largest heap of all workers.
     pub highest: Option<Highest>,
-    /// Reads whose numbers did not fit one another.
+    /// Reads with inconsistent numbers.
     pub refused: u64,
-    /// Workers without a heap that can be read.
+    /// Workers whose heap cannot be read.
     pub without_heap: u64,
 }
 
 impl HeapTold {
-    /// Takes a worker in.
+    /// Adds the data of a worker.
     pub fn add(&mut self, reader: &Reader) {
         if let Some(watch) = &reader.heap_watch {
             self.refused += watch.refused;
@@ -100,7 +100,7 @@ impl HeapTold {
         }
     }
 
-    /// Keeps the higher one.
+    /// Keeps the larger one.
     pub fn offer(&mut self, highest: Option<Highest>) {
         let peak = |highest: &Highest| highest.sizes.peak;
         if highest.as_ref().map(peak) > self.highest.as_ref().map(peak) {
@@ -110,7 +110,7 @@ impl HeapTold {
 }
 
 impl HeapAccount {
-    /// Of a worker that begins now.
+    /// The account of a worker that was just found.
     #[must_use]
     pub fn new(process: &Process) -> Self {
         let sapi = process.engine.sapi.as_str();
@@ -124,8 +124,8 @@ impl HeapAccount {
         }
     }
 
-    /// Takes what the newest read has shown. `fate` is that of the sample; `None` of a worker that waits for a request: what it did since
-    /// belongs to the last stack that was seen. Gives what each of the samples gets.
+    /// Takes the heap of the newest read. `fate` is that of the sample; it is `None` if the worker waits for a request: then the change
+    /// counts for the last stack that was seen. Calls `give` with the part of each sample.
     pub fn take(&mut self, reader: &Reader, fate: Option<Fate>, give: impl FnMut(Fate, Sum)) {
         self.last = fate.or(self.last);
         let worker = match (fate, reader.has_frame) {
@@ -141,7 +141,7 @@ impl HeapAccount {
         }
     }
 
-    /// The peak that a sample of this fate lets be told.
+    /// The peak that can be reported with a sample of this fate.
     #[must_use]
     pub fn highest(&self, fate: Option<Fate>) -> Option<Highest> {
         let is_summed = matches!(fate, Some(Fate::Summed(..)));
@@ -197,13 +197,13 @@ impl HeapAccount {
         self.change(net, fate, give);
     }
 
-    /// Whether a look tells more of the peak than those before.
+    /// Whether this read tells more of the peak than those before.
     fn tells_more(&self, growth: u64, sizes: &Sizes) -> bool {
         let is_seen = self.highest.map(|highest| highest.is_seen);
         growth > 0 || is_seen.is_none() || (is_seen == Some(false) && is_at_peak(sizes))
     }
 
-    /// Gives out a net change, seen while this one is running.
+    /// Distributes a net change that was seen while this stack was running.
     fn change(&mut self, net: i64, fate: Fate, mut give: impl FnMut(Fate, Sum)) {
         let mut change = |fate: Fate, heap_change: i64| {
             let sum = Sum {
@@ -242,7 +242,7 @@ impl HeapAccount {
     }
 }
 
-/// Whether the heap is as high as it ever was in its request, or less than a twentieth below.
+/// Whether the heap is at its peak in its request, or less than a twentieth below.
 fn is_at_peak(sizes: &Sizes) -> bool {
     sizes.size >= sizes.peak - sizes.peak / 20
 }
@@ -251,7 +251,7 @@ fn between(before: Shown, now: Shown, ends_with_request: bool) -> Change {
     let are_known = before.request_time != 0 && now.request_time != 0;
     let is_same_request = are_known && before.request_time == now.request_time;
     let is_other_request = are_known && before.request_time != now.request_time;
-    // In one request the peak falls where the program asks for it: `memory_reset_peak_usage`.
+    // Within one request the peak only falls if the program resets it: `memory_reset_peak_usage`.
     let has_fallen = now.heap.peak < before.heap.peak && !is_same_request;
     let is_new = ends_with_request && (is_other_request || has_fallen);
     let base = if is_new { Heap::default() } else { before.heap };
@@ -284,7 +284,7 @@ mod tests {
         Fate::Summed(0, Stack::of_phase(phase).into())
     }
 
-    /// Growth and net change at each look at a heap of such a size and peak in a request of that time.
+    /// Growth and net change at each read of a heap with this size and peak, in a request of that time.
     fn seen(account: &mut HeapAccount, looks: &[(u64, u64, u64)]) -> Vec<(i64, i64)> {
         account.last = account.last.or(Some(fate(Names::STARTUP)));
         let mut look = |&(size, peak, request_time): &(u64, u64, u64)| {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_new_request_counts_from_nothing_and_its_begin_is_no_change() {
-        // The peak falls; or the time is another; or the worker was seen with an empty heap.
+        // The peak falls; or the time differs; or the worker was seen with an empty heap.
         check(true, &[(90, 99, 0), (20, 25, 0)], &[(0, 0), (25, 20)]);
         check(true, &[(20, 25, 7), (60, 80, 8)], &[(0, 0), (80, 60)]);
         let emptied = [(90, 99, 0), (0, 0, 0), (20, 25, 0)];

@@ -19,7 +19,7 @@ impl Lateness {
         self.0[class(nanoseconds)] += 1;
     }
 
-    /// What this share of the turns, from 0 to 1, was not later than; nanoseconds.
+    /// The lateness that this share of the turns, from 0 to 1, did not exceed; nanoseconds.
     #[must_use]
     pub fn percentile(&self, share: f64) -> u64 {
         let all: u64 = self.0.iter().sum();
@@ -35,7 +35,7 @@ impl Lateness {
     }
 }
 
-/// The doubling and the quarter of it.
+/// The class: the doubling, and its quarter.
 fn class(nanoseconds: u64) -> usize {
     let doubling = nanoseconds.max(4).ilog2();
     let quarter = (nanoseconds.max(4) >> (doubling - 2)) & 3;

@@ -1,4 +1,4 @@
-//! A worker in a run: when it was last sampled, whether it has slept since, and which of its samples wait for their CPU time.
+//! A worker in a run: when it was last sampled, whether it has slept since, and which of its samples still wait for their CPU time.
 
 use std::sync::Arc;
 
@@ -24,24 +24,24 @@ pub struct Member {
     pub asleep: Option<Asleep>,
     pub busy_samples: u64,
     pub idle_samples: u64,
-    /// Which requests it serves, where that is asked for.
+    /// The requests that it serves, if they are requested.
     pub served: Served,
-    /// What its heap does, where that is asked for.
+    /// The changes of its heap, if they are requested.
     pub heap: Option<HeapAccount>,
     cpu: CpuShares<Fate>,
 }
 
-/// A sleep that was seen.
+/// An observed sleep.
 #[derive(Debug, Clone, Copy)]
 pub struct Asleep {
-    /// The worker's, for as long as it lasts.
+    /// The worker's mark, which is the same as long as the sleep lasts.
     pub mark: Mark,
     /// `None` between requests.
     pub stack: Option<Stack>,
 }
 
 impl Member {
-    /// A worker that begins now.
+    /// A worker that was just found.
     #[must_use]
     pub fn new(process: Arc<Process>, summed_as: i32, now: u64) -> Self {
         Self {
@@ -57,13 +57,13 @@ impl Member {
         }
     }
 
-    /// The sleep that still lasts, by the worker's mark now.
+    /// The sleep if it still lasts, by the worker's current mark.
     #[must_use]
     pub fn still_asleep(&self, mark: Option<Mark>) -> Option<Asleep> {
         self.asleep.filter(|asleep| Some(asleep.mark) == mark)
     }
 
-    /// The share of its turns in which it was busy, if it ever was.
+    /// The percentage of its turns in which it was busy, if it ever was.
     #[must_use]
     pub fn busy_percent(&self) -> Option<u8> {
         let turns = self.busy_samples + self.idle_samples;
@@ -71,8 +71,8 @@ impl Member {
         u8::try_from(percent).ok().filter(|_| self.busy_samples > 0)
     }
 
-    /// Takes the CPU time that has become visible, which belongs to the samples in which the worker ran; `ran` is the newest, if
-    /// it did.
+    /// Takes the CPU time that has become visible, and distributes it to the samples in which the worker ran; `ran` is the newest sample if
+    /// the worker ran in it.
     pub fn spend(
         &mut self,
         look: Option<Look>,
@@ -86,14 +86,14 @@ impl Member {
         self.cpu.add(self.sampled_at, look, ran, give);
     }
 
-    /// Gives the samples the CPU time that there is so far, before they are looked at.
+    /// Distributes the CPU time so far to the samples, before they are read.
     pub fn settle(&mut self, aggregate: &mut Aggregate, recorder: Option<&mut Recorder>) {
         let tids = (self.summed_as, self.worker.process.tid);
         let give = give_to(&mut self.served, aggregate, recorder, tids);
         self.cpu.settle(give);
     }
 
-    /// Nanoseconds of CPU that no sample was given.
+    /// CPU time that no sample was given, in nanoseconds.
     #[must_use]
     pub fn cpu_unattributed(&self) -> u64 {
         self.cpu.waiting()

@@ -54,14 +54,14 @@ pub use snapshot::{Ended, Seen};
 pub use time::own_cpu;
 use time::{SECOND, now, sleep_until};
 
-/// The budget and the checkpoints are looked after this often.
+/// How often the budget and the checkpoints are checked.
 const LOOK_EVERY: u64 = SECOND / 10;
-/// A target without PHP is given up after this; a starting container may not have run it yet.
+/// After this time a target without PHP is given up; a starting container may not run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
-/// Workers of one run that are told apart: where they come and go, the samples of later ones are summed together.
+/// The largest number of workers of one run that are distinguished; samples of later ones are summed together.
 const MAX_SEEN: usize = 4096;
 
-/// Records.
+/// Runs the sampler.
 ///
 /// # Errors
 /// A [`RecordError`]; nothing was sampled then.
@@ -84,16 +84,16 @@ pub fn record(options: &Options) -> Result<Recording, RecordError> {
 struct Run<'a> {
     options: &'a Options,
     scanner: Scanner,
-    /// The most telling reason so far why a process of the target was not taken.
+    /// The best reason so far why a process of the target was not sampled.
     refused: Option<Arc<Refused>>,
     is_target_gone: bool,
     members: Vec<Member>,
     sampler: Sampler,
     aggregate: Aggregate,
-    /// What was given already, where it is given once.
+    /// The samples that were already given, if each is given once.
     given: Aggregate,
     requests: Requests,
-    /// The highest heap, and what the workers that have ended say.
+    /// The largest heap, and the data of workers that have ended.
     heap: HeapTold,
     recorder: Option<Recorder>,
     quiescent: QuiescentReader,
@@ -103,10 +103,10 @@ struct Run<'a> {
     ask_interval: u64,
     budget: Budget,
     busy_percents: Vec<u8>,
-    /// Nanoseconds of CPU that no sample could be given, of workers that have ended.
+    /// CPU time that no sample could be given, of workers that have ended, in nanoseconds.
     cpu_unattributed: u64,
     idle_calls: Calls,
-    /// Samples that were left out, because the worker slept.
+    /// Samples that were left out because the worker slept.
     not_running: u64,
     lateness: Lateness,
     engine: Option<Arc<Engine>>,
@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
             if !self.members.is_empty() {
                 return Ok(());
             }
-            // PHP that cannot be sampled will not become so by waiting.
+            // Waiting does not help if this PHP cannot be sampled.
             let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
             let is_late = !self.options.of_program && now() - began > GIVE_UP_AFTER;
             if hopeless || is_late {
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
                 self.take(turn);
                 self.take_quiescent_answer();
             }
-            // New workers are noticed within 100 ms of their begin, the scan's own time: nothing may be added to that.
+            // New workers are noticed within 100 ms of their begin, which the scan itself takes: nothing may delay that.
             while let Some(report) = self.scanner.poll() {
                 self.follow(report, current);
                 schedule.follow(self.period, self.members.len());
@@ -215,14 +215,14 @@ impl<'a> Run<'a> {
                 schedule.follow(self.period, self.members.len());
             }
         };
-        // The last proofs are no part of the time that was sampled.
+        // The proofs at the end do not count as sampled time.
         let took = Duration::from_nanos(now() - began);
         let calls = Calls::now().since(calls);
         self.ask_at_the_end();
         self.finish(ended, began_unix_nanoseconds, took, calls)
     }
 
-    /// What is looked after ten times a second: whether the run shall end, the budget, the checkpoints.
+    /// Checks ten times a second whether the run has to end, the budget, and the checkpoints.
     fn look(
         &mut self,
         signals: Option<&SignalFd>,
@@ -233,12 +233,12 @@ impl<'a> Run<'a> {
         if stop::is_signalled(signals) || self.options.stop.is_requested() {
             return Some(Ended::Stopped);
         }
-        // The target may be between two workers; one that is gone takes the sampler with it.
+        // The target may be between two workers; a target that is gone takes the sampler with it.
         if self.is_target_gone {
             return Some(Ended::WorkersGone);
         }
         self.hold_budget(current);
-        // A program may be gone when the run ends.
+        // A program may have ended when the run ends, so its extensions are read now.
         if self.extensions.is_none() && self.samples() > 0 {
             self.read_extensions();
         }
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
         turn
     }
 
-    /// Takes over what a scan has found.
+    /// Applies the result of a scan.
     fn follow(&mut self, report: Report, current: u64) {
         let changes = report.changes;
         self.refused = report.refused;
@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes a worker that has ended into the account.
+    /// Adds the data of a worker that has ended.
     fn count(&mut self, mut member: Member) {
         member.settle(&mut self.aggregate, self.recorder.as_mut());
         self.requests.idle(&mut member.served, now());
@@ -323,18 +323,18 @@ impl<'a> Run<'a> {
         self.cpu_unattributed += member.cpu_unattributed();
     }
 
-    /// Does what the budget allows.
+    /// Applies the budget.
     fn hold_budget(&mut self, current: u64) {
         let checkpoints = self.options.checkpoints.as_ref();
         if checkpoints.is_some_and(|checkpoints| checkpoints.have_worked()) {
-            // Once a minute; the rate would be cut for it.
+            // This runs once a minute. Without this the rate would be reduced because of it.
             self.budget.leave_out(own_cpu(), current);
         }
         let allowed = self.budget.look(own_cpu(), current);
         (self.period, self.sampler.has_room) = (allowed.period, allowed.proof);
     }
 
-    /// Asks the first worker of the engine in the receipt that says anything of them.
+    /// Reads the extensions from the first worker with the receipt's engine that has them.
     fn read_extensions(&mut self) {
         let module = self.engine.as_ref().map(|engine| &engine.module);
         let processes = self.members.iter().map(|member| &member.worker.process);
@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
         checkpoints.keep(took, &mut || {
             let snapshot = self.snapshot(&engine, began_unix_nanoseconds, took);
             if checkpoints.gives_once() {
-                // CPU time that samples get later makes rows of its own until the end.
+                // CPU time that samples get later has separate rows until the end.
                 self.given.absorb(std::mem::take(&mut self.aggregate));
             }
             snapshot
@@ -452,7 +452,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Notes a worker where there is room, or where its number was another's before.
+/// Remembers a worker if there is room, or if its thread id was another's before.
 fn tell_apart(seen: &mut HashMap<i32, Seen>, tid: i32, worker: Seen) -> bool {
     let has_room = seen.len() < MAX_SEEN || seen.contains_key(&tid);
     if has_room {

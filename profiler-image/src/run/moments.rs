@@ -9,27 +9,27 @@ use crate::stack::trace::Stack;
 /// The first resolution, in nanoseconds.
 const FIRST_RESOLUTION: u64 = 1_000_000;
 
-/// A stack, and since when and how long it was seen, in nanoseconds of the monotonic clock.
+/// A stack, when it was first seen, and for how long; in nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// When it was seen first.
+    /// When it was first seen.
     pub from: u64,
-    /// Of samples in which the worker ran, and of those in which it slept.
+    /// The time of samples in which the worker ran.
     pub busy: u64,
-    /// Of samples in which the worker slept.
+    /// The time of samples in which it slept.
     pub waiting: u64,
-    /// What was seen.
+    /// The stack.
     pub stack: Stack,
 }
 
 impl Moment {
-    /// When it was seen last.
+    /// When it was last seen.
     #[must_use]
     pub fn to(&self) -> u64 {
         self.from + self.busy + self.waiting
     }
 
-    /// Whether it goes on with this one: the same stack, still running or still asleep.
+    /// Whether the next one continues it: the same stack, still running or still asleep.
     fn goes_on_with(&self, next: &Self) -> bool {
         let is_alike = |one: u64, other: u64| (one == 0) == (other == 0);
         self.stack == next.stack
@@ -55,7 +55,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Adds what a sample showed, after all others; there are at most so many moments then, but at least one.
+    /// Adds a sample's stack after all others. Then there are at most this many moments, but at least one.
     pub fn add(&mut self, moment: Moment, most: usize) {
         if let Some(last) = self
             .list
@@ -71,7 +71,7 @@ impl Moments {
         self.list.push(moment);
     }
 
-    /// Makes one of neighbours that the resolution does not tell apart, and the resolution so coarse that a quarter of the room is free.
+    /// Merges neighbours that the resolution does not separate, and makes the resolution so coarse that a quarter of the room is free.
     fn coarsen(&mut self, most: usize) {
         loop {
             let resolution = self.resolution.max(FIRST_RESOLUTION);
@@ -89,13 +89,13 @@ impl Moments {
         }
     }
 
-    /// In their order.
+    /// The moments in order.
     #[must_use]
     pub fn list(&self) -> &[Moment] {
         &self.list
     }
 
-    /// No more come.
+    /// Ends the list.
     #[must_use]
     pub fn finish(mut self) -> Vec<Moment> {
         self.list.shrink_to_fit();
@@ -132,7 +132,7 @@ mod tests {
         for (from, busy, waiting, stack) in samples {
             moments.add(moment(from, busy, waiting, stack), 500);
         }
-        // Nobody knows what was between.
+        // What was between them is unknown.
         moments.add(moment(40, 9, 0, 1), 500);
         let expected = [(0, 18, 0, 0), (18, 0, 9, 0), (27, 9, 0, 1), (40, 9, 0, 1)];
         let expected =

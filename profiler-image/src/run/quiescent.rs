@@ -1,20 +1,20 @@
 //! When the loop asks the quiescent reader for a quiescent read, and what it does with the answers.
 //!
-//! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nobody waits for an answer
+//! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nothing waits for an answer
 //! while the run goes on.
 
 use super::{Run, SECOND, now, sleep_until};
 
-/// The quiescent reader is not asked more often than this, and ever more seldom while it does not help.
+/// The quiescent reader is not asked more often than this, and less and less often while it does not help.
 pub(super) const ASK_AT_LEAST: u64 = SECOND / 1000;
 const ASK_AT_MOST: u64 = SECOND / 20;
-/// Quiescent reads at the end of a run, for what is still open then, and how long they may take.
+/// Quiescent reads at the end of a run for edges that are still open, and how long they may take.
 const LAST_ASKS: usize = 64;
 const LAST_ASKS_TAKE: u64 = SECOND / 2;
 
 impl Run<'_> {
-    /// Seeks what a turn has left unproven, for a worker whose last stack has an open edge. What `is_new` is likely to stand still,
-    /// and may be rare: now is the time to look.
+    /// Asks for a proof of what a turn has left open, for a worker whose last stack has an open edge. A new (`is_new`) stack is likely
+    /// to last, and may be rare, so it is read now.
     pub(super) fn ask_for(&mut self, wanted: Option<usize>, is_new: bool) {
         let Some(index) = wanted.filter(|_| self.sampler.edges.unsettled() > 0) else {
             return;
@@ -25,7 +25,7 @@ impl Run<'_> {
         self.seek(index, self.ask_interval);
     }
 
-    /// Seeks a proof for a worker; the next one after `pause`.
+    /// Asks for a proof for a worker; the next one may follow after `pause`.
     fn seek(&mut self, index: usize, pause: u64) {
         let current = now();
         if current < self.next_ask || self.quiescent.is_busy() {
@@ -56,7 +56,7 @@ impl Run<'_> {
         };
     }
 
-    /// What is still open at the end gets some more quiescent reads.
+    /// Asks for more quiescent reads for the edges that are open at the end.
     pub(super) fn ask_at_the_end(&mut self) {
         let until = now() + LAST_ASKS_TAKE;
         for turn in 0..LAST_ASKS {

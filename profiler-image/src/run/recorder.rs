@@ -1,9 +1,9 @@
-//! What ran when, and what the slowest requests did: data that a profile does not have, kept from the same samples. Pure.
+//! When each stack ran, and what the slowest requests did: data that a profile does not have, from the same samples. Pure.
 //!
-//! Invariant: the cells of the workers, those of the routes, and the parts of the run are the wall time of all samples that are summed; and memory
-//! is bounded, at about 16 MB when everything is full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the
-//! 200 slowest requests, half as many of those that are served now, and 2,000 requests of 200 bytes. A run of some functions and routes
-//! takes a few hundred kilobytes.
+//! Invariant: the cells of the workers, those of the routes, and the parts of the run each add up to the wall time of all summed samples;
+//! and memory is bounded, at about 16 MB when everything is full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB
+//! (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the 200 slowest requests, half as many of those that are served now,
+//! and 2,000 requests of 200 bytes. A run of some functions and routes takes a few hundred kilobytes.
 
 use std::collections::BTreeSet;
 
@@ -20,27 +20,27 @@ use crate::request::asked::Label;
 use crate::request::values::{OTHER_VALUE, Set};
 use crate::stack::trace::Stack;
 
-/// Moments of all requests together that are served now: where many workers are busy at once, each has fewer.
+/// Moments of all current requests together: if many workers are busy at once, each has fewer,
 const MAX_LIVE_MOMENTS: usize = 50_000;
-/// But no fewer than these.
+/// but at least this many.
 const FEWEST_MOMENTS: usize = 8;
 
 /// A sample that is summed, or will be once its request is old enough.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
-    /// The worker's thread, and the number that its samples are summed under.
+    /// The worker's thread id.
     pub tid: i32,
     /// The number that the worker's samples are summed under.
     pub summed_as: i32,
-    /// The time that it stands for, in nanoseconds of the monotonic clock.
+    /// The begin of the time that it represents, in nanoseconds of the monotonic clock.
     pub from: u64,
     /// The end of that time.
     pub to: u64,
-    /// Else the worker slept.
+    /// Whether the worker ran; otherwise it slept.
     pub ran: bool,
-    /// What was seen.
+    /// The stack.
     pub stack: Stack,
-    /// What was seen of the heap, where that is asked for.
+    /// The heap, if it is requested.
     pub heap: Option<Heap>,
 }
 
@@ -49,11 +49,11 @@ pub struct Taken {
 pub struct Of {
     /// Its number in the run.
     pub number: u32,
-    /// When it began, where something tells it.
+    /// When it began, if that is known.
     pub began: Option<u64>,
-    /// Its labels' values.
+    /// The values of its labels.
     pub values: Set,
-    /// It may still be too young for the filter.
+    /// Whether it may still be too young for the filter.
     pub is_young: bool,
 }
 
@@ -62,23 +62,23 @@ pub struct Of {
 pub struct Seen {
     /// The number that the worker's samples are summed under.
     pub summed_as: i32,
-    /// Its labels' values.
+    /// The values of its labels.
     pub values: Set,
-    /// In nanoseconds of the monotonic clock.
+    /// When it began, in nanoseconds of the monotonic clock.
     pub began: u64,
-    /// When it was seen last, in the same clock.
+    /// When it was last seen, by the same clock.
     pub ended: u64,
-    /// The run ended before it.
+    /// Whether the run ended before it.
     pub is_unfinished: bool,
-    /// Samples that were taken of it.
+    /// The number of its samples.
     pub samples: u64,
-    /// Nanoseconds that they stand for.
+    /// The time that they represent, in nanoseconds.
     pub wall: u64,
-    /// Nanoseconds of CPU time that they were given.
+    /// Their CPU time, in nanoseconds.
     pub cpu: u64,
-    /// Bytes of the largest heap that it was seen with; 0 where that is not asked for.
+    /// The size of its largest heap in bytes; 0 if that is not requested.
     pub peak_heap: u64,
-    /// None where it was not among the slowest.
+    /// Empty if it was not among the slowest.
     pub moments: Vec<Moment>,
 }
 
@@ -88,12 +88,12 @@ impl Seen {
     }
 }
 
-/// A request that is served now.
+/// A current request.
 #[derive(Debug)]
 struct Live {
     number: u32,
     seen: Seen,
-    /// The peak of the heap when it was seen first: one that is higher later is its own.
+    /// The heap's peak when the request was first seen: only a larger one is its own.
     first_peak: u64,
     is_young: bool,
     moments: Moments,
@@ -102,7 +102,7 @@ struct Live {
 /// What a run has recorded so far.
 #[derive(Debug)]
 pub struct Recorder {
-    /// When the first step begins, and how long each is; nanoseconds.
+    /// When the first step begins, in nanoseconds.
     pub began: u64,
     /// How long each step is, in nanoseconds.
     pub step: u64,
@@ -110,26 +110,26 @@ pub struct Recorder {
     pub workers: Rows<i32>,
     /// By the number of the label's value.
     pub routes: Rows<u16>,
-    /// Times in it are since the first step.
+    /// Its times are since the first step.
     pub parts: Parts<Stack>,
     live: FxHashMap<i32, Live>,
     /// Requests that have ended.
     pub slowest: Slowest,
 }
 
-/// The requests that took longest, of those that have ended.
+/// The slowest of the requests that have ended.
 #[derive(Debug, Default)]
 pub struct Slowest {
     listed: FxHashMap<u32, Seen>,
-    /// By duration and number: all that are listed, and those that still have their moments.
+    /// By duration and number: all listed ones, and those that still have their moments.
     order: BTreeSet<(u64, u32)>,
     recorded: BTreeSet<(u64, u32)>,
-    /// Requests that are not among them.
+    /// The number of requests that are not listed.
     pub unlisted: u64,
 }
 
 impl Recorder {
-    /// A run that begins now.
+    /// The recorder of a run that begins now.
     #[must_use]
     pub fn new(began: u64) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Recorder {
         }
     }
 
-    /// Adds a sample, of a request where that is known.
+    /// Adds a sample, with its request if that is known.
     pub fn add(&mut self, taken: &Taken, of: Option<Of>) {
         let wall = taken.to.saturating_sub(taken.from);
         let (busy, waiting) = if taken.ran { (wall, 0) } else { (0, wall) };
@@ -174,7 +174,7 @@ impl Recorder {
         ) {
             (true, _) => {}
             (false, false) => self.spread(taken.summed_as, route, &moment, heap),
-            // What it did in its youth counts from now on.
+            // Its earlier samples are kept from now on.
             (false, true) => {
                 for moment in live.moments.list().to_vec() {
                     self.spread(taken.summed_as, route, &moment, heap);
@@ -183,7 +183,7 @@ impl Recorder {
         }
     }
 
-    /// A worker serves the request of this number now: one before it has ended.
+    /// Notes that a worker now serves the request of this number: an earlier one has ended.
     pub fn serves(&mut self, tid: i32, number: u32) {
         if self
             .live
@@ -194,7 +194,7 @@ impl Recorder {
         }
     }
 
-    /// A worker waits for a request, or is gone.
+    /// Notes that a worker waits for a request, or has ended.
     pub fn idle(&mut self, tid: i32) {
         self.ends(tid, false);
     }
@@ -211,7 +211,7 @@ impl Recorder {
         }
     }
 
-    /// The run is over.
+    /// Ends all current requests, at the end of the run.
     pub fn end(&mut self) {
         let tids: Vec<i32> = self.live.keys().copied().collect();
         tids.into_iter().for_each(|tid| self.ends(tid, true));
@@ -229,9 +229,9 @@ impl Recorder {
         self.slowest.add(live.number, seen);
     }
 
-    /// Adds a moment to the steps in which it was, to each as much as lies in it, and to the part in which it began.
+    /// Adds a moment to its steps, to each the part within it, and to the part of the run in which it began.
     fn spread(&mut self, worker: i32, route: u16, moment: &Moment, heap: u64) {
-        // A worker may have been there before the first step.
+        // A worker may have been attached before the first step.
         let from = moment.from.saturating_sub(self.began);
         let to = moment.to().saturating_sub(self.began).max(from + 1);
         while (to - 1) / self.step >= MAX_STEPS as u64 {
@@ -289,7 +289,7 @@ impl Live {
 
     fn add(&mut self, taken: &Taken, of: &Of, wall: u64) {
         let seen = &mut self.seen;
-        // Its time is set when somebody asks for it.
+        // Its time is only set when the program asks for it.
         seen.began = of.began.unwrap_or(seen.began).min(seen.began);
         seen.ended = taken.to;
         seen.samples += 1;

@@ -24,75 +24,75 @@ use crate::target::process::calls::Calls;
 /// What to record.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose PHP.
+    /// The processes to sample.
     pub scope: Scope,
-    /// Of each worker.
+    /// The rate for each worker.
     pub samples_per_second: u32,
-    /// From the first turn on.
+    /// The duration, from the first turn on.
     pub duration: Duration,
-    /// Ends the run after so many samples, however long it has taken.
+    /// Ends the run after this many samples, however long it has taken.
     pub max_samples: Option<u64>,
-    /// Takes samples one after the other instead of on time.
+    /// Takes samples without a pause instead of on schedule.
     pub unpaced: bool,
     /// Keeps the time between requests, as `[idle]`.
     pub include_idle: bool,
     /// Leaves out the samples of workers that slept.
     pub only_running: bool,
-    /// Tells what the workers' heaps do.
+    /// Records the changes of the workers' heaps.
     pub heap: bool,
-    /// The target is a program that was started for this run: it is waited for as long as it takes, and signals are left to whoever
-    /// has started it.
+    /// The target is a program that was started for this run: the run waits for it as long as it takes, and leaves signals to the
+    /// code that started it.
     pub of_program: bool,
-    /// Share of one core that the sampler may use, in percent; nothing holds it without one.
+    /// The percentage of one core that the sampler may use; without it there is no limit.
     pub cpu_budget_percent: Option<u32>,
-    /// CPUs that the quiescent reader is held to; all that the kernel allows by default.
+    /// The CPUs that the quiescent reader may use; by default all that the kernel allows.
     pub quiescent_cpus: Option<CpuSet>,
-    /// Ends the run from outside, as a signal does.
+    /// Ends the run from outside, like a signal.
     pub stop: Stop,
-    /// Keeps what was sampled so far while the run goes on.
+    /// Keeps the samples so far while the run goes on.
     pub checkpoints: Option<Arc<dyn Keep>>,
-    /// What is told of requests, and which are kept.
+    /// The requested labels of requests, and the filter.
     pub requests: Asked,
 }
 
 /// A run's result.
 #[derive(Debug)]
 pub struct Recording {
-    /// What is known of functions, call paths and edges.
+    /// The known functions, call paths and edges.
     pub sampler: Sampler,
     /// All samples.
     pub aggregate: Aggregate,
-    /// What is told of requests, where that was asked for.
+    /// The data about requests, if it was requested.
     pub requests: Option<Told>,
-    /// What is told of heaps, where that was asked for.
+    /// The data about heaps, if it was requested.
     pub heap: Option<HeapTold>,
-    /// What ran when, where routes are told.
+    /// What ran when, if the label Route was requested.
     pub recorder: Option<Recorder>,
-    /// That of the worker that was found first.
+    /// The engine of the worker that was found first.
     pub engine: Arc<Engine>,
     /// The JIT had compiled code for a worker.
     pub jit: bool,
-    /// The extensions of a worker, as they were last seen.
+    /// The extensions of a worker, when they were last read.
     pub extensions: Option<Extensions>,
     /// The workers of the run, by the number that their samples were summed under ([`crate::target::process::Process::tid`]).
     pub seen: HashMap<i32, Seen>,
-    /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
+    /// For each worker that was busy at least once: the percentage of its turns in which it was busy.
     pub busy_percents: Vec<u8>,
     /// Why the run ended.
     pub ended: Ended,
-    /// Unix time of the first turn, and how long the run took.
+    /// The Unix time of the first turn.
     pub began_unix_nanoseconds: i64,
     /// How long the run took.
     pub took: Duration,
-    /// Between two samples of a worker: as it was asked for, and as it was kept.
+    /// The requested time between two samples of a worker.
     pub asked_period: Duration,
-    /// Between two samples of a worker, as it was kept.
+    /// The average time between two samples of a worker.
     pub effective_period: Duration,
     /// CPU time of workers that no running sample could be given.
     pub cpu_unattributed: Duration,
-    /// Samples that were left out, because the worker slept; `None` where all are kept.
+    /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,
-    /// Calls of the kernel that looked at targets, from the first turn to the last.
+    /// System calls that read targets, from the first turn to the last.
     pub calls: Calls,
     /// Those of turns that found a worker between two requests.
     pub idle_calls: Calls,
@@ -103,19 +103,19 @@ pub struct Recording {
 /// Why nothing could be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// With the most telling reason why a process was not taken.
+    /// With the best reason why a process was not sampled.
     #[error("no PHP was found")]
     NoPhp(Option<Refused>),
-    /// By a signal, or because nobody wants it.
+    /// By a signal, or because the profile is not wanted.
     #[error("stopped before the first sample")]
     Stopped,
-    /// Clocks, signals or CPU sets.
+    /// An error of clocks, signals or CPU sets.
     #[error("the kernel refused a call that the sampler needs")]
     Kernel(#[from] nix::Error),
-    /// The kernel gives no thread for it.
+    /// The kernel cannot start its thread.
     #[error("starting the quiescent reader failed")]
     QuiescentReader(#[from] std::io::Error),
-    /// The kernel gives no thread for it.
+    /// The kernel cannot start its thread.
     #[error("starting the scanner failed")]
     Scanner(#[source] std::io::Error),
 }

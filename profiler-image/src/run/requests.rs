@@ -16,9 +16,9 @@ use crate::request::values::{Set, SetId, Table, Values};
 use crate::stack::trace::Stack;
 use rustc_hash::FxHashMap;
 
-/// Distinct stacks of a young request that are kept for a worker.
+/// The largest number of distinct stacks of a young request that are kept for a worker.
 const MAX_YOUNG: usize = 256;
-/// Ages below which a band ends, in nanoseconds, and its name; what is older has the last one.
+/// The upper limits of the age bands, in nanoseconds, and their names; older requests have the last name.
 const BANDS: [(u64, &str); 5] = [
     (SECOND / 20, "<50ms"),
     (SECOND / 5, "<200ms"),
@@ -27,46 +27,46 @@ const BANDS: [(u64, &str); 5] = [
     (u64::MAX, ">=5s"),
 ];
 
-/// What became of requests and samples.
+/// The counts of requests and samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Requests that were seen,
     pub requests: u64,
-    /// and how often one was read: not where it is equal to the one before.
+    /// and how often one was read: it is not read if it equals the one before.
     pub reads: u64,
-    /// Samples whose request is not known: it is not where the SAPI should have it,
+    /// Samples whose request is unknown: it is not where the SAPI should have it,
     pub unknown: u64,
     /// or it changed while it was read.
     pub changed: u64,
-    /// Samples that the filter dropped: by what their request is, by its age, and because that is not known.
+    /// Samples that the filter dropped because their request does not match.
     pub filtered: u64,
-    /// Samples that the filter dropped by the age of their request.
+    /// Samples that the filter dropped because of the age of their request.
     pub young: u64,
-    /// Samples that the filter dropped because what it asks for is not known.
+    /// Samples that the filter dropped because a property that it needs is unknown.
     pub undecided: u64,
 }
 
-/// What a profile says of requests.
+/// A profile's data about requests.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
     /// The values of labels by their numbers.
     pub table: Table,
-    /// What became of requests and samples.
+    /// The counts of requests and samples.
     pub counts: RequestCounts,
-    /// Labels were asked for.
+    /// Whether labels were requested.
     pub has_labels: bool,
-    /// A filter was.
+    /// Whether a filter was requested.
     pub has_filter: bool,
 }
 
-/// What becomes of a sample.
+/// The fate of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// With the number of its request; 0 is none.
+    /// Summed, with the number of its request; 0 means none.
     Summed(u32, Labelled),
     /// Kept until the request of this number of the worker is old enough.
     Young(u32, Labelled),
-    /// By the filter.
+    /// Dropped by the filter.
     Dropped,
 }
 
@@ -84,15 +84,15 @@ impl Fate {
 /// The requests of a worker.
 #[derive(Debug, Default)]
 pub struct Served {
-    /// Which request of the run it serves, or has served last; 0 is none.
+    /// The number of the current or last request; 0 means none.
     number: u32,
-    /// The request that is served now, where it is known.
+    /// The current request, if it is known.
     current: Option<Current>,
-    /// What the last request was that was read: an equal one is not read again.
+    /// The last request that was read: an equal one is not read again.
     last: Option<Known>,
-    /// When it was idle last: nanoseconds of the monotonic clock.
+    /// When the worker was last idle: nanoseconds of the monotonic clock.
     idle_at: Option<u64>,
-    /// What a request did before it was old enough, and whose it is.
+    /// The samples of a request before it was old enough.
     young: FxHashMap<Labelled, Sum>,
     young_of: u32,
     /// The number of the last request that was old enough.
@@ -108,22 +108,22 @@ struct Known {
 #[derive(Debug, Clone, Copy)]
 struct Current {
     known: Known,
-    /// When it began, or was seen first; `None` where nothing tells a request's end.
+    /// When it began, or was first seen; `None` if a request's end cannot be detected.
     began: Option<u64>,
 }
 
-/// What is known of requests in a run.
+/// All known requests of a run.
 #[derive(Debug, Default)]
 pub struct Requests {
     asked: Asked,
     values: Values,
     bands: [u16; BANDS.len()],
-    /// So far.
+    /// The counts so far.
     pub counts: RequestCounts,
 }
 
 impl Requests {
-    /// A run that is asked so.
+    /// The requests of a run with these options.
     #[must_use]
     pub fn new(asked: &Asked) -> Self {
         Self {
@@ -132,13 +132,13 @@ impl Requests {
         }
     }
 
-    /// What it is asked for.
+    /// The options.
     #[must_use]
     pub fn asked(&self) -> &Asked {
         &self.asked
     }
 
-    /// What a profile says of it; `None` where nothing was asked for.
+    /// A profile's data about requests; `None` if nothing was requested.
     #[must_use]
     pub fn told(&self) -> Option<Told> {
         self.asked.is_on().then(|| Told {
@@ -149,7 +149,7 @@ impl Requests {
         })
     }
 
-    /// Looks which request the reads of a worker's last sample have shown, at this time; whether it is certain.
+    /// Determines which request the reads of a worker's last sample showed; returns whether it is certain.
     pub fn look(&mut self, served: &mut Served, reader: &mut Reader, now: u64) -> bool {
         let Some(watch) = &mut reader.request else {
             return true;
@@ -157,7 +157,7 @@ impl Requests {
         let source = watch.source();
         let time = watch.request_time().filter(|_| source != Source::Iteration);
         let began = time.and_then(|time| monotonic(time, now));
-        // A time before the worker's last wait is of a request before, or of the script that handles them all.
+        // A time before the worker's last wait belongs to an earlier request, or to the script that handles all of them.
         let began = began.filter(|began| served.idle_at.is_none_or(|idle| *began >= idle));
         match watch.seen() {
             Seen::Same => match (&mut served.current, served.last) {
@@ -169,7 +169,7 @@ impl Requests {
                     let number = self.next();
                     served.begin(number, known, source, began.unwrap_or(now));
                 }
-                // `$_SERVER` is still that of the iteration before.
+                // `$_SERVER` still belongs to the iteration before.
                 (None, _) => {}
             },
             Seen::Other => {
@@ -192,7 +192,7 @@ impl Requests {
         true
     }
 
-    /// A request was read for the first time; `began` is when it began, where its time is known.
+    /// A request was read for the first time; `began` is its begin, if its time is known.
     fn begin(
         &mut self,
         served: &mut Served,
@@ -203,7 +203,7 @@ impl Requests {
         let known = self.known(request);
         served.last = Some(known);
         let began = match source {
-            // One that began before the last wait is that of the iteration before.
+            // A request that began before the last wait is that of the iteration before.
             Source::Iteration => request
                 .began
                 .and_then(|time| monotonic(time, now))
@@ -217,21 +217,21 @@ impl Requests {
         }
     }
 
-    /// Counts a request; gives its number.
+    /// Counts a request; returns its number.
     fn next(&mut self) -> u32 {
         self.counts.requests += 1;
-        // After four billion they begin anew.
+        // After four billion requests the numbers begin again.
         (self.counts.requests as u32).max(1)
     }
 
-    /// The worker waits for a request.
+    /// Notes that the worker waits for a request.
     pub fn idle(&mut self, served: &mut Served, now: u64) {
         served.current = None;
         served.idle_at = Some(now);
         self.end_young(served);
     }
 
-    /// What becomes of a sample of this stack. `is_certain` says that its request is the one that is served.
+    /// The fate of a sample of this stack. `is_certain` tells that its request is the current one.
     pub fn fate(&mut self, served: &mut Served, stack: Stack, now: u64, is_certain: bool) -> Fate {
         if !self.asked.is_on() {
             return Fate::Summed(0, stack.into());
@@ -277,7 +277,7 @@ impl Requests {
         }
     }
 
-    /// Keeps a sample of a young request; whether there was room for it.
+    /// Keeps a sample of a young request; returns whether there was room.
     pub fn keep_young(
         &mut self,
         served: &mut Served,
@@ -298,7 +298,7 @@ impl Requests {
         has_room
     }
 
-    /// Adds what a request did before it was old enough, now that it is.
+    /// Adds the earlier samples of a request that is now old enough.
     pub fn release_young(&mut self, served: &mut Served, tid: i32, aggregate: &mut Aggregate) {
         if served.young_of == served.number {
             for (sample, sum) in served.young.drain() {
@@ -307,7 +307,7 @@ impl Requests {
         }
     }
 
-    /// Drops what a request did that never was old enough.
+    /// Drops the samples of a request that never was old enough.
     fn end_young(&mut self, served: &mut Served) {
         let samples: i64 = served.young.values().map(|sum| sum.samples).sum();
         self.counts.young += u64::try_from(samples).unwrap_or(0);
@@ -327,7 +327,7 @@ impl Requests {
             (Label::TraceId, request.trace_id.as_deref()),
         ];
         let mut set = Set::default();
-        // What is dropped shall take no places.
+        // Values of dropped requests take no room.
         for (label, value) in values.into_iter().filter(|_| verdict == Verdict::Kept) {
             if let Some(value) = value.filter(|_| self.asked.has(label)) {
                 set[label as usize] = self.values.number(label, value);
@@ -355,13 +355,13 @@ impl Requests {
 }
 
 impl Served {
-    /// Which request it serves, or has served last; 0 is none.
+    /// The number of the current or last request; 0 means none.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The request of a sample that was given this fate.
+    /// The request of a sample with this fate.
     #[must_use]
     pub fn of(&self, fate: Fate) -> Option<Of> {
         let number = fate.request()?;
@@ -382,7 +382,7 @@ impl Served {
         });
     }
 
-    /// Where it goes what has become known later of a sample that was given this fate: its CPU time, and what the heap did.
+    /// Adds what has become known later of a sample with this fate: its CPU time, and its heap.
     pub fn give(&mut self, fate: Fate, tid: i32, more: Sum, aggregate: &mut Aggregate) {
         match fate {
             Fate::Summed(_, sample) => aggregate.merge(sample, tid, more),
@@ -399,10 +399,10 @@ impl Served {
     }
 }
 
-/// A Unix time in seconds on the monotonic clock, now being this; `None` where it lies ahead.
+/// Converts a Unix time in seconds to the monotonic clock, whose current value is `now`; `None` if it is in the future.
 fn monotonic(time: f64, now: u64) -> Option<u64> {
     let age = unix_now() - time;
-    // The clock may have been set by a little since.
+    // The clock may have been adjusted slightly since.
     if !(-0.01..1e9).contains(&age) {
         return None;
     }

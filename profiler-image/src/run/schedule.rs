@@ -3,7 +3,7 @@
 //! Due times are absolute, so lateness does not add up. A wake-up costs more than a read: workers due together are read
 //! in one, up to [`TOGETHER`]; more are spread evenly over the period.
 
-/// Workers that one wake-up reads.
+/// The number of workers that one wake-up reads.
 pub const TOGETHER: usize = 32;
 
 /// The plan of the wake-ups. Times are nanoseconds of one monotonic clock.
@@ -14,18 +14,18 @@ pub struct Schedule {
     /// Wake-ups since `start`.
     tick: u64,
     groups: u64,
-    /// The group that waits longest. Whatever turns are missed, each group comes as often as the others.
+    /// The group that has waited longest. Whatever turns are missed, each group is read equally often.
     next: u64,
 }
 
-/// What is to be done now.
+/// The current work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// Which group of workers is due: those whose index is this number modulo the number of groups.
     pub group: usize,
     /// How many groups there are.
     pub groups: usize,
-    /// Whole turns of this and other groups that have passed unused.
+    /// Whole turns of this and other groups that were missed.
     pub missed: u64,
 }
 
@@ -63,7 +63,7 @@ impl Schedule {
         }
     }
 
-    /// Follows a new number of workers, or a new period; turns go on from the last one.
+    /// Applies a new number of workers, or a new period; turns continue from the last one.
     pub fn follow(&mut self, period: u64, workers: usize) {
         let groups = groups(workers);
         if groups != self.groups || period != self.period {

@@ -1,4 +1,4 @@
-//! A copy of everything sampled so far, from which a profile is built; the run may go on.
+//! A copy of everything sampled so far, from which a profile is built while the run goes on.
 //!
 //! Taking one takes as long as there are distinct stacks; names are shared.
 
@@ -23,13 +23,13 @@ use crate::target::process::calls::Calls;
 pub enum Ended {
     /// The time was over.
     Done,
-    /// SIGTERM, SIGINT, SIGHUP, or a request that was cancelled: what was sampled is kept.
+    /// SIGTERM, SIGINT, SIGHUP, or a request that was cancelled: the samples so far are kept.
     Stopped,
-    /// All workers went away before the time was over.
+    /// All workers ended before the time was over.
     WorkersGone,
 }
 
-/// What a sample's labels say of its worker.
+/// The worker's data in a sample's labels.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Its process.
@@ -38,54 +38,54 @@ pub struct Seen {
     pub engine: Arc<Engine>,
 }
 
-/// What a profile is made of.
+/// The data for a profile.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What was sampled.
+    /// The samples.
     pub samples: Samples,
-    /// What is told of requests, where that was asked for.
+    /// The data about requests, if it was requested.
     pub requests: Option<Told>,
-    /// What is told of heaps, where that was asked for.
+    /// The data about heaps, if it was requested.
     pub heap: Option<HeapTold>,
-    /// That of the worker that was found first.
+    /// The engine of the worker that was found first.
     pub engine: Arc<Engine>,
     /// The JIT had compiled code for a worker.
     pub jit: bool,
-    /// The extensions of a worker, where they could be read.
+    /// The extensions of a worker, if they could be read.
     pub extensions: Option<Extensions>,
     /// The workers, by the number that their samples were summed under.
     pub seen: HashMap<i32, Seen>,
-    /// For each worker that was busy at least once: the share of its turns in which it was, in percent.
+    /// For each worker that was busy at least once: the percentage of its turns in which it was busy.
     pub busy_percents: Vec<u8>,
     /// Unix time of the first turn.
     pub began_unix_nanoseconds: i64,
     /// How long the run has taken.
     pub took: Duration,
-    /// Between two samples of a worker, as it was asked for.
+    /// The requested time between two samples of a worker.
     pub asked_period: Duration,
-    /// The same as it was kept on average.
+    /// The average one.
     pub effective_period: Duration,
     /// CPU time of workers that no running sample could be given.
     pub cpu_unattributed: Duration,
-    /// Samples that were left out, because the worker slept; `None` where all are kept.
+    /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,
-    /// Whether the list of requests is stored, where one is wanted.
+    /// Whether the list of requests is stored, if one was wanted.
     pub list_stored: Option<bool>,
 }
 
-/// The stacks, and what their lines are.
+/// The stacks, and the names of their lines.
 #[derive(Debug)]
 pub struct Samples {
     /// The stacks with their sums.
     pub settled: Settled,
-    /// What their lines are called.
+    /// The names of their functions and files.
     pub names: NameList,
     /// What happened to the samples.
     pub quality: Quality,
 }
 
 impl Samples {
-    /// What a sampler has summed until now.
+    /// All samples of a sampler until now.
     #[must_use]
     pub fn of(sampler: &Sampler, aggregate: &Aggregate) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Samples {
 }
 
 impl Recording {
-    /// All of it.
+    /// A snapshot of the whole run.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -120,32 +120,32 @@ impl Recording {
     }
 }
 
-/// Keeps what was sampled so far while a run goes on.
+/// Keeps the samples so far while a run goes on.
 pub trait Keep: fmt::Debug + Send + Sync {
-    /// Keeps a snapshot where one is due after so much time.
+    /// Keeps a snapshot if one is due after this time.
     fn keep(&self, sampled: Duration, snapshot: &mut dyn FnMut() -> Snapshot);
 
-    /// Whether a profile was being made since this was asked last: work that is no part of sampling.
+    /// Whether a profile was built since the last call: its CPU time does not count as sampling.
     fn have_worked(&self) -> bool;
 
-    /// Whether what a snapshot has shall be in no later one.
+    /// Whether each sample is given in one snapshot only.
     fn gives_once(&self) -> bool {
         false
     }
 
-    /// Sees what was counted so far, about ten times a second: `make bench` tells the first seconds from the rest by it.
+    /// Receives the counts so far, about ten times a second. `make bench` uses it to separate the first seconds from the rest.
     fn observe(&self, _sampled: Duration, _counted: &Counted) {}
 }
 
-/// What a run has counted.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     /// What happened to the samples.
     pub quality: Quality,
     /// Calls of turns that found a worker between two requests.
     pub idle: Calls,
-    /// Workers that are there now.
+    /// The current number of workers.
     pub workers: usize,
-    /// Samples that are kept.
+    /// The number of kept samples.
     pub samples: u64,
 }

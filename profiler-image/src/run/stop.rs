@@ -1,4 +1,4 @@
-//! A signal from outside that a run must end early.
+//! Tells a run from outside that it has to end early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,32 +10,32 @@ const GO_ON: u8 = 0;
 const KEEP: u8 = 1;
 const DROP: u8 = 2;
 
-/// Whether to stop, and what becomes of what was sampled.
+/// Whether to stop, and whether to keep the samples.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicU8>);
 
 impl Stop {
-    /// Whether the run shall end.
+    /// Whether the run has to end.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed) != GO_ON
     }
 
-    /// Whether nobody wants what was sampled.
+    /// Whether the samples are not wanted any more.
     #[must_use]
     pub fn is_drop(&self) -> bool {
         self.0.load(Ordering::Relaxed) == DROP
     }
 
-    /// Takes the operator's word.
+    /// Applies the operator's answer.
     pub fn request(&self, word: &str) {
         let told = if word.trim() == "drop" { DROP } else { KEEP };
         self.0.fetch_max(told, Ordering::Relaxed);
     }
 }
 
-/// SIGTERM, SIGINT and SIGHUP are taken as a request to stop, and looked at between two turns. As PID 1 of nothing and without
-/// a handler a container would ignore SIGTERM. Whoever starts the sampler with `nohup` wants it to outlive its terminal.
+/// Handles SIGTERM, SIGINT and SIGHUP as requests to stop, which are read between two turns. Without a handler, the sampler would ignore
+/// SIGTERM as PID 1 of a container. A sampler that was started with `nohup` outlives its terminal.
 pub(super) fn signals() -> nix::Result<SignalFd> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
@@ -51,14 +51,14 @@ pub(super) fn is_signalled(signals: Option<&SignalFd>) -> bool {
     signals.is_some_and(|signals| matches!(signals.read_signal(), Ok(Some(_))))
 }
 
-/// Whether this process was started with SIGHUP ignored. A blocked signal is queued even so.
+/// Whether this process was started with SIGHUP ignored. A blocked signal is queued even then.
 #[must_use]
 pub fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignores(&status, Signal::SIGHUP)
 }
 
-/// As `/proc/PID/status` says it: a mask in hexadecimal digits, whose lowest bit is signal 1.
+/// Parses `/proc/PID/status`: a mask in hexadecimal digits, whose lowest bit is signal 1.
 fn ignores(status: &str, signal: Signal) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -15,7 +15,7 @@ pub(super) fn unix_now() -> f64 {
     clock(ClockId::CLOCK_REALTIME) as f64 / SECOND as f64
 }
 
-/// Nanoseconds of CPU that this process has used.
+/// The CPU time of this process, in nanoseconds.
 #[must_use]
 pub fn own_cpu() -> u64 {
     clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
@@ -28,10 +28,10 @@ fn clock(id: ClockId) -> u64 {
         .unwrap_or(0)
 }
 
-/// Sleeps until the monotonic clock says so, or a signal comes.
+/// Sleeps until this time of the monotonic clock, or until a signal.
 pub(super) fn sleep_until(at: u64) {
     let time = TimeSpec::nanoseconds(i64::try_from(at).unwrap_or(i64::MAX));
-    // A signal ends the sleep early; the loop looks at the time and at the signals anyway.
+    // A signal ends the sleep early; the loop checks the time and the signals anyway.
     let _ = clock_nanosleep(
         ClockId::CLOCK_MONOTONIC,
         ClockNanosleepFlags::TIMER_ABSTIME,

@@ -1,4 +1,4 @@
-//! One turn: look at each worker that is due, read it unless it still sleeps, and sum its sample.
+//! One turn: checks each worker that is due, reads it unless it still sleeps, and sums its sample.
 //!
 //! Invariant: a turn that failed keeps its time, which goes to the worker's next sample. A read of a process that is known to
 //! be gone is not summed.
@@ -41,7 +41,7 @@ impl Run<'_> {
         }
     }
 
-    /// Reads a worker's stack; `mark` is the worker's before.
+    /// Reads a worker's stack; `mark` is the worker's mark before.
     fn read_one(
         &mut self,
         index: usize,
@@ -60,11 +60,11 @@ impl Run<'_> {
             Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
         };
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
-        // Nothing ran from before the read to after it: the stack is true, and stands for as long as the sleep lasts.
+        // Nothing ran from before the read to after it: the stack is true, and remains so for as long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
         let look = member.worker.clocks.look();
         if look == Err(NoLook::Gone) {
-            // It was read by its number, which may have been another's by then.
+            // The read used the thread id, which may have been another's by then.
             self.sampler.quality.denied += 1;
             return;
         }
@@ -88,13 +88,13 @@ impl Run<'_> {
                 true
             }
         };
-        // Whose request it is shall be seen in the next turn.
+        // The next turn determines the request.
         let slept = slept.filter(|_| is_certain);
         member.asleep = slept.map(|mark| Asleep { mark, stack });
         self.add(index, current, look.ok(), (stack, is_certain), !is_asleep);
     }
 
-    /// Adds a sample of a stack, `None` between requests; whether it is certain whose request it is of.
+    /// Adds a sample of a stack, `None` between requests. `is_certain` tells whether its request is certain.
     fn add(
         &mut self,
         index: usize,
@@ -106,7 +106,7 @@ impl Run<'_> {
         let member = &mut self.members[index];
         let (quality, aggregate) = (&mut self.sampler.quality, &mut self.aggregate);
         quality.taken += 1;
-        // A sample's wall value is the time that it stands for.
+        // A sample's wall value is the time that it represents.
         let wall = i64::try_from(current - member.sampled_at).unwrap_or(i64::MAX);
         let from = std::mem::replace(&mut member.sampled_at, current);
         let (requests, served) = (&mut self.requests, &mut member.served);
@@ -152,7 +152,7 @@ impl Run<'_> {
     }
 }
 
-/// Records a worker's newest sample, of a stack where it was in a request, with its fate where it is kept.
+/// Records a worker's newest sample: its stack if it was in a request, and its fate if it is kept.
 fn record(
     recorder: &mut Recorder,
     member: &Member,
@@ -198,14 +198,14 @@ mod tests {
     use crate::target::Scope;
     use crate::target::process::ProcessMemory;
 
-    /// A process that waits for something to copy.
+    /// A process that waits for input.
     fn sleeper() -> (Child, i32) {
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Before its first answer it may sleep for its own pages.
+        // Before its first answer it may sleep because of a page fault.
         child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         let answer = &mut [0];
         child.stdout.as_mut().unwrap().read_exact(answer).unwrap();
@@ -246,7 +246,7 @@ mod tests {
         run
     }
 
-    /// How many turns were taken and how many failed, and the samples of each stack.
+    /// The numbers of taken and failed turns, and the samples of each stack.
     fn counts(run: &Run<'_>) -> (u64, u64, Vec<i64>) {
         let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
         let (stacks, _) = settled.sum();
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(counts(&run), (1, 0, vec![1]));
         let sampled_at = run.members[0].sampled_at;
         end(child);
-        // Its memory can still be read, as if another process had its number.
+        // The memory can still be read, as if another process had the same PID.
         run.read_one(0, now(), mark, &mut None);
         assert_eq!(counts(&run), (1, 1, vec![1]));
         assert_eq!(run.members[0].sampled_at, sampled_at);
@@ -288,11 +288,11 @@ mod tests {
         let (ended, gone) = sleeper();
         run.members[0].worker.reader.memory = Arc::new(ProcessMemory::open(gone).unwrap());
         end(ended);
-        // Each read of memory fails from here on, and so would its turn.
+        // Each read of memory fails from here on, so each turn that reads would fail.
         (0..3).for_each(|_| run.take_one(0, &mut None));
         let all = taken + 3;
         assert_eq!(counts(&run), (all, 0, vec![i64::try_from(all).unwrap()]));
-        // Once it has run its turns read, and fail.
+        // Once the worker has run, its turns read, and fail.
         child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         let is_read_again = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));

@@ -20,17 +20,17 @@ use crate::stack::functions::{FunctionId, stands};
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::Trace;
 
-/// The op index that stands for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
+/// The op index for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
 pub(super) const UNWINDING: u32 = u32::MAX;
-/// The op index of what has no op.
+/// The op index of a frame without an op.
 const NO_OP: u32 = u32::MAX - 1;
 
-/// How far a climb came.
+/// The result of a climb.
 #[derive(Debug, Default)]
 pub(super) struct Climb {
     /// The path to each frame, the root first.
     paths: Vec<PathId>,
-    /// All frames are in it.
+    /// All frames have a path.
     pub is_whole: bool,
     /// It ended at a frame that its caller's op does not call: that call has ended, or is not made yet.
     pub is_refuted: bool,
@@ -40,12 +40,12 @@ pub(super) struct Climb {
     pub open: Vec<EdgeId>,
 }
 
-/// Where the climb is.
+/// The current position of the climb.
 struct At {
     path: PathId,
     /// The innermost user function so far, and the index of its op.
     site: Option<(NameId, u32)>,
-    /// A caller has gone on to another op since: known calls alone lead on.
+    /// A caller has moved to another op since the moment, so only known calls may follow.
     has_gone_on: bool,
 }
 
@@ -66,7 +66,7 @@ impl Climb {
         self.path_of(self.proven())
     }
 
-    /// The path of so many frames from the root.
+    /// The path of this many frames from the root.
     pub(super) fn path_of(&self, frames: usize) -> PathId {
         frames
             .checked_sub(1)
@@ -125,13 +125,13 @@ impl Sampler {
             .is_some_and(|(mark, name)| self.tree.call_of(mark, name).is_some())
     }
 
-    /// A node that is no function.
+    /// A node that is not a function.
     fn mark(&mut self, parent: PathId, name: NameId) -> Option<PathId> {
         let known = self.tree.child(parent, name, NO_OP);
         known.or_else(|| self.tree.add(parent, name, NO_OP, 0, Call::default()))
     }
 
-    /// Takes one frame; `None` where the climb ends below it.
+    /// Takes one frame; `None` if the climb ends below it.
     fn step(
         &mut self,
         worker: &mut Worker,
@@ -150,7 +150,7 @@ impl Sampler {
         let (key, is_hidden) = (code.function.key, code.function.key.is_nameless());
         let op = op_index(engine.layout, engine.executor_globals, &key, frame.opline);
         if key.is_user() && op.is_none() && index > 0 {
-            // A caller's opline is inside its code; the leaf's own proves nothing, and nothing is built on it.
+            // A caller's opline is inside its code. The leaf's own opline proves nothing, and no edge depends on it.
             return None;
         }
         let found = (id, name);
@@ -161,7 +161,7 @@ impl Sampler {
         call.is_hidden = is_hidden;
         let caller = trace.frames.get(index + 1);
         let depth = trace.frames.len() - index;
-        // What stood still needs no check: the caller's variable may have been assigned since the call.
+        // A frame that stood needs no check: the caller's variable may have been assigned since the call.
         if depth > trace.stood
             && caller
                 .is_some_and(|caller| call.check.contradicted(&worker.reader.copy, caller, &frame))
@@ -169,8 +169,8 @@ impl Sampler {
             return None;
         }
         let path = self.node(worker, at.path, found, (&key, op), call, climb)?;
-        // The function at an address that is reused was read after the frame: its code is that of the frame's opline, or the
-        // frame must still be there. The nameless frames of the engine itself are the same for every fiber.
+        // The function was read after the frame, and its address may have been reused: its code has to contain the frame's opline, or the
+        // frame must still be there. The engine's own nameless frames are the same for every fiber.
         let may_be_reused = op.is_none() && !is_hidden && !key.is_named();
         if may_be_reused
             && !stands(
@@ -189,7 +189,7 @@ impl Sampler {
         Some(())
     }
 
-    /// The node below a path of a function at one of its ops; `None` where there is no room for it.
+    /// The node of a function at one of its ops, below a path; `None` without room.
     fn node(
         &mut self,
         worker: &mut Worker,
@@ -215,7 +215,7 @@ impl Sampler {
         Some(path)
     }
 
-    /// The call that the caller has made at another op, from which it has gone on since.
+    /// The call that the caller made at another op, before it moved on.
     fn call_before(&self, at: &mut At, name: NameId, climb: &mut Climb) -> Option<Call> {
         let before = self.tree.nearest_op_that_calls(at.path, name)?;
         let call = *self.tree.call_of(before, name)?;
@@ -240,7 +240,7 @@ impl Sampler {
             .map_or(key.line_start, |(_, line)| line)
     }
 
-    /// What is known of the call of frame `index`; `None` where it is refuted.
+    /// What is known of the call of frame `index`; `None` if it is refuted.
     fn call(
         &mut self,
         worker: &mut Worker,
@@ -261,7 +261,7 @@ impl Sampler {
             climb.is_refuted = true;
             return None;
         }
-        // A call that no path has yet may be of two moments: a look can show what an earlier call left above another caller.
+        // A call that is in no path yet may mix two moments: a look can show what an earlier call left above another caller.
         if known.is_none() && trace.together < trace.frames.len() - index {
             climb.is_refuted = self.is_refuted(worker, trace, index, at.site, name);
             return None;
@@ -287,7 +287,7 @@ impl Sampler {
         Some(call)
     }
 
-    /// Whether the caller's op denies the call of frame `index`.
+    /// Whether the caller's op refutes the call of frame `index`.
     fn is_refuted(
         &mut self,
         worker: &Worker,
@@ -303,9 +303,9 @@ impl Sampler {
         })
     }
 
-    /// What is known of a stack's root. The engine begins with a script; what else it calls by itself, as a shutdown function
-    /// or an output callback, a quiescent read must have seen: to a torn chain any frame can look like its end. A
-    /// generator's frame, which lies on the heap, has no caller for a moment while it is resumed, and is never one.
+    /// What is known of a stack's root. The engine begins with a script. For anything else that it calls, such as a shutdown function
+    /// or an output callback, a quiescent read is needed: in a torn chain any frame can look like its end. A
+    /// generator's frame, which is on the heap, has no caller for a moment while it is resumed; it is never a root.
     fn root(
         &mut self,
         worker: &mut Worker,
@@ -342,7 +342,7 @@ impl Sampler {
         let caller = trace.ids.get(index + 1).copied().flatten()?;
         let caller = self.functions.get(caller)?;
         Some(Edge {
-            // Without user code above, as in a shutdown function that is internal, the internal caller is the site.
+            // Without user code above, as in an internal shutdown function, the internal caller is the site.
             site: site.unwrap_or((caller.name, 0)),
             via: (!caller.function.key.is_user()).then_some(caller.name),
             callee,
@@ -350,7 +350,7 @@ impl Sampler {
     }
 }
 
-/// Index of an opline in a function's code. While an exception unwinds, a caller's opline is that of the engine's own
+/// The index of an opline in a function's code. While an exception unwinds, a caller's opline is the engine's own
 /// op in `EG(exception_op)`.
 pub(super) fn op_index(
     layout: &Layout,

@@ -1,10 +1,10 @@
-//! From one read to a stack: the first whole moment that the read shows.
+//! Finds the stack of a read: the first whole moment that the read shows.
 //!
-//! The sample's moment is the first word with the first look after it. The program goes on between the two: in a call that lasts less
-//! than that, the frame of the word is gone when the look is read, or another call's stands in its place. Then the look's own frames are
-//! followed, up to the word's depth: they are still of that moment, while later moments show the calls that last longer. Only where
-//! these do not tell, the later moments are followed.
-//! Invariant: the sample is the first whole stack of this order; what comes after it is not looked at.
+//! The sample's moment is the first word (a read of the top's pointer) with the first look after it. The program runs on between the two:
+//! if a call is shorter than that, its frame is gone at the look, or another call's is in its place. Then the look's own frames are
+//! followed, up to the word's depth: they are still of that moment, while later moments would favour calls that last longer. Only if these
+//! give no stack, the later moments are followed.
+//! Invariant: the sample is the first whole stack in this order; later moments are not read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
 use crate::stack::trace::Trace;
 
-/// Looks around a word that must show the frames of which words in memory say who called whom.
+/// The looks around a word that have to show the frames if only words in memory tell the callee.
 const AROUND: usize = 3;
-/// Frames above those that a word leads to, which the first look is searched for.
+/// How many frames above those that a word leads to are searched for in the first look.
 const CALLEES: usize = 8;
 
 /// How far a stack could be followed.
@@ -31,16 +31,16 @@ pub(super) enum Followed {
     Part(PathId),
 }
 
-/// What is known of a sample that is not whole yet: the callers that a path leads to, from the root.
+/// The known part of a sample that is not whole yet: the callers of a path, from the root.
 #[derive(Clone, Copy)]
 struct Kept {
     path: PathId,
     frames: usize,
-    /// Of the frame that the path ends in, where that lies on the page; else 0.
+    /// The address of the path's last frame if that is on the page; else 0.
     address: u64,
 }
 
-/// One read of a worker: the words that say which is the top, and the same word when all was read.
+/// The words of one read of a worker: the top frames, and the top at the end of the read.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     pub tops: &'a [Globals],
@@ -64,7 +64,7 @@ impl Kept {
 }
 
 impl Sampler {
-    /// Follows the stack to the first moment of the read at hand in which it is whole.
+    /// Follows the stack to the first moment of this read in which it is whole.
     pub(super) fn follow(
         &mut self,
         worker: &mut Worker,
@@ -97,7 +97,7 @@ impl Sampler {
         Followed::Part(kept.path)
     }
 
-    /// Follows what the first look shows up to the first word's depth; else what is known of it.
+    /// Follows the first look up to the first word's depth; returns the known part if that is not whole.
     fn follow_first_look(
         &mut self,
         worker: &mut Worker,
@@ -112,7 +112,7 @@ impl Sampler {
             // Nothing has moved: no call has ended or begun.
             return Err(kept);
         }
-        // Where the word's own frame leads nowhere, a later word leads to its callers.
+        // If the word's own frame leads nowhere, a later word leads to its callers.
         for (top, globals) in words.tops.iter().enumerate().skip(1) {
             let address = globals.current_execute_data;
             let is_known = words.tops[..top]
@@ -156,7 +156,7 @@ impl Sampler {
         }
     }
 
-    /// What the looks next to the first word show to have stood.
+    /// The frames that stood in the looks next to the first word.
     fn stood(&self, worker: &Worker, trace: &Trace, climb: &Climb) -> Kept {
         let layout = worker.process.engine.layout;
         let stood = worker
@@ -171,7 +171,7 @@ impl Sampler {
         }
     }
 
-    /// Follows one moment: the word and the look of these indices.
+    /// Follows one moment: the word and the look with these indices.
     pub(super) fn follow_one(
         &mut self,
         worker: &mut Worker,
@@ -184,7 +184,7 @@ impl Sampler {
         self.follow_from(worker, words, (address, top, look), found, now);
     }
 
-    /// Unwinds what a look shows from an address on, which is of about the moment of a word, identifies the frames, and climbs.
+    /// Unwinds a look from an address, which is of about the moment of a word, identifies the frames, and climbs.
     fn follow_from(
         &mut self,
         worker: &mut Worker,
@@ -203,7 +203,7 @@ impl Sampler {
         climb.begin();
         trace.may_have_gone_on = (top, look) == (0, 0);
         if trace.end == End::Torn {
-            // Without a root nothing tells which part of the chain is true.
+            // Without a root it is unknown which part of the chain is true.
             return;
         }
         self.identify(worker, trace, now);
@@ -216,8 +216,8 @@ impl Sampler {
     }
 }
 
-/// The callers that a path leads to, up to a word's frame, all on the page: what lies elsewhere was read later than the look. A call
-/// without a frame is not among them; whoever follows its caller again finds it again.
+/// The callers of a path up to a word's frame, all on the page: other memory was read later than the look. A call
+/// without a frame is not among them; it is found again from its caller.
 fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
     let callers = trace.frames.iter().rev().take(climb.proven());
     let is_shown = |address: u64| copy.inside(address) && address <= word;
@@ -235,7 +235,8 @@ fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
     }
 }
 
-/// Whether the program has moved between half of the looks of a read, or too few say so: then all can be in step with one of its loops.
+/// Whether the program has moved between half of the looks of a read, or there are too few looks to tell: then all can be in step with one
+/// of its loops.
 pub(super) fn is_fast(tops: &[Globals]) -> bool {
     let moves = tops
         .windows(2)
@@ -243,12 +244,12 @@ pub(super) fn is_fast(tops: &[Globals]) -> bool {
     2 * moves.count() >= tops.len().saturating_sub(1)
 }
 
-/// The two looks next to a word: on both sides of it, but that the first word comes before all looks.
+/// The two looks next to a word, one on each side; the first word comes before all looks.
 fn next_to(top: usize) -> Range<usize> {
     top..top + 2
 }
 
-/// The looks around a word; none where what lies below the part around the top, which was read last, is of later calls, since its own
+/// The looks around a word; none if the part below, which was read last, belongs to later calls, because the word's own
 /// had returned by then.
 fn around_if_below_stood(worker: &Worker, top: usize, words: Words<'_>) -> Range<usize> {
     let (copy, last) = (&worker.reader.copy, words.last.current_execute_data);
@@ -258,14 +259,14 @@ fn around_if_below_stood(worker: &Worker, top: usize, words: Words<'_>) -> Range
     }
 }
 
-/// The looks around a word, of so many.
+/// The looks around a word, of this many.
 pub(super) fn around(top: usize, looks: usize) -> Range<usize> {
     let first = top.saturating_sub(1).min(looks.saturating_sub(AROUND));
     first..looks.min(first + AROUND)
 }
 
-/// The moments of a read, by their indices: which word says what is the top, and which look shows the part around it. The first
-/// word comes first, as reading slows the program down where it writes what was read; each with the looks that are nearest to it.
+/// The moments of a read by their indices: the word with the top, and the look with the part around it. The first
+/// word comes first, because reading delays the program where it writes; each word has the looks nearest to it.
 pub(super) fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..tops).flat_map(move |top| {
         [Some(top), Some(top + 1), top.checked_sub(1), Some(top + 2)]

@@ -1,5 +1,5 @@
-//! Internal functions that PHP calls without a frame, from 8.4 on: their frames are put where PHP's own backtraces have
-//! them, between a caller at such a call and what the function has called; at the top of a stack only while the call lasts.
+//! Internal functions that PHP calls without a frame, from 8.4 on. Their frames are inserted where PHP's own backtraces have
+//! them: between a caller at such a call and the callee of the function; at the top of a stack only while the call lasts.
 
 use phpprof_zend::op::{Op, is_frameless};
 use phpprof_zend::site::frameless::{frame, function_of, is_inside};
@@ -12,7 +12,7 @@ use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
 impl Sampler {
-    /// Adds them to the frames at hand, which have been identified.
+    /// Inserts them into the identified frames of the trace.
     pub(super) fn add_frameless(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {
         let Some(table) = worker.process.engine.frameless_functions else {
             return;
@@ -32,7 +32,7 @@ impl Sampler {
             else {
                 continue;
             };
-            // The opline of the top frame stays when its call has ended; under the JIT it may be of an earlier frame.
+            // The top frame's opline does not change when its call has ended; under the JIT it may belong to an earlier frame.
             let frame_at = trace.frames[index];
             let may_be_over = || !is_inside(&worker.reader.copy, &frame_at, &op);
             if index == 0 && (may_be_over() || worker.reader.has_jit_code != Some(false)) {

@@ -2,11 +2,11 @@
 //!
 //! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
 //! most reads of call-heavy code. So one read looks at the part around the top several times, a microsecond apart, and at
-//! the word that says which is the top in between. The sample is the first of these moments that shows a whole stack
-//! ([`follow`], [`climb`]). None is taken from a later read, which would favour calls that last: where no moment is
+//! the pointer to the top in between. The sample is the first of these moments that shows a whole stack
+//! ([`follow`], [`climb`]). A later read would favour calls that last longer, so none is used: if no moment is
 //! whole, the callers that stood are kept, and the stack ends in `[unstable]`.
 //! Edges that no call site names wait for a proof ([`standing`]).
-//! Invariant: a frame is named only below proven or open edges, so no caller is wronged.
+//! Invariant: a frame is named only below proven or open edges, so no time is attributed to a wrong caller.
 
 mod climb;
 mod follow;
@@ -33,13 +33,13 @@ use climb::Climb;
 use follow::{Followed, Words};
 use standing::{IDENTITY, Standing};
 
-/// Reads for a sample of whose stack nothing could be told, or of which a part lies where a call of its own reads it.
+/// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call of its own.
 const READS: usize = 4;
 
 /// What happened to the samples of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quality {
-    /// Turns that the schedule asked for.
+    /// Turns that the schedule requested.
     pub due: u64,
     /// Turns in which a worker was read.
     pub taken: u64,
@@ -47,7 +47,7 @@ pub struct Quality {
     pub late: u64,
     /// Quiescent reads, by the quiescent reader or of a sleeping worker.
     pub quiet: u64,
-    /// Turns in which the kernel refused or the worker was gone.
+    /// Turns in which the kernel refused the read or the worker had ended.
     pub denied: u64,
     /// Turns between requests.
     pub idle: u64,
@@ -57,7 +57,7 @@ pub struct Quality {
     pub moved: u64,
 }
 
-/// What one turn gave.
+/// The result of one turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Between requests.
@@ -71,36 +71,36 @@ pub enum Outcome {
 /// The stack of a worker that serves a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampled {
-    /// Where it counts.
+    /// The stack under which it is summed.
     pub stack: Stack,
     /// An edge of it is not proven yet.
     pub is_open: bool,
-    /// The leaf is no user code that runs: the worker may sleep in it.
+    /// The leaf is not user code that runs: the worker may sleep in it.
     pub may_sleep: bool,
 }
 
 /// What samplers know, shared by all workers.
 #[derive(Debug, Default)]
 pub struct Sampler {
-    /// What frames run.
+    /// The known functions.
     pub functions: Functions,
-    /// Which calls the program has.
+    /// The known edges.
     pub edges: Edges,
-    /// The call paths that were seen.
+    /// The call paths so far.
     pub tree: CallTree,
-    /// What happened so far.
+    /// The counts so far.
     pub quality: Quality,
-    /// Whether a sample that is hard to prove may cost more: not while there is no room in the CPU budget.
+    /// Whether a sample that is hard to prove may cost more: not if the CPU budget has no room.
     pub has_room: bool,
     /// Functions in the memory that the processes of a family share.
     families: FxHashMap<usize, Map>,
-    /// The last trace, whose memory the next one uses.
+    /// The last trace, whose memory the next one reuses.
     trace: Trace,
     climb: Climb,
-    /// What frames are that are identified beside those of a trace; kept for its memory.
+    /// The functions of frames that are identified beside those of a trace; reused memory.
     ids: Vec<Option<FunctionId>>,
     standing: Standing,
-    /// What the last sample was read into: the workers are read one after the other.
+    /// The buffer of the last read: the workers are read one after the other.
     copy: Copy,
 }
 
@@ -114,7 +114,7 @@ impl Sampler {
         }
     }
 
-    /// Forgets what the processes of a family shared: all of them have ended.
+    /// Forgets what the processes of a family shared, because all of them have ended.
     pub fn forget_family(&mut self, family: usize) {
         if let Some(mut map) = self.families.remove(&family) {
             self.functions.forget(&mut map);
@@ -147,7 +147,7 @@ impl Sampler {
                 break;
             }
             let Outcome::Sample(later) = self.read(worker, (&mut trace, &mut climb), now) else {
-                // It was busy a moment ago, and between two fibers it has no frame for another moment.
+                // The worker was busy a moment ago, and between two fibers there is no frame for a moment.
                 continue;
             };
             outcome = Outcome::Sample(later);
@@ -201,8 +201,8 @@ impl Sampler {
         }
     }
 
-    /// Climbs the newest moment of the read at hand for its proofs alone: what further calls show is most like it. Takes calls of the
-    /// kernel of its own.
+    /// Climbs the newest moment of this read for its proofs alone, because further calls of the kernel are closest to it. It makes calls of
+    /// its own.
     fn learn(
         &mut self,
         worker: &mut Worker,
@@ -231,7 +231,7 @@ impl Sampler {
             .identify(&mut place, frames, &mut trace.ids, look_again);
     }
 
-    /// What becomes of a stack whose edges are all proven or open.
+    /// The outcome for a stack whose edges are all proven or open.
     fn accepted(
         &mut self,
         worker: &mut Worker,
@@ -257,7 +257,7 @@ impl Sampler {
     }
 }
 
-/// What becomes of a stack of which only a part is known.
+/// The outcome for a stack of which only a part is known.
 fn cut(path: PathId, is_full: bool) -> Outcome {
     Outcome::Sample(Sampled {
         stack: Stack {
@@ -291,7 +291,7 @@ fn place_and_reader<'a>(
         shared_ranges: &worker.process.shared_ranges,
         shared: families.entry(worker.process.family).or_default(),
         local: &mut worker.local,
-        // On the command line no end of a request can be seen; elsewhere its time changes, once it is known.
+        // On the command line the end of a request is not visible; elsewhere its time changes, once it is known.
         request_ends: worker.generation != 0 && worker.process.engine.sapi != "cli",
         now,
     };

@@ -15,10 +15,10 @@ use crate::stack::names::{NameId, Names};
 use crate::stack::trace::{Stack, Trace};
 use crate::target::process::relay::Relay;
 
-/// Internal functions in which a worker that serves one request after the other waits for the next.
+/// Internal functions in which a worker in a loop waits for its next request.
 const WAITS_FOR_REQUEST: [&str; 1] = ["frankenphp_handle_request"];
 
-/// The internal function in which RoadRunner's workers wait, and do other things.
+/// The internal function in which RoadRunner's workers wait, but which they also use otherwise.
 const READS: &str = "fread";
 
 /// Internal functions that compile, and the one method that does.
@@ -30,12 +30,12 @@ const COMPILES: [&str; 4] = [
 ];
 const COMPILING_METHOD: (&[u8], &[u8]) = (b"PhpToken", b"tokenize");
 
-/// Whether the engine counts just so many classes that are being autoloaded.
+/// Whether exactly this many classes are being autoloaded, by the engine's count.
 pub(super) fn autoloads(worker: &Worker, count: usize) -> bool {
     worker.process.engine.autoloads(&*worker.reader.memory) == Some(count)
 }
 
-/// What a worker without a frame does.
+/// The outcome for a worker without a frame.
 pub(super) fn without_frame(phase: Phase) -> Outcome {
     let name = match phase {
         Phase::Idle => return Outcome::Idle,
@@ -51,7 +51,7 @@ pub(super) fn without_frame(phase: Phase) -> Outcome {
 }
 
 impl Sampler {
-    /// What the engine does on behalf of the leaf of the frames at hand; `moved` says that the top was another after the read.
+    /// The engine's phase at the leaf of the trace's frames; `moved` tells that the top differed after the read.
     pub(super) fn phase(&mut self, worker: &Worker, trace: &Trace, moved: bool) -> Option<NameId> {
         let reader = &worker.reader;
         let (leaf, id) = trace.leaf()?;
@@ -79,7 +79,7 @@ impl Sampler {
         if reader.in_compilation {
             return (includes || is_compiler).then_some(Names::COMPILING);
         }
-        // Code of the JIT saves a leaf's opline for calls only.
+        // Code of the JIT saves a leaf's opline only for calls.
         let is_inside = || {
             reader.has_jit_code == Some(false)
                 && is_inside_include(&*reader.memory, layout, leaf.opline)
@@ -87,7 +87,7 @@ impl Sampler {
         (includes && is_inside()).then_some(Names::LOADING)
     }
 
-    /// Whether the leaf of the frames at hand is one in which a worker can sleep: an internal function, or an include.
+    /// Whether a worker can sleep in the leaf of the trace's frames: an internal function, or an include.
     pub(super) fn may_sleep(&mut self, worker: &Worker, trace: &Trace) -> bool {
         let Some((leaf, id)) = trace.leaf() else {
             return true;

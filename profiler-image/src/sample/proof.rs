@@ -1,7 +1,7 @@
-//! Whether the program has an edge: its frames stand, or its call site names the callee.
+//! Proves an edge: its frames stand, or its call site names the callee.
 //!
-//! What is cheapest comes first: an op that pushes no frame refutes without a read; a call site takes three; frames that stand
-//! take five ([`super::standing`]), and are looked at first where the engine has called by itself, since that may end in a moment.
+//! The cheapest check comes first: an op that pushes no frame refutes an edge without a read; a call site takes three reads; frames that
+//! stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because such a call may end soon.
 //! Invariant: an edge is proven by words of one moment only; what is neither proven nor refuted stays open.
 
 use phpprof_zend::function::{Function, Key};
@@ -22,7 +22,7 @@ use crate::stack::functions::FunctionId;
 use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
-/// Ops before a call that are read with it: most often the one that names the callee is among them.
+/// Ops before a call that are read with it: the one that names the callee is usually among them.
 const OPS_TOGETHER: u64 = 32;
 
 impl Sampler {
@@ -50,8 +50,8 @@ impl Sampler {
         {
             return Some(self.edges.prove(edge, Check::Nothing));
         }
-        // What the engine calls by itself hardly a site names. In code of the JIT frames of two calls can stand together between two
-        // instructions: there the site must not deny it.
+        // Hardly any site names the callees of the engine itself. In code of the JIT, frames of two calls can stand together between two
+        // instructions: there the site must not refute the edge.
         let is_interpreted = worker.reader.has_jit_code == Some(false);
         if is_started
             && is_interpreted
@@ -79,7 +79,7 @@ impl Sampler {
         })
     }
 
-    /// Whether words at the call site of an edge that stands name the callee, as its argument an autoloader.
+    /// Whether the call site of an edge that stands names the callee by words in memory, such as an autoloader by its argument.
     fn is_named_at(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
         !self.edges.is_autoloader(edge.callee)
             && matches!(
@@ -88,7 +88,7 @@ impl Sampler {
             )
     }
 
-    /// Whether the call site denies an edge of which nothing is known; then it is refuted from now on.
+    /// Whether the call site refutes an unknown edge; it is refuted from then on.
     pub(super) fn denies(
         &mut self,
         worker: &Worker,
@@ -127,7 +127,7 @@ impl Sampler {
                 .functions
                 .op(&*worker.reader.memory, layout, caller, edge.site.1)
                 .is_some_and(|(opcode, _)| {
-                    // A call without a frame pushes one for what the engine starts.
+                    // A frameless op pushes no frame; frames of callbacks, which the engine pushes for it, are excluded above.
                     let pushes_none = is_frameless(opcode) && !is_absent(&trace.frames[index]);
                     pushes_none || !may_push_frame(opcode)
                 })
@@ -141,7 +141,7 @@ impl Sampler {
         name.is_some_and(|name| callable_argument(name).is_some())
     }
 
-    /// Whether the words that say who is called are of one moment.
+    /// Whether the words that name the callee are of one moment.
     pub(super) fn is_one_moment(
         &mut self,
         worker: &Worker,
@@ -150,7 +150,7 @@ impl Sampler {
         words: Words,
     ) -> bool {
         let callee = trace.frames.len() - index;
-        // What lies on the heap, as the body of a generator, was read after the looks of the sample's own read.
+        // Memory on the heap, such as the body of a generator, was read after the looks of the sample's own read.
         let ends = trace.frames.get(index..index + 2).unwrap_or_default();
         let on_page = ends
             .iter()
@@ -173,7 +173,7 @@ impl Sampler {
             Words::Cache | Words::Frames => None,
             Words::Operand(address) => Some(address),
         };
-        // What the caller's cache says needs the caller only.
+        // The caller's cache only depends on the caller.
         let caller = callee - 1;
         let top = if words == Words::Cache {
             caller
@@ -182,14 +182,14 @@ impl Sampler {
         };
         let lowest = ends.last().map_or(u64::MAX, |caller| caller.address);
         let (standing, reader) = (&mut self.standing, &worker.reader);
-        // Generators that follow one another lie at the same addresses, and so do what holds them: these words tell little.
+        // Consecutive generators have the same addresses, and so have the words that hold them: these words tell little.
         let calls = if on_page { WORDS } else { PROOF };
         let stand = standing.stand(reader, &trace.frames, (lowest, top), calls);
         stand.holds_call(caller, top)
             && operand.is_none_or(|at| self.standing.shows(&worker.reader.copy, at))
     }
 
-    /// Whether the call of frame `index` stands, and its functions are those that they were taken for.
+    /// Whether the call of frame `index` stands, and its functions are those that they were identified as.
     pub(super) fn stand(
         &mut self,
         worker: &mut Worker,
@@ -236,8 +236,8 @@ impl Sampler {
         })
     }
 
-    /// Which frames stand since their functions were identified, which are still the same: to a closure's address another one may
-    /// have come before its code was looked at.
+    /// Which frames have stood since their functions were identified, and are the same: another closure may have taken an
+    /// address before its code was read.
     fn look_since(
         &mut self,
         worker: &mut Worker,
@@ -259,7 +259,7 @@ impl Sampler {
             .insert(if is_same { stand } else { Stand::default() })
     }
 
-    /// Which frames stand: they are looked at again, if that was not done yet for the call of frame `index`.
+    /// Which frames stand: they are looked at again, unless that was done for the call of frame `index`.
     fn look_again(&mut self, worker: &Worker, trace: &mut Trace, index: usize) -> Stand {
         let site = self.site_of(trace, index);
         let lowest = trace
@@ -285,7 +285,7 @@ impl Sampler {
         ids == trace.ids
     }
 
-    /// What the call site says of an edge, and whether it says so each time that it is asked.
+    /// The call site's answer for an edge, and whether the answer is the same each time.
     fn ask(
         &mut self,
         worker: &Worker,
@@ -297,7 +297,7 @@ impl Sampler {
         let engine = &worker.process.engine;
         let memory = &*worker.reader.memory;
         let caller = self.functions.get(id_at(index + 1)?)?;
-        // A function without a frame calls on behalf of its caller's.
+        // If a function without a frame has called, the call site is in its caller.
         let through = is_absent(&trace.frames[index + 1])
             .then(|| caller.function.internal_name().unwrap_or_default());
         let site_at = index + 1 + usize::from(through.is_some());

@@ -50,9 +50,9 @@ impl Sampler {
         self.trace = trace;
     }
 
-    /// Proves every edge of the frames at hand: they come from a quiescent read. Their root is the engine's own call only on the
+    /// Proves every edge of the trace's frames, which come from a quiescent read. Their root is only called by the engine if it is on the
     /// VM stack's page: a generator that is being resumed has no caller yet. Between two instructions of the JIT's code
-    /// frames of two calls can stand together (seen with tracing on 8.4 and 8.5): that proves only what the call site leaves open.
+    /// frames of two calls can stand together (observed with tracing on 8.4 and 8.5): that proves only what the call site leaves open.
     fn prove_all(
         &mut self,
         worker: &Worker,
@@ -68,7 +68,7 @@ impl Sampler {
         let mut caller: Option<NameId> = None;
         for index in (0..trace.frames.len()).rev() {
             let Some(id) = trace.ids.get(index).copied().flatten() else {
-                // What is above an unknown frame has no known caller.
+                // A frame above an unknown one has no known caller.
                 (site, via, caller) = (None, None, None);
                 continue;
             };
@@ -91,7 +91,7 @@ impl Sampler {
             };
             let key = code.function.key;
             if key.is_user() {
-                // Outside its code the opline is that of the exception that unwinds, or none.
+                // Outside its code the opline is that of the exception that unwinds, or there is none.
                 let op = key.op_index(layout, trace.frames[index].opline);
                 site = Some((name, op.unwrap_or(UNWINDING)));
                 via = None;

@@ -1,11 +1,11 @@
 //! Whether frames stand: further calls look at them again, at uneven intervals.
 //!
-//! Two frames from different moments stand together in no memory, so a call can show them only by chance. The looks of one
-//! call come at even intervals: they can be in step with a loop of the program, and all show the same mix. So each call
-//! looks at the frames right before and after the word that says which is the top, and several calls come at uneven
-//! intervals. What all of them show, with a top that has it on its stack, is a call that the program makes: it needs neither a
+//! Two frames from different moments are never in memory at the same time, so a call can show them only by chance. The looks of one
+//! call come at even intervals: they can be in step with a loop of the program, and all show the same mixture. So each call
+//! looks at the frames right before and after the pointer to the top, and several calls come at uneven
+//! intervals. If all of them show two frames, with a top above them on the same stack, the program makes that call: this needs neither a
 //! site that names the callee nor a CPU where the quiescent reader may run.
-//! Invariant: what was not looked at, or was torn, does not stand.
+//! Invariant: a frame that was not looked at, or was torn, does not stand.
 
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Memory, Piece};
@@ -17,47 +17,47 @@ use crate::read::pauses::Pauses;
 use crate::read::reader::Reader;
 use crate::stack::stand::Stand;
 
-/// Calls that must show a call of the program. In a loop of some tenths of a microsecond one in twenty shows a mix: so many are less
-/// likely than one in three million.
+/// Calls that have to show a call of the program. In a loop of some tenths of a microsecond one in twenty shows a mixture: this many are
+/// less likely than one in three million.
 pub(super) const PROOF: usize = 5;
-/// Calls that must show two frames of which the call site's words say that one has called the other.
+/// Calls that have to show two frames if words of the call site tell that one has called the other.
 pub(super) const WORDS: usize = 2;
-/// Calls that must show the frame of a function, for it to be what was read.
+/// Calls that have to show the frame of a function, to prove the function.
 pub(super) const IDENTITY: usize = 1;
-/// Times that one sample may seek what stands, and each newest moment that is climbed for its proofs.
+/// How often one sample may check what stands, and each newest moment that is climbed for its proofs.
 const MOST: usize = 4;
-/// Looks of one call: before and after the top's word.
+/// Looks of one call: before and after the pointer to the top.
 const LOOKS: usize = 2;
-/// Frames that lie elsewhere than on the stack's page, as the bodies of generators do on the heap.
+/// The largest number of frames outside the stack's page, such as the bodies of generators on the heap.
 const MAX_ELSEWHERE: usize = 4;
 /// How far below the part around the top a caller may lie.
 const MAX_BELOW: u64 = 16 << 10;
-/// Frames between the top and those that are looked at.
+/// The largest number of frames between the top and those that are looked at.
 const MAX_ABOVE: usize = 64;
-/// Room for the header of a frame.
+/// The space for the header of a frame.
 const HEADER: usize = 128;
 
-/// What looks at frames again, and the memory for it.
+/// Looks at frames again, with reused memory.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     shown: Shown,
     pauses: Pauses,
-    /// Times that this sample, or this newest moment, may still seek what stands.
+    /// How often this sample, or this newest moment, may still check what stands.
     left: usize,
 }
 
 /// What the looks of one call showed.
 #[derive(Debug, Default)]
 struct Shown {
-    /// Address of the part around the top, and each look at it.
+    /// The address of the part around the top, and each look at it.
     hot: u64,
     looks: Vec<Vec<u8>>,
     /// `EG(current_execute_data)`, between the looks.
     top: [u8; 8],
-    /// The frames that lie elsewhere, and at each look their headers.
+    /// The frames outside the stack's page, and their headers in each look.
     elsewhere: SmallVec<[u64; MAX_ELSEWHERE]>,
     headers: [[Header; MAX_ELSEWHERE]; LOOKS],
-    /// So many frames from the leaf are in the looks.
+    /// How many frames from the leaf are in the looks.
     frames: usize,
 }
 
@@ -72,13 +72,13 @@ impl Default for Header {
 }
 
 impl Standing {
-    /// Before a sample, or a newest moment: whether there is room for further calls of the kernel.
+    /// Begins a sample, or a newest moment; `has_room` allows further calls of the kernel.
     pub(super) fn begin(&mut self, has_room: bool) {
         self.left = if has_room { MOST } else { 0 };
     }
 
-    /// Which of the frames, leaf first, stand in so many calls of the kernel; none where the callee, counted from the root, does not.
-    /// Looks at those that lie on the stack from `lowest` on, or around the top where it is `u64::MAX`.
+    /// Which of the frames, leaf first, stand in this many calls of the kernel; none if the callee, counted from the root, does not stand.
+    /// Looks at those on the stack from `lowest` on, or around the top if `lowest` is `u64::MAX`.
     pub(super) fn stand(
         &mut self,
         reader: &Reader,
@@ -109,7 +109,7 @@ impl Standing {
         all.unwrap_or_default()
     }
 
-    /// Chooses what is looked at; returns the length of the part around the top.
+    /// Chooses what to look at; returns the length of the part around the top.
     fn choose(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> usize {
         let layout = reader.layout();
         let around = reader.copy.looks.first().map_or(0, Vec::len) as u64;
@@ -134,7 +134,7 @@ impl Standing {
         usize::try_from(window.end - window.start).unwrap_or(0)
     }
 
-    /// Whether all looks of the last call show the zval at an address as the copy has it.
+    /// Whether all looks of the last call show the same zval at an address as the copy.
     pub(super) fn shows(&self, copy: &Copy, address: u64) -> bool {
         const ZVAL: usize = 16;
         let copied = copy.at(address).and_then(|bytes| bytes.get(..ZVAL));
@@ -144,7 +144,7 @@ impl Standing {
             && looks.all(|look| look.get(offset..).and_then(|rest| rest.get(..ZVAL)) == copied)
     }
 
-    /// Looks at the part around the top, which is so long, and at the frames that lie elsewhere: one call.
+    /// Looks at the part around the top, of this length, and at the frames outside the stack's page: one call.
     fn look(&mut self, reader: &Reader, length: usize) -> Option<()> {
         let shown = &mut self.shown;
         shown.looks.resize_with(LOOKS, Vec::new);
@@ -183,7 +183,7 @@ impl Shown {
                 break;
             }
             above = frames.len() - index;
-            // What a frame has called stands only while it is at the same op.
+            // The callee of a frame stands only while the frame is at the same op.
             if !looks.all(|again| again.is_some_and(|again| again.opline == frame.opline)) {
                 break;
             }
@@ -206,12 +206,12 @@ impl Shown {
         }
     }
 
-    /// How many of the frames, from the root, are on a look's stack. What lies below the top is what an earlier call left, where
-    /// the frames from the top on do not lead to it: at any frame's address there may be another call by now, of another caller.
+    /// How many of the frames, from the root, are on a look's stack. Below the top there may be frames that an earlier call left, if
+    /// the frames from the top on do not lead to them: at any frame's address there may be another call by now, of another caller.
     fn on_stack(&self, layout: &Layout, look: usize, frames: &[Frame]) -> usize {
         let mut address = u64::from_le_bytes(self.top);
         let shown = frames.get(..self.frames).unwrap_or_default();
-        // The highest frame from which all that were met were those of the stack.
+        // The highest frame from which all others so far were those of the stack.
         let mut highest = None;
         for _ in 0..MAX_ABOVE + self.frames {
             let Some(now) = self.frame(layout, look, address) else {
@@ -222,7 +222,7 @@ impl Shown {
                 continue;
             };
             let highest = *highest.get_or_insert(frames.len() - index);
-            // The same call has the same caller, which a placeholder may lie in front of.
+            // The same call has the same caller; a placeholder frame may be between them.
             let mut callers = shown.iter().skip(index + 1);
             match callers.find(|caller| !is_absent(caller)) {
                 Some(caller) => address = caller.address,

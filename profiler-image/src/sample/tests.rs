@@ -1,4 +1,4 @@
-//! Whole samples of an engine in small, which lies in the memory of the test itself and does not move.
+//! Whole samples of a small engine, which is in the memory of the test itself and does not move.
 
 use std::sync::Arc;
 
@@ -23,23 +23,23 @@ const RESULT: u32 = 0x60;
 const INIT_FCALL: u8 = 61;
 const DO_UCALL: u8 = 130;
 const FRAMELESS_ICALL_2: u8 = 205;
-/// The place of the called function in `zend_flf_functions`.
+/// The index of the called function in `zend_flf_functions`.
 const NUMBER: u32 = 3;
 
-/// The engine of PHP 8.4, in whose code `{main}` calls `found`.
+/// An engine of PHP 8.4, in which `{main}` calls `found`.
 pub(crate) struct Scene {
     image: EngineImage,
     main: UserFunction,
-    /// Address of its frame.
+    /// The address of its frame.
     main_frame: u64,
-    /// Address of the pointer `zend_flf_functions`.
+    /// The address of the pointer `zend_flf_functions`.
     table: u64,
     jit: Option<JitBuffer>,
     /// `sapi_globals`, once a request is served.
     sapi_globals: Option<u64>,
 }
 
-/// Where a request's method, path with query, and script lie from the begin of its `fcgi_request`.
+/// The offsets of a request's method, path with query, and script from its `fcgi_request`.
 const TEXTS: [u64; 3] = [0x2800, 0x2900, 0x2a00];
 
 impl Scene {
@@ -63,7 +63,7 @@ impl Scene {
         }
     }
 
-    /// php-fpm serves this request; one that was served before is overwritten.
+    /// Makes php-fpm serve this request; an earlier one is overwritten.
     pub(crate) fn serve(&mut self, method: &str, uri: &str, script: &str) {
         let image = &mut self.image;
         let globals = *self.sapi_globals.get_or_insert_with(|| {
@@ -85,7 +85,7 @@ impl Scene {
         image.put_word(globals, sapi.request_method, method_at);
         image.put_word(globals, sapi.path_translated, script_at);
         image.put_half(context, row.has_env, 1);
-        // The hashes of the two names, as `FCGI_HASH_FUNC` makes them.
+        // The hashes of the two names, as `FCGI_HASH_FUNC` computes them.
         for (index, name, hash, value, length) in [
             (0, "REQUEST_METHOD", 1890, method_at, method.len()),
             (1, "REQUEST_URI", 1955, uri_at, uri.len()),
@@ -137,7 +137,7 @@ impl Scene {
         scene
     }
 
-    /// Sets a JIT buffer up, with so many bytes of compiled code in it.
+    /// Sets a JIT buffer up, with this many bytes of compiled code in it.
     fn with_jit(mut self, code: u64) -> Self {
         let start = self.image.block();
         let end = start + BLOCK;
@@ -147,7 +147,7 @@ impl Scene {
         self
     }
 
-    /// Calls another function, above all.
+    /// Calls another function from the top frame.
     fn call(&mut self, name: &str, call_info: u32) {
         let function = self.image.user(Some(name), &[DO_UCALL.into()]);
         self.image.call(function.func, function.op(0), call_info);
@@ -213,14 +213,14 @@ fn a_call_without_a_frame_is_the_leaf_while_its_result_is_null() {
     Scene::frameless("strpos", IS_NULL).check(&["{main}", "found", "strpos"]);
 }
 
-/// The caller's opline stays where it is until the next op begins.
+/// The caller's opline does not change until the next op begins.
 #[test]
 fn a_call_without_a_frame_that_has_its_result_is_over() {
     Scene::frameless("strpos", 0).check(&["{main}", "found"]);
     Scene::frameless("strpos", IS_STRING).check(&["{main}", "found"]);
 }
 
-/// Code of the JIT does not save the opline of what calls nobody: it may be that of any call before.
+/// Code of the JIT does not save the opline of an op without a call: it may be that of any earlier call.
 #[test]
 fn under_the_jit_no_call_without_a_frame_is_a_leaf() {
     let scene = || Scene::frameless("strpos", IS_NULL);
@@ -237,7 +237,7 @@ fn a_number_that_no_function_has_adds_no_leaf() {
     scene.check(&["{main}", "found"]);
 }
 
-/// The engine calls a callback with ZEND_CALL_TOP; no site names it, but nothing moves here.
+/// The engine calls a callback with ZEND_CALL_TOP. No site names it, but here nothing moves.
 #[test]
 fn what_is_called_back_stands_above_the_function_without_a_frame() {
     for code in [0, 32] {
@@ -247,7 +247,7 @@ fn what_is_called_back_stands_above_the_function_without_a_frame() {
     }
 }
 
-/// A frame that an ordinary call pushed was not called by an op that pushes none: the two are from different moments.
+/// A frame of an ordinary call was not called by an op that pushes none: the two are from different moments.
 #[test]
 fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
     let mut scene = Scene::frameless("implode", IS_NULL);
@@ -259,7 +259,7 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
     );
 }
 
-/// Which frame a first look shows differently.
+/// The frame that a first look shows differently.
 #[derive(Clone, Copy, PartialEq)]
 enum Whose {
     Callee,
@@ -298,7 +298,7 @@ fn sampled_with_a_first_look(scene: &Scene, words: &[(Whose, usize, u64)]) -> Ve
     names(&sampler, climb.path())
 }
 
-/// The later looks show the word's call, but a later moment would favour what lasts longer.
+/// The later looks show the word's call, but a later moment would favour calls that last longer.
 #[test]
 fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
     let scene = Scene::calling();
@@ -323,7 +323,7 @@ fn a_call_whose_caller_has_gone_on_to_another_op_since_is_the_leaf() {
     );
 }
 
-/// That leaf lies nowhere: between nowhere and the word there are no frames to look through.
+/// That leaf is not in memory: between it and the word there are no frames to search.
 #[test]
 fn a_call_without_a_frame_is_the_leaf_where_the_word_leads_to_an_earlier_calls_frame() {
     let mut scene = Scene::frameless("implode", IS_NULL);

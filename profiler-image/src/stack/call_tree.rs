@@ -1,7 +1,7 @@
-//! The call paths of a run as one tree: a node is a function with all its callers, at one of its ops.
+//! The call paths of a run as a tree: a node is a function with all its callers, at one of its ops.
 //!
-//! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is kept apart, in [`Edges`]: a
-//! new path proves no known edge again. Invariant: a path leads over proven and open edges only.
+//! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is stored separately, in [`Edges`], so that a
+//! new path does not prove a known edge again. Invariant: a path has proven and open edges only.
 
 use std::iter::successors;
 
@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 use super::edges::{EdgeId, Edges};
 use super::names::{NameId, Names};
 
-/// Nodes beyond this many find no room: with their calls some four megabytes. It is what a hash table of 2^16 holds.
+/// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
 
-/// Ops of one call that are searched for the one which calls a function.
+/// How many ops of one call are searched for one that calls a function.
 const MAX_OPS: usize = 64;
 
 /// A function with all its callers, at one of its ops.
@@ -22,7 +22,7 @@ const MAX_OPS: usize = 64;
 pub struct PathId(u32);
 
 impl PathId {
-    /// What lies below each root.
+    /// The parent of each root.
     pub const NONE: Self = Self(0);
 }
 
@@ -31,20 +31,20 @@ struct Node {
     parent: PathId,
     name: NameId,
     line: u32,
-    /// Index of its [`Call`].
+    /// The index of its [`Call`].
     call: u32,
     /// The node of the same call, at another op, that was added before it; [`PathId::NONE`] for the first one.
     earlier: PathId,
 }
 
-/// A function with all its callers, wherever in its code it is.
+/// A function with all its callers, at any of its ops.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Call {
-    /// The edge to it, where that was open when it was first met.
+    /// The edge to it, if that was open when it was first seen.
     pub edge: Option<EdgeId>,
-    /// What must hold between the caller's frame and this one's.
+    /// What has to hold between the caller's frame and this one's.
     pub check: Check,
-    /// Not shown to people: the engine's own nameless frames.
+    /// Not shown to users: the engine's own nameless frames.
     pub is_hidden: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Call {
 pub struct CallTree {
     nodes: Vec<Node>,
     calls: Vec<Call>,
-    /// By call: its node that was added last.
+    /// The last added node of each call.
     newest: Vec<PathId>,
     /// By parent, function, and the index of its op.
     children: FxHashMap<(PathId, NameId, u32), PathId>,
@@ -74,7 +74,7 @@ impl CallTree {
         self.calls.get(index as usize)
     }
 
-    /// The node of the same call as this one that is known to call a function: at the op whose line is nearest.
+    /// The node of the same call as this one that is known to call a function: the one whose line is nearest.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
@@ -87,7 +87,7 @@ impl CallTree {
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
 
-    /// Adds a node; `call` is what is known of the function's call, at its first sight. `None` where there is no room.
+    /// Adds a node; `call` describes the function's call, and is used at its first sight. `None` if there is no room.
     pub fn add(
         &mut self,
         parent: PathId,
@@ -132,14 +132,14 @@ impl CallTree {
         self.calls.get_mut(call as usize)
     }
 
-    /// Notes that the edge to a path is proven, or what its frames must agree in.
+    /// Notes that the edge to a path is proven, with a check for its frames.
     pub fn prove(&mut self, path: PathId, check: Check) {
         if let Some(call) = self.call_mut(path) {
             (call.edge, call.check) = (None, check);
         }
     }
 
-    /// The nodes as they stand: what a profile's stacks are made of.
+    /// The current nodes, from which a profile's stacks are made.
     #[must_use]
     pub fn settle(&self, edges: &Edges) -> Paths {
         let mut lines = Vec::with_capacity(self.nodes.len());
@@ -176,7 +176,8 @@ impl CallTree {
     }
 }
 
-/// Room for all nodes, which takes memory as they come, with what lies below each root: a list that doubles would hold room for more.
+/// An empty list with room for all nodes and the parent of the roots. Its memory is only used as nodes come; a list that doubles would
+/// reserve more.
 fn all<T>(below: T) -> Vec<T> {
     let mut all = Vec::with_capacity(MAX_PATHS);
     all.push(below);
@@ -208,9 +209,9 @@ struct Line {
     line: u32,
     is_hidden: bool,
     is_proven: bool,
-    /// The first path with the same lines: two ops can stand on one, and hidden frames on none.
+    /// The first path with the same lines: two ops can be on one line, and hidden frames have none.
     shown: u32,
-    /// That of the nearest path, itself or a caller, whose edges are all proven.
+    /// The `shown` of the nearest path, itself or a caller, whose edges are all proven.
     proven: u32,
 }
 
@@ -240,7 +241,7 @@ impl Paths {
         line.is_none_or(|line| line.is_proven)
     }
 
-    /// The part of a path whose edges are all proven: the same for paths that are shown as the same lines.
+    /// The part of a path whose edges are all proven: the same for paths that are shown with the same lines.
     #[must_use]
     pub fn proven(&self, path: PathId) -> PathId {
         PathId(self.0.get(path.0 as usize).map_or(0, |line| line.proven))
@@ -299,7 +300,7 @@ mod tests {
         let nearest = |of, name| tree.nearest_op_that_calls(of, name);
         assert_eq!(nearest(main[2], Names::IDLE), Some(main[0]));
         assert_eq!(nearest(main[2], Names::COLLECTING), Some(main[1]));
-        // Not the node itself, nor what lies below all roots.
+        // Not the node itself, nor the parent of all roots.
         assert_eq!(nearest(main[0], Names::IDLE), None);
         assert_eq!(nearest(PathId::NONE, Names::IDLE), None);
     }

@@ -9,33 +9,33 @@ use smallvec::SmallVec;
 
 use super::names::{NameId, Names};
 
-/// Edges beyond this many are forgotten, and proven anew. It is what a hash table of 2^15 holds, in a good megabyte.
+/// At this number edges are forgotten, and proven again. It is the capacity of a hash table of 2^15, in a good megabyte.
 pub const MAX_EDGES: usize = 28_672;
-/// Edges that can be open in a run, which samples refer to until its end: beyond them an edge counts as refuted.
+/// The largest number of open edges in a run, which samples refer to until its end: beyond it an edge counts as refuted.
 const MAX_OPENED: usize = 8192;
 
-/// Sights of an open edge at which its proof is sought each time, and then at one in so many.
+/// For this many sights of an open edge its proof is tried each time, and then at one in [`SELDOM`].
 const EAGER_SIGHTS: u32 = 128;
-/// The same of one that was refuted.
+/// The same for one that was refuted.
 const REFUSALS: u32 = 32;
 const SELDOM: u32 = 16;
 
-/// Autoloaders beyond this many are not remembered: each of their calls is proven by itself.
+/// The largest number of autoloaders that are remembered; calls of others are proven one by one.
 const MAX_AUTOLOADERS: usize = 16;
 
-/// Where a call comes from, and whom it calls.
+/// The origin of a call, and its callee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Edge {
     /// The innermost user function above the callee, and the index of its op.
     pub site: (NameId, u32),
-    /// The internal function between the two, as `array_map` above a closure.
+    /// The internal function between the two, such as `array_map` below a closure.
     pub via: Option<NameId>,
-    /// The function that is called.
+    /// The called function.
     pub callee: NameId,
 }
 
 impl Edge {
-    /// The engine's own call of what is a stack's root without being a script: a shutdown function, an output callback.
+    /// A call by the engine of a stack's root that is not a script: a shutdown function, an output callback.
     #[must_use]
     pub fn of_root(callee: NameId) -> Self {
         Self {
@@ -49,11 +49,11 @@ impl Edge {
 /// What is known of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// The program has it; two frames of it must agree with this.
+    /// The program has it; two frames of it have to satisfy this check.
     Proven(Check),
-    /// Needs a quiescent read.
+    /// It needs a quiescent read.
     Open(EdgeId),
-    /// The call site says no; it may say otherwise of another instance.
+    /// The call site refutes it; another instance may not.
     Refuted,
 }
 
@@ -64,26 +64,26 @@ pub struct EdgeId(u32);
 #[derive(Debug)]
 struct Entry {
     known: Known,
-    /// How often the call site was asked in vain.
+    /// How often the call site was asked without a result.
     asked: u32,
 }
 
-/// All edges of a run.
+/// All known edges of a run.
 #[derive(Debug, Default)]
 pub struct Edges {
     entries: FxHashMap<Edge, Entry>,
     opened: Vec<Edge>,
-    /// Those still open, so that the quiescent reader is asked only while it can help.
+    /// The number of open ones, so that the quiescent reader is asked only while it can help.
     unsettled: usize,
-    /// Functions that a call site, with the class that it looks up, has shown to be autoloaders.
+    /// Functions that are known as autoloaders, because a call site named them by the class that it looks up.
     autoloaders: SmallVec<[NameId; MAX_AUTOLOADERS]>,
 }
 
 impl Edges {
-    /// What is known, where nothing new can be learned by asking the call site again now.
+    /// The edge's state, unless the call site has to be asked again now.
     ///
-    /// A refusal may have come from a torn pair of frames, and an open edge's frames may stand the next time: both are asked again, at
-    /// first each time and then seldom. Real edges are found soon, and impossible ones cost little.
+    /// A torn pair of frames may have caused a refutation, and an open edge's frames may stand the next time. So both are asked again, at
+    /// first each time and then rarely. Real edges are found soon, and impossible ones cost little.
     pub fn known(&mut self, edge: &Edge) -> Option<Known> {
         let entry = self.entries.get_mut(edge)?;
         if let Known::Proven(_) = entry.known {
@@ -124,7 +124,7 @@ impl Edges {
         entry.known
     }
 
-    /// Records that the call site denies this callee. What was open stays so.
+    /// Records that the call site refutes this callee. An open edge stays open.
     pub fn refute(&mut self, edge: Edge) -> Known {
         self.entry(edge);
         Known::Refuted
@@ -139,7 +139,7 @@ impl Edges {
             .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
     }
 
-    /// Records that a function is an autoloader: each site that looks up a class calls it.
+    /// Records that a function is an autoloader: each site that looks up a class may call it.
     pub fn note_autoloader(&mut self, function: NameId) {
         if self.autoloaders.len() < MAX_AUTOLOADERS && !self.is_autoloader(function) {
             self.autoloaders.push(function);
@@ -159,14 +159,14 @@ impl Edges {
         }
     }
 
-    /// The same of an edge that is given by itself, and only if its call site leaves it open.
+    /// The same for an edge given by value, and only if its call site leaves it open.
     pub fn prove_if_open(&mut self, edge: Edge) {
         if let Some(Known::Open(id)) = self.entries.get(&edge).map(|entry| entry.known) {
             self.prove_open(id);
         }
     }
 
-    /// How many edges wait for a quiescent read.
+    /// How many edges are open and wait for a quiescent read.
     #[must_use]
     pub fn unsettled(&self) -> usize {
         self.unsettled
@@ -174,7 +174,7 @@ impl Edges {
 
     fn entry(&mut self, edge: Edge) -> &mut Entry {
         if self.entries.len() >= MAX_EDGES {
-            // Forgetting loses time, not truth: each edge is proven again at its next sight.
+            // This costs time, but no correctness: each edge is proven again at its next sight.
             self.entries.clear();
             self.unsettled = 0;
         }

@@ -5,10 +5,10 @@
 //! |---|---|---|
 //! | in shared memory (opcache's) with its class, or an internal function | its address; a caller by its opline inside a known block | checked each second, many together |
 //! | a named function elsewhere | its address | until the request ends; without a visible end, never |
-//! | code in shared memory of a class that each request links anew | its code block and its class's name | as the others elsewhere |
+//! | code in shared memory of a class that each request links anew | its code block and its class's name | like other functions elsewhere |
 //! | a closure, an include, eval()'d code | its code block, read in each sample; in shared memory by the opline in it | never |
 //!
-//! What has to be looked at in a sample is looked at in one gather for the whole stack.
+//! All functions of a stack that have to be read in a sample are read in one gather.
 
 mod lifetime;
 mod ops;
@@ -34,28 +34,28 @@ use crate::read::pauses::Pauses;
 use super::names::{NameId, Names};
 use super::stand::Stand;
 
-/// Names that are read in one sample; the rest waits for the next.
+/// Names that are read in one sample; the others are read in the next one.
 const MAX_RESOLVED: usize = 64;
-/// Functions that one map remembers before it starts anew.
+/// Functions that one map remembers before it is cleared.
 const MAX_REMEMBERED: usize = 65_536;
-/// What all functions together may take, in bytes, before all start anew. Without a visible end of a request, closures and
-/// eval()'d code gather.
+/// The memory of all functions together, in bytes, before all are forgotten. Without a visible end of a request, closures and
+/// eval()'d code accumulate.
 pub const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 5 << 19 };
-/// Reads after that of a name that must find its function live and unchanged.
+/// Reads after that of a name that have to find its function live and unchanged.
 const AGREEING_READS: usize = 4;
-/// A function that outlives requests is checked about so often, beside the samples,
+/// A function that outlives requests is checked about this often, beside the samples,
 const CHECKED_EVERY: u64 = 1_000_000_000;
-/// for so long after it was met,
+/// for this long after it was first seen,
 const CHECKED_FOR: u64 = 30_000_000_000;
-/// at most so many at once, out of so many, and not sooner than so many nanoseconds after the last check,
+/// at most this many at once, out of this many, and not sooner than this many nanoseconds after the last check,
 const CHECKED_TOGETHER: usize = 64;
 const SEARCHED_TOGETHER: usize = 256;
 const BETWEEN_CHECKS: u64 = 15_000_000;
-/// and looked at in the sample that meets it where it was not checked for so long.
+/// and read in the sample that contains it if it was not checked for this long.
 const TRUSTED_NANOSECONDS: u64 = 2_500_000_000;
-/// Functions of a stack that are looked at without a place on the heap.
+/// How many functions of a stack are read without an allocation.
 const FEW: usize = 8;
-/// What is read of a string before its length is known.
+/// How much of a string is read before its length is known.
 const STRING_HEAD: usize = 192;
 const EXTENSION_HEAD: usize = 16;
 
@@ -63,25 +63,25 @@ const EXTENSION_HEAD: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(u32);
 
-/// A function that has been resolved, and its ops. What people know it by is kept in [`Names`] only.
+/// A function that has been resolved, and its ops. Its name for users is only in [`Names`].
 #[derive(Debug)]
 pub struct Code {
-    /// As call sites know it.
+    /// The function as call sites know it.
     pub function: Function,
-    /// As people know it.
+    /// The name for users.
     pub name: NameId,
-    /// The same as the bottom of a stack, once it was met there.
+    /// The name as the root of a stack, once it was one.
     main: Option<NameId>,
     ops: Ops,
-    /// Where the engine's tables have an internal function. A class inherits an internal method as a copy, which lies in
+    /// Where the engine's tables have an internal function. A class inherits an internal method as a copy, which is in
     /// the memory of the request (`zend_duplicate_internal_function`, Zend/zend_inheritance.c).
     home: u64,
-    /// Of the class that its map knows it by.
+    /// The class under which its map knows it.
     scope: u64,
 }
 
-/// What tells a function from all others that are remembered: its key and [`Function::fingerprints`]. A method of a class that each
-/// request links anew has the address of the class's name for that of the class.
+/// Distinguishes a function from all others that are remembered: its key and [`Function::fingerprints`]. For a method of a class that each
+/// request links anew, the address of the class's name replaces that of the class.
 type Identity = (Key, [u64; 2]);
 
 #[derive(Debug, Clone, Copy)]
@@ -96,28 +96,28 @@ struct Entry {
 struct Block {
     end: u64,
     code: FunctionId,
-    /// Two functions share it, as those of a trait do.
+    /// Two functions share it, such as those of a trait.
     is_ambiguous: bool,
-    /// When its function was looked at last.
+    /// When its function was last read.
     checked: u64,
 }
 
-/// What functions are known at which addresses: one for the memory that an engine's processes share, one for each
+/// Known functions by their addresses: one map for the memory that an engine's processes share, one for each
 /// worker's own.
 #[derive(Debug, Default)]
 pub struct Map {
-    /// When its ids were given out ([`Functions::renew`]).
+    /// The age of its ids ([`Functions::renew`]).
     age: u32,
     by_func: FxHashMap<u64, Entry>,
-    /// Hashes of those in `by_identity`, whatever their texts.
+    /// Hashes of the keys in `by_identity`, whatever their texts.
     known_keys: FxHashSet<u64>,
-    /// By the hash of [`Code::identity`], or where another has that one, by the next that is free.
+    /// By the hash of [`Code::identity`], or if that is taken, by the next free number.
     by_identity: FxHashMap<u64, FunctionId>,
-    /// The addresses in `by_func`, in the order in which they are checked, and the next of them.
+    /// The addresses in `by_func`, in the order in which they are checked, and the next one.
     order: Vec<u64>,
     next: usize,
     next_check: u64,
-    /// When functions of scripts were checked last, and all of them were what they had been: opcache has not restarted.
+    /// When functions of scripts were last checked, and all were unchanged: opcache has not restarted.
     scripts_checked: u64,
     /// Code blocks in shared memory, by their start.
     blocks: BTreeMap<u64, Block>,
@@ -128,7 +128,7 @@ impl Map {
         self.known_keys.contains(&FxBuildHasher.hash_one(key))
     }
 
-    /// Where a code of this identity has its place in `by_identity`, and the code that is there.
+    /// The place of this identity in `by_identity`, and the code there.
     fn find(&self, functions: &Functions, identity: &Identity) -> (u64, Option<FunctionId>) {
         let mut place = FxBuildHasher.hash_one(identity);
         while let Some(&id) = self.by_identity.get(&place) {
@@ -147,23 +147,23 @@ impl Map {
     }
 }
 
-/// Where a stack was read.
+/// Where a stack was read, and what is known there.
 pub struct Place<'a, M: Memory + ?Sized> {
-    /// The worker's.
+    /// The worker's memory.
     pub memory: &'a M,
-    /// The engine's row.
+    /// The engine's layout row.
     pub layout: &'a Layout,
-    /// Address of the worker's `EG`.
+    /// The address of the worker's `EG`.
     pub executor_globals: u64,
     /// Memory shared between the engine's processes.
     pub shared_ranges: &'a [Range<u64>],
-    /// What is known of memory that the engine's processes share.
+    /// The known functions in memory that the engine's processes share.
     pub shared: &'a mut Map,
-    /// What is known of the worker's own memory.
+    /// The known functions in the worker's own memory.
     pub local: &'a mut Map,
-    /// Whether the end of a request is seen, so that functions can be trusted until then.
+    /// Whether the end of a request is visible, so that functions can be trusted until then.
     pub request_ends: bool,
-    /// Nanoseconds of the monotonic clock.
+    /// The time, in nanoseconds of the monotonic clock.
     pub now: u64,
 }
 
@@ -174,21 +174,21 @@ pub struct Functions {
     arena: Vec<Option<Code>>,
     free: Vec<FunctionId>,
     bytes: usize,
-    /// What people know them by.
+    /// Their names for users.
     pub names: Names,
-    /// Addresses of what was looked at since the last [`Functions::begin`] and is not known: no look at the same read tells more.
+    /// Addresses that were read since the last [`Functions::begin`] without a result: another try with the same read does not help.
     refused: SmallVec<[u64; FEW]>,
     pauses: Pauses,
 }
 
 impl Functions {
-    /// Before the stacks of another read are identified.
+    /// Begins to identify the stacks of another read.
     pub fn begin(&mut self) {
         self.refused.clear();
     }
 
-    /// Identifies the function of each frame, leaf first, into `ids`; `None` where it does not hold together. Where only a frame that
-    /// stands keeps what was read of its function, `look_again` tells which frames stand since.
+    /// Identifies the function of each frame, leaf first, into `ids`; `None` if it is inconsistent. If what was read of a function is only
+    /// valid while its frame stands, `look_again` tells which frames have stood since.
     pub fn identify<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
@@ -247,7 +247,7 @@ impl Functions {
         self.arena.get(id.0 as usize)?.as_ref()
     }
 
-    /// The name of a code; at the bottom of a stack a script's top level is `{main}`.
+    /// The name of a code. As the root of a stack, a script's top level is `{main}`.
     pub fn name(&mut self, id: FunctionId, is_root: bool) -> NameId {
         let Some(code) = self.arena.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return Names::UNSTABLE;
@@ -259,7 +259,7 @@ impl Functions {
         *code.main.get_or_insert_with(|| names.main(code.name))
     }
 
-    /// Opcode and line of an op.
+    /// The opcode and line of an op.
     pub fn op<M: Memory + ?Sized>(
         &mut self,
         memory: &M,
@@ -271,8 +271,8 @@ impl Functions {
         code.ops.get(memory, layout, &code.function.key, index)
     }
 
-    /// Checks functions that outlive requests, those first that were not for longest: one gather for all of them. Where one is
-    /// no longer what it was, opcache has restarted, and all are looked at anew.
+    /// Checks functions that outlive requests, in one gather, beginning with those that have not been checked for longest. If one has
+    /// changed, opcache has restarted, and all are read anew.
     pub fn check<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
         if place.shared.age != self.age || place.now < place.shared.next_check {
             return;
@@ -307,7 +307,7 @@ impl Functions {
         }
     }
 
-    /// The next functions whose check is due.
+    /// The next functions that have to be checked.
     fn due(&self, map: &mut Map, now: u64) -> SmallVec<[(u64, Key); CHECKED_TOGETHER]> {
         let mut due = SmallVec::new();
         for _ in 0..map.order.len().min(SEARCHED_TOGETHER) {
@@ -325,7 +325,7 @@ impl Functions {
         due
     }
 
-    /// Forgets everything where too much was gathered, and lets a map go whose ids are from before that. No id may be in use.
+    /// Forgets everything if it takes too much memory, and drops a map whose ids are from before that. No id may be in use.
     fn renew<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
         if self.bytes > MAX_BYTES {
             (self.arena, self.free, self.bytes) = (Vec::new(), Vec::new(), 0);
@@ -341,10 +341,10 @@ impl Functions {
         }
     }
 
-    /// Forgets what a worker's own memory held: its request has ended.
+    /// Forgets the functions in a worker's own memory: its request has ended.
     pub fn forget(&mut self, map: &mut Map) {
         if map.age != self.age {
-            // Its ids are others' by now.
+            // Its ids have been reused.
             *map = Map::default();
         }
         for (_, id) in map.by_identity.drain() {
@@ -358,7 +358,7 @@ impl Functions {
         map.forget_addresses();
     }
 
-    /// What is known of a frame without looking.
+    /// The known function of a frame, if it can be trusted without a read.
     fn trusted<M: Memory + ?Sized>(
         &self,
         place: &mut Place<'_, M>,
@@ -378,9 +378,9 @@ impl Functions {
         {
             return Some(entry.code);
         }
-        // A script's frame is pushed with its opline. Of other frames the top one's own opline proves nothing; a caller's is saved
-        // before its callee is linked. In the frame of an internal function it is what an earlier call has left there, so
-        // only a script's and a closure's tell which code they run.
+        // A script's frame is pushed with its opline. For other frames the top one's own opline proves nothing; a caller's is saved
+        // before its callee is linked. In the frame of an internal function it is a remainder of an earlier call. So
+        // only the oplines of scripts and closures tell which code they run.
         let flags = &place.layout.call_info;
         let is_script = frame.call_info & flags.code != 0;
         let is_closure = frame.call_info & (flags.closure | flags.fake_closure) == flags.closure;
@@ -388,7 +388,7 @@ impl Functions {
             return None;
         }
         let (_, block) = place.shared.blocks.range(..=frame.opline).next_back()?;
-        // A restart of opcache gives the block of a file to another one, and no function need tell.
+        // A restart of opcache reuses the block of a file, and no function has to show it.
         let checked = block.checked.max(place.shared.scripts_checked);
         let is_recent = place.now.saturating_sub(checked) < TRUSTED_NANOSECONDS;
         (frame.opline < block.end && !block.is_ambiguous && (is_recent || !is_script))
@@ -405,7 +405,7 @@ impl Code {
         (key, self.function.fingerprints)
     }
 
-    /// What it takes, about, with its entries in maps.
+    /// Its approximate memory, with its entries in maps.
     fn bytes(&self) -> usize {
         let in_maps = size_of::<(u64, u64, FunctionId)>() + size_of::<(u64, Entry, u64, Block)>();
         let function = &self.function;
@@ -414,7 +414,7 @@ impl Code {
     }
 }
 
-/// How long to wait after a search that found so many functions due, of so many: all are searched twice while one stays checked.
+/// How long to wait after a search that found this many functions due, of this many: all are searched twice while one stays checked.
 fn pause(due: usize, functions: usize) -> u64 {
     if due >= CHECKED_TOGETHER {
         return BETWEEN_CHECKS;
@@ -423,13 +423,13 @@ fn pause(due: usize, functions: usize) -> u64 {
     (CHECKED_EVERY / 2 / searches).max(BETWEEN_CHECKS)
 }
 
-/// One function that has to be looked at.
+/// A function that has to be read.
 struct Look {
     func: u64,
     frame: Frame,
-    /// The place of its lowest frame, from the root.
+    /// The position of its lowest frame, from the root.
     depth: usize,
-    /// The name's strings as they were known, 0 where nothing was.
+    /// The known addresses of the name's strings, 0 if unknown.
     anchors: [u64; 2],
     key: Option<Key>,
     code: Option<FunctionId>,

@@ -1,4 +1,4 @@
-//! What is known of the program: its functions and their names, the calls and the call paths that it has.
+//! What is known of the program: its functions and their names, its calls and its call paths.
 
 pub mod call_tree;
 pub mod edges;

@@ -1,14 +1,14 @@
 //! The names in samples, each kept once.
 //!
-//! A name stays the same when a worker compiles a script again or is replaced. So stacks and proofs are keyed by
-//! names, and memory grows with the program's functions, not with time.
+//! A name stays the same when a worker compiles a script again or is replaced. So names are the keys of stacks and proofs,
+//! and memory grows with the program's functions, not with time.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-/// More functions than most programs have; beyond it everything is [`Names::OVERFLOW`].
+/// More functions than most programs have; further names become [`Names::OVERFLOW`].
 pub const MAX_NAMES: usize = 14_336;
 /// The same for the texts of all names and files together.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -17,14 +17,14 @@ pub const MAX_TEXT: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(u32);
 
-/// A function for people.
+/// A function's name for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a> {
     /// `App\Cart::total`, `{main}`, `[gc]`, …
     pub name: &'a str,
-    /// Where it is declared; empty for a phase.
+    /// The file of its declaration; empty for a phase.
     pub file: &'a str,
-    /// Of the declaration; 0 where there is none.
+    /// The line of its declaration; 0 if there is none.
     pub start_line: u32,
 }
 
@@ -36,7 +36,7 @@ pub struct Names {
     files: FxHashMap<u64, Text>,
 }
 
-/// Where a text lies in [`List::texts`].
+/// The position of a text in [`List::texts`].
 #[derive(Debug, Clone, Copy)]
 struct Text {
     begin: u32,
@@ -56,7 +56,7 @@ struct List {
     texts: String,
 }
 
-/// The names by their ids as they stand at a moment; copied only where the run meets a new one meanwhile.
+/// The names by their ids at a moment. They are copied only if the run meets a new name meanwhile.
 #[derive(Debug, Clone, Default)]
 pub struct NameList(Arc<List>);
 
@@ -98,21 +98,21 @@ impl List {
 }
 
 impl Names {
-    /// Leaf that stands for the part of a stack that could not be proven.
+    /// The leaf that represents the unproven part of a stack.
     pub const UNSTABLE: NameId = NameId(0);
-    /// Root of a stack that is deeper than can be kept.
+    /// The root of a stack that is deeper than can be kept.
     pub const TRUNCATED: NameId = NameId(1);
-    /// What does not fit into the memory cap.
+    /// Everything beyond the memory limit.
     pub const OVERFLOW: NameId = NameId(2);
     /// Waiting for a request.
     pub const IDLE: NameId = NameId(3);
-    /// Setting a request up.
+    /// Beginning a request.
     pub const STARTUP: NameId = NameId(4);
-    /// Taking a request down.
+    /// Ending a request.
     pub const SHUTDOWN: NameId = NameId(5);
     /// Compiling a script.
     pub const COMPILING: NameId = NameId(6);
-    /// Finding a script and loading what opcache has of it.
+    /// Finding a script and loading it from opcache.
     pub const LOADING: NameId = NameId(7);
     /// Looking up a class through the autoloaders.
     pub const AUTOLOAD: NameId = NameId(8);
@@ -121,7 +121,7 @@ impl Names {
     /// The engine itself, as the caller of a stack's root; not shown.
     pub const ENGINE: NameId = NameId(10);
 
-    /// The id of a name, a new one at first sight.
+    /// The id of a name; a new one at first sight.
     pub fn intern(&mut self, name: Name<'_>) -> NameId {
         let mut hash = HASHER.hash_one(name);
         while let Some(&id) = self.by_hash.get(&hash) {
@@ -133,7 +133,7 @@ impl Names {
         self.add(name, hash).unwrap_or(Self::OVERFLOW)
     }
 
-    /// What a script's top level is called at the bottom of a stack.
+    /// The name of a script's top level as the root of a stack.
     pub fn main(&mut self, script: NameId) -> NameId {
         if script == Self::OVERFLOW {
             return script;

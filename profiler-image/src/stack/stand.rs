@@ -1,18 +1,18 @@
-//! Which frames of a stack stood while they were looked at again.
+//! Which frames of a stack stood, that is, were unchanged when they were looked at again.
 //!
-//! Frames are counted from the root, which is 1. Invariant: what was not looked at does not stand.
+//! Frames are counted from the root, which is 1. Invariant: a frame that was not looked at does not stand.
 
 /// The frames above `below`, up to `above`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stand {
     /// The last frame from the root that does not stand, or 0.
     pub below: usize,
-    /// The last one above it that does.
+    /// The last frame above it that stands.
     pub above: usize,
 }
 
 impl Stand {
-    /// What stands in both.
+    /// The frames that stand in both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -27,19 +27,19 @@ impl Stand {
         self.holds_call(frame, frame)
     }
 
-    /// Whether a frame stands, or lies below one that does, whose caller it still is then.
+    /// Whether a frame stands, or is below one that stands, which it then still has as a callee.
     #[must_use]
     pub fn reaches(self, frame: usize) -> bool {
         self.above > self.below && frame <= self.above
     }
 
-    /// Whether a caller and its callee stand, and what lies between them.
+    /// Whether a caller and its callee stand, and the frames between them.
     #[must_use]
     pub fn holds_call(self, caller: usize, callee: usize) -> bool {
         caller > self.below && callee <= self.above
     }
 
-    /// The same after a frame was put above that caller. What it has called keeps its own place.
+    /// The same after a frame was inserted above that caller. The frames above keep their state.
     #[must_use]
     pub fn with_absent(self, caller: usize) -> Self {
         let moved = |count: usize| count + usize::from(count > caller);

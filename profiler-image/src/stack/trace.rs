@@ -1,4 +1,4 @@
-//! A stack that has been unwound and identified, as a value; and where a sample of it counts.
+//! A stack that has been unwound and identified, as a value; and where a sample of it is summed.
 
 use std::ops::Range;
 
@@ -9,29 +9,29 @@ use super::functions::FunctionId;
 use super::names::NameId;
 use super::stand::Stand;
 
-/// The frames of one read, leaf first, and what their functions are.
+/// The frames of one read, leaf first, and their functions.
 #[derive(Debug)]
 pub struct Trace {
     /// As they were read.
     pub frames: Vec<Frame>,
-    /// By frame; `None` where a function does not hold together.
+    /// For each frame; `None` if a function is inconsistent.
     pub ids: Vec<Option<FunctionId>>,
     /// How unwinding them ended.
     pub end: End,
-    /// The looks at the part around the top that are next to its moment; none where what lies below that part is of another one.
+    /// The looks at the part around the top that are next to its moment; none if the part below is of another moment.
     pub around: Range<usize>,
-    /// The program moves between half of the looks: what they show can be in step with one of its loops.
+    /// The program moves between half of the looks, so they can be in step with one of its loops.
     pub is_fast: bool,
-    /// It is what the first look shows up to the first word's depth: all frames are of the moment of the word or later ones, but a caller
-    /// may have gone on to another op since.
+    /// It was read from the first look up to the first word's depth: all frames are of the moment of the word or later ones, but a caller
+    /// may have moved to another op since.
     pub may_have_gone_on: bool,
-    /// So many frames, from the root, are of one moment: neither of the two looks next to the top's word denies them.
+    /// How many frames, from the root, are of one moment: neither of the two looks next to the top's word contradicts them.
     pub together: usize,
     /// How many frames, from the root, all of these looks show.
     pub stood: usize,
-    /// Which frames further looks at uneven intervals show; `None` where there were none yet.
+    /// Which frames further looks at uneven intervals show; `None` if there were none yet.
     pub stands: Option<Stand>,
-    /// The same, of looks since the functions were identified.
+    /// The same for looks since the functions were identified.
     pub stands_since: Option<Stand>,
 }
 
@@ -53,7 +53,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Puts a frame that lies nowhere in memory above its caller: it stands where what it has called does.
+    /// Inserts a frame that is not in memory above its caller: it stands if its callee does.
     pub fn insert(&mut self, index: usize, frame: Frame, id: Option<FunctionId>) {
         let caller = self.frames.len() - index;
         for stand in [&mut self.stands, &mut self.stands_since] {
@@ -74,27 +74,27 @@ impl Trace {
 /// How a sample's call path ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ending {
-    /// The whole stack is in it. It counts as far as its edges are proven at the end of the run.
+    /// It has the whole stack, and counts as far as its edges are proven at the end of the run.
     Whole,
-    /// What was above could not be proven.
+    /// The frames above could not be proven.
     Cut,
-    /// What was above found no room.
+    /// There was no room for the frames above.
     Full,
 }
 
-/// Where a sample counts.
+/// The stack under which a sample is summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stack {
     /// The calls from the root on.
     pub path: PathId,
-    /// What stands at its leaf.
+    /// How the path ends.
     pub ending: Ending,
     /// What the engine does on behalf of the leaf.
     pub phase: Option<NameId>,
 }
 
 impl Stack {
-    /// What all stacks are summed as that find no room of their own.
+    /// The sum of all stacks without room of their own.
     pub const NO_ROOM: Self = Self {
         path: PathId::NONE,
         ending: Ending::Full,

@@ -1,6 +1,6 @@
-//! Why no process of the target is sampled: from facts to one reason, and what to do about it.
+//! Finds out why no process of the target is sampled: from facts to one reason, and a remedy.
 //!
-//! [`cause`] follows the kernel's own order of questions (`__ptrace_may_access` in kernel/ptrace.c, then the security
+//! [`cause`] follows the kernel's own order of checks (`__ptrace_may_access` in kernel/ptrace.c, then the security
 //! modules) and is a pure and total function of [`Facts`]; `gather` collects those, and `words` turns the cause into a message.
 
 mod gather;
@@ -25,25 +25,25 @@ pub struct Refused {
     pub pid: i32,
     /// Its name, which everybody may read.
     pub comm: String,
-    /// Why it is not taken.
+    /// Why it is not sampled.
     pub refusal: Refusal,
 }
 
 impl Refused {
-    /// Whether waiting cannot help: it is PHP, but none that can be sampled.
+    /// Whether waiting cannot help: it is PHP, but cannot be sampled.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.rank() >= 2
     }
 
-    /// Whether it is worth telling where nothing but a PID is known of it: a process that may not be read is no news
-    /// when all processes of a machine are looked at, but for one that calls itself PHP.
+    /// Whether it is reported when all processes of a machine are sampled. A process that may not be read is not reported then,
+    /// unless it has the name of PHP.
     #[must_use]
     pub fn is_news_among_all(&self) -> bool {
         self.refusal != Refusal::Unreadable(Fault::Denied) || self.is_called_php()
     }
 
-    /// Whether it tells more of why a target has no worker than what is known so far.
+    /// Whether it explains the lack of workers better than what is known so far.
     #[must_use]
     pub fn tells_more_than(&self, known: Option<&Self>) -> bool {
         let telling = |refused: &Self| (refused.rank(), refused.is_called_php());
@@ -53,7 +53,7 @@ impl Refused {
         })
     }
 
-    /// PHP that cannot be read matters more than what is no PHP.
+    /// PHP that cannot be read matters more than a process without PHP.
     fn rank(&self) -> u8 {
         match self.refusal {
             Refusal::NoPhpFound => 0,
@@ -72,39 +72,39 @@ impl Refused {
     }
 }
 
-/// What came of trying one way to the target's memory.
+/// The result of one way to read the target's memory.
 pub type Tried = Result<(), Errno>;
 
-/// What can be known of a process that may not be read, and of who wants to read it.
+/// The facts about a process that may not be read, and about this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The process.
     pub pid: i32,
-    /// Opening `/proc/PID/mem`, for which the kernel asks all its questions.
+    /// Opening `/proc/PID/mem`, for which the kernel makes all its checks.
     pub open: Tried,
-    /// Reading from it, for which it asks none.
+    /// Reading from it, for which it makes none.
     pub read: Tried,
     /// `process_vm_readv`, on the target.
     pub call: Tried,
-    /// The same on this process itself, which the kernel always allows: who refuses it is a seccomp filter.
+    /// The same on this process itself, which the kernel always allows: only a seccomp filter refuses it.
     pub call_on_itself: Tried,
     /// Of this process.
     pub own: Option<Identity>,
-    /// Of the target; `None` where its `status` cannot be read.
+    /// Of the target; `None` if its `status` cannot be read.
     pub target: Option<Identity>,
-    /// Owner of the target's files in `/proc`: its user, or root where it is not dumpable.
+    /// The owner of the target's files in `/proc`: its user, or root if it is not dumpable.
     pub owner: Option<u32>,
     /// Of this process.
     pub own_namespace: UserNamespace,
     /// Of the target.
     pub target_namespace: UserNamespace,
-    /// `/proc/sys/kernel/yama/ptrace_scope`, where the kernel has Yama.
+    /// `/proc/sys/kernel/yama/ptrace_scope`, if the kernel has Yama.
     pub yama: Option<u8>,
     /// `/proc/version`.
     pub kernel: String,
 }
 
-/// Who a process is to the kernel, from `/proc/PID/status`.
+/// The credentials of a process, from `/proc/PID/status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Real, effective, saved.
@@ -113,16 +113,16 @@ pub struct Identity {
     pub gids: [u32; 3],
     /// Capabilities as a set of bits (linux/capability.h).
     pub permitted: u64,
-    /// Those that hold.
+    /// The effective ones.
     pub effective: u64,
-    /// Whether a seccomp filter holds for it.
+    /// Whether a seccomp filter applies to it.
     pub filtered: bool,
 }
 
-/// What is seen of a user namespace from here.
+/// What is visible of a user namespace from this process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserNamespace {
-    /// Target of `/proc/PID/ns/user`, where it may be read.
+    /// The target of `/proc/PID/ns/user`, if it may be read.
     pub link: Option<String>,
     /// `/proc/PID/uid_map`, which everybody may read, as the reader's namespace sees it.
     pub uid_map: Option<String>,
@@ -164,7 +164,7 @@ impl Identity {
         self.effective & SYS_PTRACE != 0
     }
 
-    /// What the kernel compares: this one's own ids, with all three of the target.
+    /// The kernel's comparison: this process's own ids, with all three of the target.
     fn is_the_user_of(&self, target: &Self) -> bool {
         let ([uid, ..], [gid, ..]) = (self.uids, self.gids);
         target.uids == [uid; 3] && target.gids == [gid; 3]
@@ -176,23 +176,23 @@ impl Identity {
 pub enum Cause {
     /// The kernel is gVisor's.
     GVisor,
-    /// The target lives in a user namespace in which this process has no say.
+    /// The target is in a user namespace in which this process has no rights.
     OtherUserNamespace,
-    /// Yama's scope: 1 and 2 want CAP_SYS_PTRACE, 3 nothing.
+    /// Yama's scope: 1 and 2 require CAP_SYS_PTRACE, 3 allows nothing.
     Yama(u8),
     /// A seccomp filter refuses both ways.
     Seccomp,
-    /// The target runs as somebody else.
+    /// The target belongs to another user.
     OtherUser,
-    /// The target is an ordinary user's, and has capabilities that this process has not.
+    /// The target belongs to an ordinary user, and has capabilities that this process does not have.
     Capabilities,
-    /// The same, but root's.
+    /// The same for a target of root.
     RootWithCapabilities,
-    /// As a php-fpm worker that has changed its user, where `process.dumpable` is off.
+    /// For instance a php-fpm worker that has changed its user, if `process.dumpable` is off.
     NotDumpable,
-    /// Nothing of the above: AppArmor, SELinux or another security module.
+    /// None of the above: AppArmor, SELinux or another security module.
     SecurityModule,
-    /// Too little can be seen to tell.
+    /// Too few facts are visible.
     Hidden,
 }
 
@@ -205,7 +205,7 @@ pub fn cause(facts: &Facts) -> Cause {
     let (Some(own), Some(target)) = (&facts.own, &facts.target) else {
         return Cause::Hidden;
     };
-    // Who has the file open has been asked everything, but for what refuses the calls themselves.
+    // If the file could be opened, all checks have passed, except for a filter of the calls themselves.
     if facts.open.is_ok() {
         return match facts.read {
             Err(_) if own.filtered => Cause::Seccomp,
@@ -219,7 +219,7 @@ pub fn cause(facts: &Facts) -> Cause {
         return Cause::Yama(3);
     }
     if own.may_trace() {
-        // The file is shut to root without CAP_DAC_OVERRIDE, so that the call alone is left.
+        // Root without CAP_DAC_OVERRIDE cannot open the file, so only the call is left.
         return match facts.call_on_itself {
             Err(_) if own.filtered => Cause::Seccomp,
             _ => Cause::SecurityModule,
@@ -228,13 +228,13 @@ pub fn cause(facts: &Facts) -> Cause {
     without_ptrace(facts, own, target)
 }
 
-/// The same for a process that has not CAP_SYS_PTRACE.
+/// The same for a process without CAP_SYS_PTRACE.
 fn without_ptrace(facts: &Facts, own: &Identity, target: &Identity) -> Cause {
     if !own.is_the_user_of(target) {
         return Cause::OtherUser;
     }
     let is_root = own.uids[0] == 0;
-    // A file that has capabilities makes its process not dumpable as well: this is the more exact of both.
+    // A file with capabilities also makes its process not dumpable; capabilities are the more exact cause.
     if target.permitted & !own.permitted != 0 {
         return if is_root {
             Cause::RootWithCapabilities
@@ -249,7 +249,7 @@ fn without_ptrace(facts: &Facts, own: &Identity, target: &Identity) -> Cause {
     }
 }
 
-/// gVisor says that it is Linux 4.4.0, later 4.19.0-gvisor, always with the date of 4.4 (pkg/sentry/syscalls/linux).
+/// gVisor reports Linux 4.4.0, later 4.19.0-gvisor, always with the date of 4.4 (pkg/sentry/syscalls/linux).
 fn is_gvisor(kernel: &str) -> bool {
     kernel.contains("gvisor") || kernel.contains("Sun Jan 10 15:06:54 PST 2016")
 }

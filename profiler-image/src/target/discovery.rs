@@ -1,15 +1,15 @@
-//! Which processes are PHP workers of the target: looked for ten times a second, in `/proc` and their memory.
+//! Finds the PHP workers of the target, ten times a second, in `/proc` and in their memory.
 //!
-//! The listing of `/proc` tells who is new, and only of those files are opened; it is read while processes start, and once a
+//! The listing of `/proc` shows new processes, and only their files are opened. It is read while processes start, and once a
 //! second ([`LastPid`]). A process with an engine is held by a
 //! descriptor that stays bound to it ([`ProcessMemory::bound_word`]). One without may `execve` at any time: its executable
-//! is looked at again, each 100 ms at first and each second in the end, and another one makes it new; until it is a second
-//! old it is looked at as a whole, for an engine may still be loaded or started. A forked worker shares its family's
+//! is checked again, each 100 ms at first and each second in the end, and a different one makes the process new; until it is a second
+//! old it is examined completely, because an engine may still be loaded or started. A forked worker shares its family's
 //! addresses (`families.rs`), so attaching to it takes a few reads. In a thread-safe engine each of its threads is
 //! a worker (`threads.rs`).
 //!
-//! What this module does not do: look at files of the target, assume anything of PID 1, see an engine that a process loads
-//! later than a second after its start, or a PID that is used again within one scan by the same executable, where neither
+//! What this module does not do: open files of the target, rely on PID 1, see an engine that a process loads
+//! later than a second after its start, or a PID that is reused within one scan by the same executable, if neither
 //! runs PHP.
 
 use std::collections::HashMap;
@@ -33,25 +33,25 @@ use super::process::{Process, ProcessMemory, calls, proc_path, stat::Stat, text}
 use super::seen::{Other, Program, Seen, Verdict, executable, executable_hash, is_young, look_at};
 use super::threads::{Changes, Threads};
 
-/// The processes are listed again after so many milliseconds, though none seems to have started.
+/// The processes are listed at least once in this many milliseconds, even if none seems to have started.
 const LIST_EVERY: u64 = 1000;
-/// A target without a process is gone when it still has none after so many milliseconds.
+/// A target without a process has ended if it still has none after this many milliseconds.
 const GONE_AFTER: u64 = 1000;
-/// What one call says of the listing: some 300 processes.
+/// The buffer of one call for the listing: some 300 processes.
 const LIST_BYTES: usize = 8192;
-/// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all that Linux runs PHP on.
+/// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all machines on which Linux runs PHP.
 const TICK: u64 = 10;
 
-/// A process to be looked at as a whole.
+/// A process that has to be examined completely.
 struct New {
     pid: i32,
     stat: Stat,
     born: u64,
-    /// It was known to be in scope before it replaced itself.
+    /// It was known to be in scope before an `execve`.
     in_scope: bool,
 }
 
-/// What stays true of a process that is looked at again.
+/// The facts that remain true of a process that is examined again.
 struct Again {
     pid: i32,
     start_time: u64,
@@ -59,16 +59,16 @@ struct Again {
     in_scope: bool,
 }
 
-/// When the processes are to be listed.
+/// When the processes have to be listed.
 #[derive(Debug)]
 struct Listing {
     /// `/proc`, which is kept open.
     folder: Option<File>,
     pids: Vec<i32>,
     last_pid: LastPid,
-    /// The number that was given last, as it was seen last.
+    /// The last PID that the kernel gave, when it was last read.
     last: Option<i32>,
-    /// It was the same twice: whoever had it then was listed.
+    /// It was the same twice, so its process was listed.
     is_settled: bool,
     next_at: u64,
 }
@@ -81,16 +81,16 @@ pub struct Discovery {
     seen: HashMap<i32, Seen>,
     families: Families,
     listing: Listing,
-    /// The most telling refusal so far.
+    /// The best reason so far for a process that is not sampled.
     refused: Option<Arc<Refused>>,
-    /// The scope had no process when its processes were counted last; and when that is done again.
+    /// The scope had no process when its processes were last counted; and when to count again.
     is_empty: bool,
     count_at: u64,
     is_gone: bool,
 }
 
 impl Discovery {
-    /// Begins without having looked.
+    /// A discovery that has not looked yet.
     #[must_use]
     pub fn new(scope: Scope) -> Self {
         let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
@@ -114,7 +114,7 @@ impl Discovery {
         }
     }
 
-    /// Looks for processes that have come, gone, or replaced themselves.
+    /// Looks for processes that have started, ended, or done an `execve`.
     pub fn scan(&mut self) -> Changes {
         let now = boot_milliseconds();
         let mut listed = std::mem::take(&mut self.listing.pids);
@@ -139,14 +139,14 @@ impl Discovery {
         changes
             .new
             .sort_by_key(|process| (process.pid, process.tid));
-        // Last, so that a worker that takes the place of a family's only one finds it.
+        // This comes last, so that a worker that replaces a family's only one still finds it.
         let programs = self.seen.values().filter_map(Seen::process);
         changes.families_gone = self.families.keep(programs.map(|process| process.family));
         self.count_those_left(now);
         changes
     }
 
-    /// Looks at the target's processes again in the next scan, however young they are.
+    /// Examines the target's processes again in the next scan, however young they are.
     pub fn hurry(&mut self) {
         for seen in self.seen.values_mut().filter(|seen| seen.in_scope) {
             if let Verdict::Other(other) = &mut seen.verdict {
@@ -155,20 +155,20 @@ impl Discovery {
         }
     }
 
-    /// The most telling reason why a process of the target was not taken.
+    /// The best reason why a process of the target was not sampled.
     #[must_use]
     pub fn refused(&self) -> Option<&Arc<Refused>> {
         self.refused.as_ref()
     }
 
     /// Whether the target has ended for good: no process of the scope is left, and after a second there was still none. The
-    /// master of a php-fpm pool without workers is one.
+    /// master of a php-fpm pool without workers counts as one.
     #[must_use]
     pub fn is_target_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Parts with who went, and gives those to be looked at.
+    /// Removes the processes that have ended, and returns those that have to be examined.
     fn part(&mut self, listed: &[i32], now: u64, changes: &mut Changes) -> SmallVec<[New; 4]> {
         let mut again: SmallVec<[Again; 4]> = SmallVec::new();
         self.seen.retain(|pid, seen| {
@@ -196,7 +196,7 @@ impl Discovery {
             .filter_map(|&pid| {
                 let stat = Stat::of(pid)?;
                 let started = stat.start_time.saturating_mul(TICK);
-                // Another process that was given the number has another start.
+                // Another process that was given the same PID has another start time.
                 let known = again
                     .iter()
                     .find(|again| again.pid == pid && again.start_time == stat.start_time);
@@ -212,7 +212,7 @@ impl Discovery {
             .collect()
     }
 
-    /// Looks at a process as a whole.
+    /// Examines a process completely.
     fn look(&mut self, new: &New, now: u64) -> Seen {
         let in_scope = new.in_scope || self.is_meant(new.pid, &new.stat);
         let mut other = Other {
@@ -239,9 +239,9 @@ impl Discovery {
         }
     }
 
-    /// Notes why a process was not taken; whether it is only starting.
+    /// Notes why a process was not sampled; returns whether it is only starting.
     fn refuse(&mut self, new: &New, refusal: Refusal, is_young: bool) -> bool {
-        // What a young process does not have yet, or not whole, may only not be there yet.
+        // What a young process lacks, or has only in part, may come later.
         let refusal = match refusal {
             Refusal::LayoutMismatch(_) | Refusal::Unreadable(Fault::Unmapped) if is_young => {
                 Refusal::Starting
@@ -268,7 +268,7 @@ impl Discovery {
             Scope::Fitting(pattern) => pattern.fits(pid, &stat.comm),
             Scope::Container(id) => text(proc_path(format_args!("{pid}/cgroup")).as_str())
                 .is_some_and(|text| text.contains(id.as_str())),
-            // Parents are looked at first, and their descent is known.
+            // Parents are examined first, so their descent is known.
             Scope::Pids(pids) => {
                 pids.contains(&pid)
                     || pids.contains(&stat.parent)
@@ -306,7 +306,7 @@ impl Discovery {
         })
     }
 
-    /// Looks once a second whether the scope still has a process, where none runs PHP.
+    /// Checks once a second whether the scope still has a process, if none runs PHP.
     fn count_those_left(&mut self, now: u64) {
         let may_come = matches!(self.scope, Scope::All | Scope::Fitting(_));
         if may_come || self.seen.values().any(|seen| seen.process().is_some()) {
@@ -325,7 +325,7 @@ impl Discovery {
 }
 
 impl Listing {
-    /// All processes; `None` where the kernel does not tell all.
+    /// All processes; `None` if the kernel does not list all.
     fn list(&self, pids: &mut Vec<i32>) -> Option<()> {
         let folder = self.folder.as_ref()?;
         calls::count_file_read();

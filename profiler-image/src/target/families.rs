@@ -1,12 +1,12 @@
 //! Families: processes that were forked from one another since their last `execve`, and so share their engine's addresses and
 //! opcache's memory.
 //!
-//! A fork keeps the 16 random bytes that the kernel gives each program on its stack (AT_RANDOM, getauxval(3)), so kinship
-//! needs no parent that may be read, and no order. Where they cannot be had, or the program has wiped them as Go's
-//! runtime does, only a child of a known member joins. The engine's fingerprint must be the same in any case: a process may
+//! A fork keeps the 16 random bytes that the kernel puts on each program's stack (AT_RANDOM, getauxval(3)). So relatives are
+//! recognised without a readable parent, and in any order. If the bytes cannot be read, or the program has erased them as Go's
+//! runtime does, only a child of a known member joins. The engine's fingerprint has to be the same in any case: a process may
 //! load its engine after its fork.
 //!
-//! Invariant: a number names one family, and is never used again.
+//! Invariant: a number names one family, and is not reused.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -21,10 +21,10 @@ use super::process::{ProcessMemory, calls, maps, text};
 
 /// linux/auxvec.h.
 const AT_RANDOM: u64 = 25;
-/// The kernel gives some twenty pairs of words.
+/// The kernel writes some twenty pairs of words.
 const MAX_AUXV: u64 = 4096;
 
-/// What the kernel has given a program and its forks, and no other: where, and which bytes.
+/// The address and value of the random bytes, which only a program and its forks share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Birthmark {
     address: u64,
@@ -37,12 +37,12 @@ pub(super) struct Family {
     pub engine: Arc<Engine>,
     /// The word at the engine's `fingerprint_at`.
     pub fingerprint: u64,
-    /// Memory that they share with one another: opcache's.
+    /// Memory that they share: opcache's.
     pub shared_ranges: Arc<[Range<u64>]>,
     pub jit: Option<JitBuffer>,
     executable: String,
     birthmark: Option<Birthmark>,
-    /// Only while the members are counted.
+    /// Only used while the members are counted.
     has_member: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Families {
 }
 
 impl Families {
-    /// The family of a process, and its number: one that it was born into, or a new one. `parent` is its parent's.
+    /// The family of a process, and its number: that of its relatives, or a new one. `parent` is its parent's family.
     ///
     /// # Errors
     /// Why the process has no engine that can be read.
@@ -90,13 +90,13 @@ impl Families {
             }
         };
         let family = self.known.get(&number);
-        // It was found, or has just been put there.
+        // It was found, or has just been inserted.
         family
             .map(|family| (number, family))
             .ok_or(Refusal::NoPhpFound)
     }
 
-    /// Forgets the families without a member: these.
+    /// Forgets the families without a member, and returns their numbers.
     pub fn keep(&mut self, members: impl Iterator<Item = usize>) -> Vec<usize> {
         for number in members {
             if let Some(family) = self.known.get_mut(&number) {
@@ -140,7 +140,7 @@ impl Family {
 }
 
 impl Birthmark {
-    /// `/proc/PID/auxv` says where it is.
+    /// Reads it by the address in `/proc/PID/auxv`.
     fn of(pid: i32, memory: &ProcessMemory) -> Option<Self> {
         let file = calls::open(format!("/proc/{pid}/auxv")).ok()?;
         calls::count_file_read();
@@ -153,7 +153,7 @@ impl Birthmark {
     }
 }
 
-/// Where an auxiliary vector says that the random bytes are.
+/// The address of the random bytes in an auxiliary vector.
 fn address(auxv: &[u8]) -> Option<u64> {
     let mut pairs = auxv.chunks_exact(16);
     pairs.find_map(|pair| (word_at(pair, 0) == AT_RANDOM).then(|| word_at(pair, 8)))

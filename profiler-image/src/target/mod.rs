@@ -11,15 +11,15 @@ mod threads;
 
 use pattern::Pattern;
 
-/// Which processes are meant.
+/// Which processes are sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// These and their descendants: a php-fpm master stands for its workers.
+    /// These and their descendants: a php-fpm master selects its workers.
     Pids(Vec<i32>),
     /// All that this user may read.
     All,
     /// Those whose cgroup names this container.
     Container(String),
-    /// Those that fit, also those that start later: none of them may be there for a while.
+    /// Those that fit the pattern, also those that start later: there may be none for a while.
     Fitting(Pattern),
 }

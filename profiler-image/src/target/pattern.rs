@@ -1,4 +1,4 @@
-//! Processes that are chosen by what they are called, or by where they are.
+//! Selects processes by their name, or by their control group.
 //!
 //! Invariant: nothing of a process is read but its command line and its control groups, which `ps` shows as well.
 
@@ -6,12 +6,12 @@ use std::fmt;
 
 use super::process::{proc_path, text};
 
-/// How php-fpm calls its workers (`fpm_env.c`).
+/// The beginning of a php-fpm worker's title (`fpm_env.c`).
 const POOL: &str = "php-fpm: pool ";
 /// Where control groups are mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// What processes have in common.
+/// A property that processes have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pattern {
     /// Workers of php-fpm's pool of this name.
@@ -23,7 +23,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Whether a process fits. One that calls itself so only a second after its start is not seen to.
+    /// Whether a process fits. It is not noticed if a process takes the title later than a second after its start.
     pub(super) fn fits(&self, pid: i32, comm: &[u8]) -> bool {
         match self {
             Self::Pool(pool) => title(pid).is_some_and(|title| pool_of(&title) == Some(pool)),
@@ -47,20 +47,20 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The command line of a process, or what it has put in its place; words are apart by one space.
+/// The command line of a process, or the title that it has set instead; words are separated by one space.
 #[must_use]
 pub fn title(pid: i32) -> Option<String> {
     let text = text(proc_path(format_args!("{pid}/cmdline")).as_str())?;
     Some(one_line(&text))
 }
 
-/// The pool that a worker of php-fpm says it belongs to.
+/// The pool in the title of a php-fpm worker.
 #[must_use]
 pub fn pool_of(title: &str) -> Option<&str> {
     title.strip_prefix(POOL)
 }
 
-/// Without what ends a word, pads a title, or would move a terminal's cursor.
+/// Replaces characters that end a word, pad a title, or would move a terminal's cursor.
 fn one_line(text: &str) -> String {
     let words = text.split(|letter: char| letter.is_control() || letter == ' ');
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();

@@ -1,7 +1,7 @@
 //! The thread that looks for workers, so that a long look delays no sample.
 //!
-//! It always runs: ten wake-ups per second cost less than predicting which look will be long. Its CPU time is
-//! the sampler's. It ends with the [`Scanner`], at the latest when the look that is under way is over.
+//! It always runs: ten wake-ups per second cost less than predicting which scan will be long. Its CPU time counts as
+//! the sampler's. It ends with the [`Scanner`], at the latest after the current scan.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,29 +16,29 @@ use super::diagnosis::Refused;
 use super::discovery::Discovery;
 use super::threads::Changes;
 
-/// New and ended workers are noticed within 100 ms: this, a scan, and a turn.
+/// New and ended workers are noticed within 100 ms: this interval, a scan, and a turn.
 const SCAN_EVERY: Duration = Duration::from_millis(80);
-/// Scans that take much CPU time take no more of a core than one in so many; but there is one each second.
+/// Scans take at most one in this many parts of a core; but there is at least one each second.
 const SHARE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Between two looks at a program that has only begun: PHP takes some milliseconds from its start to its first line.
+/// The interval between two scans for a program that has just started: PHP takes some milliseconds from its start to its first line.
 const HURRY: Duration = Duration::from_millis(1);
-/// Reports that may wait; the thread waits with the next one.
+/// Reports that may wait; with more, the thread waits.
 const MAX_WAITING: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
 
-/// What a scan has found.
+/// The result of a scan.
 #[derive(Debug)]
 pub struct Report {
-    /// Workers that began and ended.
+    /// The workers that began and ended.
     pub changes: Changes,
-    /// The most telling reason so far why a process of the target was not taken.
+    /// The best reason so far why a process of the target was not sampled.
     pub refused: Option<Arc<Refused>>,
     /// The target has ended for good.
     pub is_target_gone: bool,
 }
 
-/// The thread.
+/// The handle of the thread.
 #[derive(Debug)]
 pub struct Scanner {
     reports: Receiver<Report>,
@@ -47,11 +47,11 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Starts the thread, and the first scan. `hurries` where the target has only begun: it is looked at without a pause until
-    /// its first worker is there.
+    /// Starts the thread, and the first scan. `hurries` if the target has just started: it is scanned without a pause until
+    /// its first worker is found.
     ///
     /// # Errors
-    /// Where no thread can be started.
+    /// If no thread can be started.
     pub fn start(scope: Scope, hurries: bool) -> std::io::Result<Self> {
         let (outbox, reports) = sync_channel(MAX_WAITING);
         let (run, over) = sync_channel(0);
@@ -59,7 +59,7 @@ impl Scanner {
             .name("scanner".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                // They are the sampling thread's.
+                // Signals are for the sampling thread.
                 let _ = SigSet::all().thread_block();
                 scan_until_over(Discovery::new(scope), hurries, &outbox, &over);
             })?;
@@ -72,7 +72,7 @@ impl Scanner {
         self.reports.try_recv().ok()
     }
 
-    /// The same, waiting for it.
+    /// The same, but waits for a report.
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> Option<Report> {
         self.reports.recv_timeout(at_most).ok()
@@ -113,7 +113,7 @@ fn scan_until_over(
     }
 }
 
-/// CPU time of this thread.
+/// The CPU time of this thread.
 fn own_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

@@ -1,4 +1,4 @@
-//! What a process is known to be, and until when that is valid.
+//! What is known of a process, and until when that is valid.
 //!
 //! Invariant: a look-up opens no file.
 
@@ -15,12 +15,12 @@ use super::threads::Threads;
 
 /// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
 const YOUNG: u64 = 1000;
-/// Milliseconds between two looks at a process without PHP: a quarter of its age, within these.
+/// Milliseconds between two looks at a process without PHP: a quarter of its age, within these limits.
 const LOOK_EVERY: (u64, u64) = (100, 1000);
-/// PATH_MAX: what is longer the kernel does not name.
+/// PATH_MAX: the kernel does not report longer paths.
 const MAX_PATH: usize = 4096;
 
-/// What a process was found to be.
+/// The result of examining a process.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Php(Program),
@@ -32,27 +32,27 @@ pub(super) enum Verdict {
 pub(super) struct Program {
     pub process: Arc<Process>,
     pub threads: Threads,
-    /// How long it had run when it was last seen to be the same.
+    /// Its CPU time when it was last seen to be the same.
     pub ran: Option<TimeSpec>,
 }
 
-/// A process without one, or none that is read.
+/// A process without an engine, or with one that is not read.
 #[derive(Debug)]
 pub(super) struct Other {
-    /// What tells its executable from others. Seen before all else: what is replaced meanwhile is another one at the next look.
+    /// Identifies its executable. It is read first, so that an `execve` meanwhile is noticed at the next look.
     pub executable: Option<u64>,
     /// Its engine is being started.
     pub is_starting: bool,
-    /// Milliseconds since boot.
+    /// When to look again, in milliseconds since boot.
     pub look_at: u64,
 }
 
-/// A process that was looked at.
+/// A process that was examined.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub start_time: u64,
     pub in_scope: bool,
-    /// When it started, or was seen to have replaced itself; milliseconds since boot.
+    /// When it started, or was seen to have done an `execve`; milliseconds since boot.
     pub born: u64,
     pub verdict: Verdict,
 }
@@ -65,7 +65,7 @@ impl Seen {
         }
     }
 
-    /// Whether what is known of a process no longer holds, or was never final: then its time of birth.
+    /// Whether the known facts of a process no longer hold, or were never final: then its time of birth.
     pub fn look_again(&mut self, pid: i32, is_listed: bool, now: u64) -> Option<u64> {
         let born = self.born;
         match &mut self.verdict {
@@ -82,12 +82,12 @@ impl Seen {
 }
 
 impl Program {
-    /// Whether the process still is the one that was looked at: `execve` may start the same program anew.
+    /// Whether the process is still the one that was examined: `execve` may start the same program anew.
     fn is_still_there(&mut self) -> bool {
         let process = &self.process;
         let ran = CpuClock::of(process.pid).and_then(CpuClock::now);
         if ran.is_some() && ran == self.ran {
-            // What has not run has started no other program.
+            // A process that has not run has not done an `execve`.
             return true;
         }
         self.ran = ran;
@@ -100,20 +100,20 @@ pub(super) fn is_young(born: u64, now: u64) -> bool {
     born.saturating_add(YOUNG) > now
 }
 
-/// When a process without PHP is looked at next.
+/// When to look again at a process without PHP.
 pub(super) fn look_at(born: u64, now: u64) -> u64 {
     let (least, most) = LOOK_EVERY;
     now + (now.saturating_sub(born) / 4).clamp(least, most)
 }
 
-/// Which program a process runs; `None` where that may not be seen, and for what has ended. No file is opened for it.
+/// The executable of a process; `None` if it may not be read, or the process has ended. It opens no file.
 pub(super) fn executable(pid: i32) -> Option<String> {
     calls::count_file_read();
     let link = read_link(proc_path(format_args!("{pid}/exe"))).ok()?;
     Some(link.to_string_lossy().into_owned())
 }
 
-/// The hash of that, for the many processes that are asked only whether it is another one.
+/// The hash of the executable, for many processes that are only checked for a change.
 pub(super) fn executable_hash(pid: i32) -> Option<u64> {
     calls::count_file_read();
     let mut link = [0_u8; MAX_PATH];

@@ -1,11 +1,11 @@
 //! The threads of a process that run PHP, each a worker of its own.
 //!
 //! The engine's table names its threads by their `pthread_t`; the C library keeps the kernel's number in the structure
-//! that this points to. Entries of threads that have ended stay in the table, so a thread counts only while the kernel
-//! has it. Threads without an entry (a Go runtime's, a driver's) are left alone.
+//! that this points to. Entries of threads that have ended stay in the table, so a thread counts only while it exists in the
+//! kernel. Threads without an entry (a Go runtime's, a driver's) are ignored.
 //!
-//! All words that a list of threads was made from are read again in each scan, by one gather. While none has changed the
-//! list is the same: the kernel, or musl, wipes a thread's number from its memory when it ends.
+//! All words from which a list of threads was made are read again in each scan, by one gather. While none has changed, the
+//! list is the same: the kernel, or musl, clears a thread's id in its memory when it ends.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,19 +19,19 @@ use smallvec::SmallVec;
 
 use super::process::{Process, ProcessMemory, calls, text};
 
-/// `tid` in `struct pthread`: of glibc (2.23 to 2.41), and of musl (since 1.2.2).
+/// The offset of `tid` in `struct pthread`: of glibc (2.23 to 2.41), and of musl (since 1.2.2).
 const TID_X86_64: [u64; 2] = [720, 48];
 const TID_AARCH64: [u64; 2] = [208, 32];
-/// More threads than any process has that this is meant for.
+/// The largest number of threads of a process that is supported.
 const MAX_TASKS: usize = 16_384;
 
-/// What a scan changed.
+/// The changes in a scan.
 #[derive(Debug, Default)]
 pub struct Changes {
     pub new: Vec<Arc<Process>>,
-    /// By [`Process::tid`].
+    /// The workers that have ended, by [`Process::tid`].
     pub gone: Vec<i32>,
-    /// Families that have no member any more, by [`Process::family`].
+    /// Families without a member, by [`Process::family`].
     pub families_gone: Vec<usize>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Sees which have come and gone. A process whose engine is not thread-safe is its own only worker.
+    /// Finds new and ended threads. A process whose engine is not thread-safe is its own only worker.
     pub(super) fn follow(&mut self, process: &Arc<Process>, changes: &mut Changes) {
         let Some(threads) = &process.engine.threads else {
             if self.workers.is_empty() {
@@ -56,7 +56,7 @@ impl Threads {
         }
         let reads = Recorder::of(&process.memory);
         let Some(listed) = threads.list(&reads, process.engine.layout) else {
-            // The table is being changed: what was known a moment ago is still true.
+            // The table is being changed, so the last list is kept.
             return;
         };
         let tasks = tasks(process.pid);
@@ -81,7 +81,7 @@ impl Threads {
                     engine: Arc::new(process.engine.of_thread(thread)),
                     shared_ranges: Arc::clone(&process.shared_ranges),
                     memory: Arc::clone(&process.memory),
-                    // It is read by the first thread, where a command line program runs.
+                    // The first thread reads it, because that runs a command line program.
                     relay: process.relay.clone().filter(|_| tid == process.pid),
                     executable: process.executable.clone(),
                     ..**process
@@ -91,7 +91,7 @@ impl Threads {
         }
     }
 
-    /// The process has ended.
+    /// Ends all workers of the process.
     pub(super) fn end(&mut self, changes: &mut Changes) {
         changes
             .gone
@@ -104,7 +104,7 @@ impl Threads {
     }
 }
 
-/// What was read of a process, and from where.
+/// The bytes that were read of a process, and their addresses.
 #[derive(Debug, Default)]
 struct ReadSet {
     addresses: Vec<(u64, usize)>,
@@ -112,7 +112,7 @@ struct ReadSet {
 }
 
 impl ReadSet {
-    /// Whether another read would give the same; never so of nothing.
+    /// Whether another read would give the same; false if nothing was read.
     fn is_as_it_was(&self, memory: &ProcessMemory) -> bool {
         let mut now: SmallVec<[u8; 512]> = SmallVec::from_elem(0, self.bytes.len());
         let mut rest = now.as_mut_slice();
@@ -131,7 +131,7 @@ impl ReadSet {
     }
 }
 
-/// A process's memory that notes what is read of it.
+/// A process's memory that notes all reads.
 struct Recorder<'a> {
     memory: &'a ProcessMemory,
     reads: RefCell<ReadSet>,
@@ -164,8 +164,8 @@ impl Memory for Recorder<'_> {
     }
 }
 
-/// The threads of a process: from the number that each has in the innermost PID namespace, as its C library knows it, to
-/// the one that it has here.
+/// The threads of a process: from the id in the innermost PID namespace, which its C library knows, to
+/// the id in this one.
 fn tasks(pid: i32) -> HashMap<i32, i32> {
     let is_nested = innermost(&format!("/proc/{pid}/status")).is_some_and(|inner| inner != pid);
     calls::count_open();
@@ -193,7 +193,7 @@ fn innermost(path: &str) -> Option<i32> {
     numbers.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// The kernel's number of a thread that lives. Of one that lives only its number is noted, and of one that does not, all
+/// The thread id of a live thread. For a live one only its id is noted, and for an ended one, all words
 /// that might become a number again.
 fn tid(
     process: &Process,

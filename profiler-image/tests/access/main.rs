@@ -1,7 +1,7 @@
-//! Who may read whom on this kernel, and what is said where it may not: real processes under real identities. It takes
+//! Which processes this kernel lets the sampler read, and its message otherwise: real processes with real identities. It requires
 //! root.
 //!
-//! Yama, gVisor and security modules are not there to be tried on every machine: `diagnosis/tests.rs` has their facts.
+//! Yama, gVisor and security modules are not available on every machine: `diagnosis/tests.rs` has their facts.
 
 #[path = "../programs/mod.rs"]
 mod programs;
@@ -14,7 +14,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use scene::{Said, Scene, Target, run};
 
-/// Debian's www-data and nobody: two ordinary users that are always there.
+/// Debian's www-data and nobody: two ordinary users that always exist.
 const WWW_DATA: &str = "setpriv --reuid=33 --regid=33 --clear-groups";
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 /// Root as the operator's mode `Ptrace` makes it: SYS_PTRACE and no other capability.
@@ -26,7 +26,7 @@ const PHP: &str = "/usr/bin/php8.2";
 const PREAD64: u32 = 17;
 const PROCESS_VM_READV: u32 = 310;
 
-/// A refusal with its exit code, its reason, and the words that tell what to do.
+/// Checks a refusal: its exit code, its reason, and the words of its remedy.
 #[track_caller]
 fn check(said: &Said, exit_code: i32, reason: &str, remedy: &str) -> Result<()> {
     ensure!(said.exit_code == Some(exit_code), "{said:?}");
@@ -113,7 +113,7 @@ fn a_worker_of_php_fpm_that_changed_its_user_is_hidden_from_it() -> Result<()> {
     )
 }
 
-/// Behind this, these system calls are refused.
+/// A command prefix under which these system calls are refused.
 fn refusing(scene: &Scene, identity: &str, calls: &[u32]) -> Result<String> {
     let library = scene.compile("refuse", &["-shared", "-fPIC"])?;
     let calls: Vec<String> = calls.iter().map(u32::to_string).collect();
@@ -167,7 +167,7 @@ fn a_process_in_a_user_namespace_of_root_is_refused_to_its_own_user() -> Result<
     check_profile(&scene.record("", target.pid)?)
 }
 
-/// A process in a user namespace in which every user is who it is outside, and which belongs to root.
+/// A process in a user namespace that maps every user to itself, and that belongs to root.
 fn namespace_of_root() -> Result<Target> {
     let holder = Target::start(Command::new("unshare").args(["--user", "sleep", "60"]))?;
     let link = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user"));
@@ -223,7 +223,7 @@ fn a_version_that_the_engine_contradicts_is_refused() -> Result<()> {
     check(&said, 13, "LayoutMismatch", "please report it")
 }
 
-/// This machine's PHP that says it is of another version, of the same length.
+/// This machine's PHP, patched to another version number of the same length.
 fn patched(scene: &Scene, version: &str) -> Result<std::path::PathBuf> {
     const HEADER: &[u8] = b"X-Powered-By: PHP/";
     let mut bytes = fs::read(Path::new(PHP))?;

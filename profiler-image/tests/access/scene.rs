@@ -1,4 +1,4 @@
-//! A PHP process and a sampler, each under the identity that a test gives it. It takes root, setpriv and unshare.
+//! A PHP process and a sampler, each with the identity that a test chooses. It requires root, setpriv and unshare.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::programs;
 
-/// Runs for as long as a test may take.
+/// Runs as long as a test may take.
 const BUSY: &str = "<?php $end = time() + 60; while (time() < $end) { str_repeat('x', 1000); }";
 
-/// A folder that everybody may use, with what the tests run in it.
+/// A folder that everybody may use, with the tests' programs.
 pub struct Scene {
     folder: TempDir,
 }
@@ -25,7 +25,7 @@ pub struct Target {
     pub pid: u32,
 }
 
-/// What a sampler said.
+/// The output of a sampler.
 #[derive(Debug)]
 pub struct Said {
     pub exit_code: Option<i32>,
@@ -67,7 +67,7 @@ impl Scene {
         Ok(to)
     }
 
-    /// Starts the busy script with this PHP, behind a command such as `setpriv …`.
+    /// Starts the busy script with this PHP, by a command such as `setpriv …`.
     pub fn busy(&self, before: &str, php: impl AsRef<Path>) -> Result<Target> {
         let mut command = behind(before, php.as_ref());
         let target = Target::start(command.arg(self.path("busy.php")))?;
@@ -75,7 +75,7 @@ impl Scene {
         Ok(target)
     }
 
-    /// Records a process for a second, behind a command such as `setpriv …`.
+    /// Records a process for a second, by a command such as `setpriv …`.
     pub fn record(&self, before: &str, pid: u32) -> Result<Said> {
         let (receipt, output) = (self.path("receipt"), self.path("out.pb.gz"));
         let _ = fs::remove_file(&receipt);
@@ -99,7 +99,7 @@ impl Target {
         Ok(Self { child, pid })
     }
 
-    /// A wrapper has become the program, and that has left the loader, when it has used some CPU time.
+    /// Waits until the process has used some CPU time: then the wrapper has become the program, which has left the loader.
     pub fn wait_until_busy(&self) -> Result<()> {
         let began = Instant::now();
         while cpu_ticks(self.pid)? < 5 {
@@ -129,7 +129,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // php-fpm ends its workers when it is asked to end; what does not listen is killed.
+        // php-fpm ends its workers at SIGTERM; a process that ignores that is killed.
         let _ = Command::new("kill").arg(self.pid.to_string()).status();
         let began = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2)
@@ -141,7 +141,7 @@ impl Drop for Target {
     }
 }
 
-/// A program behind a command such as `setpriv …`.
+/// A program that is started by a command such as `setpriv …`.
 fn behind(before: &str, program: &Path) -> Command {
     let mut words = before.split_ascii_whitespace();
     match words.next() {

@@ -1,8 +1,8 @@
-//! What is said of programs on this machine's PHP 8.2: for each rule one that has its problem, and one that is near it and has not.
+//! The findings for programs on this machine's PHP 8.2: for each rule one that has its problem, and a similar one that has not.
 //!
-//! `programs/` has them; the environment variable PROBLEM says which of both one is. What `profile/tests/findings` has of them is what this
-//! test has recorded: PHPPROF_KEEP names a folder to keep the profiles in. A program whose extension PHP does not have here is left out, and
-//! named; PHP_INI_SCAN_DIR may bring it.
+//! `programs/` contains them; the environment variable PROBLEM selects one of the two. This test has recorded the profiles in
+//! `profile/tests/findings`: PHPPROF_KEEP names a folder for them. A program whose extension PHP does not have here is left out, and
+//! its name printed; PHP_INI_SCAN_DIR may add the extension.
 
 #[cfg(test)]
 mod scene;
@@ -19,7 +19,7 @@ use phpprof_profile::findings::RULES;
 use phpprof_profile::{Limits, View, decode, findings};
 use scene::{Problem, Program, Scene, XDEBUG, has_extension};
 
-/// Those that are run without FULL=1; what was recorded of the others is held to what is said of it in any case (`profile/tests/findings`).
+/// The rules that run without FULL=1. The recorded profiles of the others are tested in any case (`profile/tests/findings`).
 const SHORT: [&str; 7] = [
     "all-busy",
     "compiling",
@@ -31,7 +31,7 @@ const SHORT: [&str; 7] = [
 ];
 /// Runs at once: most of them wait.
 const AT_ONCE: usize = 4;
-/// On a machine that does other work too, a run may see too little, or waits that are the machine's: it is tried again, for longer.
+/// On a busy machine, a run may see too little, or waits that other programs cause: it is tried again, for longer.
 const DURATIONS: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(4),
@@ -46,7 +46,7 @@ const PLAIN: Program = Program {
     records: &[],
     server: None,
 };
-/// So many clients leave the one process that serves no time between two requests.
+/// This many clients leave the one process that serves no time between two requests.
 const SERVED: Program = Program {
     clients: Some(|_| 4),
     ..PLAIN
@@ -72,7 +72,7 @@ fn programs() -> Vec<Program> {
         Problem::Has => &["opcache.enable=0"] as &'static [&'static str],
         Problem::Near => &["opcache.enable=1"],
     };
-    // The least that there can be, with room for names in it.
+    // The lowest setting, with room for names.
     let has_room = |problem| match problem {
         Problem::Has => &LITTLE_ROOM as &'static [&'static str],
         Problem::Near => &[
@@ -185,7 +185,7 @@ fn programs() -> Vec<Program> {
     all.into_iter().map(named).collect()
 }
 
-/// The ids of what is said.
+/// The ids of the findings.
 fn said(program: &Program, problem: Problem, duration: Duration) -> Result<Vec<&'static str>> {
     let scene = Scene::start(program, problem)?;
     let bytes = scene.record(duration)?;

@@ -1,6 +1,6 @@
-//! A program that runs, with what it waits for and who asks it, in a folder of its own.
+//! A running program, with its server and its clients, in a folder of its own.
 //!
-//! Invariant: what was started ends with its `Scene`.
+//! Invariant: everything that was started ends with its `Scene`.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -19,10 +19,10 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 const PHP: &str = "php8.2";
-/// The one extension that is no part of this machine's PHP, but is loaded from a file.
+/// The one extension that is not a part of this machine's PHP, but loaded from a file.
 pub const XDEBUG: &str = "xdebug";
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// Compiling and the first requests are not what is looked at.
+/// Compiling and the first requests are not sampled.
 const SETTLE: Duration = Duration::from_millis(1200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +42,16 @@ impl Problem {
 
 /// How a program is run.
 pub struct Program {
-    /// The rule's, and the script's name.
+    /// The rule's id, which is the script's name.
     pub id: &'static str,
     /// An extension that PHP may not have.
     pub needs: Option<&'static str>,
-    /// It serves requests, of so many clients.
+    /// The number of clients, if it serves requests.
     pub clients: Option<fn(Problem) -> usize>,
     pub settings: fn(Problem) -> &'static [&'static str],
-    /// What phpprof is asked for besides.
+    /// Additional arguments of phpprof.
     pub records: &'static [&'static str],
-    /// What it waits for: after how many milliseconds that answers, and how.
+    /// The server that it waits for: its delay in milliseconds, and its answer.
     pub server: Option<(&'static str, &'static str)>,
 }
 
@@ -73,7 +73,7 @@ pub fn has_extension(name: &str) -> Result<bool> {
     Ok(status.with_context(|| format!("starting {PHP}"))?.success())
 }
 
-/// Where e2e/runtimes/build puts it: Debian's for this PHP, which is not installed.
+/// The path in which e2e/runtimes/build puts it: Debian's for this PHP, which is not installed.
 fn xdebug() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));
@@ -92,7 +92,7 @@ impl Scene {
         let address = free_address()?;
         let mut command = Command::new(PHP);
         command.env("PROBLEM", problem.word());
-        // Scripts younger than two seconds are otherwise not cached.
+        // Otherwise scripts younger than two seconds are not cached.
         let settings = (program.settings)(problem).iter();
         for setting in settings.chain(&["opcache.file_update_protection=0"]) {
             command.args(["-d", setting]);
@@ -129,7 +129,7 @@ impl Scene {
             let is_over = Arc::clone(&scene.is_over);
             scene.clients.push(thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // One that is refused asks again.
+                    // A client that is refused asks again.
                     let _ = ask(address);
                 }
             }));
@@ -138,7 +138,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// A profile of the program, which was started last.
+    /// A profile of the program that was started last.
     pub fn record(&self, duration: Duration) -> Result<Vec<u8>> {
         let pid = self.children.last().context("nothing runs")?.id();
         let file = self.folder.path().join("profile.pb.gz");
@@ -188,7 +188,7 @@ fn script(id: &str) -> PathBuf {
     Path::new(folder).join(format!("{id}.php"))
 }
 
-/// Free now, and nobody else on this machine asks for a port by number.
+/// The port is free now, and no other test on this machine uses fixed ports.
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

@@ -1,4 +1,4 @@
-//! Processes that are chosen by their pool, name or control group; and what is said where none fits.
+//! Processes that are selected by their pool, name or control group; and the message if none fits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn php_fpm(scene: &Scene, tag: &str) -> Result<Running> {
     Ok(master)
 }
 
-/// The workers whose title has this, in order.
+/// The workers whose title contains this, in order.
 fn children(master: &Running, part: &str) -> Result<Vec<i32>> {
     let pid = master.pid();
     let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
@@ -96,7 +96,7 @@ fn a_worker_that_starts_later_is_of_its_pool() -> Result<()> {
 fn sleeper(script: &Path) -> Result<Running> {
     let mut command = Command::new(PHP);
     let target = Running::start(command.arg(script).arg("argument-of-a-test"))?;
-    // Until its engine has begun it is no PHP yet.
+    // Before its engine has started it does not count as PHP.
     std::thread::sleep(std::time::Duration::from_millis(300));
     Ok(target)
 }
@@ -111,7 +111,7 @@ fn a_name_is_looked_for_in_command_lines() -> Result<()> {
     check(&["--name", &name], &[target.pid()])
 }
 
-/// The control groups' folder, where groups can be made: of version 2, or any hierarchy of version 1.
+/// The folder of control groups, if groups can be made: version 2, or any hierarchy of version 1.
 fn hierarchy() -> Option<PathBuf> {
     let roots = [
         "/sys/fs/cgroup",
@@ -123,7 +123,7 @@ fn hierarchy() -> Option<PathBuf> {
     roots.find(|root| root.join("cgroup.procs").exists())
 }
 
-/// A control group that goes with its test.
+/// A control group that is removed with its test.
 struct Group(PathBuf);
 
 impl Drop for Group {

@@ -1,4 +1,4 @@
-//! `phpprof dump` of a php-fpm: one worker hangs in a lock, one in a socket, one runs, one naps, and one is idle.
+//! `phpprof dump` of a php-fpm: one worker waits for a lock, one for a socket, one runs, one naps, and one is idle.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -27,7 +27,7 @@ fn dump(arguments: &[&str]) -> Result<Output> {
     run(command.arg("dump").args(arguments).stdin(Stdio::null()))
 }
 
-/// Asks php-fpm for the script, and waits until it has begun.
+/// Sends php-fpm a request for the script, and waits until it has begun.
 fn ask(scene: &Scene, function: &str, query: &str) -> Result<Running> {
     let mut command = Command::new("cgi-fcgi");
     command
@@ -67,7 +67,7 @@ fn functions(worker: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The lock is held, and so is each connection.
+/// Holds the lock. Each connection is held, too.
 fn hold(path: &Path) -> Result<File> {
     let file = File::create(path)?;
     file.lock()?;
@@ -110,7 +110,7 @@ impl Pool {
     }
 }
 
-/// The worker that is in this function.
+/// The worker in this function.
 fn worker_in<'a>(workers: &'a [Value], function: &str) -> Result<&'a Value> {
     let mut all = workers.iter();
     let found = all.find(|worker| functions(worker).contains(&function));
@@ -230,7 +230,7 @@ fn workers_that_wait_come_before_one_that_runs_and_idle_ones_are_counted() -> Re
             && text.contains("/script.php for "),
         "{text}"
     );
-    // Who naps is between two naps at times: it waits for a CPU then.
+    // The napping worker is between two naps at times: then it waits for a CPU.
     let counts = [
         "3 waiting, 1 running, 1 idle\n",
         "2 waiting, 2 running, 1 idle\n",

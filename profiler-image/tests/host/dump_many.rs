@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::scene::{FPM, Running, Scene, run, said, wait_until};
 
 const WORKERS: usize = 64;
-/// Promised is a tenth of a second for the run and as much beside it; a busy machine may take longer.
+/// The promise is a tenth of a second for the run and as much beside it; a busy machine may take longer.
 const PROMISED: Duration = Duration::from_secs(1);
 
-/// Each request says by a file that it has begun.
+/// Each request creates a file when it has begun.
 const SCRIPT: &str = "<?php
 function begun() { touch(__DIR__ . '/begun-' . $_SERVER['N']); }
 function answer($socket) { begun(); return fread($socket, 1); }
@@ -47,7 +47,7 @@ fn lines(worker: &Value) -> Vec<i64> {
     lines.collect()
 }
 
-/// Asks php-fpm for a function of the script, and waits until it has begun.
+/// Sends php-fpm a request for a function of the script, and waits until it has begun.
 fn ask(scene: &Scene, function: &str, port: u16, number: usize) -> Result<Running> {
     let mut command = Command::new("cgi-fcgi");
     command
@@ -107,7 +107,7 @@ fn three_of_64_workers_that_hang_in_a_socket_come_first_with_all_that_is_known()
     }
     let idle = workers.iter().skip(3).all(|it| it["state"] == "Idle");
     ensure!(idle, "{workers:#?}");
-    // Other processes of a busy machine are not what is measured: the best of three tries counts.
+    // Other processes of a busy machine must not count, so the best of three tries does.
     for _ in 0..2 {
         if took >= 3 * PROMISED {
             took = took.min(dump(&["--php-fpm", "many"])?.1);
@@ -123,7 +123,7 @@ fn a_session_that_waits_for_another_request_of_it_is_told_by_its_lock() -> Resul
     let scene = Scene::new()?;
     let _master = php_fpm(&scene, "sessions", 4)?;
     let _holder = ask(&scene, "session", 0, 0)?;
-    // The first has the lock before the second asks for it.
+    // The first request has the lock before the second asks for it.
     std::thread::sleep(Duration::from_millis(500));
     let _waiter = ask(&scene, "session", 0, 1)?;
     std::thread::sleep(Duration::from_millis(500));
@@ -140,7 +140,7 @@ fn a_session_that_waits_for_another_request_of_it_is_told_by_its_lock() -> Resul
     Ok(())
 }
 
-/// What e2e/runtimes/build has built.
+/// FrankenPHP from e2e/runtimes/build.
 fn frankenphp() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));
@@ -162,7 +162,7 @@ fn threads_of_frankenphp_are_workers_and_one_that_hangs_is_told() -> Result<()> 
         .replace("$_SERVER['N']", "'0'")
         .replace("$_SERVER['F']()", "asked($_SERVER['REQUEST_URI'])");
     scene.file("index.php", &script)?;
-    // Free now, and nobody else on this machine asks for a port by number.
+    // The port is free now, and no other test on this machine uses fixed ports.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let root = scene.path("");
     let mut command = Command::new(program);

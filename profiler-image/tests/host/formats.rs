@@ -1,4 +1,4 @@
-//! Each format is written by the name of its file or by `-f`, and is what it says it is.
+//! Each format is chosen by the name of its file or by `-f`, and is valid.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ fn php() -> Result<Running> {
     Running::start(Command::new(PHP).args(["-r", SPIN]).stdout(Stdio::null()))
 }
 
-/// A file for each format, and the last line that was said of it.
+/// A file for each format, and the last line of output about it.
 type Recorded = BTreeMap<&'static str, (Vec<u8>, String)>;
 
 /// Records a spinning process for a second into files of these names, all at once.
@@ -140,7 +140,7 @@ fn what_cannot_be_written_is_told_before_anything_is_sampled() -> Result<()> {
         (scene.path("x.data"), "is not a known format"),
     ] {
         let mut command = record(["-d", "60", "--pid", &target.pid().to_string(), "-o"]);
-        // A folder has no format either; that it is one is told first where -f says the format.
+        // A folder has no format either. If -f gives the format, the message is that it is a folder.
         if path.is_dir() {
             command.args([path.as_os_str(), "-f".as_ref(), "svg".as_ref()]);
         } else {

@@ -1,4 +1,4 @@
-//! phpprof as people use it on a host, as a program, against this machine's PHP 8.2. It takes root, cgi-fcgi, and `script` for
+//! phpprof as users run it on a host, as a program, with this machine's PHP 8.2. It requires root, cgi-fcgi, and `script` for
 //! a terminal.
 
 mod choose;

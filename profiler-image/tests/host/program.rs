@@ -1,4 +1,4 @@
-//! `record -- PROGRAM`: the program is sampled from its beginning on, and its end is phpprof's.
+//! `record -- PROGRAM`: the program is sampled from its beginning on, and phpprof ends with it.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ fn recording(output: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a script for so many milliseconds in each of its functions.
+/// A script that runs for this many milliseconds in each of its functions.
 const SHARES: &str = "<?php
 function during(int $ms) { $end = hrtime(true) + $ms * 1e6; while (hrtime(true) < $end) md5('x'); }
 function early() { during(200); }
@@ -58,7 +58,7 @@ fn a_script_is_sampled_from_its_first_function_on() -> Result<()> {
     Ok(())
 }
 
-/// How a program ends that this script is, and how phpprof does.
+/// Checks the exit code of phpprof for a program with this script.
 fn check_exit_code(script: &str, expected: i32) -> Result<()> {
     let scene = Scene::new()?;
     let output = scene.path("x.pb.gz");
@@ -125,7 +125,7 @@ fn children_of_the_program_are_sampled_also_where_it_is_no_php() -> Result<()> {
     Ok(())
 }
 
-/// A program that tells which signals it gets, and goes on after them.
+/// A program that prints which signals it gets, and continues after them.
 const LISTENS: &str = "pcntl_async_signals(true); $seen = $argv[1];
     foreach ([SIGINT, SIGTERM, SIGHUP] as $signal)
         pcntl_signal($signal, fn($number) => file_put_contents($seen, \"$number \", FILE_APPEND));
@@ -177,7 +177,7 @@ fn a_program_outlives_the_time_that_is_sampled() -> Result<()> {
     Ok(())
 }
 
-/// The terminal sends SIGINT to all of its foreground: the program gets it once, and not a second time from phpprof.
+/// The terminal sends SIGINT to all processes in its foreground: the program gets it once, and not again from phpprof.
 #[test]
 fn ctrl_c_on_a_terminal_reaches_the_program_once_and_keeps_the_profile() -> Result<()> {
     let scene = Scene::new()?;
@@ -190,7 +190,7 @@ fn ctrl_c_on_a_terminal_reaches_the_program_once_and_keeps_the_profile() -> Resu
             if (!$end && str_contains(file_get_contents($seen), 'x')) $end = hrtime(true) + 1e9;
         } exit(8);";
     let inner = scene.file("inner.php", &format!("<?php {script}"))?;
-    // `exec`: a shell that stayed would be ended by Ctrl-C too, and its exit code (130) would be the one that counts.
+    // `exec`: otherwise Ctrl-C would end the shell too, and its exit code (130) would be returned.
     let line = format!(
         "exec {} record -o {} -- {PHP} {} {}",
         env!("CARGO_BIN_EXE_phpprof"),

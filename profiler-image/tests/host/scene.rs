@@ -1,4 +1,4 @@
-//! What these tests have in common: programs that end with their test, and what phpprof has said and written.
+//! Shared by these tests: programs that end with their test, and phpprof's output.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ pub const PHP: &str = "/usr/bin/php8.2";
 pub const FPM: &str = "/usr/sbin/php-fpm8.2";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A folder for what a test writes.
+/// A folder for the files of a test.
 pub struct Scene(TempDir);
 
 impl Scene {
@@ -28,14 +28,14 @@ impl Scene {
         self.0.path().join(name)
     }
 
-    /// Writes a file of this text.
+    /// Writes a file with this text.
     pub fn file(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.path(name);
         fs::write(&path, text)?;
         Ok(path)
     }
 
-    /// Whether nothing is in the folder but these files.
+    /// Whether the folder has only these files.
     pub fn has_only(&self, expected: &[&str]) -> Result<bool> {
         let names = fs::read_dir(self.0.path())?.map(|entry| Ok(entry?.file_name()));
         let mut names: Vec<_> = names.collect::<Result<_>>()?;
@@ -49,7 +49,7 @@ pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // php-fpm ends its workers when it is asked to end; what does not listen is killed.
+        // php-fpm ends its workers at SIGTERM; a process that ignores that is killed.
         let _ = self.signal(Signal::SIGTERM);
         let began = Instant::now();
         while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
@@ -142,7 +142,7 @@ impl Read {
         folded(&String::from_utf8(text)?)
     }
 
-    /// Which processes have samples.
+    /// The processes that have samples.
     pub fn pids(&self) -> Vec<i32> {
         let labels = self.profile.sample.iter().flat_map(|sample| &sample.label);
         let pids = labels.filter(|label| self.profile.string(label.key) == "pid");
@@ -162,7 +162,7 @@ pub fn folded(text: &str) -> Result<Vec<(String, f64)>> {
     text.lines().map(line).collect()
 }
 
-/// The share of the stacks that have this frame.
+/// The share of the stacks that contain this frame.
 pub fn share(stacks: &[(String, f64)], frame: &str) -> f64 {
     let has = |stack: &str| stack.split(';').any(|part| part == frame);
     let of = |with: bool| -> f64 {

@@ -1,4 +1,4 @@
-//! `-d 0`: a run that lasts until somebody ends it.
+//! `-d 0`: a run that lasts until the user ends it.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -37,12 +37,12 @@ fn ctrl_c_ends_an_endless_run_with_a_valid_file() -> Result<()> {
     Ok(())
 }
 
-/// On a terminal: a line is drawn again each second, Ctrl-C ends the run, and what is left on the screen is what was written.
+/// On a terminal: a line is drawn again each second, Ctrl-C ends the run, and the path of the written file remains on the screen.
 #[test]
 fn a_terminal_shows_how_it_goes_on() -> Result<()> {
     let (scene, target) = (Scene::new()?, busy()?);
     let output = scene.path("x.pb.gz");
-    // `exec`: a shell that stayed would be ended by Ctrl-C too, and its exit code (130) would be the one that counts.
+    // `exec`: otherwise Ctrl-C would end the shell too, and its exit code (130) would be returned.
     let line = format!(
         "exec {} record -d 0 --pid {} -o {}",
         env!("CARGO_BIN_EXE_phpprof"),

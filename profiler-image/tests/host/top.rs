@@ -1,4 +1,4 @@
-//! `top` on a terminal: what it shows, saves and leaves behind.
+//! `top` on a terminal: what it shows, saves and leaves on the screen.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -49,7 +49,7 @@ fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
     terminal.write_all(b"s")?;
     let has_saved = || Ok(fs::read_dir(scene.path(""))?.next().is_some());
     wait_until("the saved profile", has_saved)?;
-    // Lines, then the end.
+    // The key for lines, then the one to end.
     terminal.write_all(b"2")?;
     std::thread::sleep(Duration::from_millis(300));
     terminal.write_all(b"q")?;
@@ -57,7 +57,7 @@ fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
     let mut shown = String::new();
     let mut stdout = running.0.stdout.take().context("no stdout")?;
     stdout.read_to_string(&mut shown)?;
-    // What is between the alternate screen's begin and its end is gone from the terminal.
+    // The terminal discards what is drawn between the alternate screen's beginning and end.
     let (_, drawn) = shown.split_once("\x1b[?1049h").context("not drawn")?;
     let (drawn, left) = drawn.split_once("\x1b[?1049l").context("not restored")?;
     ensure!(

@@ -1,4 +1,4 @@
-//! What a list of requests must be: its cells are the profile's time, and each request did things in its order.
+//! Checks a list of requests: its cells add up to the profile's time, and each request's moments are in order.
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof_profile::timeline::{Cell, Request, Timeline};
@@ -9,7 +9,7 @@ fn total(cells: &[Cell]) -> i64 {
     cells.iter().map(|cell| cell.busy + cell.waiting).sum()
 }
 
-/// The cells of the routes, and those of so many workers, are the wall time of the profile.
+/// Checks that the cells of the routes, and those of this many workers, are the wall time of the profile.
 pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
     let timeline = recorded.timeline.as_ref().context("no list")?;
     let wall = recorded.profile.value_index("wall").unwrap_or(0);
@@ -41,7 +41,7 @@ pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
     check_shares(&by_route.collect(), &shares.collect())
 }
 
-/// Names of what a request did, in its order, each once as long as it lasts.
+/// The names of a request's moments in order, without consecutive repetitions.
 pub fn order(timeline: &Timeline, request: &Request) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for moment in &request.moments {

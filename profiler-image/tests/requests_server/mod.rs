@@ -1,6 +1,7 @@
-//! An application with one front controller on php-fpm, the built-in server and others, and clients that plant secrets in whatever a request has.
+//! An application with one front controller on php-fpm, the built-in server and others, and clients that put secrets into all parts of a
+//! request.
 //!
-//! Invariant: what was started ends with its value.
+//! Invariant: everything that was started ends when its value is dropped.
 
 pub mod listed;
 pub mod others;
@@ -23,7 +24,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 pub const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-/// What is planted: in the query, a cookie, the body, the name of an upload, Authorization, the environment, and path segments that are ids.
+/// The secrets: in the query, a cookie, the body, the name of an upload, Authorization, the environment, and path segments that are ids.
 pub const SECRETS: [&str; 10] = [
     "qsecretq",
     "csecretc",
@@ -43,7 +44,7 @@ const ITEMS: [&str; 2] = [
     "9f86d081884c7d659a2feaa0c55ad015",
 ];
 
-/// What a process declares once.
+/// Functions that a process declares once.
 const FUNCTIONS: &str = r#"<?php
 function work($ms) { $end = hrtime(true) + $ms * 1e6; while (hrtime(true) < $end) { md5('x'); } }
 function serve_cart() { work(20); }
@@ -59,7 +60,7 @@ function serve_third() { work(120); }
 function steps() { serve_first(); serve_second(); serve_third(); }
 "#;
 
-/// `$_SERVER` is used by the front controller, as by real ones.
+/// The front controller uses `$_SERVER`, like real ones.
 const APPLICATION: &str = r#"<?php
 require_once __DIR__ . '/functions.php';
 $begun = hrtime(true);
@@ -74,7 +75,7 @@ echo 'served ', hrtime(true) - $begun;
 
 const SYMFONY: &str = include_str!("symfony.php");
 
-/// Writes the application into a folder that has no other.
+/// Writes the application into an empty folder.
 fn put_application(folder: &Path) -> Result<()> {
     std::fs::write(folder.join("functions.php"), FUNCTIONS)?;
     if !folder.join("index.php").exists() {
@@ -83,7 +84,7 @@ fn put_application(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the clients ask for.
+/// The kind of requests that the clients send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requested {
     /// Five routes.
@@ -160,7 +161,7 @@ impl Fpm {
         Self::with_include_path(workers, TempDir::new()?, ".")
     }
 
-    /// With the application in Symfony; none where that is not here, which is said.
+    /// php-fpm with the application in Symfony; none if that is not available, which is printed.
     pub fn of_symfony(workers: u32) -> Result<Option<Self>> {
         let symfony = others::runtimes().join("symfony-5.4");
         if !symfony.is_dir() {
@@ -215,12 +216,12 @@ impl Fpm {
         self.folder.path()
     }
 
-    /// How much the access log has, in bytes.
+    /// The size of the access log, in bytes.
     pub fn logged(&self) -> Result<usize> {
         Ok(std::fs::metadata(self.folder().join("access.log"))?.len() as usize)
     }
 
-    /// The share of the time that each route took since then, in percent, by the access log.
+    /// The share of the time of each route since then, in percent, from the access log.
     pub fn shares(&self, since: usize) -> Result<HashMap<&'static str, f64>> {
         let log = std::fs::read_to_string(self.folder().join("access.log"))?;
         let mut took = HashMap::new();
@@ -310,7 +311,7 @@ fn http(address: SocketAddr, method: &str, uri: &str) -> Result<f64> {
     took(&answer)
 }
 
-/// How long an answer's request took, in nanoseconds, as the application has measured it.
+/// The time of an answer's request, in nanoseconds, as the application has measured it.
 fn took(answer: &[u8]) -> Result<f64> {
     let answer = String::from_utf8_lossy(answer);
     let (_, rest) = answer
@@ -320,7 +321,7 @@ fn took(answer: &[u8]) -> Result<f64> {
     Ok(digits.parse()?)
 }
 
-/// Clients that ask until they are dropped, and how long their routes took.
+/// Clients that send requests until they are dropped, and the times of their routes.
 pub struct Clients {
     stop: Arc<AtomicBool>,
     took: Arc<Mutex<HashMap<&'static str, f64>>>,
@@ -357,12 +358,12 @@ impl Clients {
         }
     }
 
-    /// Forgets how long routes took so far.
+    /// Forgets the times so far.
     pub fn mark(&self) {
         self.took.lock().expect("no client panicked").clear();
     }
 
-    /// The share of the time that each route took, in percent.
+    /// The share of the time of each route, in percent.
     pub fn shares(&self) -> HashMap<&'static str, f64> {
         shares(&self.took.lock().expect("no client panicked"))
     }
@@ -401,7 +402,7 @@ impl Drop for Clients {
     }
 }
 
-/// One request as nginx makes it.
+/// One request as nginx sends it.
 fn fastcgi(socket: &Path, folder: &Path, method: &str, uri: &str) -> Result<f64> {
     let root = folder.to_string_lossy();
     let (query, script) = (

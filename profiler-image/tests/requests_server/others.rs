@@ -1,6 +1,6 @@
-//! The same application under Apache's mod_php, FrankenPHP and RoadRunner: what runs PHP is Debian's, or what e2e/runtimes/build has built.
+//! The same application under Apache's mod_php, FrankenPHP and RoadRunner, which are Debian's or from e2e/runtimes/build.
 //!
-//! Invariant: what was started ends with its value.
+//! Invariant: everything that was started ends when its value is dropped.
 
 use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::{Clients, Requested, http, put_application};
 
-/// What runs PHP, with so many workers.
+/// A runtime, with this many workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Apache(usize),
@@ -26,7 +26,7 @@ pub enum Kind {
     RoadRunner(usize),
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Other {
     child: Child,
     kind: Kind,
@@ -69,7 +69,7 @@ http:
 logs: {level: error}
 ";
 
-/// What e2e/runtimes/build has built.
+/// The folder of e2e/runtimes/build.
 pub fn runtimes() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into())).join("runtimes")
@@ -130,7 +130,7 @@ impl Kind {
 }
 
 impl Other {
-    /// None where its program is not here, which is said.
+    /// Starts it; none if its program is not available, which is printed.
     pub fn start(kind: Kind) -> Result<Option<Self>> {
         let program = kind.program();
         if !program.is_file() {
@@ -138,10 +138,10 @@ impl Other {
             return Ok(None);
         }
         let folder = TempDir::new()?;
-        // Apache gives up being root.
+        // Apache drops its root rights.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         put_application(folder.path())?;
-        // Free now, and nobody else on this machine asks for a port by number.
+        // The port is free now, and no other test on this machine uses fixed ports.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let child = kind
             .command(folder.path(), address)?
@@ -176,7 +176,7 @@ impl Other {
     pub fn clients(&self) -> Clients {
         let (kind, address) = (self.kind, self.address);
         let ask = move |method: &str, uri: &str| match kind {
-            // This server hands all there is to the worker as its own URI, but for one that has no path of its own.
+            // This server replaces each request's path by the worker's, so the URI has an opaque form, which has no path.
             Kind::FrankenPhp(_) => http(address, method, &format!("x:http://localhost{uri}")),
             _ => http(address, method, uri),
         };
@@ -189,7 +189,7 @@ impl Drop for Other {
         let Ok(group) = i32::try_from(self.child.id()) else {
             return;
         };
-        // RoadRunner ends its workers, which are in groups of their own, when it is asked to.
+        // RoadRunner ends its workers, which are in groups of their own, at SIGTERM.
         let _ = killpg(Pid::from_raw(group), Signal::SIGTERM);
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {

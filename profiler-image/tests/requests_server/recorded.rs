@@ -1,4 +1,4 @@
-//! What `phpprof record` has written of a server, and the shares that its routes must have.
+//! The files that `phpprof record` has written for a server, and the expected shares of its routes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
@@ -15,10 +15,10 @@ use super::SECRETS;
 /// In percentage points.
 pub const TOLERANCE: f64 = 3.0;
 
-/// What a run has written.
+/// The output of a run.
 pub struct Recorded {
     pub profile: Profile,
-    /// The list of requests, where routes were asked for, and its file.
+    /// The list of requests, if routes were requested, and its file.
     pub timeline: Option<Timeline>,
     list: Vec<u8>,
     bytes: Vec<u8>,
@@ -26,12 +26,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Samples by a label's value and the first function below `{main}`; those without one have none.
+    /// Samples by a label's value and the route's function, whose name begins with `serve_`; both are empty for samples without them.
     pub fn by(&self, label: &str) -> BTreeMap<(String, String), i64> {
         self.sums(label, 0)
     }
 
-    /// The same of another sample type.
+    /// The same for another sample type.
     pub fn sums(&self, label: &str, of: usize) -> BTreeMap<(String, String), i64> {
         let lookup = Lookup::new(&self.profile);
         let mut sums = BTreeMap::new();
@@ -49,7 +49,7 @@ impl Recorded {
         sums
     }
 
-    /// Shares of the values of a label, in percent of the wall time that has one.
+    /// The shares of a label's values, in percent of the wall time with a value.
     pub fn shares(&self, label: &str) -> HashMap<String, f64> {
         let wall = self.profile.value_index("wall").unwrap_or(0);
         let sums = self.sums(label, wall);
@@ -78,7 +78,7 @@ impl Recorded {
         Ok(serde_json::from_str(comment)?)
     }
 
-    /// No planted secret is in any byte.
+    /// Checks that no byte contains a secret.
     pub fn check_secrets(&self) -> Result<()> {
         let mut bytes = Vec::new();
         GzDecoder::new(self.bytes.as_slice()).read_to_end(&mut bytes)?;
@@ -140,7 +140,7 @@ pub fn check_shares(found: &HashMap<String, f64>, truth: &HashMap<&str, f64>) ->
     Ok(())
 }
 
-/// A run whose routes have the shares that it was given beside it. On a machine that does other work too, chance may need longer once.
+/// A run whose routes have the shares that were measured during it. On a busy machine it may need a second, longer try.
 pub fn with_shares(
     seconds: [u32; 2],
     run: impl Fn(u32) -> Result<(Recorded, Vec<HashMap<&'static str, f64>>)>,

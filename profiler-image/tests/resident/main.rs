@@ -1,4 +1,4 @@
-//! The built sampler as a resident one: with a relay of the test, and this machine's PHP 8.2 in a container, which is a cgroup here.
+//! The built sampler as a resident one: with this test's relay, and this machine's PHP 8.2 in a container, which is a cgroup here.
 
 mod relay;
 mod scene;
@@ -35,7 +35,7 @@ fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_recei
         if !relay.has("a.pb.gz.receipt") {
             relay.answer(60, &[run("a")])
         } else if !relay.has("b.pb.gz.receipt") || !relay.has("c.pb.gz.receipt") {
-            // Each run is in several answers, the first one also when its end is known.
+            // Each run is in several answers, the first one even after its end is known.
             relay.answer(60, &[run("a"), run("b"), run("c"), run("b")])
         } else {
             stopped()
@@ -50,7 +50,7 @@ fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_recei
     ];
     let keys = relay.keys();
     ensure!(keys.len() == 7, "{keys:?}");
-    // A list of requests is there before its profile, and one that is refused keeps no profile back.
+    // A list of requests is stored before its profile, and a refused list does not prevent the profile.
     let at = |key: &str| keys.iter().position(|it| it == key);
     ensure!(at("b.requests.json.gz") < at("b.pb.gz"), "{keys:?}");
     let list = timeline::decode(&relay.object("b.requests.json.gz")?)?;
@@ -74,7 +74,7 @@ fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_recei
     Ok(())
 }
 
-/// The second answer is that of a replica which does not lead; the last says that nobody looks any more.
+/// The second answer is that of a replica that does not lead; the last tells that nobody reads any more.
 #[test]
 fn the_seconds_of_a_live_run_are_brought_until_nobody_looks() -> Result<()> {
     let container = Container::start(9)?;
@@ -97,7 +97,7 @@ fn the_seconds_of_a_live_run_are_brought_until_nobody_looks() -> Result<()> {
         samples += total(&second, "samples");
         ensure!(second.string_table.iter().any(|text| text == "spin"));
     }
-    // The run has ended early, and has all of it.
+    // The run has ended early, and its profile has all samples.
     ensure!(whole.duration_nanos < 10_000_000_000, "it went on");
     ensure!(total(&whole, "samples") > samples && samples > 20);
     Ok(())
@@ -124,7 +124,7 @@ fn a_run_for_another_container_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A relay that names one run, of so many seconds, until it has its receipt.
+/// A relay that assigns one run, of this many seconds, until it has its receipt.
 fn one_run(container: &Container, seconds: u32) -> Result<Arc<Relay>> {
     let id = container.id.clone();
     Relay::start(move |relay| match relay.has("a.pb.gz.receipt") {
@@ -234,7 +234,7 @@ fn it_ends_where_no_relay_answers_in_time() -> Result<()> {
 #[test]
 fn an_answer_of_ten_mebibytes_is_refused_and_asked_for_again() -> Result<()> {
     let relay = Relay::start(|relay| match relay.asked() {
-        // It is a good one but for its length.
+        // It would be valid if it were shorter.
         1 => {
             let padding = format!(r#"{{"padding":"{}","#, "x".repeat(10 << 20));
             (200, relay.answer(60, &[]).1.replacen('{', &padding, 1))
@@ -272,7 +272,7 @@ fn the_grants_of_a_run_stand_in_no_environment_and_no_command_line() -> Result<(
     wait_for("profile", || Ok(relay.has("a.pb.gz").then_some(())))
 }
 
-/// Memory and CPU, its calls of the relay among it, of the program that `PHPPROF_IDLE` names, as e2e/images builds it, after it has done some runs.
+/// Memory and CPU, including its calls of the relay, of the program in `PHPPROF_IDLE`, as e2e/images builds it, after some runs.
 #[test]
 #[ignore = "half a minute, and nothing may run beside it"]
 fn one_that_waits_takes_next_to_nothing() -> Result<()> {
@@ -281,7 +281,7 @@ fn one_that_waits_takes_next_to_nothing() -> Result<()> {
     let container = "4f".repeat(32);
     let of_relay = container.clone();
     let relay = Relay::start(move |relay| {
-        // There is no such container, which each of them says.
+        // There is no such container, so each of them fails.
         let runs = names.map(|name| relay.run(name, &of_relay, 1));
         let (status, body) = relay.answer(900, &runs);
         (
@@ -310,7 +310,7 @@ fn one_that_waits_takes_next_to_nothing() -> Result<()> {
     resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"signal"}"#)
 }
 
-/// CPU time of a process and of its children that have ended, in the kernel's ticks.
+/// CPU time of a process and of its ended children, in the kernel's ticks.
 fn ticks(pid: i32) -> Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ").context("no name")?;
@@ -318,7 +318,7 @@ fn ticks(pid: i32) -> Result<u64> {
     Ok(times.sum::<Result<_, _>>()?)
 }
 
-/// What is not dumpable belongs to root in /proc, whoever runs it.
+/// The files in /proc of a process that is not dumpable belong to root, whoever runs it.
 #[test]
 fn grants_are_read_only_once_no_other_process_of_the_user_can_look() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -334,7 +334,7 @@ fn grants_are_read_only_once_no_other_process_of_the_user_can_look() -> Result<(
         wait_for("process that is closed to its user", || {
             Ok((fs::metadata(&environ)?.uid() == 0).then_some(()))
         })?;
-        // It waits for its input still.
+        // It still waits for its input.
         ensure!(process.0.try_wait()?.is_none(), "{arguments:?}");
         drop(process.0.stdin.take());
         let status = process.0.wait()?;

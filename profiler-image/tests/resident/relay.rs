@@ -1,4 +1,4 @@
-//! A relay of a test: TLS, one call per connection; it answers what the test says, and takes what is put.
+//! A relay for tests: TLS, one call per connection. The test provides its answers, and it stores all uploads.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,24 +14,24 @@ use rustls::server::ParsedCertificate;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-/// A relay, and what it has seen.
+/// A relay, and the calls that it has received.
 pub struct Relay {
-    /// With its port.
+    /// The host with its port.
     host: String,
     pin: String,
     asked: AtomicUsize,
-    /// What was put, by its key, in the order in which it came.
+    /// The uploads with their keys, in order.
     stored: Mutex<Vec<(String, Vec<u8>)>>,
-    /// Seconds of live runs that were brought, and what is answered to each: 200 after the last.
+    /// The received seconds of live runs, and the status for each: 200 after the last.
     live: Mutex<Vec<Vec<u8>>>,
     live_answers: Mutex<Vec<u16>>,
 }
 
-/// What it answers who asks for runs; status 0 is no answer at all.
+/// The answer to a poll; status 0 is no answer at all.
 pub type Answer = (u16, String);
 
 impl Relay {
-    /// It ends with the process.
+    /// Starts it; it ends with the process.
     pub fn start(answer: impl Fn(&Self) -> Answer + Send + Sync + 'static) -> Result<Arc<Self>> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let certified = rcgen::generate_simple_self_signed(["relay".to_owned()])?;
@@ -96,7 +96,7 @@ impl Relay {
                 answer(self)
             }
             None if path.starts_with("/v1/refused") => (403, String::new()),
-            // It has nothing to say to those who ask whether to stop.
+            // It does not answer requests about stopping.
             None => (0, String::new()),
         };
         if status == 0 {
@@ -125,12 +125,12 @@ impl Relay {
         answer
     }
 
-    /// What it answers to seconds, one after the other.
+    /// Sets the status of the answers to seconds, in order.
     pub fn answer_seconds(&self, answers: &[u16]) {
         *locked(&self.live_answers) = answers.to_vec();
     }
 
-    /// The seconds that it has taken.
+    /// The seconds that it has accepted.
     pub fn seconds(&self) -> Vec<Vec<u8>> {
         locked(&self.live).clone()
     }
@@ -139,12 +139,12 @@ impl Relay {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often it was asked for runs.
+    /// The number of polls.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// The keys under which something was put, each as often as it was.
+    /// The keys of all uploads, repeated for each upload.
     pub fn keys(&self) -> Vec<String> {
         self.stored().iter().map(|(key, _)| key.clone()).collect()
     }
@@ -153,7 +153,7 @@ impl Relay {
         self.stored().iter().any(|(it, _)| it == key)
     }
 
-    /// What was put under a key, once.
+    /// The upload for a key, which must be the only one.
     pub fn object(&self, key: &str) -> Result<Vec<u8>> {
         let stored = self.stored();
         let mut found = stored.iter().filter(|(it, _)| it == key);
@@ -168,7 +168,7 @@ impl Relay {
         )?)
     }
 
-    /// As `PHPPROF_ASK` has it.
+    /// The value of `PHPPROF_ASK`.
     pub fn ask(&self) -> Value {
         json!({
             "url": format!("https://{}/v1/runs?sampler=x", self.host),
@@ -191,7 +191,7 @@ impl Relay {
         grant
     }
 
-    /// A run of that container; its profile has the label `run`.
+    /// A run for that container; its profile has the label `run`.
     pub fn run(&self, name: &str, container_id: &str, seconds: u32) -> Value {
         let stop = format!("https://{}/v1/stop", self.host);
         let profile = self.grant(&format!("{name}.pb.gz"), &[("stop", stop)]);
@@ -210,7 +210,7 @@ impl Relay {
         })
     }
 
-    /// The same, each second of which is brought.
+    /// The same, with live seconds.
     pub fn live_run(&self, name: &str, container_id: &str, seconds: u32) -> Value {
         let mut run = self.run(name, container_id, seconds);
         let of = |path: &str| format!("https://{}/v1/{path}", self.host);
@@ -224,7 +224,7 @@ impl Relay {
         run
     }
 
-    /// The same with a list of requests, which the relay takes or refuses.
+    /// The same with a list of requests, which the relay accepts or refuses.
     pub fn listing_run(&self, name: &str, container_id: &str, is_taken: bool) -> Value {
         self.listing(self.run(name, container_id, 2), name, is_taken)
     }
@@ -246,7 +246,7 @@ impl Relay {
         run
     }
 
-    /// An answer with these runs, to ask again in a second.
+    /// An answer with these runs, which requests the next poll in a second.
     pub fn answer(&self, lease_seconds: u32, runs: &[Value]) -> Answer {
         let answer = json!({
             "askAgainSeconds": 1,
@@ -262,7 +262,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer where profiling was stopped.
+/// The answer when profiling is stopped.
 pub fn stopped() -> Answer {
     (410, String::new())
 }

@@ -1,6 +1,6 @@
 //! The built sampler as a resident one, beside this machine's PHP 8.2 in a container, which is a cgroup here.
 //!
-//! Invariant: what was started ends with its value.
+//! Invariant: everything that was started ends when its value is dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// Each test has a number of its own.
+    /// Starts it; each test uses another number.
     pub fn start(number: u32) -> Result<Self> {
         let mut php = Command::new(PHP);
         php.args(["-r", SPIN]);
@@ -74,7 +74,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         drop(self.php.take());
-        // The kernel lets go of a group a moment after its last process was reaped.
+        // The kernel releases a group a moment after its last process was reaped.
         let _ = wait_for(
             "end of the cgroup",
             || Ok(fs::remove_dir(&self.cgroup).ok()),
@@ -126,7 +126,7 @@ impl Resident {
         Ok(i32::try_from(self.process.0.id())?)
     }
 
-    /// Its child process that does this command, once it is there.
+    /// Its child process with this command, once there is one.
     pub fn child(&self, command: &str) -> Result<i32> {
         let path = format!("/proc/{0}/task/{0}/children", self.pid()?);
         wait_for(command, || {
@@ -156,7 +156,7 @@ impl Resident {
         Ok(fs::read_to_string(self.folder.path().join("log"))?)
     }
 
-    /// Its exit code and its receipt.
+    /// Checks its exit code and its receipt.
     #[track_caller]
     pub fn check_ends(&mut self, code: i32, receipt: &str) -> Result<()> {
         let ended = wait_for("end of the resident sampler", || {
@@ -172,7 +172,7 @@ impl Resident {
     }
 }
 
-/// The profile of a run, which must be its own and the one that its receipt names.
+/// The profile of a run. Checks that it belongs to the run, and that its receipt names it.
 pub fn profile(relay: &Relay, run: &str) -> Result<Profile> {
     let bytes = relay.object(&format!("{run}.pb.gz"))?;
     let receipt: Value = serde_json::from_str(&relay.receipt(run)?)?;

@@ -1,4 +1,4 @@
-//! What the relay is brought of a live run whose requests are full of secrets: its seconds, its list, its profile and its receipt.
+//! The relay's data of a live run whose requests are full of secrets: its seconds, its list, its profile and its receipt.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ fn asked(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// What was brought, as it is when it is unpacked.
+/// An upload, unpacked.
 fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return Ok(bytes.to_vec());
@@ -91,7 +91,7 @@ fn nothing_that_the_relay_is_brought_has_a_secret_of_a_request() -> Result<()> {
         let found = SECRETS.iter().find(|secret| has(&brought, secret));
         ensure!(found.is_none(), "{found:?} is told");
     }
-    // All but the receipt name it.
+    // All of them name it, except the receipt.
     ensure!(with_route == seconds.len() + 2, "{with_route} name {ROUTE}");
     let found = SECRETS.iter().find(|secret| log.contains(**secret));
     ensure!(found.is_none(), "{found:?} is told in {log}");

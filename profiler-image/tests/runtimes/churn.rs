@@ -1,7 +1,7 @@
 //! Workers that come and go: php-fpm starts them on demand, and ends each after five requests.
 //!
-//! One in four lives 200 ms and must be seen; the others come and go between two looks. The sampler must not keep anything
-//! of those that are gone: its descriptors and its memory are watched while it runs.
+//! One in four lives 200 ms and must be seen; the others may start and end between two scans. The sampler must not keep anything
+//! of those that have ended: its descriptors and its memory are watched while it runs.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::server::Running;
 
 const CLIENTS: usize = 8;
 const REQUESTS: u32 = 5;
-/// A worker is seen within this time, by design, and sampled with its next turn; in nanoseconds.
+/// By design, a worker is noticed within this time, and sampled at its next turn; in nanoseconds.
 const NOTICED: u64 = 100_000_000;
 const TURN: u64 = 10_000_000;
-/// What a worker may leave behind: its own rows of the profile.
+/// The memory that a worker may leave: its own rows of the profile.
 const BYTES_PER_WORKER: u64 = 1024;
 
-/// What the workers say of their requests; times are of the monotonic clock, in nanoseconds.
+/// A worker's data about a request; times are of the monotonic clock, in nanoseconds.
 #[derive(Deserialize)]
 struct Answer {
     pid: i64,
@@ -33,7 +33,7 @@ struct Answer {
     end: u64,
 }
 
-/// What was found.
+/// The result.
 pub struct Outcome {
     pub workers: usize,
     /// Of those, how many were old enough to be seen.
@@ -44,7 +44,7 @@ pub struct Outcome {
     pub faults: Vec<String>,
 }
 
-/// Lets so many workers come and go.
+/// Starts and ends this many workers.
 pub fn churn(workers: usize) -> Result<Outcome> {
     let fpm = Server::Fpm {
         manager: "ondemand",
@@ -87,7 +87,7 @@ fn judge(answers: &[String], profile: &Profile, usage: [Usage; 2]) -> Result<Out
         let born = lives.entry(answer.pid).or_insert(answer.begin);
         *born = answer.begin.min(*born);
     }
-    // An idle worker has no stack: what is missed is one that was at work for a turn when it had to be known.
+    // An idle worker has no stack. A worker is missed if it was busy at a turn when it had to be known.
     let was_due = |answer: &&Answer| {
         let known = lives.get(&answer.pid).unwrap_or(&answer.begin) + NOTICED;
         answer.end.saturating_sub(answer.begin.max(known)) > TURN

@@ -1,5 +1,5 @@
-//! Heaps of PHP as people run it: what functions keep has the shares that `e2e/runtimes/truth/Memory.php` gives it, over requests too, and what is
-//! given back has next to none.
+//! Heaps of PHP in common runtimes: functions that keep memory have the shares of `e2e/runtimes/truth/Memory.php`, over several requests
+//! too, and functions that free it have almost none.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const KEPT: [(&str, f64); 3] = [
 ];
 const GIVEN_BACK: &str = "Memory::temporary";
 
-/// A server whose heap is looked at.
+/// A server whose heap is sampled.
 pub struct Kind {
     pub name: &'static str,
     /// Not in the short form.
@@ -89,7 +89,7 @@ pub const KINDS: &[Kind] = &[
     ),
 ];
 
-/// Whether a kind agrees; measured once more where it does not, as a busy machine has a part in it.
+/// Whether a kind agrees with the truth. If not, it is measured once more, because a busy machine may be the cause.
 pub fn holds(kind: &Kind) -> bool {
     let faults = match measured(kind) {
         Ok(faults) if faults.is_empty() => Ok(faults),
@@ -141,7 +141,7 @@ fn measured(kind: &Kind) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// What functions hold, with all that they call.
+/// The memory that functions hold, with their callees.
 fn by_function(profile: &Profile) -> Result<HashMap<&str, i64>> {
     let index = profile
         .value_index("heap_change")

@@ -1,9 +1,9 @@
-//! The kinds of PHP that people run, as a table.
+//! The common kinds of PHP, as a table.
 
 use crate::place::Server;
 use crate::runtime::Php;
 
-/// What is sampled in one recording, and held against the truth.
+/// What is sampled in one recording, and compared with the truth.
 #[derive(Debug)]
 pub struct Kind {
     pub name: &'static str,
@@ -20,12 +20,12 @@ pub struct Target {
     pub file: File,
 }
 
-/// What becomes of a program's file once it runs.
+/// What happens to a program's file once it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum File {
     Stays,
     Deleted,
-    /// Another program takes its path.
+    /// Another program is put at its path.
     Replaced,
 }
 
@@ -34,7 +34,8 @@ impl Kind {
         self.targets.iter().map(|target| target.workers).sum()
     }
 
-    /// Whether each request's route is known. In FrankenPHP's classic mode it is where the script uses `$_SERVER`, which the truth does not.
+    /// Whether each request's route is known. In FrankenPHP's classic mode it is known if the script uses `$_SERVER`, which the truth does
+    /// not.
     pub fn tells_routes(&self) -> bool {
         let tells = |target: &Target| {
             !matches!(

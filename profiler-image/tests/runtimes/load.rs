@@ -1,6 +1,6 @@
-//! The load on a server, and what its answers say: clients that each wait for their answer before they ask again.
+//! The load on a server, and its answers: clients that each wait for an answer before they send the next request.
 //!
-//! Invariant: an answer that is none is an error of the whole run, never left out.
+//! Invariant: an invalid answer is an error of the whole run, and never left out.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// How a server is asked.
+/// The protocol of a server.
 #[derive(Debug, Clone)]
 pub enum Protocol {
     Http,
@@ -20,7 +20,7 @@ pub enum Protocol {
     FastCgi(PathBuf),
 }
 
-/// Clients that are at work until they are told to stop.
+/// Clients that are busy until they are told to stop.
 pub struct Load {
     stop: Arc<AtomicBool>,
     answers: Arc<AtomicU64>,
@@ -52,7 +52,7 @@ impl Load {
         }
     }
 
-    /// How many there were so far. Fails where a client has ended: it would be waited for without end.
+    /// The number of answers so far. Fails if a client has ended, because the caller would wait without end.
     pub fn answers(&self) -> Result<u64> {
         ensure!(
             !self.clients.iter().any(JoinHandle::is_finished),
@@ -61,7 +61,7 @@ impl Load {
         Ok(self.answers.load(Ordering::Relaxed))
     }
 
-    /// Waits for the last answers, and gives all.
+    /// Waits for the last answers, and returns all.
     pub fn stop(self) -> Result<Vec<String>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut bodies = Vec::new();

@@ -1,6 +1,6 @@
-//! `make real`: PHP as people run it, sampled with the built binary, and held against the ground truth.
+//! `make real`: PHP in common runtimes, sampled with the built binary, and compared with the ground truth.
 //!
-//! It prints a line for each kind, and what is wrong with it. With FULL=1 all kinds; with words, those whose names
+//! It prints a line for each kind, and its faults. With FULL=1 all kinds; with words, those whose names
 //! contain one of them. It does not build runtimes: e2e/runtimes/build does.
 
 mod churn;
@@ -26,10 +26,10 @@ use truth::{Calls, Truth, Verdict, check_verdicts, judge};
 
 const CALLS: &str = include_str!("../../../e2e/runtimes/truth/calls.txt");
 const SECONDS: u32 = 4;
-/// Many workers wait for a CPU in turns: chance needs longer to even out.
+/// Many workers take turns to wait for a CPU: chance needs longer to average out.
 const SECONDS_OF_MANY: u32 = 8;
 const SAMPLES_PER_SECOND: u32 = 499;
-/// Fewer samples with the route of their request, in percent, are too few.
+/// The lowest share of samples with the route of their request, in percent.
 const ROUTED: f64 = 90.0;
 
 fn main() -> ExitCode {
@@ -74,8 +74,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a kind agrees with the truth. Shares that are off, many unproven leaves, and workers that were sampled too seldom, are measured once
-/// more, for longer: on a busy machine chance has a part in them. In calls, and in which workers there are, it has none.
+/// Whether a kind agrees with the truth. If shares differ, leaves are unproven, or workers are sampled too rarely, it is measured once
+/// more, for longer, because on a busy machine that may be chance. Wrong calls and missing workers are never chance.
 fn holds(kind: &Kind) -> bool {
     let seconds = if kind.workers() < 4 {
         SECONDS
@@ -95,7 +95,7 @@ fn holds(kind: &Kind) -> bool {
     faults.is_empty()
 }
 
-/// Samples a kind for so long, and prints a line.
+/// Samples a kind for this long, and prints a line.
 fn measured(kind: &Kind, seconds: u32) -> Result<Verdict> {
     let begin = Instant::now();
     let verdict = profile(kind, seconds)?;
@@ -112,7 +112,7 @@ fn measured(kind: &Kind, seconds: u32) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// Lets so many workers come and go, and says whether all went well.
+/// Starts and ends this many workers, and returns whether all went well.
 fn churned(workers: usize) -> bool {
     match churn::churn(workers) {
         Ok(outcome) => {
@@ -138,7 +138,7 @@ fn churned(workers: usize) -> bool {
     }
 }
 
-/// Samples a kind under load, and holds the profile against the truth.
+/// Samples a kind under load, and compares the profile with the truth.
 fn profile(kind: &Kind, seconds: u32) -> Result<Verdict> {
     let start = |target: &kinds::Target| {
         Running::start(target.php, target.server, target.workers, target.file)

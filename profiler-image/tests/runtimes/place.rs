@@ -44,7 +44,7 @@ pub enum Server {
         worker: bool,
     },
     RoadRunner,
-    /// The application of this name, which has PHP inside; its script serves itself.
+    /// The application of this name, which embeds PHP; its script serves itself.
     Embed {
         name: &'static str,
     },
@@ -110,7 +110,7 @@ impl Place<'_> {
             Server::BuiltIn => command
                 .args(["-S", &address, "-t"])
                 .arg(self.seen(""))
-                // It forks so many, and serves beside them.
+                // It forks this many, and serves beside them.
                 .env("PHP_CLI_SERVER_WORKERS", (self.workers - 1).to_string()),
             Server::Apache { mpm } => self.apache(&mut command, mpm)?,
             Server::FrankenPhp { worker, .. } => {
@@ -182,7 +182,7 @@ impl Place<'_> {
     }
 }
 
-/// The ground truth in a folder that every user may read: servers give up being root.
+/// The ground truth in a folder that every user may read, because servers drop their root rights.
 pub fn folder_of_scripts() -> Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("phpprof-real-").tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
@@ -191,7 +191,7 @@ pub fn folder_of_scripts() -> Result<TempDir> {
         let name = path.file_name().context("a folder without names")?;
         let copy = folder.path().join(name);
         fs::copy(&path, &copy)?;
-        // Opcache leaves files alone that may still be written to.
+        // Opcache does not cache files that may still be written.
         File::options()
             .write(true)
             .open(copy)?
@@ -212,7 +212,7 @@ pub fn folder_of_scripts() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// What a PHP from source needs to load opcache, from where it was built or where it is.
+/// The php.ini that a PHP from source needs to load opcache, from its build folder or its final place.
 pub fn ini(php: Php) -> Result<String> {
     let Php::Built(name) = php else {
         return Ok("zend_extension=opcache.so\n".to_owned());

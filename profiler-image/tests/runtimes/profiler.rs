@@ -1,4 +1,4 @@
-//! `phpprof record`, as a person would type it on this machine.
+//! `phpprof record`, as a user would run it on this machine.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use phpprof_profile::proto::Profile;
 use phpprof_profile::{Limits, decode};
 use tempfile::TempDir;
 
-/// A recording under way; it is ended when this is dropped.
+/// A recording in progress; it is ended when this is dropped.
 pub struct Recorder {
     child: Child,
     folder: TempDir,
@@ -53,7 +53,7 @@ impl Recorder {
         Ok(Self { child, folder })
     }
 
-    /// What it uses now.
+    /// Its current usage.
     pub fn usage(&mut self) -> Result<Usage> {
         if let Some(status) = self.child.try_wait()? {
             bail!("phpprof has ended with {status}: {}", self.said());
@@ -77,7 +77,7 @@ impl Recorder {
         Ok(kill(pid, Signal::SIGINT)?)
     }
 
-    /// Waits for its end, and reads what it has written.
+    /// Waits for its end, and reads its profile.
     pub fn finish(mut self) -> Result<Profile> {
         let status = self.child.wait()?;
         ensure!(

@@ -1,4 +1,4 @@
-//! Where the programs of a PHP lie, and how one is started there.
+//! The paths of a PHP's programs, and how to start one.
 //!
 //! It installs and builds nothing: tools/packages and e2e/runtimes/build do.
 
@@ -30,7 +30,7 @@ pub enum Program {
 }
 
 impl Php {
-    /// The program's path, as it is seen where it runs.
+    /// The program's path, as seen where it runs.
     pub fn path(self, program: Program) -> PathBuf {
         let debian = |version: &str| match program {
             Program::Cli => format!("/usr/bin/php{version}"),
@@ -52,7 +52,7 @@ impl Php {
         }
     }
 
-    /// What Apache knows the module by.
+    /// The name of the module for Apache.
     pub fn module(self) -> &'static str {
         match self {
             Self::Root(_, version) | Self::Chroot(_, version) if version.starts_with('7') => {
@@ -62,7 +62,7 @@ impl Php {
         }
     }
 
-    /// `folder` as it is seen where the programs run.
+    /// `folder` as seen where the programs run.
     pub fn seen(self, folder: &Path) -> PathBuf {
         match self {
             Self::Root(..) | Self::Chroot(..) | Self::Container(_) => "/srv".into(),
@@ -72,7 +72,7 @@ impl Php {
 
     /// A command of this PHP's machine.
     pub fn command(self, folder: &Path, program: &Path) -> Command {
-        // The sampler and the clients come first where CPUs are short: what waits for a CPU is measured by chance.
+        // The sampler and the clients have priority if CPUs are short, because a process that waits for a CPU is measured by chance.
         let mut command = Command::new("nice");
         if let Self::Root(name, _) | Self::Container(name) = self {
             command.arg(sources().join("enter"));
@@ -83,7 +83,7 @@ impl Php {
             command.arg(runtimes().join(name)).current_dir(folder);
         }
         command.arg(program);
-        // What is built from source finds its php.ini there; Debian's has its own, with opcache.
+        // A PHP from source finds its php.ini there; Debian's has its own, with opcache.
         if matches!(self, Self::Built(_) | Self::Container(_)) {
             command.env("PHPRC", self.seen(folder));
         }
@@ -96,7 +96,7 @@ pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/runtimes")
 }
 
-/// What e2e/runtimes/build has built.
+/// The folder of e2e/runtimes/build.
 pub fn runtimes() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into())).join("runtimes")

@@ -1,6 +1,6 @@
 //! Servers that run: started, waited for, put under load, ended.
 //!
-//! Invariant: what was started ends with its `Running`.
+//! Invariant: everything that was started ends with its `Running`.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -28,7 +28,7 @@ pub struct Running {
     protocol: Option<Protocol>,
 }
 
-/// The load on a server that runs.
+/// The load on a running server.
 pub enum Asking {
     /// It serves itself, and writes its answers to this file.
     Itself(PathBuf),
@@ -51,12 +51,12 @@ impl Asking {
 }
 
 impl Running {
-    /// Starts a server with so many workers, from a copy of the program if its file is not to stay.
+    /// Starts a server with this many workers, from a copy of the program if its file is to be removed or replaced.
     pub fn start(php: Php, server: Server, workers: usize, file: File) -> Result<Self> {
         Self::start_with(php, server, workers, (file, "index.php"))
     }
 
-    /// The same with another one of the scripts in the place of index.php.
+    /// The same with another script in place of index.php.
     pub fn start_with(
         php: Php,
         server: Server,
@@ -67,7 +67,7 @@ impl Running {
         if script != "index.php" {
             fs::rename(folder.path().join(script), folder.path().join("index.php"))?;
         }
-        // Free now, and nobody else on this machine asks for a port by number.
+        // The port is free now, and no other test on this machine uses fixed ports.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         fs::write(folder.path().join("php.ini"), ini(php)?)?;
         let place = Place {
@@ -131,7 +131,7 @@ impl Running {
         Load::start(self.address, &protocol, clients)
     }
 
-    /// What the server has said, for people.
+    /// The server's log, for error messages.
     pub fn log(&self) -> String {
         let read =
             |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
@@ -163,7 +163,7 @@ impl Drop for Running {
         let Ok(group) = i32::try_from(self.child.id()) else {
             return;
         };
-        // RoadRunner ends its workers, which are in groups of their own, when it is asked to.
+        // RoadRunner ends its workers, which are in groups of their own, at SIGTERM.
         let _ = killpg(Pid::from_raw(group), Signal::SIGTERM);
         let until = Instant::now() + Duration::from_secs(1);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {

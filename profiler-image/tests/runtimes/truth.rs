@@ -1,4 +1,4 @@
-//! A profile held against what the ground truth (e2e/runtimes/truth) can call, and against what it measured: pure.
+//! Compares a profile with the calls of the ground truth (e2e/runtimes/truth), and with its measurements: pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use nix::time::ClockId;
 use phpprof_profile::proto::{Profile, Sample};
 use phpprof_profile::{Builder, FrameRef, Label, Lookup, Settings, total};
 
-/// The name of a code path in the answers, and the function that it begins with.
+/// The name of a code path in the answers, and its first function.
 const PATHS: [(&str, &str); 4] = [
     ("orders", "Orders::price"),
     ("search", "Search::query"),
@@ -18,15 +18,15 @@ const PATHS: [(&str, &str); 4] = [
 ];
 /// In percentage points.
 const TOLERANCE: f64 = 3.0;
-/// More samples without a proven leaf, in percent, are too many of some seconds.
+/// The largest share of samples without a proven leaf in some seconds, in percent.
 const UNSTABLE: f64 = 5.0;
-/// Fewer say nothing.
+/// With fewer samples nothing is judged.
 const SAMPLES_PER_WORKER: i64 = 500;
 const ROOT: &str = "{main}";
-/// What the clients ask for.
+/// The route of the clients' requests.
 const ROUTE: &str = "GET /index.php";
 
-/// Nanoseconds by code path, of the time while a profile was recorded.
+/// Nanoseconds by code path, for the time in which a profile was recorded.
 #[derive(Debug, Clone)]
 pub struct Truth {
     recorded: Range<u64>,
@@ -34,7 +34,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Begins with nothing. The clock is the monotonic one, which answers are in; the profile has that of the calendar.
+    /// Begins without answers. Answers use the monotonic clock, and the profile the calendar's.
     pub fn of(profile: &Profile) -> Result<Self> {
         let now = |clock: ClockId| -> Result<i64> {
             Ok(i64::try_from(Duration::from(clock.now()?).as_nanos())?)
@@ -48,7 +48,7 @@ impl Truth {
         })
     }
 
-    /// Adds what lies in the time of the profile. The code paths of an answer follow each other.
+    /// Adds the part of an answer in the time of the profile. The code paths of an answer follow each other.
     pub fn add(&mut self, answer: &str) -> Result<()> {
         let shown = || format!("this is no answer: {answer:?}");
         let of_answer: HashMap<String, u64> = serde_json::from_str(answer).with_context(shown)?;
@@ -63,21 +63,21 @@ impl Truth {
     }
 }
 
-/// What a profile amounts to.
+/// The result for a profile.
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub samples: i64,
     /// Wall time by process or thread.
     pub workers: BTreeMap<String, i64>,
-    /// By how much the share of each code path differs from the true one, in percentage points.
+    /// The difference of each code path's share from the true one, in percentage points.
     pub differences: [f64; PATHS.len()],
     /// Share of the samples whose leaf could not be proven, in percent.
     pub unstable: f64,
-    /// Share of the samples that have their request's route, in percent.
+    /// The share of the samples with their request's route, in percent.
     pub routed: f64,
-    /// What is wrong of the shares, in words.
+    /// Wrong shares, in words.
     pub off: Vec<String>,
-    /// What else is wrong.
+    /// Other faults.
     pub faults: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ pub struct Verdict {
 pub struct Calls<'a>(BTreeSet<(&'a str, &'a str)>);
 
 impl<'a> Calls<'a> {
-    /// A caller, and indented below it what it calls.
+    /// Parses a caller, and its callees indented below it.
     pub fn parse(text: &'a str) -> Self {
         let mut caller = "";
         let mut calls = BTreeSet::new();
@@ -98,7 +98,7 @@ impl<'a> Calls<'a> {
         Self(calls)
     }
 
-    /// `@index` stands for what index.php does: it is included, or is `{main}` itself.
+    /// `@index` represents index.php: it is included, or is `{main}` itself.
     fn allow(&self, caller: &str, callee: &str) -> bool {
         let is_index = matches!(caller, "{main}" | "include index.php");
         let is = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
@@ -132,7 +132,7 @@ pub fn short(name: &str) -> String {
     }
 }
 
-/// Holds a profile against the truth.
+/// Compares a profile with the truth.
 pub fn judge(profile: &Profile, truth: &Truth, workers: usize, calls: &Calls<'_>) -> Verdict {
     let lookup = Lookup::new(profile);
     let index = |name: &str| profile.value_index(name).unwrap_or(0);
@@ -186,7 +186,7 @@ pub fn judge(profile: &Profile, truth: &Truth, workers: usize, calls: &Calls<'_>
     verdict
 }
 
-/// The calls of a stack, leaf first, that cannot be.
+/// The impossible calls of a stack, leaf first.
 fn wrong_calls(stack: &[String], calls: &Calls<'_>) -> Vec<String> {
     let root = stack.last().filter(|root| *root != ROOT && !is_leaf(root));
     let root = root.map(|root| format!("the stack begins with {root}: {}", stack.join(" < ")));
@@ -213,7 +213,7 @@ fn judge_shares(verdict: &mut Verdict, sums: [i64; PATHS.len()], truth: &Truth, 
             ));
         }
     }
-    // Beside the paths there is only what each server does around a request, and its wait for the next one.
+    // Beside the paths there is only the work of each server around a request, and its wait for the next one.
     if percent(known, wall) < 80.0 {
         verdict.faults.push(format!(
             "the code paths are {:.1} % of the profile only",
@@ -222,7 +222,7 @@ fn judge_shares(verdict: &mut Verdict, sums: [i64; PATHS.len()], truth: &Truth, 
     }
 }
 
-/// Each worker was busy all the time, and so has an even share.
+/// Checks that the workers have equal shares, because each was busy all the time.
 fn judge_workers(verdict: &mut Verdict, workers: usize) {
     if verdict.samples < SAMPLES_PER_WORKER * workers as i64 {
         verdict
@@ -247,7 +247,7 @@ fn judge_workers(verdict: &mut Verdict, workers: usize) {
     }
 }
 
-/// Method and route of a sample's request; FrankenPHP's workers are asked for themselves.
+/// Method and route of a sample's request; the route of FrankenPHP's workers is the path of their own script.
 fn route(profile: &Profile, sample: &Sample) -> Option<String> {
     let value = |key: &str| {
         let label = |label: &&phpprof_profile::proto::Label| profile.string(label.key) == key;
@@ -258,7 +258,7 @@ fn route(profile: &Profile, sample: &Sample) -> Option<String> {
     Some(route.replace("/frankenphp.php", "/index.php"))
 }
 
-/// The process, or the thread, that a sample is of.
+/// The process, or the thread, of a sample.
 fn worker(profile: &Profile, sample: &Sample) -> String {
     let labels = sample.label.iter().filter(|label| label.num != 0);
     let mut words: Vec<_> = labels
@@ -272,7 +272,7 @@ fn percent(part: i64, whole: i64) -> f64 {
     100.0 * part as f64 / (whole as f64).max(1.0)
 }
 
-/// Holds made-up profiles against `calls`: what is right must pass, and each kind of fault be seen. Says what does not.
+/// Judges made-up profiles: a correct one must pass, and each kind of fault be found. Returns the failures.
 pub fn check_verdicts(calls: &Calls<'_>) -> Vec<String> {
     let right = [
         "Orders::rounded",

@@ -1,7 +1,7 @@
 //! Writes `src/layouts/rows.rs` from `src/layouts/php-abi.json` (`make generate`).
 //!
-//! Each row is the template below with the JSON's numbers in the places of their names; what a version does not have is 0.
-//! What this program does not do: know a number.
+//! Each row is the template below with the JSON's numbers in place of their names; 0 means that the version has no such field.
+//! What this program does not do: contain a number itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ const ROW: &str = "
 
 const TSRM: &str = "Some(TsrmTlsEntry { storage: {tsrm_tls_entry.storage}, count: {tsrm_tls_entry.count}, thread_id: {tsrm_tls_entry.thread_id}, next: {tsrm_tls_entry.next}, sizeof: {tsrm_tls_entry.sizeof} })";
 
-/// The text of `rows.rs`, or what the JSON lacks.
+/// The text of `rows.rs`, or an error that names what the JSON lacks.
 pub fn rows(json: &str) -> Result<String, String> {
     let data: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let mut text = HEAD.to_owned();
@@ -100,7 +100,7 @@ fn number(numbers: &BTreeMap<String, Value>, name: &str) -> String {
         .map_or_else(|| "0".to_owned(), Value::to_string)
 }
 
-/// The template with its names replaced. A name has no space, which tells it from a block of Rust.
+/// The template with its names replaced. A name has no space, which distinguishes it from a block of Rust.
 fn filled(template: &str, numbers: &BTreeMap<String, Value>) -> String {
     let mut text = String::new();
     let mut rest = template;

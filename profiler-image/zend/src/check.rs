@@ -1,6 +1,6 @@
-//! A row of offsets held against the live engine, before anything is sampled.
+//! Compares a row of offsets with the live engine, before anything is sampled.
 //!
-//! The structures below are there from the engine's start on, and each check holds several offsets at once: a wrong row
+//! The structures below exist from the engine's start on, and each check tests several offsets at once: a wrong row
 //! fails by its first wrong number. What this module does not do: repair, or try another row.
 
 use crate::engine::Refusal;
@@ -9,14 +9,14 @@ use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::text::{ZendString, c_string};
 
-/// No VM stack page is larger: a frame that does not fit makes a page of its own.
+/// The largest VM stack page: a frame that does not fit gets a page of its own.
 const MAX_PAGE: u64 = 1 << 30;
 
 fn mismatch(what: &'static str) -> Refusal {
     Refusal::LayoutMismatch(what)
 }
 
-/// `PHP_VERSION` as the module `core` states it (`php_module_startup`, main/main.c); `None` where there is no such
+/// `PHP_VERSION` from the module `core` (`php_module_startup`, main/main.c); `None` if there is no such
 /// module, as in an engine that is just starting.
 pub fn version<M: Memory + ?Sized>(
     memory: &M,
@@ -30,8 +30,8 @@ pub fn version<M: Memory + ?Sized>(
     c_string(memory, text, 64)
 }
 
-/// The module `core` must state the row's API number and a build without debugging: a version string that says
-/// otherwise than the engine behind it is refused here.
+/// The module `core` must have the row's API number and a build without debugging. If the version string contradicts
+/// the engine, the engine is refused here.
 pub fn modules<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -61,7 +61,7 @@ pub fn modules<M: Memory + ?Sized>(
     Ok(())
 }
 
-/// The compiler's tables, and the executor's if a request has begun.
+/// Checks the compiler's tables, and the executor's if a request has begun.
 pub fn globals<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -92,7 +92,7 @@ pub fn globals<M: Memory + ?Sized>(
     vm_stack(memory, layout, executor_globals)
 }
 
-/// The first function's own name must be the key that it is filed under, and its module one of the engine's: this holds
+/// The first function's own name must be its key in the table, and its module one of the engine's: this checks
 /// `zend_array`, `Bucket`, `zend_string`, `zend_function.common` and `zend_internal_function` at once.
 fn function_table<M: Memory + ?Sized>(
     memory: &M,
@@ -157,8 +157,8 @@ fn vm_stack<M: Memory + ?Sized>(
         word(row.vm_stack_end),
         word(row.vm_stack),
     );
-    // The words are read while the engine runs, so only what holds at each moment is asked for; a stack that has been
-    // freed leaves its old words behind.
+    // The words are read while the engine runs, so only conditions that hold at each moment are checked; a stack that has been
+    // freed leaves its old words.
     let sound = page == 0
         || (page.is_multiple_of(8)
             && end.saturating_sub(page) <= MAX_PAGE

@@ -1,16 +1,16 @@
-//! Whether the engine's own tables hold a function under the name that was read for it.
+//! Checks whether the engine's own tables have a function under the name that was read for it.
 //!
-//! Names lie in memory that is freed and used again: what was read where a class's name had been is a text all the same.
-//! The tables lead the other way, from the name to the function, and a request's end empties them. Invariant: true only
-//! where the function, and its class, are found at the addresses that the names were read from.
+//! Names are in memory that is freed and reused: a text at the address of a class's name may be another one.
+//! The tables lead from the name to the function, and are emptied at a request's end. Invariant: true only
+//! if the function, and its class, are found at the addresses from which the names were read.
 
 use crate::function::Function;
 use crate::hash::find;
 use crate::layouts::Layout;
 use crate::memory::Memory;
 
-/// Whether `func` is in the table of functions, or in that of its class, and its class in the table of classes. False
-/// also for what no table holds: closures, top-level code, methods that another class has inherited as copies.
+/// Whether `func` is in the table of functions, or in that of its class, and its class in the table of classes. Also false
+/// for functions in no table: closures, top-level code, methods that another class has inherited as copies.
 pub fn is_declared<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,

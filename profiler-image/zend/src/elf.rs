@@ -1,8 +1,8 @@
-//! An ELF image as it lies in a process's memory: program headers, dynamic symbols, build id, read-only data.
+//! An ELF image in a process's memory: program headers, dynamic symbols, build id, read-only data.
 //!
-//! Only memory is read, never a file, so that it works the same when the file is gone, replaced or in another mount
+//! Only memory is read, never a file, so that it also works if the file is gone, replaced or in another mount
 //! namespace. Section headers are not mapped and so are not used. Sources: the System V ABI, and glibc's `dl-lookup.c`
-//! for `DT_GNU_HASH`. Invariant: every count that the image states is bounded before it is believed.
+//! for `DT_GNU_HASH`. Invariant: every count in the image is bounded before it is used.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const NT_GNU_BUILD_ID: u32 = 3;
 const MAX_PROGRAM_HEADERS: u16 = 64;
 const MAX_DYNAMIC_ENTRIES: usize = 512;
-/// A chain of a well-made table has a few entries; this bounds a hostile one, in each of a process's images.
+/// A chain of a valid table has a few entries; this bounds a hostile one, in each of a process's images.
 const MAX_CHAIN: u32 = 128;
 const MAX_RODATA: u64 = 64 << 20;
 
@@ -37,9 +37,9 @@ struct ProgramHeader {
 /// A symbol that the image defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol {
-    /// In the process.
+    /// The address in the process.
     pub address: u64,
-    /// In bytes; 0 where the image does not say it.
+    /// The size in bytes; 0 if the image does not have it.
     pub size: u64,
 }
 
@@ -61,7 +61,7 @@ struct Dynamic {
 }
 
 impl Image {
-    /// Reads the image whose first page is mapped at `base`; `None` where there is no 64-bit little-endian ELF.
+    /// Reads the image whose first page is mapped at `base`; `None` if it is not a 64-bit little-endian ELF.
     pub fn read<M: Memory + ?Sized>(memory: &M, base: u64) -> Option<Self> {
         let mut header = [0_u8; 64];
         memory.read(base, &mut header).ok()?;
@@ -129,7 +129,7 @@ impl Image {
         })
     }
 
-    /// glibc relocates the pointers of the dynamic section in place, musl leaves them as they are in the file.
+    /// glibc relocates the pointers of the dynamic section in place; musl leaves them as in the file.
     fn absolute(&self, pointer: u64) -> u64 {
         if pointer < self.bias {
             pointer.wrapping_add(self.bias)
@@ -210,7 +210,7 @@ impl Image {
         })
     }
 
-    /// Where the image lies: from its first segment to its last.
+    /// The addresses of the image: from its first segment to its last.
     #[must_use]
     pub fn extent(&self) -> Range<u64> {
         let loaded = || self.headers.iter().filter(|header| header.kind == PT_LOAD);
@@ -222,7 +222,7 @@ impl Image {
         self.bias.wrapping_add(start)..self.bias.wrapping_add(end)
     }
 
-    /// The segments that may be written, as (start, length): `.data` and `.bss` are in them.
+    /// The writable segments, as (start, length): they contain `.data` and `.bss`.
     #[must_use]
     pub fn writable(&self) -> Vec<(u64, u64)> {
         self.headers
@@ -235,7 +235,7 @@ impl Image {
             .collect()
     }
 
-    /// The text after `needle` up to the next NUL or line end, from the first place in the read-only data that has it.
+    /// The text after `needle` up to the next NUL or line end, at its first occurrence in the read-only data.
     pub fn text_after<M: Memory + ?Sized>(&self, memory: &M, needle: &[u8]) -> Option<String> {
         const WINDOW: u64 = 256 << 10;
         const TAIL: u64 = 128;
@@ -244,7 +244,7 @@ impl Image {
                 .iter()
                 .filter(move |header| header.kind == PT_LOAD && header.flags & without == 0)
         };
-        // Where code has a segment of its own, text is in none that can be executed.
+        // If code has a segment of its own, text is never in an executable segment.
         let without = if loaded(PF_W | PF_X).next().is_some() {
             PF_W | PF_X
         } else {
@@ -258,7 +258,7 @@ impl Image {
             left -= size;
             let mut offset = 0;
             while offset < size {
-                // Windows overlap by the tail, so that a match is never cut.
+                // Windows overlap, so that a match is never cut.
                 let length = (WINDOW + TAIL).min(size - offset);
                 bytes.resize(usize::try_from(length).ok()?, 0);
                 let start = self.bias.wrapping_add(header.address).wrapping_add(offset);
@@ -314,7 +314,7 @@ impl Image {
     }
 }
 
-/// Where `needle` begins in `bytes`, by Horspool's algorithm: most bytes are never looked at.
+/// The position of `needle` in `bytes`, by Horspool's algorithm, which skips most bytes.
 fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     let last = needle.len().checked_sub(1)?;
     let mut skips = [needle.len(); 256];

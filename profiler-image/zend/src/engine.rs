@@ -1,6 +1,6 @@
-//! Finding a PHP engine among a process's mapped images, and refusing what is not known.
+//! Finds a PHP engine among a process's mapped images, and refuses an unknown one.
 //!
-//! The version comes from the module `core`, the symbols from `.dynsym`, and the row's offsets are held against live
+//! The version comes from the module `core`, the symbols from `.dynsym`, and the row's offsets are checked against live
 //! structures before anything is sampled. What this module does not do: guess an address or a version.
 
 use std::fmt;
@@ -13,53 +13,53 @@ use crate::phase::{PhaseGlobals, returned_byte};
 use crate::text::c_string;
 use crate::tsrm::{Ids, Thread, Threads};
 
-/// main/SAPI.h, `SAPI_PHP_VERSION_HEADER`: present in each build since 7.0, and unlike the version alone it is
-/// never merged with another string by the linker.
+/// main/SAPI.h, `SAPI_PHP_VERSION_HEADER`: each build since 7.0 has it, and unlike the version alone the linker
+/// never merges it with another string.
 const VERSION_HEADER: &[u8] = b"X-Powered-By: PHP/";
 
 /// A mapped file that may hold an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// Where its first page is mapped.
+    /// The address of its first page.
     pub base: u64,
-    /// As the target's own mount namespace has it.
+    /// The path in the target's own mount namespace.
     pub path: String,
 }
 
-/// An engine whose layout is known and was seen to hold: a process's, or one thread's of a thread-safe build.
+/// An engine with a known layout, which was checked: a process's, or one thread's of a thread-safe build.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    /// The row of its version and machine.
+    /// The layout row of its version and machine.
     pub layout: &'static Layout,
-    /// As PHP prints it, with the distribution's suffix.
+    /// The version as PHP prints it, with the distribution's suffix.
     pub version: String,
     /// `sapi_module.name`: `cli`, `fpm-fcgi`, …
     pub sapi: String,
-    /// Address of `executor_globals`; 0 where each thread has its own.
+    /// The address of `executor_globals`; 0 if each thread has its own.
     pub executor_globals: u64,
-    /// Address of a pointer that differs between two engines and is the same in a fork: `CG(function_table)`, or
+    /// The address of a pointer that differs between two engines and is the same in a fork: `CG(function_table)`, or
     /// `tsrm_tls_table`.
     pub fingerprint_at: u64,
-    /// Address of `sapi_globals.global_request_time`, where the symbol is there.
+    /// The address of `sapi_globals.global_request_time`, if the symbol exists.
     pub request_time: Option<u64>,
-    /// What tells phases: compiling, collecting garbage, starting, shutting down.
+    /// The words that tell phases: compiling, collecting garbage, starting, shutting down.
     pub phase_globals: PhaseGlobals,
-    /// Address of the pointer `zend_flf_functions`: the functions that are called without a frame, from 8.4 on.
+    /// The address of the pointer `zend_flf_functions`: the functions that are called without a frame, from 8.4 on.
     pub frameless_functions: Option<u64>,
-    /// Address of `module_registry`: the extensions by their names.
+    /// The address of `module_registry`: the extensions by their names.
     pub module_registry: u64,
-    /// Address of the pointer `zend_execute_ex`, which runs functions.
+    /// The address of the pointer `zend_execute_ex`, which runs functions.
     pub execute_hook: Option<u64>,
     /// The threads of a thread-safe build.
     pub threads: Option<Threads>,
-    /// The one that defines the engine's symbols.
+    /// The module that defines the engine's symbols.
     pub module: Module,
-    /// Of that module, in hexadecimal digits; empty where it has none.
+    /// Its build id in hexadecimal digits; empty if it has none.
     pub build_id: String,
 }
 
 impl Engine {
-    /// Address of `EG(current_execute_data)`.
+    /// The address of `EG(current_execute_data)`.
     #[must_use]
     pub fn current_execute_data(&self) -> u64 {
         self.executor_globals + self.layout.executor_globals.current_execute_data as u64
@@ -71,7 +71,7 @@ impl Engine {
         self.threads.is_some()
     }
 
-    /// How many classes are being autoloaded; `None` where it is not known.
+    /// How many classes are being autoloaded; `None` if that is unknown.
     pub fn autoloads<M: Memory + ?Sized>(&self, memory: &M) -> Option<usize> {
         let offset = self.layout.executor_globals.in_autoload as u64;
         let table = memory.word(self.executor_globals + offset).ok()?;
@@ -104,15 +104,15 @@ impl Engine {
 pub enum Refusal {
     /// None of the modules defines an engine's symbols.
     NoPhpFound,
-    /// There is no row for it: PHP's version.
+    /// No row has this version of PHP.
     UnsupportedVersion(String),
-    /// Its path.
+    /// A PHP without symbols: its path.
     NoEngineSymbols(String),
-    /// What does not hold, for instance by a patch of the distribution.
+    /// The check that failed, for instance because of a patch of the distribution.
     LayoutMismatch(&'static str),
-    /// The engine is being started: a moment later it can be judged.
+    /// The engine is starting, and has to be checked again later.
     Starting,
-    /// Mostly for want of rights.
+    /// Usually for lack of rights.
     Unreadable(Fault),
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// Finds the engine of a process. `modules` is in the loader's order, the main executable first: a data symbol is
-/// taken from the first module that defines it, since a copy relocation makes the executable's the live one.
+/// taken from the first module that defines it, because after a copy relocation the executable's one is used.
 ///
 /// # Errors
 /// A [`Refusal`] that names what is missing.
@@ -161,7 +161,7 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
     {
         return Err(Refusal::Unreadable(fault));
     }
-    // Code is never copied: the image that defines this function is the engine's own.
+    // Code is never copied: the image that defines this function is the engine itself.
     let Some((module, image)) = images
         .iter()
         .find(|(_, image)| image.symbol(memory, "execute_ex").is_some())
@@ -177,7 +177,7 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
     found.engine()
 }
 
-/// An image that is an engine, among the others.
+/// The engine's image, with the others.
 struct Found<'a, M: Memory + ?Sized> {
     memory: &'a M,
     images: &'a [(&'a Module, Image)],
@@ -234,7 +234,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
         Ok(engine)
     }
 
-    /// Up to 7.2 a symbol; from 7.3 on a static variable, one of whose fields the function `gc_enabled()` returns.
+    /// Up to 7.2 it is a symbol; from 7.3 on a static variable, one field of which the function `gc_enabled()` returns.
     fn gc_globals(&self, layout: &Layout) -> Option<u64> {
         self.symbol("gc_globals").or_else(|| {
             let gc_enabled =
@@ -243,7 +243,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
         })
     }
 
-    /// Address of a symbol, as the loader resolves it.
+    /// The address of a symbol, as the loader resolves it.
     fn symbol(&self, name: &str) -> Option<u64> {
         self.images
             .iter()
@@ -257,8 +257,8 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             .ok_or_else(|| Refusal::NoEngineSymbols(self.module.path.clone()))
     }
 
-    /// From the module `core`, whose place is the same in every version. While the engine starts, that module is not there,
-    /// or has the version of Zend (`4.2.29`).
+    /// The version from the module `core`, which is at the same place in every version. While the engine starts, that module does not
+    /// exist, or has the version of Zend (`4.2.29`).
     fn version(&self, module_registry: u64) -> Result<String, Refusal> {
         let any = ROWS.first().ok_or(Refusal::NoPhpFound)?;
         if let Some(version) = check::version(self.memory, any, module_registry)
@@ -309,7 +309,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
     }
 }
 
-/// Tells a PHP without symbols from what is no PHP at all. Only the main executable's data are searched.
+/// Distinguishes a PHP without symbols from a program without PHP. Only the main executable's data are searched.
 fn without_symbols<M: Memory + ?Sized>(memory: &M, images: &[(&Module, Image)]) -> Refusal {
     match images.first() {
         Some((module, image)) if image.text_after(memory, VERSION_HEADER).is_some() => {

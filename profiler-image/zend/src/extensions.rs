@@ -1,7 +1,7 @@
-//! Extensions that change what PHP costs: whether Xdebug runs each call, and how opcache's memory is.
+//! Extensions that change the cost of PHP: whether Xdebug runs each call, and the state of opcache's memory.
 //!
-//! The kernel's list of mappings says where images and shared memory lie; the engine's memory says the rest. Invariant: a state is told only
-//! where its structures hold together; what is not certain is `None`.
+//! The kernel's list of mappings has the addresses of images and shared memory; the engine's memory has the rest. Invariant: a state is
+//! only reported if its structures are consistent; otherwise it is `None`.
 
 use std::ops::Range;
 
@@ -10,41 +10,41 @@ use crate::engine::{Engine, Module};
 use crate::hash::find;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 
-/// How `xdebug.so` is called wherever it is installed.
+/// The end of Xdebug's path, wherever it is installed.
 const XDEBUG: &str = "/xdebug.so";
 /// Key of opcache's module in `module_registry`.
 const OPCACHE: &[u8] = b"zend opcache";
-/// The least that `opcache.memory_consumption` can be (ext/opcache/zend_accelerator_module.c).
+/// The lowest `opcache.memory_consumption` (ext/opcache/zend_accelerator_module.c).
 const LEAST_OPCACHE: u64 = 8 << 20;
-/// opcache asks for one segment, and takes several smaller ones where that is refused.
+/// opcache requests one segment, and several smaller ones if that is refused.
 const MAX_SEGMENTS: u32 = 1024;
 
-/// What the engine's extensions are, in a process that has begun its first request.
+/// The state of the engine's extensions, in a process that has begun its first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extensions {
-    /// Each call of a function goes through Xdebug: it is loaded, and its mode is not `off`.
+    /// Each function call goes through Xdebug: it is loaded, and its mode is not `off`.
     pub xdebug: bool,
-    /// `None` where it is not known.
+    /// `None` if it is not known.
     pub opcache: Option<Opcache>,
 }
 
-/// Whether scripts are kept compiled.
+/// Whether opcache keeps compiled scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opcache {
     /// It is not loaded, or has no memory.
     Off,
     /// It keeps them, in memory that all workers share.
     On {
-        /// No more scripts are taken until it begins anew (`cache_full` of `opcache_get_status()`).
+        /// It accepts no more scripts until it restarts (`cache_full` of `opcache_get_status()`).
         is_full: bool,
-        /// How often it began anew because it was full (`oom_restarts` and `hash_restarts`).
+        /// How often it restarted because it was full (`oom_restarts` and `hash_restarts`).
         restarts: u64,
     },
 }
 
 impl Extensions {
-    /// Reads them; `None` where the engine has not begun a request, so that extensions may be missing yet. `modules` are the mapped files, and
-    /// `shared` the memory that is shared with other processes.
+    /// Reads the state; `None` if the engine has not begun a request, because extensions may still be missing. `modules` are the mapped
+    /// files, and `shared` is the memory that is shared with other processes.
     pub fn read<M: Memory + ?Sized>(
         memory: &M,
         engine: &Engine,
@@ -61,7 +61,7 @@ impl Extensions {
     }
 }
 
-/// Whether `zend_execute_ex` is Xdebug's. Where its mode is `off` it leaves that alone (seen of Xdebug 3.0 to 3.4 in each mode).
+/// Whether `zend_execute_ex` is Xdebug's. In mode `off` Xdebug does not replace it (observed with Xdebug 3.0 to 3.4 in each mode).
 fn runs_calls<M: Memory + ?Sized>(memory: &M, engine: &Engine, modules: &[Module]) -> bool {
     let hook = engine.execute_hook.and_then(|at| memory.word(at).ok());
     let mut named = modules.iter().filter(|it| it.path.ends_with(XDEBUG));
@@ -87,8 +87,8 @@ fn opcache<M: Memory + ?Sized>(
 }
 
 /// The state in opcache's memory, which begins with `zend_smm_shared_globals` (ext/opcache/zend_shared_alloc.h: the segments, their count, the
-/// bytes that are free and wasted, whether it is exhausted, the state that is kept aside, `zend_accel_shared_globals`). It must lead to a segment
-/// that says where it lies itself. The same in 7.4, 8.2, 8.4, 8.5 and 8.6, where it was held against `opcache_get_status()`.
+/// free and wasted bytes, whether it is exhausted, the saved state, `zend_accel_shared_globals`). It must lead to a segment
+/// with its own address. It is the same in 7.4, 8.2, 8.4, 8.5 and 8.6, where it was compared with `opcache_get_status()`.
 fn state<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<Opcache> {
     let mut globals = [0_u8; 64];
     memory.read(range.start, &mut globals).ok()?;
@@ -96,7 +96,7 @@ fn state<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<Opcache> 
     let segment = memory.word(within(word_at(&globals, 0))?).ok()?;
     let mut bytes = [0_u8; 32];
     memory.read(within(segment)?, &mut bytes).ok()?;
-    // `zend_shared_segment.p` stands behind two sizes, and from some 8.x on behind three.
+    // `zend_shared_segment.p` follows two sizes, and from some 8.x on three.
     let is_at_start = [16, 24].map(|at| word_at(&bytes, at) == range.start);
     let is_sound = is_at_start.contains(&true)
         && word_at(&bytes, 0) >= range.end - range.start
@@ -162,7 +162,7 @@ mod tests {
             }
         }
 
-        /// opcache's memory, full or not, after so many restarts of both kinds.
+        /// opcache's memory, full or not, after this many restarts of both kinds.
         fn with_memory(mut self, is_full: bool, restarts: [u64; 2]) -> Self {
             let words = [
                 (0, SHARED + 0x50),
@@ -215,7 +215,7 @@ mod tests {
             loaded().with_memory(true, [2, 1]).opcache(LENGTH),
             on(true, 3)
         );
-        // What else is shared is small.
+        // Other shared memory is small.
         assert_eq!(loaded().opcache(1 << 16), Some(Opcache::Off));
     }
 

@@ -1,8 +1,8 @@
-//! What a `zend_function` is: which code it stands for, and the name that people know it by.
+//! Reads a `zend_function`: its code, and its name for users.
 //!
 //! The address of a `zend_function` identifies nothing for long: a closure's is a copy inside its object, and memory is
-//! reused. [`Key`] does: the code block, the name and the class. Invariant: a [`Function`] is given only for bytes that
-//! hold together, its texts held against their stored hashes.
+//! reused. [`Key`] does: the code block, the name and the class. Invariant: a [`Function`] only comes from consistent
+//! bytes, and its texts match their stored hashes.
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
@@ -12,41 +12,41 @@ use crate::text::{ClassName, ZendString, c_string, show};
 const ZEND_INTERNAL_FUNCTION: u8 = 1;
 const ZEND_USER_FUNCTION: u8 = 2;
 const ZEND_EVAL_CODE: u8 = 4;
-/// No op_array has more; a larger number is garbage.
+/// The most ops of an op_array; a larger number is garbage.
 const MAX_OPS: u32 = 1 << 22;
 
-/// No extension has a longer name.
+/// The longest name of an extension.
 const MAX_EXTENSION: usize = 64;
 
-/// Room for the part of a `zend_function` that [`Key::parse`] looks at, for every row.
+/// The size of the part of a `zend_function` that [`Key::parse`] reads, for every row.
 pub const HEAD: usize = 184;
 
-/// Identity of a function's code under its name.
+/// Identifies a function's code under its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Key {
     /// `op_array.opcodes`, or the handler of an internal function.
     pub code: u64,
-    /// Number of ops; 0 for an internal function.
+    /// The number of ops; 0 for an internal function.
     pub last: u32,
     /// `zend_function.type`: 1 internal, 2 user code, 4 eval()'d code (Zend/zend_compile.h).
     pub kind: u8,
-    /// `ZEND_ACC_CLOSURE` and the like: the struct does not outlive the call or the object.
+    /// `ZEND_ACC_CLOSURE` and similar flags: the struct does not outlive the call or the object.
     pub passing: bool,
-    /// Address of the name's `zend_string`; 0 for a script's top level.
+    /// The address of the name's `zend_string`; 0 for a script's top level.
     pub name: u64,
-    /// Address of the `zend_class_entry`; 0 without a class.
+    /// The address of the `zend_class_entry`; 0 without a class.
     pub scope: u64,
-    /// Address of the file name's `zend_string`; 0 for an internal function.
+    /// The address of the file name's `zend_string`; 0 for an internal function.
     pub filename: u64,
-    /// Of the declaration; 0 for an internal function.
+    /// The line of the declaration; 0 for an internal function.
     pub line_start: u32,
-    /// Address of the `zend_module_entry` of an internal function's extension; 0 where it has none.
+    /// The address of the `zend_module_entry` of an internal function's extension; 0 if it has none.
     pub module: u64,
 }
 
 impl Key {
-    /// The identity of a script's code, by its `op_array` or what is left of it: a script that has ended leaves all but its first word,
-    /// which is the allocator's then. `None` where its code does not hold the opline of the script's frame.
+    /// The identity of a script's code, from its `op_array`. A script that has ended leaves all of that but its first word,
+    /// which the allocator then uses. `None` if its code does not contain the opline of the script's frame.
     #[must_use]
     pub fn of_script(layout: &Layout, head: &[u8; HEAD], opline: u64) -> Option<Self> {
         let mut head = *head;
@@ -57,7 +57,7 @@ impl Key {
             .filter(|key| key.name == 0 && key.op_index(layout, opline).is_some())
     }
 
-    /// Reads the identity out of the first [`HEAD`] bytes of a `zend_function`; `None` where they are none.
+    /// Reads the identity from the first [`HEAD`] bytes of a `zend_function`; `None` if they are inconsistent.
     #[must_use]
     pub fn parse(layout: &Layout, head: &[u8]) -> Option<Self> {
         let row = &layout.function;
@@ -73,7 +73,7 @@ impl Key {
             kind,
             passing: flags & row.passing_flags != 0,
             name: word_at(head, row.function_name),
-            // The top level of a file that is included from a method inherits the method's scope: not its own.
+            // The top level of a file that is included from a method inherits the method's scope, which is not its own.
             scope: if word_at(head, row.function_name) == 0 {
                 0
             } else {
@@ -107,13 +107,13 @@ impl Key {
         self.kind != ZEND_INTERNAL_FUNCTION
     }
 
-    /// Whether this is named and lives in a table of the engine, not in an object or for one call.
+    /// Whether this is named and in a table of the engine, not in an object or only for one call.
     #[must_use]
     pub fn is_named(&self) -> bool {
         !self.passing && self.name != 0
     }
 
-    /// Whether this is one of the engine's own, without a name: the bottom of a fiber. Nobody is shown it.
+    /// Whether this is an engine's function without a name: the bottom of a fiber. Users do not see it.
     #[must_use]
     pub fn is_nameless(&self) -> bool {
         self.name == 0 && !self.is_user()
@@ -131,16 +131,16 @@ impl Key {
         self.name == 0 && self.is_user()
     }
 
-    /// Addresses of the `zend_string`s whose texts tell whether the key still means the same, 0 for none. From 8.1 on the file name of code
-    /// that is freed, as eval()'d code is after its call, is freed with it (`destroy_op_array`, Zend/zend_opcode.c), and
-    /// the next one's comes to lie there.
+    /// The addresses of the `zend_string`s whose texts tell whether the key still means the same, 0 for none. From 8.1 on, code
+    /// such as eval()'d code is freed together with its file name after its call (`destroy_op_array`, Zend/zend_opcode.c), and
+    /// the next one's file name takes its address.
     #[must_use]
     pub fn anchors(&self) -> [u64; 2] {
         let may_be_freed = self.is_user() && !self.is_named();
         [self.name, if may_be_freed { self.filename } else { 0 }]
     }
 
-    /// Index of an opline in this code, or `None` where it lies outside of it.
+    /// The index of an opline in this code, or `None` if it is outside the code.
     #[must_use]
     pub fn op_index(&self, layout: &Layout, opline: u64) -> Option<u32> {
         let size = layout.zend_op.sizeof as u64;
@@ -158,22 +158,22 @@ pub type ShortName = Short<u8, 40>;
 pub struct Function {
     /// Its identity.
     pub key: Key,
-    /// As the engine stores it, for comparing with a call site's literal.
+    /// The name as the engine stores it, for comparing with a call site's literal.
     pub function_name: ShortName,
     /// The class's name as the engine stores it; empty without a class.
     pub class: ShortName,
-    /// What tells the texts at [`Key::anchors`] from others: [`ZendString::fingerprint`], 0 for none.
+    /// Hashes of the texts at [`Key::anchors`]: [`ZendString::fingerprint`], 0 for none.
     pub fingerprints: [u64; 2],
 }
 
 impl Function {
-    /// Whether each request has a class of its own for this code: its key has none.
+    /// Whether each request has its own class for this code: then its key has no class.
     #[must_use]
     pub fn is_relinked(&self) -> bool {
         self.key.scope == 0 && !self.class.is_empty()
     }
 
-    /// The name of a function of the engine or an extension that is no method.
+    /// The name of a function of the engine or an extension that is not a method.
     #[must_use]
     pub fn internal_name(&self) -> Option<&str> {
         let is_plain = !self.key.is_user() && self.class.is_empty();
@@ -183,7 +183,7 @@ impl Function {
     }
 }
 
-/// A function with the texts that people know it by.
+/// A function with its texts for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedFunction {
     /// As call sites know it.
@@ -209,19 +209,19 @@ impl NamedFunction {
         }
     }
 
-    /// As people know it: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for one without a name.
+    /// The name for users: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for one without a name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.shown.get(..self.name_ends).unwrap_or_default()
     }
 
-    /// `<internal:standard>` for a function of the engine or an extension, `<internal>` where none is known.
+    /// `<internal:standard>` for a function of the engine or an extension, `<internal>` if the extension is unknown.
     #[must_use]
     pub fn file(&self) -> &str {
         self.shown.get(self.name_ends..).unwrap_or_default()
     }
 
-    /// Reads the texts of `key`; `None` where they do not hold together.
+    /// Reads the texts of `key`; `None` if they are inconsistent.
     pub fn resolve<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: Key) -> Option<Self> {
         let string = |address: u64| ZendString::read(memory, layout, address);
         let file = if key.is_user() {
@@ -243,7 +243,7 @@ impl NamedFunction {
             Some(ClassName::read(memory, layout, key.scope)?)
         };
         let [_, freed_file] = key.anchors();
-        // Enough for most, so that all is one allocation.
+        // Enough for most, so that one allocation is enough.
         let length = |text: Option<&Text>| text.map_or(0, |text| text.len());
         let class_length = length(class.as_ref().map(|class| &class.stored)) + "::".len();
         let name_length = length(function_name.as_ref().map(|name| &name.bytes));
@@ -284,7 +284,7 @@ impl NamedFunction {
     }
 }
 
-/// Appends what stands for the file of an internal function: its extension, by the name that `extension_loaded` knows.
+/// Appends the replacement for the file of an internal function: its extension, by the name for `extension_loaded`.
 fn show_extension<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -319,8 +319,8 @@ fn show_name(
             shown.push_str(how);
             show(&file.bytes, shown);
         }
-        // Up to 8.3 each closure is called `{closure}`, behind its namespace; from 8.4 on `{closure:` and the function or
-        // file around it. Where it stands tells them apart in every version.
+        // Up to 8.3 each closure has the name `{closure}` after its namespace; from 8.4 on `{closure:` and the function or
+        // file around it. Its file and line distinguish closures in every version.
         (Some(name), _)
             if key.is_user()
                 && (name.bytes.ends_with(b"{closure}") || name.bytes.starts_with(b"{closure:")) =>

@@ -1,23 +1,23 @@
-//! Looking a string key up in a `zend_array`, as `zend_hash_find` does (Zend/zend_hash.c), and reading a list of two.
+//! Looks a string key up in a `zend_array`, as `zend_hash_find` does (Zend/zend_hash.c), and reads a list of two.
 //!
-//! Invariant: every count that the array states is bounded, and a chain ends.
+//! Invariant: every count in the array is bounded, and each walk along a chain ends.
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::text::{ZendString, hash_of};
 
-/// A chain of a well-made table has a few entries; this bounds a hostile one.
+/// A chain of a valid table has a few entries; this bounds a hostile one.
 const MAX_CHAIN: usize = 256;
-/// Bytes of a zval, and where its type lies (Zend/zend_types.h).
+/// The size of a zval, and the offset of its type (Zend/zend_types.h).
 const ZVAL: usize = 16;
 const TYPE: usize = 8;
-/// Entries that [`first`] skips before it gives up: deleted ones leave holes.
+/// How many deleted entries [`first`] skips before it gives up.
 const MAX_HOLES: u32 = 64;
 
 /// An entry of a hash table whose keys are strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// Address of its `zend_string`.
+    /// The address of its `zend_string`.
     pub key: u64,
     /// The zval's value: a pointer in the engine's own tables.
     pub value: u64,
@@ -73,7 +73,7 @@ impl Table {
     }
 }
 
-/// The value under a key.
+/// The value of a key.
 pub fn find<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -83,7 +83,7 @@ pub fn find<M: Memory + ?Sized>(
     let row = &layout.zend_array;
     let table = Table::read_keyed(memory, layout, table)?;
     let hash = hash_of(key);
-    // The index table lies before the buckets; the mask is its negative size.
+    // The index table precedes the buckets; the mask is its negative size.
     let slot = (hash as u32 | table.mask).wrapping_neg();
     let mut index = memory
         .half(table.data.checked_sub(u64::from(slot) * 4)?)
@@ -112,7 +112,7 @@ pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opt
         .find(|bucket| bucket.key != 0 && bucket.value != 0)
 }
 
-/// Value and type of the two zvals of a list, as `[$object, 'method']` is one; `None` where it has another length or string keys.
+/// Value and type of the two zvals of a list, such as `[$object, 'method']`; `None` if it has another length or string keys.
 pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<[(u64, u8); 2]> {
     let table = Table::read(memory, layout, table)?;
     if !table.is_packed || table.used != 2 {

@@ -1,29 +1,29 @@
-//! The heap of a worker (`zend_mm_heap`, Zend/zend_alloc.c): where it is, and what its sizes are.
+//! Finds the heap of a worker (`zend_mm_heap`, Zend/zend_alloc.c), and reads its sizes.
 //!
-//! No symbol names it. The VM stack is a block of the heap, all blocks but huge ones lie in chunks that begin at a multiple of their size, and a
-//! chunk begins with a pointer to its heap. What this module does not do: walk blocks, or look at what is in them.
-//! Invariant: a heap is one that its own first chunk names; numbers that do not fit one another are none.
+//! It has no symbol. The VM stack is a block of the heap; all blocks except huge ones are in chunks that begin at a multiple of their size,
+//! and a chunk begins with a pointer to its heap. What this module does not do: walk blocks, or read their content.
+//! Invariant: a heap is accepted only if its own first chunk points to it; inconsistent sizes give no result.
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at, word_at};
 
 /// `ZEND_MM_CHUNK_SIZE`, to which chunks are aligned.
 const CHUNK_SIZE: u64 = 2 << 20;
-/// `ZEND_MM_PAGE_SIZE`: what is taken from the system are whole pages.
+/// `ZEND_MM_PAGE_SIZE`: the heap takes whole pages from the system.
 const PAGE_SIZE: u64 = 4096;
-/// Room for what is read of a heap: from its begin to `limit`.
+/// How much of a heap is read: from its beginning to `limit`.
 pub const HEAD: usize = 304;
 
 /// The sizes of a heap, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// What is allocated now: `memory_get_usage()`.
+    /// The current size: `memory_get_usage()`.
     pub size: u64,
-    /// The most that was allocated at once in this request: `memory_get_peak_usage()`.
+    /// The largest size in this request: `memory_get_peak_usage()`.
     pub peak: u64,
-    /// The most that was taken from the system at once, which `memory_limit` is held against: `memory_get_peak_usage(true)`.
+    /// The most that was taken from the system at once, which `memory_limit` limits: `memory_get_peak_usage(true)`.
     pub real_peak: u64,
-    /// `memory_limit`; `None` where there is no limit.
+    /// `memory_limit`; `None` if there is no limit.
     pub limit: Option<u64>,
 }
 
@@ -33,11 +33,11 @@ pub fn length(layout: &Layout) -> usize {
     (layout.mm_heap.limit + 8).min(HEAD)
 }
 
-/// The heap that a page of the VM stack is a block of; `None` where there is none: the engine runs without its memory manager
+/// The heap whose block a page of the VM stack is; `None` if there is none: the engine runs without its memory manager
 /// (`USE_ZEND_ALLOC=0`), or the page is a huge block. Takes two gathers.
 pub fn find<M: Memory + ?Sized>(memory: &M, layout: &Layout, vm_stack: u64) -> Option<u64> {
     let chunk = vm_stack & !(CHUNK_SIZE - 1);
-    // A chunk begins with its own head; what begins where a chunk would is a huge block.
+    // A chunk begins with its own header; a block at the beginning of a chunk is a huge block.
     if chunk == 0 || chunk == vm_stack || vm_stack >= END_OF_USER_SPACE {
         return None;
     }
@@ -64,7 +64,7 @@ pub fn find<M: Memory + ?Sized>(memory: &M, layout: &Layout, vm_stack: u64) -> O
     (is_own && sizes(layout, head).is_some()).then_some(heap)
 }
 
-/// What the first bytes of a heap say; `None` where they are not those of a heap in use.
+/// The sizes in the first bytes of a heap; `None` if they are not those of a heap in use.
 #[must_use]
 pub fn sizes(layout: &Layout, head: &[u8]) -> Option<Sizes> {
     let row = &layout.mm_heap;
@@ -74,7 +74,7 @@ pub fn sizes(layout: &Layout, head: &[u8]) -> Option<Sizes> {
     let limit = word_at(head, row.limit);
     // An allocation sets the size before the peak.
     let (peak, real_peak) = (peak.max(size), real_peak.max(real_size));
-    // Up to 7.4 chunks that were kept from an earlier request are not counted as taken: there may be more in use than that.
+    // Up to 7.4 chunks that were kept from an earlier request do not count as taken: more may be in use than that.
     let are_pages = real_size > 0 && real_size % PAGE_SIZE == 0 && real_peak % PAGE_SIZE == 0;
     let fits = are_pages && peak.max(real_peak) < END_OF_USER_SPACE && limit > 0;
     (fits && !uses_custom_heap).then_some(Sizes {
@@ -98,7 +98,7 @@ mod tests {
     const OTHER_CHUNK: u64 = CHUNK + CHUNK_SIZE;
     const MIB: u64 = 1 << 20;
 
-    /// A heap of 3 MiB whose peak was 5, of 8 taken and a limit of 128; the VM stack lies in another of its chunks.
+    /// A heap of 3 MiB with a peak of 5, of 8 taken and a limit of 128; the VM stack is in another of its chunks.
     fn memory(layout: &Layout) -> Recorded {
         let mut memory = Recorded::default();
         memory.room(CHUNK, 4096);

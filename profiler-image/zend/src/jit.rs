@@ -1,32 +1,32 @@
-//! opcache's JIT buffer: whether there is compiled code in it.
+//! Tells whether opcache's JIT buffer has compiled code.
 //!
-//! Debian's PHP 8.4 sets the buffer up although the JIT is disabled, so that it is there says nothing. Its last two words
-//! do (`zend_jit_startup`, ext/opcache/jit/zend_jit.c): where the next code goes, and where it went at the start. What this
+//! Debian's PHP 8.4 sets the buffer up although the JIT is disabled, so its existence tells nothing. Its last two words
+//! do (`zend_jit_startup`, ext/opcache/jit/zend_jit.c): where the next code goes, and where the first code went. What this
 //! module does not do: tell which functions were compiled.
 
 use crate::memory::word_at;
 
-/// Where the buffer is mapped.
+/// The addresses of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JitBuffer {
     /// Its first address.
     pub start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
 }
 
 impl JitBuffer {
-    /// Where its last 16 bytes lie.
+    /// The address of its last 16 bytes.
     #[must_use]
     pub fn marks(self) -> u64 {
         self.end.saturating_sub(16)
     }
 
-    /// Whether the JIT has compiled anything since it began, or began anew, by these bytes; `None` where they do not say.
+    /// Whether the JIT has compiled anything since its start or restart, from these bytes; `None` if they do not tell.
     #[must_use]
     pub fn has_code(&self, marks: &[u8; 16]) -> Option<bool> {
         let [next, first] = [word_at(marks, 0), word_at(marks, 8)];
-        // What the compiled code calls lies before the first of it.
+        // Helpers that the compiled code calls precede the first of it.
         (self.start < first && first <= next && next < self.end).then_some(first < next)
     }
 }

@@ -1,14 +1,14 @@
-//! The one boundary: how bytes of the target are had.
+//! The only interface to the target: how its bytes are read.
 //!
-//! Invariant: a read gives all the bytes that were asked for or a [`Fault`]; it never gives some of them.
+//! Invariant: a read returns all requested bytes or a [`Fault`]; it never returns some of them.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Why a read gave nothing.
+/// Why a read failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is mapped there, or not all of it.
+    /// Not all of it is mapped.
     Unmapped,
     /// The kernel refuses this process (EPERM, EACCES).
     Denied,
@@ -28,11 +28,11 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// One piece of a gather: where from, and where to.
+/// One piece of a gather: its source, and its destination.
 pub struct Piece<'a> {
-    /// In the target.
+    /// The address in the target.
     pub address: u64,
-    /// Filled as a whole, or the read is a fault.
+    /// Filled completely, or the read is a fault.
     pub bytes: &'a mut [u8],
 }
 
@@ -55,7 +55,7 @@ pub trait Memory {
         Ok(())
     }
 
-    /// Says what will be read, each an address and a length, so that it can be read together.
+    /// Announces reads, each an address and a length, so that they can be done together.
     fn prepare(&self, _: &[(u64, usize)]) {}
 
     /// Reads one 64-bit word.
@@ -79,10 +79,10 @@ pub trait Memory {
     }
 }
 
-/// No address of a process lies beyond: what says so is no pointer, and sums of an address and an offset cannot overflow.
+/// No address of a process is above: a larger word is not a pointer, and sums of an address and an offset cannot overflow.
 pub const END_OF_USER_SPACE: u64 = 1 << 56;
 
-/// The 64-bit word at `offset`, or 0 beyond the end: a zero pointer is refused by all who follow it.
+/// The 64-bit word at `offset`, or 0 beyond the end: all users refuse a zero pointer.
 #[must_use]
 pub fn word_at(bytes: &[u8], offset: usize) -> u64 {
     bytes
@@ -106,14 +106,14 @@ pub fn byte_at(bytes: &[u8], offset: usize) -> u8 {
     bytes.get(offset).copied().unwrap_or(0)
 }
 
-/// A memory made of byte strings at addresses: for fixtures and tests.
+/// A memory of byte strings at addresses, for fixtures and tests.
 #[derive(Debug, Default, Clone)]
 pub struct Recorded {
     regions: Vec<(u64, Vec<u8>)>,
 }
 
 impl Recorded {
-    /// Writes into the region that is there, or adds one, which hides what it overlaps.
+    /// Writes into an existing region, or adds one, which hides those that it overlaps.
     pub fn put(&mut self, address: u64, bytes: impl Into<Vec<u8>>) {
         let bytes = bytes.into();
         match self.holder(address, bytes.len()) {
@@ -122,7 +122,7 @@ impl Recorded {
         }
     }
 
-    /// The newest region that has any of these bytes, if it has them all, and where it has them.
+    /// The newest region with any of these bytes, if it has them all, and their position in it.
     fn holder(&self, address: u64, length: usize) -> Option<(usize, Range<usize>)> {
         let end = address.checked_add(length as u64)?;
         let index = self.regions.iter().rposition(|(start, region)| {
@@ -160,7 +160,7 @@ impl Memory for Recorded {
             bytes.copy_from_slice(&self.regions[index].1[range]);
             return Ok(());
         }
-        // A read may span regions that were put side by side: then it is answered byte by byte, the newest first.
+        // A read may span adjacent regions: then it is answered byte by byte, from the newest region that has the byte.
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = address.checked_add(index as u64).ok_or(Fault::Unmapped)?;
             *byte = self

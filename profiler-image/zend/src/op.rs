@@ -1,12 +1,12 @@
-//! One `zend_op`, and which opcodes have to do with calls.
+//! One `zend_op`, and the opcodes of calls.
 //!
-//! What this module does not do: tell who is called; that is [`crate::site`].
+//! What this module does not do: find the callee; that is [`crate::site`].
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at};
 
-// Opcodes of calls have never changed since 7.0 (Zend/zend_vm_opcodes.h); those that came later have numbers that no
-// earlier version uses. A test holds them against each version's table.
+// Opcodes of calls have not changed since 7.0 (Zend/zend_vm_opcodes.h); later ones have numbers that no
+// earlier version uses. A test compares them with each version's table.
 /// From 7.4 on.
 pub(crate) const ASSIGN_OBJ: u8 = 24;
 pub(crate) const INIT_FCALL_BY_NAME: u8 = 59;
@@ -40,7 +40,7 @@ pub const DO_ICALL: u8 = 129;
 /// ZEND_DO_UCALL: calls user code.
 pub const DO_UCALL: u8 = 130;
 pub(crate) const DO_FCALL_BY_NAME: u8 = 131;
-/// Up to 7.3 the number of ASSIGN_DIM, which resumes no generator.
+/// Up to 7.3 this was the number of ASSIGN_DIM, which resumes no generator.
 pub(crate) const ADD_ARRAY_UNPACK: u8 = 147;
 pub(crate) const SEND_UNPACK: u8 = 165;
 pub(crate) const CALLABLE_CONVERT: u8 = 202;
@@ -88,13 +88,13 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("CALLABLE_CONVERT_PARTIAL", CALLABLE_CONVERT_PARTIAL),
 ];
 
-/// Whether this may be YIELD_FROM, whose number changed with 7.4: the first is DECLARE_LAMBDA_FUNCTION since.
+/// Whether this may be YIELD_FROM, whose number changed with 7.4: the first one is now DECLARE_LAMBDA_FUNCTION.
 #[must_use]
 pub fn is_yield_from(opcode: u8) -> bool {
     matches!(opcode, 142 | 166)
 }
 
-/// Whether this passes an argument, by the commonest ways.
+/// Whether this passes an argument, in one of the commonest ways.
 pub(crate) fn is_send(opcode: u8) -> bool {
     matches!(
         opcode,
@@ -102,8 +102,8 @@ pub(crate) fn is_send(opcode: u8) -> bool {
     )
 }
 
-/// Whether an op of this code can have pushed the frame above its caller's, other than by `zend_call_function`, which marks
-/// what it calls (`ZEND_CALL_TOP`), or by resuming a generator.
+/// Whether an op with this opcode can have pushed the callee's frame, other than by `zend_call_function`, which marks
+/// its callee (`ZEND_CALL_TOP`), or by resuming a generator.
 #[must_use]
 pub fn may_push_frame(opcode: u8) -> bool {
     is_do(opcode)
@@ -111,7 +111,7 @@ pub fn may_push_frame(opcode: u8) -> bool {
         || matches!(opcode, INCLUDE_OR_EVAL | FETCH_OBJ_R | FETCH_OBJ_FUNC_ARG)
 }
 
-/// Whether this calls what an earlier op has prepared.
+/// Whether this makes a call that an earlier op has prepared.
 fn is_do(opcode: u8) -> bool {
     matches!(opcode, DO_FCALL | DO_ICALL | DO_UCALL | DO_FCALL_BY_NAME)
 }
@@ -122,22 +122,22 @@ pub fn is_frameless(opcode: u8) -> bool {
     (FRAMELESS_ICALL_0..=FRAMELESS_ICALL_3).contains(&opcode)
 }
 
-/// A `zend_op` as read.
+/// A `zend_op` as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
-    /// Where it lies.
+    /// Its address.
     pub address: u64,
-    /// `op1.var` or `op1.constant`, by its type; so are the next two.
+    /// `op1.var` or `op1.constant`, depending on its type, like the next two.
     pub op1: u32,
     /// `op2.var` or `op2.constant`.
     pub op2: u32,
-    /// `result.var`, or what the opcode keeps there.
+    /// `result.var`, or what the opcode stores there.
     pub result: u32,
-    /// What it means depends on the opcode.
+    /// Its meaning depends on the opcode.
     pub extended_value: u32,
     /// The line of the statement or expression.
     pub lineno: u32,
-    /// By Zend/zend_vm_opcodes.h.
+    /// The number from Zend/zend_vm_opcodes.h.
     pub opcode: u8,
     /// IS_CONST, IS_CV, … (Zend/zend_compile.h).
     pub op1_type: u8,
@@ -174,7 +174,7 @@ impl Op {
         is_do(self.opcode)
     }
 
-    /// Whether this makes a callable of a pending call, which then has no DO_*.
+    /// Whether this makes a callable from a pending call, which then has no DO_*.
     pub(crate) fn is_conversion(&self) -> bool {
         matches!(self.opcode, CALLABLE_CONVERT | CALLABLE_CONVERT_PARTIAL)
     }

@@ -1,8 +1,8 @@
-//! What the engine does besides running PHP code: begins and ends requests, compiles, loads scripts, autoloads classes,
+//! The phases in which the engine does not run PHP code: it begins and ends requests, compiles, loads scripts, autoloads classes,
 //! collects garbage.
 //!
-//! All of it is told from words that the engine keeps for itself. What this module does not do: read them; they come with
-//! the stack. Invariant: what is not certain is not said, and the time then belongs to the PHP code at the leaf.
+//! They are derived from the engine's own words. What this module does not do: read them; the read of
+//! the stack includes them. Invariant: an uncertain phase is not reported, and its time then belongs to the PHP code at the leaf.
 
 use crate::layouts::{Layout, Machine};
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at};
@@ -15,7 +15,7 @@ use crate::short::Short;
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
-// Zend/zend_vm_opcodes.h; none of them has changed since 7.0 but where noted.
+// Zend/zend_vm_opcodes.h; none of them has changed since 7.0, except where noted.
 const RETURN: u8 = 62;
 const FETCH_CLASS: u8 = 109;
 const ECHO: u8 = 136;
@@ -27,35 +27,35 @@ const FETCH_STATIC_PROP_UNSET: u8 = 178;
 pub(crate) const FETCH_CLASS_CONSTANT: u8 = 181;
 /// Zend/zend_globals.h.
 const EG_FLAGS_IN_SHUTDOWN: u8 = 1;
-/// How many ops after an include are looked at.
+/// How many ops after an include are read.
 const MAX_OPS_AHEAD: usize = 16;
 
-/// Where an engine, or a thread of it, keeps the words that tell phases; what is not known tells none.
+/// Where an engine, or a thread of it, has the words that tell phases; an unknown one tells none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PhaseGlobals {
-    /// Address of `CG`.
+    /// The address of `CG`.
     pub compiler_globals: Option<u64>,
-    /// Address of `PG`.
+    /// The address of `PG`.
     pub core_globals: Option<u64>,
-    /// Address of `GC_G`.
+    /// The address of `GC_G`.
     pub gc_globals: Option<u64>,
 }
 
 impl PhaseGlobals {
-    /// Address of `CG(in_compilation)`, a byte.
+    /// The address of `CG(in_compilation)`, a byte.
     #[must_use]
     pub fn in_compilation(&self, layout: &Layout) -> Option<u64> {
         Some(self.compiler_globals? + layout.compiler_globals.in_compilation as u64)
     }
 
-    /// Address of `GC_G(gc_enabled)` and, after it, `GC_G(gc_active)`, a byte each.
+    /// The address of `GC_G(gc_enabled)` and, after it, `GC_G(gc_active)`, a byte each.
     #[must_use]
     pub fn gc_enabled(&self, layout: &Layout) -> Option<u64> {
         Some(self.gc_globals? + layout.gc_globals.gc_enabled as u64)
     }
 }
 
-/// The bytes that tell a moment without a frame, as they are read.
+/// The bytes that tell the phase without a frame, as they are read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MomentBytes {
     executor: [u8; 2],
@@ -64,7 +64,7 @@ pub struct MomentBytes {
 }
 
 impl MomentBytes {
-    /// Where they are; `None` where that is not known.
+    /// The pieces to read; `None` if an address is not known.
     pub fn pieces(
         &mut self,
         globals: &PhaseGlobals,
@@ -89,7 +89,7 @@ impl MomentBytes {
         ])
     }
 
-    /// What was read.
+    /// The words that were read.
     #[must_use]
     pub fn moment(&self, layout: &Layout) -> Moment {
         let has_flags = layout.executor_globals.flags == layout.executor_globals.active + 1;
@@ -102,7 +102,7 @@ impl MomentBytes {
     }
 }
 
-/// Address of the byte that a function loads and returns at once: `movzbl d(%rip),%eax` on x86_64 after an optional
+/// The address of the byte that a function loads and returns at once: `movzbl d(%rip),%eax` on x86_64 after an optional
 /// `endbr64`, `adrp` and `ldrb` on aarch64 after an optional `bti c`.
 pub fn returned_byte<M: Memory + ?Sized>(
     memory: &M,
@@ -152,16 +152,16 @@ pub struct Moment {
     pub in_compilation: bool,
 }
 
-/// What the engine does while `EG(current_execute_data)` is NULL.
+/// The engine's activity while `EG(current_execute_data)` is NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Waits for a request.
+    /// It waits for a request.
     Idle,
-    /// Sets a request up, and opens its script.
+    /// It begins a request, and opens its script.
     Startup,
-    /// Compiles the request's script.
+    /// It compiles the request's script.
     Compiling,
-    /// Takes a request down: destructors' ends, output, memory.
+    /// It ends a request: remaining destructors, output, memory.
     Shutdown,
 }
 
@@ -169,7 +169,7 @@ impl Moment {
     /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
     #[must_use]
     pub fn phase(self) -> Phase {
-        // Once the executor is gone there is nothing that tells the end of a request from the wait for the next one.
+        // Once the executor is gone, the end of a request cannot be distinguished from the wait for the next one.
         if self.in_compilation {
             Phase::Compiling
         } else if self.during_request_startup {
@@ -184,8 +184,8 @@ impl Moment {
     }
 }
 
-/// Whether code at this opcode looks up a class, so that a function which the engine calls from here, without a site that
-/// names it, may be an autoloader; that one is at work, `EG(in_autoload)` tells.
+/// Whether code at this opcode looks up a class. Then a function that the engine calls from here, although no site
+/// names it, may be an autoloader; `EG(in_autoload)` tells whether an autoloader is running.
 #[must_use]
 pub fn looks_up_class(opcode: u8) -> bool {
     matches!(
@@ -225,10 +225,10 @@ pub fn function_looks_up_class(name: &str) -> bool {
     )
 }
 
-/// Whether a leaf whose saved opline is this op is inside it: an include, whose script is being looked for or loaded.
+/// Whether a leaf whose saved opline is this op is inside it: an include, whose script is being searched for or loaded.
 ///
-/// The leaf's own opline lags: ops that cannot fail do not save theirs. So it is believed only where the ops that
-/// follow lead, without a jump, to one that does (`SAVE_OPLINE`); in between there is no time to speak of.
+/// The leaf's own opline lags: ops that cannot fail do not save theirs. So it is trusted only if the ops that
+/// follow lead, without a jump, to one that does (`SAVE_OPLINE`); the ops between them take almost no time.
 #[must_use]
 pub fn is_inside_include<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> bool {
     let size = layout.zend_op.sizeof;
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(moment.phase(), expected, "{moment:?}");
     }
 
-    /// The words as they were seen in php-fpm 8.2 under load.
+    /// The words as they were observed in php-fpm 8.2 under load.
     #[test]
     fn a_moment_without_a_frame_is_told_from_the_globals() {
         check([false, true, false, false], Phase::Idle);

@@ -1,7 +1,7 @@
-//! A memory with what one gather has brought in front of it.
+//! A memory in front of which is the result of a gather.
 //!
-//! Reading a name takes a dozen short reads, each a call of the kernel. What they will ask for is known beforehand: it is
-//! fetched together, and the same code then reads it from here. Invariant: what was not fetched is read from the memory
+//! Reading a name takes a dozen short reads, each a call of the kernel. Most of their addresses are known beforehand: these are
+//! fetched together, and the same code then reads them from here. Invariant: anything not fetched is read from the memory
 //! itself, so a fetch changes the cost and the moment of a read, never its meaning.
 
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use crate::memory::{Fault, Memory, Piece};
 use crate::short::Short;
 
-/// Memory behind a few ranges that were fetched.
+/// A memory, and a few ranges that were fetched from it.
 pub struct ReadSet<'a, M: Memory + ?Sized> {
     memory: &'a M,
     fetched: RefCell<Fetched>,
@@ -22,11 +22,11 @@ struct Fetched {
     bytes: Short<u8, 2048>,
 }
 
-/// Pieces of a gather that need no place on the heap.
+/// Pieces of a gather that need no allocation.
 const IN_PLACE: usize = 16;
 
 impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
-    /// Nothing is fetched yet.
+    /// A set without fetched ranges.
     pub fn new(memory: &'a M) -> Self {
         Self {
             memory,
@@ -34,9 +34,9 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
         }
     }
 
-    /// Fetches ranges, each an address and a length, in one gather; keeps none where one of them is not mapped.
+    /// Fetches ranges, each an address and a length, in one gather; keeps none if one of them is not mapped.
     pub fn fetch(&self, wanted: impl IntoIterator<Item = (u64, usize)>) {
-        // What is wanted may be told by what is there.
+        // The iterator may read from this set, so it runs before the set changes.
         let mut ranges = Short::<(u64, usize), 16>::default();
         ranges.extend(
             wanted
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::memory::Recorded;
 
-    /// Counts the calls that reach it.
+    /// Counts the calls that reach the memory.
     struct Counted(Recorded, Cell<usize>);
 
     impl Memory for Counted {

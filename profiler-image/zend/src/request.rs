@@ -1,9 +1,9 @@
-//! Which request a worker serves: its method, path, script, and its `traceparent`.
+//! Reads the request that a worker serves: its method, path, script, and its `traceparent`.
 //!
-//! They are read where the SAPI keeps them, in a few gathers; [`Trail`] is what they were read through, so that the same bytes in the same
-//! places mean the same request. What this module does not do: read a query string, a cookie, a body or another header. A URI is cut
-//! at its first byte that is not path before it leaves this module.
-//! Invariant: every length, chain and read is bounded, and what does not hold together is `None`.
+//! They are read where the SAPI keeps them, in a few gathers. [`Trail`] has the words through which they were read: while these are the
+//! same, the request is the same. What this module does not do: read a query string, a cookie, a body or another header. A URI is cut at
+//! its first byte that is not path before it leaves this module.
+//! Invariant: every length, chain and read is bounded, and inconsistent data is `None`.
 
 mod apache;
 mod fastcgi;
@@ -14,13 +14,13 @@ use std::cell::Cell;
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Fault, Memory, Piece, word_at};
 
-/// `sapi_globals` up to `request_info.request_uri`: the pointers that a request's begin sets.
+/// `sapi_globals` up to `request_info.request_uri`: the pointers that the beginning of a request sets.
 pub const SLICE: usize = 56;
-/// Gathers for one request; one more is left to whoever looks whether it is still the same.
+/// Gathers for one request; the caller needs one more to check whether it is still the same.
 const MAX_GATHERS: u32 = 7;
-/// Bytes of a URI's path, and of a script's name.
+/// The longest path of a URI, and the longest name of a script, in bytes.
 const MAX_TEXT: usize = 512;
-/// Bytes of a method; `VERSION-CONTROL` (RFC 3253) is the longest in use.
+/// The longest method in bytes; `VERSION-CONTROL` (RFC 3253) is the longest in use.
 const MAX_METHOD: usize = 20;
 const PAGE: u64 = 4096;
 /// `SG(server_context)` of php-cgi without FastCGI (sapi/cgi/cgi_main.c).
@@ -31,23 +31,23 @@ const PLAIN_CGI: u64 = 1;
 pub enum Source {
     /// php-fpm and php-cgi: the FastCGI environment. `request_info.request_uri` is SCRIPT_NAME there.
     FastCgi,
-    /// The built-in server: `request_info.request_uri` is what was asked for.
+    /// The built-in server: `request_info.request_uri` is the requested URI.
     RequestInfo,
-    /// `$_SERVER`, which it builds anew for each request of a worker too. Its `request_info` has what a rewrite has made of the URI, and in
-    /// `path_translated` no script.
+    /// `$_SERVER`, which it also builds anew for each request of a worker. Its `request_info` has the URI after rewrites, and no script in
+    /// `path_translated`.
     FrankenPhp,
     /// mod_php: the client's request line.
     Apache,
-    /// A worker on the command line that serves requests, as RoadRunner's: `$_SERVER` of this iteration.
+    /// A worker on the command line that serves requests, such as RoadRunner's: `$_SERVER` of this iteration.
     Iteration,
-    /// The command line: no request, but a script.
+    /// The command line: a script without a request.
     Script,
-    /// A SAPI that is not known: `$_SERVER`, once the engine has built it.
+    /// An unknown SAPI: `$_SERVER`, once the engine has built it.
     Server,
 }
 
 impl Source {
-    /// By `sapi_module.name`; `is_relayed` where the worker waits for requests on a pipe or socket.
+    /// The source for `sapi_module.name`; `is_relayed` if the worker waits for requests on a pipe or socket.
     #[must_use]
     pub fn of(layout: &Layout, sapi: &str, is_relayed: bool) -> Self {
         match sapi {
@@ -62,18 +62,18 @@ impl Source {
     }
 }
 
-/// Where an engine, or a thread of it, keeps what is read here.
+/// Where an engine, or a thread of it, has the data of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
-    /// By the SAPI.
+    /// Depends on the SAPI.
     pub source: Source,
-    /// Address of `EG`.
+    /// The address of `EG`.
     pub executor_globals: u64,
-    /// Address of `PG`, where `$_SERVER` is.
+    /// The address of `PG`, which has `$_SERVER`.
     pub core_globals: Option<u64>,
 }
 
-/// What is asked for.
+/// Which properties to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The request's method.
@@ -86,29 +86,29 @@ pub struct Wanted {
     pub traceparent: bool,
 }
 
-/// What a request says of itself; each is `None` where it was not asked for or does not say it.
+/// The properties of a request; each is `None` if it is not wanted or not known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
     /// At most 20 bytes.
     pub method: Option<String>,
-    /// Up to the query, without scheme and host; begins with a slash.
+    /// Without query, scheme and host; begins with a slash.
     pub path: Option<String>,
-    /// Its file.
+    /// The file of its script.
     pub script: Option<String>,
     /// `DOCUMENT_ROOT`.
     pub root: Option<String>,
     /// The trace's id: 32 hexadecimal digits.
     pub trace_id: Option<String>,
-    /// Unix time, in seconds: `$_SERVER['REQUEST_TIME_FLOAT']`, where that is read.
+    /// Unix time in seconds: `$_SERVER['REQUEST_TIME_FLOAT']`, if that is read.
     pub began: Option<f64>,
 }
 
-/// The words and bytes that a request was read through: while they are all the same, reading it again would give the same.
+/// The words and bytes through which a request was read: while they are all the same, reading it again would give the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trail {
     /// Address and length of each range, in the order of their bytes.
     pub ranges: Vec<(u64, usize)>,
-    /// What they held, one range after the other.
+    /// Their content, one range after the other.
     pub bytes: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ impl Trail {
     }
 }
 
-/// Reads the request of a worker whose `sapi_globals` begin so; where it is not there, what of its trail was seen says when to look again.
+/// Reads the request of a worker with these first bytes of `sapi_globals`. If there is no request, the trail tells when to look again.
 pub fn read<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -134,13 +134,13 @@ pub fn read<M: Memory + ?Sized>(
     };
     let context = word_at(slice, layout.sapi_globals.server_context);
     let request = match place.source {
-        // Without FastCGI php-cgi has no environment but its process's.
+        // Without FastCGI php-cgi has no environment except its process's.
         Source::FastCgi if context == PLAIN_CGI => {
             server::built(&reads, layout, place, wanted, &mut trail)
         }
         Source::FastCgi => fastcgi::read(&reads, layout, (context, slice), wanted, &mut trail),
         Source::RequestInfo | Source::Apache => {
-            // Between two requests `$_SERVER` is the one before.
+            // Between two requests `$_SERVER` is still the earlier one's.
             let is_traced =
                 wanted.traceparent && word_at(slice, layout.sapi_globals.request_method) != 0;
             let traced =
@@ -150,7 +150,7 @@ pub fn read<M: Memory + ?Sized>(
                 _ => request_info(&reads, layout, slice, wanted, &mut trail),
             })
         }
-        // Without a method no request is served.
+        // Without a method no request is being served.
         Source::FrankenPhp if word_at(slice, layout.sapi_globals.request_method) == 0 => None,
         Source::FrankenPhp | Source::Server => {
             server::built(&reads, layout, place, wanted, &mut trail)
@@ -162,8 +162,8 @@ pub fn read<M: Memory + ?Sized>(
     (request, trail)
 }
 
-/// Of a SAPI that keeps no header where it can be read in a few gathers: `$_SERVER`, once the engine has built it, but for the script, which is
-/// called the same before that.
+/// For SAPIs whose headers cannot be read in a few gathers: `$_SERVER`, once the engine has built it, except for the script, which has
+/// the same name before that.
 fn traced<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -222,7 +222,7 @@ fn request_info<M: Memory + ?Sized>(
     })
 }
 
-/// What is known of a request whose `$_SERVER` is not built.
+/// The known properties of a request whose `$_SERVER` is not built yet.
 fn method<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -256,7 +256,7 @@ fn script<M: Memory + ?Sized>(
     })
 }
 
-/// A memory that gives up after so many calls.
+/// A memory that fails after this many calls.
 struct Reads<'a, M: Memory + ?Sized> {
     memory: &'a M,
     left: Cell<u32>,
@@ -282,7 +282,7 @@ impl<M: Memory + ?Sized> Memory for Reads<'_, M> {
     }
 }
 
-/// Reads ranges in one gather, each an address and a length; empty ones are not read.
+/// Reads ranges in one gather, each an address and a length; empty ones are skipped.
 fn ranges<M: Memory + ?Sized>(memory: &M, wanted: &[(u64, usize)]) -> Option<Vec<Vec<u8>>> {
     let mut bytes: Vec<Vec<u8>> = wanted.iter().map(|&(_, length)| vec![0; length]).collect();
     let mut pieces: Vec<Piece<'_>> = wanted
@@ -303,19 +303,19 @@ fn ranges<M: Memory + ?Sized>(memory: &M, wanted: &[(u64, usize)]) -> Option<Vec
     Some(bytes)
 }
 
-/// How much of a text is read at once: what lies on the page of its begin is mapped.
+/// How much of a text is read at once: the part on its first page, which is mapped.
 fn on_page(address: u64, length: usize) -> usize {
     usize::try_from(PAGE - address % PAGE).map_or(length, |rest| length.min(rest))
 }
 
-/// C strings of at most so many bytes, with what ends them: the NUL, or the bound. A null pointer has none.
+/// C strings of at most this many bytes, with their end: the NUL, or the limit. A null pointer gives an empty one.
 fn c_strings<M: Memory + ?Sized, const N: usize>(
     memory: &M,
     wanted: [(u64, usize); N],
 ) -> Option<[Option<Vec<u8>>; N]> {
     let first = wanted.map(|(at, length)| (at, if at == 0 { 0 } else { on_page(at, length) }));
     let begun = ranges(memory, &first)?;
-    // Those that go on on the next page.
+    // Those that continue on the next page.
     let mut rest = [(0, 0); N];
     for (index, text) in begun.iter().enumerate() {
         let (at, length) = wanted[index];
@@ -334,7 +334,7 @@ fn c_strings<M: Memory + ?Sized, const N: usize>(
     Some(strings)
 }
 
-/// A text for people, up to its NUL; `None` where it is empty or no plain text.
+/// A text for users, up to its NUL; `None` if it is empty or not plain text.
 fn text(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.split(|&byte| byte == 0).next()?;
     let text = std::str::from_utf8(bytes).ok()?;
@@ -342,14 +342,14 @@ fn text(bytes: &[u8]) -> Option<String> {
     is_plain.then(|| text.to_owned())
 }
 
-/// A method as RFC 9110 has it: a token; capitals only here.
+/// A method of RFC 9110: a token; here only of capitals.
 fn method_of(bytes: &[u8]) -> Option<String> {
     let method = text(bytes)?;
     let may_be = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
     (method.len() < MAX_METHOD && method.bytes().all(may_be)).then_some(method)
 }
 
-/// Where the path of a URI lies in it: from the first slash after an authority to the first byte that is not path.
+/// The range of a URI's path: from the first slash after an authority to the first byte that is not path.
 fn path_bytes(uri: &[u8]) -> std::ops::Range<usize> {
     let is_path = |byte: &u8| !matches!(byte, b'?' | b'#' | 0..=b' ' | 0x7f);
     let end = uri
@@ -368,7 +368,7 @@ fn path_bytes(uri: &[u8]) -> std::ops::Range<usize> {
     begin..end
 }
 
-/// The path, with the byte that ends it: what comes after is nobody's business.
+/// The path, with the byte that ends it. The bytes after it may be secret.
 fn seen<'a>(uri: &'a [u8], path: &std::ops::Range<usize>) -> &'a [u8] {
     &uri[..uri.len().min(path.end + 1)]
 }
@@ -392,7 +392,7 @@ fn trace_id(header: &[u8]) -> Option<String> {
         (part.len() == length && part.iter().all(is_hexadecimal)).then_some(part)
     };
     let (_, trace, _, _) = (next(2)?, next(32)?, next(16)?, next(2)?);
-    // All zeros are no trace.
+    // All zeros mean no trace.
     let is_one = trace.iter().any(|&byte| byte != b'0');
     is_one.then(|| text(trace)).flatten()
 }

@@ -1,6 +1,6 @@
-//! A list that takes no place on the heap while it is short: a sample looks at dozens of texts and ranges.
+//! A list that needs no allocation while it is short, because a sample reads dozens of texts and ranges.
 //!
-//! Invariant: it behaves as a `Vec` of the same elements does.
+//! Invariant: it behaves like a `Vec` of the same elements.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 pub struct Short<T, const N: usize> {
     in_place: [T; N],
     length: usize,
-    /// All elements, where they are more than `N`.
+    /// All elements, if there are more than `N`.
     heap: Vec<T>,
 }
 
@@ -23,13 +23,13 @@ impl<T: Copy + Default, const N: usize> Short<T, N> {
         self
     }
 
-    /// What it takes beside itself, in bytes.
+    /// Its allocated memory, in bytes.
     #[must_use]
     pub fn bytes_on_heap(&self) -> usize {
         self.heap.capacity() * size_of::<T>()
     }
 
-    /// Makes it so long; new elements are the default.
+    /// Sets its length; new elements are the default.
     pub fn resize(&mut self, length: usize) {
         if length > N && self.heap.is_empty() {
             self.heap = Vec::with_capacity(length);

@@ -1,12 +1,12 @@
 //! The call-site proof: does the program have this edge from a caller to a callee?
 //!
-//! The engine saves the caller's `opline` before it links a callee, and keeps at the call site a record of whom that
-//! site called (its inline cache). So an edge between two frames that were read at different moments can be told from
-//! one that exists: the site must be one that pushes a frame, and it must have called, or name, this callee.
+//! The engine saves the caller's `opline` before it links a callee, and keeps at the call site a record of the callees
+//! of that site (its inline cache). So a real edge can be distinguished from two frames that were read at different
+//! moments: the site must be one that pushes a frame, and it must have called, or name, this callee.
 //!
 //! Three answers: proven, refuted (this pair of frames is torn), and open (the engine calls here without naming the
 //! callee: callbacks, magic methods, destructors; only a quiescent read can prove those). What this module does not do:
-//! believe the top frame's own opline, or a callee's `zend_function` address by itself.
+//! trust the top frame's own opline, or a callee's `zend_function` address by itself.
 
 use crate::function::Function;
 use crate::hash::find;
@@ -35,19 +35,19 @@ pub use words::Words;
 
 /// `extended_value` of INCLUDE_OR_EVAL for `eval`.
 const ZEND_EVAL: u32 = 1;
-/// Which class an operand without a name stands for (Zend/zend_compile.h).
+/// The class of an operand without a name (Zend/zend_compile.h).
 const ZEND_FETCH_CLASS_MASK: u32 = 0x0f;
 const ZEND_FETCH_CLASS_PARENT: u32 = 2;
 const IS_STRING: u8 = 6;
 const IS_OBJECT: u8 = 8;
-/// How far back from a DO_* its INIT_* is looked for: a call with that many ops between is refused.
+/// How far back from a DO_* its INIT_* is searched for: a call with more ops between them is refused.
 const MAX_OPS_BACK: u64 = 4096;
 const MAX_PARENTS: usize = 64;
 
-/// What an edge's call site says.
+/// A call site's answer for an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The program has this edge, if the words that say so are of one moment. The [`Check`]
+    /// The program has this edge, if the words that prove it are of one moment. The [`Check`]
     /// tells later, without a read, whether a pair of frames agrees with it.
     Proven(Check, Words),
     /// The site calls without naming the callee.
@@ -70,15 +70,15 @@ pub enum Check {
     /// `f($cv)`: the callee's argument `to` is the object in the caller's variable `from`, both as offsets into the frames
     /// (`opline->result.var` and `op1.var` of ZEND_SEND_VAR).
     Passed {
-        /// Of the variable in the caller's frame.
+        /// The offset in the caller's frame.
         from: u32,
-        /// Of the argument in the callee's.
+        /// The offset in the callee's frame.
         to: u32,
     },
 }
 
 impl Check {
-    /// Whether the two frames contradict it. What was not copied contradicts nothing.
+    /// Whether the two frames contradict it. Bytes that were not copied contradict nothing.
     #[must_use]
     pub fn contradicted(self, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
         let object_at = |frame: &Frame, offset: u32| {
@@ -103,41 +103,41 @@ impl Check {
 pub struct Side<'a> {
     /// As it was read.
     pub frame: &'a Frame,
-    /// What it runs.
+    /// Its function.
     pub function: &'a Function,
-    /// Address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
+    /// The address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
     pub scope: u64,
-    /// Its code can give way to other code at the same addresses within a request, as eval()'d code does.
+    /// Other code can replace its code at the same addresses within a request, as with eval()'d code.
     pub is_passing: bool,
-    /// Its frame's opline tells which code it runs: it has called something since the frame was pushed.
+    /// Its frame's opline proves which code it runs: it has called something since the frame was pushed.
     pub has_own_opline: bool,
 }
 
-/// Everything that a judgement looks at.
+/// Everything that a judgement needs.
 pub struct Site<'a, M: Memory + ?Sized> {
-    /// For what is not in the copy.
+    /// For bytes that are not in the copy.
     pub memory: &'a M,
-    /// The engine's row.
+    /// The engine's layout row.
     pub layout: &'a Layout,
-    /// The stack that both frames are of.
+    /// The stack of both frames.
     pub copy: &'a Copy,
-    /// Address of `EG`.
+    /// The address of `EG`.
     pub executor_globals: u64,
-    /// Address of `CG`: a `ZEND_MAP_PTR` counts from a word in it.
+    /// The address of `CG`: a `ZEND_MAP_PTR` counts from a word in it.
     pub compiler_globals: Option<u64>,
-    /// Address of `zend_flf_functions`, where there is one.
+    /// The address of `zend_flf_functions`, if there is one.
     pub frameless_functions: Option<u64>,
-    /// The function that stands between the two and has no frame.
+    /// The function between the two that has no frame.
     pub through: Option<&'a str>,
-    /// The frame that called.
+    /// The caller's frame.
     pub caller: Side<'a>,
     /// The frame above it.
     pub callee: Side<'a>,
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Judges the edge. `op` is the op at the caller's opline, which the caller of this function found to lie inside
-    /// the caller's code; it is unused where the caller is an internal function.
+    /// Judges the edge. `op` is the op at the caller's opline, which the caller of this function found to be inside
+    /// the caller's code; it is unused if the caller is an internal function.
     #[must_use]
     pub fn judge(&self, op: Option<&Op>) -> Evidence {
         if let (Some(name), Some(op)) = (self.through, op) {
@@ -170,9 +170,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let is_called_back =
             top && (callee.key.is_user() || !callee.class.is_empty()) && !self.denies_hook(op);
         match self.judge_op(op) {
-            // zend_call_function sets TOP, and from user code it calls what no site names: a destructor, an error handler, a
-            // magic method. None of these is a plain internal function, to which a torn frame can lend its TOP. Where an
-            // extension has replaced `zend_execute_ex` every user callee has it, and then the site does name this one.
+            // zend_call_function sets TOP, and from user code it calls functions that no site names: a destructor, an error handler, a
+            // magic method. None of these is a plain internal function, which a torn frame can make appear with TOP. If an
+            // extension has replaced `zend_execute_ex`, every user callee has TOP, and then the site does name this one.
             Evidence::Refuted if is_called_back => Evidence::Open,
             evidence => evidence,
         }
@@ -268,7 +268,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Some(function) if function != 0 => return Evidence::Refuted,
             _ => {}
         }
-        // `f` of the global namespace, where the site's own has none.
+        // `f` of the global namespace, if the site's own namespace has none.
         let is_namespaced = init.opcode == INIT_NS_FCALL_BY_NAME;
         if is_namespaced && (named(1) || (named(2) && self.has_no_function(init, 1))) {
             Evidence::Proven(Check::Nothing, Words::Code)
@@ -285,7 +285,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             Check::Nothing
         };
-        // A static method may be called on an object: it then has no such object.
+        // A static method may be called on an object: then the callee has no such object.
         let check = if self.is_object_call() {
             check
         } else {
@@ -300,7 +300,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if !self.literal_is(init, init.op2, 0, &self.callee.function.function_name) {
             return self.judge_other_name(init, check);
         }
-        // The slot has the last class only, or nothing: the object decides.
+        // The slot only has the last class, or nothing: the object decides.
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op1));
         if check == Check::SameThis {
             let agrees = self.caller.frame.this == self.callee.frame.this;
@@ -320,7 +320,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// A callee with another name than the site's literal: a trait's method under its first name, or a magic one.
+    /// A callee whose name differs from the site's literal: a trait's method under its first name, or a magic one.
     fn judge_other_name(&self, init: &Op, check: Check) -> Evidence {
         let aliased = || {
             let class = self.callee.scope;
@@ -340,7 +340,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
     fn judge_magic_call(&self, init: &Op, check: Check) -> Evidence {
         let name = self.callee.function.function_name.as_slice();
-        // A static call inside an object of the class finds `__call` too; a call on an object nothing else.
+        // A static call inside an object of the class finds `__call` too; a call on an object finds only `__call`.
         let statically =
             init.opcode == INIT_STATIC_METHOD_CALL && name.eq_ignore_ascii_case(b"__callStatic");
         if !name.eq_ignore_ascii_case(b"__call") && !statically {
@@ -377,7 +377,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else if init.op2_type != op_types.is_unused
             || !callee.function_name.eq_ignore_ascii_case(b"__construct")
         {
-            // `parent::__construct()` has no name operand; anything else without a literal names nobody.
+            // `parent::__construct()` has no name operand; any other site without a literal names no callee.
             return Evidence::Open;
         } else if init.op1_type == op_types.is_unused && self.is_parents_constructor(init) {
             return Evidence::Proven(Check::Nothing, Words::Code);
@@ -411,12 +411,12 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let constructor = || word(word(self.caller.scope, row.parent)?, row.constructor);
         init.op1 & ZEND_FETCH_CLASS_MASK == ZEND_FETCH_CLASS_PARENT
             && self.caller.scope != 0
-            // A class that the request has linked is another one's in the next.
+            // In the next request, the address of a class that this one has linked may be another class's.
             && !self.caller.function.is_relinked()
             && constructor() == Some(self.callee.frame.func)
     }
 
-    /// Whether the slot holds the class that this call was made on, and the callee's class is that or a parent.
+    /// Whether the slot has the class on which this call was made, and the callee's class is that or a parent.
     fn called_class_is(&self, init: &Op) -> bool {
         let class = self.cached(self.slot(init, init.result, init.op2));
         let class = class

@@ -1,8 +1,8 @@
-//! An engine in small, for tests: strings, functions, classes, frames, tables and globals, laid out by one row.
+//! A small engine for tests: strings, functions, classes, frames, tables and globals, laid out by one row.
 //!
-//! What the crate parses ([`Frame`], an `Op`, a `Key`) is written back here. So an image shows that a reader does what its row
-//! says, in every version; it cannot show that a row is right. Only tests have it: the feature `testing` is for their
-//! dependencies. Invariant: nothing is mapped but what was put, and in a test's own memory no byte moves.
+//! Structures that the crate parses ([`Frame`], an `Op`, a `Key`) are written back here. So an image proves that a reader follows its row
+//! in every version; it cannot prove that a row is right. Only tests have it: the feature `testing` is for their
+//! dependencies. Invariant: only what was put is mapped, and in a test's own memory no byte moves.
 
 mod code;
 
@@ -15,22 +15,22 @@ pub use code::{FILE, NewOp, UserFunction};
 
 /// Size of a [`EngineImage::block`].
 pub const BLOCK: u64 = 0x200;
-/// How far apart [`EngineImage::call`] puts frames.
+/// The distance between frames of [`EngineImage::call`].
 const FRAME: u64 = 0x100;
 /// Types of a zval (Zend/zend_types.h).
 pub const IS_NULL: u8 = 1;
 /// A zval that holds a `zend_string`.
 pub const IS_STRING: u8 = 6;
 
-/// An address that looks like the heap's.
+/// An address that looks like one of the heap.
 const BASE: u64 = 0x7f00_0000_0000;
 const GLOBALS_SIZE: u64 = 0x1800;
 const PAGE_SIZE: u64 = 0x4000;
 const OWN_SIZE: usize = 0x2_0000;
 
-/// The memory of one engine: its globals, a page of its VM stack, and whatever else a test puts there.
+/// The memory of one engine: its globals, a page of its VM stack, and anything else that a test puts there.
 pub struct EngineImage {
-    /// By which everything is written.
+    /// The layout row of all structures.
     pub layout: &'static Layout,
     /// Addresses of `EG` and `CG`.
     pub executor_globals: u64,
@@ -38,10 +38,10 @@ pub struct EngineImage {
     pub compiler_globals: u64,
     /// The VM stack's page.
     pub page: u64,
-    /// `EG(current_execute_data)`, and where the frame of the next call lies.
+    /// `EG(current_execute_data)`, and the address of the next call's frame.
     pub top: u64,
     next: u64,
-    /// Where the next block lies, and where no more can.
+    /// The address of the next block, and the end of the blocks.
     free: u64,
     end: u64,
     memory: Recorded,
@@ -54,13 +54,13 @@ impl Memory for EngineImage {
 }
 
 impl EngineImage {
-    /// An engine at addresses that are nobody's.
+    /// An engine at addresses that no process uses.
     #[must_use]
     pub fn new(layout: &'static Layout) -> Self {
         Self::over(layout, Recorded::default(), BASE, u64::MAX)
     }
 
-    /// An engine that lies in the memory of the test itself, where the kernel can read it.
+    /// An engine in the memory of the test itself, where the kernel can read it.
     #[must_use]
     pub fn in_own_memory(layout: &'static Layout) -> Self {
         let bytes = vec![0; OWN_SIZE];
@@ -88,12 +88,12 @@ impl EngineImage {
         image
     }
 
-    /// All that is mapped, by its address; of bytes at one address the last one counts.
+    /// All mapped bytes, by their addresses; of bytes at one address the last one counts.
     pub fn bytes(&self) -> impl Iterator<Item = (u64, u8)> {
         self.memory.bytes()
     }
 
-    /// What the sampler copies of a stack.
+    /// The sampler's copy of a stack.
     #[must_use]
     pub fn copy(&self, base: u64, size: usize) -> Copy {
         let mut copy = Copy::default();
@@ -102,7 +102,7 @@ impl EngineImage {
         copy
     }
 
-    /// Writes bytes, mapping them where nothing was put.
+    /// Writes bytes, and maps them if nothing was put there.
     pub fn put(&mut self, address: u64, bytes: &[u8]) {
         self.memory.put(address, bytes);
     }
@@ -133,7 +133,7 @@ impl EngineImage {
         self.memory.room(address, size as usize);
     }
 
-    /// Maps a block that is nobody's yet.
+    /// Maps an unused block.
     pub fn block(&mut self) -> u64 {
         let at = self.free;
         self.free += BLOCK;
@@ -149,7 +149,7 @@ impl EngineImage {
         at
     }
 
-    /// A `zend_string` with its hash, as interned strings have it.
+    /// A `zend_string` with its hash, like an interned string.
     pub fn put_string(&mut self, at: u64, text: &str) {
         let row = &self.layout.zend_string;
         assert!(row.val + text.len() <= BLOCK as usize, "{text}");
@@ -160,7 +160,7 @@ impl EngineImage {
         self.put(at + row.val as u64, text.as_bytes());
     }
 
-    /// A text as C has it.
+    /// A C string.
     pub fn c_string(&mut self, text: &str) -> u64 {
         let at = self.block();
         self.put(at, text.as_bytes());
@@ -223,7 +223,7 @@ impl EngineImage {
         at
     }
 
-    /// Writes what [`Frame::parse`] reads, in place of what was there.
+    /// Writes the words that [`Frame::parse`] reads.
     pub fn put_frame(&mut self, frame: &Frame) {
         let (at, row) = (frame.address, &self.layout.execute_data);
         self.room(at, FRAME);
@@ -257,7 +257,7 @@ impl EngineImage {
         frame.address
     }
 
-    /// Says which frame runs.
+    /// Sets the running frame.
     pub fn put_top(&mut self, frame: u64) {
         let (globals, row) = (self.executor_globals, &self.layout.executor_globals);
         self.top = frame;
@@ -287,7 +287,7 @@ impl EngineImage {
         }
     }
 
-    /// A `tsrm_tls_entry` with its resources, where the version has one.
+    /// A `tsrm_tls_entry` with its resources, if the version has one.
     pub fn put_thread(&mut self, entry: u64, thread_id: u64, next: u64, resources: &[u64]) {
         let Some(row) = &self.layout.tsrm_tls_entry else {
             return;

@@ -1,17 +1,17 @@
-//! Reading `zend_string`s, and turning them into what people read.
+//! Reads `zend_string`s, and makes texts for users from them.
 //!
-//! Invariant: a text is used only if its header says that it is a string, its length is plausible and its stored hash,
-//! where there is one, is the hash of the bytes that were read: a string that was freed or overwritten meanwhile is refused.
+//! Invariant: a text is used only if its header is that of a string, its length is plausible and its stored hash,
+//! if there is one, is the hash of the bytes that were read: a string that was freed or overwritten meanwhile is refused.
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 use crate::short::Text;
 
-/// No name or path is longer than this; a longer one is refused, since it is far more likely to be garbage.
+/// The longest name or path; a longer one is refused, because it is probably garbage.
 const MAX_LENGTH: u64 = 4096;
 
-/// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a block that was freed the heap
-/// has its pointer to the next one there, and from 8.4 on another at the block's end, over the text.
+/// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a freed block the heap
+/// has its pointer to the next free block there, and from 8.4 on another one at the block's end, over the text.
 const IS_STRING: u32 = 6;
 const TYPE: u32 = 0x0f;
 const END_OF_FLAGS: u32 = 0x2000;
@@ -20,20 +20,20 @@ const TYPE_INFO: usize = 4;
 /// A `zend_string` as read from the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZendString {
-    /// Without the NUL behind them.
+    /// Without the final NUL.
     pub bytes: Text,
-    /// The stored hash; 0 where the engine has not computed it.
+    /// The stored hash; 0 if the engine has not computed it.
     pub hash: u64,
 }
 
 impl ZendString {
-    /// Reads the string at `address`; `None` where it does not hold together.
+    /// Reads the string at `address`; `None` if it is inconsistent.
     pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
         if address == 0 || !address.is_multiple_of(8) || address >= END_OF_USER_SPACE {
             return None;
         }
         let string = &layout.zend_string;
-        // Most names fit in one read with the header; the tail of a longer one costs a second read.
+        // Most names fit in one read with the header; the rest of a longer one takes a second read.
         let mut head = [0_u8; 96];
         let whole = memory.read(address, &mut head).is_ok();
         if !whole {
@@ -61,7 +61,7 @@ impl ZendString {
         (hash == 0 || hash == hash_of(&bytes)).then_some(Self { bytes, hash })
     }
 
-    /// The hash of the text, also where the engine has not computed it.
+    /// The hash of the text, even if the engine has not computed it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         match self.hash {
@@ -71,7 +71,7 @@ impl ZendString {
     }
 }
 
-/// Appends a text for people: control characters and invalid UTF-8 are replaced.
+/// Appends a text for users: control characters and invalid UTF-8 are replaced.
 pub(crate) fn show(bytes: &[u8], shown: &mut String) {
     let text = String::from_utf8_lossy(bytes);
     shown.extend(
@@ -88,17 +88,17 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
     }) | 0x8000_0000_0000_0000
 }
 
-/// A class's name, as the engine stores it and as people know it.
+/// A class's name, as the engine stores it and as users see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassName {
-    /// As the engine stores it: an anonymous class's has a NUL and more behind what people know.
+    /// As the engine stores it: an anonymous class's has a NUL and more after the part for users.
     pub stored: Text,
-    /// Where an anonymous class begins.
+    /// The first line of an anonymous class.
     pub line: u32,
 }
 
 impl ClassName {
-    /// Reads the name of a `zend_class_entry`; `None` where it does not hold together.
+    /// Reads the name of a `zend_class_entry`; `None` if it is inconsistent.
     pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, class: u64) -> Option<Self> {
         let row = &layout.class_entry;
         let at = |offset: usize| class.checked_add(offset as u64);
@@ -115,8 +115,8 @@ impl ClassName {
         })
     }
 
-    /// Appends the name as people know it. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`, up to 7.3 as
-    /// `class@anonymous\0FILE0xADDRESS`; the file and line are what tells two of them apart, the rest is not the same in the
+    /// Appends the name for users. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`, up to 7.3 as
+    /// `class@anonymous\0FILE0xADDRESS`; the file and line distinguish two of them, and the rest differs in the
     /// next request.
     pub(crate) fn show(&self, shown: &mut String) {
         let mut parts = self.stored.splitn(2, |&byte| byte == 0);
@@ -137,7 +137,7 @@ impl ClassName {
     }
 }
 
-/// Reads a C string of at most `limit` bytes, without its end; `None` where there is no end within the limit.
+/// Reads a C string of at most `limit` bytes, without its NUL; `None` if there is no NUL within the limit.
 pub fn c_string<M: Memory + ?Sized>(memory: &M, address: u64, limit: usize) -> Option<String> {
     let mut bytes = Vec::new();
     // In pieces of 16 bytes, so that a short string at the end of a mapping is not refused.

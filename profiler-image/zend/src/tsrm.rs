@@ -1,11 +1,11 @@
 //! The threads of a thread-safe engine: every `tsrm_tls_entry` in `tsrm_tls_table` (TSRM/TSRM.c).
 //!
-//! The table is a static variable without a symbol. It is found among the words of the image's writable segments: a
-//! pointer with a bucket count beside it, all of whose entries hold together down to a thread's globals. No
-//! code is decoded, so that it is the same on each machine and for each compiler. What this module does not do: know
-//! which of the threads still live; an entry outlives a thread that has not freed it.
+//! The table is a static variable without a symbol. It is searched for among the words of the image's writable segments: a
+//! pointer with a bucket count beside it, all of whose entries are consistent down to a thread's globals. No
+//! code is decoded, so that it works the same for each machine and compiler. What this module does not do: know
+//! which of the threads are still alive; a thread that ends may leave its entry.
 //!
-//! Invariant: every count is bounded, and a chain ends.
+//! Invariant: every count is bounded, and each walk along a chain ends.
 
 use std::ops::Range;
 
@@ -13,67 +13,67 @@ use crate::elf::Image;
 use crate::layouts::{Layout, TsrmTlsEntry};
 use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 
-/// Writable segments larger than this are searched up to here only.
+/// How much of a writable segment is searched.
 const MAX_SEGMENT: u64 = 64 << 20;
 const CHUNK: usize = 1 << 20;
-/// `tsrm_tls_table_size` lies beside the table: gcc puts it 4 before it on x86_64 and 8 before it on aarch64.
+/// `tsrm_tls_table_size` is beside the table: gcc puts it 4 before it on x86_64 and 8 before it on aarch64.
 const SIZE_DISTANCES: [i64; 7] = [-4, -8, 8, -12, 12, -16, 16];
-/// SAPIs ask for as many buckets as they expect threads.
+/// SAPIs request as many buckets as they expect threads.
 const MAX_BUCKETS: u32 = 1 << 14;
 const MAX_THREADS: usize = 4096;
 /// Resources that one engine registers: its own and its extensions'.
 const MAX_RESOURCES: u32 = 4096;
-/// Tables and entries that one search looks at: a segment full of pointers to long chains must not hold it up.
+/// Tables and entries that one search reads: a segment full of pointers to long chains must not delay it.
 const MAX_LOOKS: usize = 1 << 19;
-/// What holding one thread's globals against the row counts for.
+/// How many of these a check of one thread's globals against the row counts for.
 const LOOKS_OF_A_CHECK: usize = 64;
-/// How far around a candidate its size may lie.
+/// How far from a candidate its size may be.
 const AROUND: usize = 16;
 
-/// Where a thread's globals are found from its entry.
+/// Tells where a thread's globals are, from its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
     /// `executor_globals_id`, counted from 1.
     pub executor: u32,
     /// `compiler_globals_id`.
     pub compiler: u32,
-    /// `sapi_globals_id`, where it is known.
+    /// `sapi_globals_id`, if it is known.
     pub sapi: Option<u32>,
-    /// `core_globals_id`, where it is known; the next one is the collector's (main/main.c, Zend/zend_gc.c).
+    /// `core_globals_id`, if it is known; the next one is the collector's (main/main.c, Zend/zend_gc.c).
     pub core: Option<u32>,
-    /// `executor_globals_offset`, where the version has it.
+    /// `executor_globals_offset`, if the version has it.
     pub executor_offset: Option<u64>,
 }
 
 /// The table of an engine's threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threads {
-    /// Address of the variable `tsrm_tls_table`.
+    /// The address of the variable `tsrm_tls_table`.
     pub table_at: u64,
     buckets: u32,
     ids: Ids,
 }
 
-/// One thread that has an interpreter.
+/// One thread with an interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thread {
     /// Its `pthread_t`.
     pub thread_id: u64,
-    /// Address of its `EG`.
+    /// The address of its `EG`.
     pub executor_globals: u64,
-    /// Address of its `CG`.
+    /// The address of its `CG`.
     pub compiler_globals: u64,
-    /// Address of its `SG`.
+    /// The address of its `SG`.
     pub sapi_globals: Option<u64>,
-    /// Address of its `PG`.
+    /// The address of its `PG`.
     pub core_globals: Option<u64>,
-    /// What the collector's globals seem to be: their flags must look like flags each time.
+    /// The probable address of the collector's globals: their flags are checked at each read.
     pub gc_globals: Option<u64>,
 }
 
 impl Threads {
     /// Searches an image's writable segments for the table. `holds` tells whether the globals
-    /// of a thread hold together; those of at least one must.
+    /// of a thread are consistent; those of at least one thread must be.
     pub fn find<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
@@ -82,7 +82,7 @@ impl Threads {
         holds: impl Fn(&Thread) -> bool,
     ) -> Option<Self> {
         let row = layout.tsrm_tls_entry.as_ref()?;
-        // The table is on the heap; most of an image's pointers lead into itself.
+        // The table is on the heap; most of an image's pointers point into the image itself.
         let own = image.extent();
         let mut looks = MAX_LOOKS;
         for (start, length) in image.writable() {
@@ -120,7 +120,7 @@ impl Threads {
         None
     }
 
-    /// The threads of this moment, without those that are just beginning; `None` where the table cannot be read.
+    /// The current threads, without those that are just beginning; `None` if the table cannot be read.
     pub fn list<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<Vec<Thread>> {
         let row = layout.tsrm_tls_entry.as_ref()?;
         let mut looks = MAX_LOOKS;
@@ -128,7 +128,7 @@ impl Threads {
         Some(entries.into_iter().flatten().collect())
     }
 
-    /// The threads of a table all of whose entries hold together.
+    /// The threads of a table, if all of its entries are consistent.
     fn whole<M: Memory + ?Sized>(
         &self,
         memory: &M,
@@ -167,7 +167,7 @@ impl Threads {
         Some(entries)
     }
 
-    /// The thread of an entry, if it holds together.
+    /// The thread of an entry, if it is consistent.
     fn thread<M: Memory + ?Sized>(
         &self,
         memory: &M,

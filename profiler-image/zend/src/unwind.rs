@@ -1,9 +1,9 @@
-//! From `EG(current_execute_data)` to the frames of a stack, over one copy of the VM stack.
+//! Unwinds the frames of a stack from `EG(current_execute_data)`, in one copy of the VM stack.
 //!
-//! The target runs while it is read, so any word can be from another moment than its neighbour. Unwinding therefore
-//! believes nothing: every address is bounded, frames inside the copy must descend, and a chain that does not end at a
-//! frame which the engine itself starts (`ZEND_CALL_TOP`) is torn. That the chain holds together does not make it true:
-//! that is for [`crate::site`] and the quiescent read. Invariant: unwinding ends on any bytes.
+//! The target runs while it is read, so any word can be from another moment than its neighbour. So unwinding
+//! trusts nothing: every address is bounded, frames inside the copy must descend, and a chain that does not end at a
+//! frame that the engine itself starts (`ZEND_CALL_TOP`) is torn. A consistent chain is not necessarily true:
+//! [`crate::site`] and quiescent reads prove that. Invariant: unwinding ends on any bytes.
 
 mod delegates;
 
@@ -18,44 +18,44 @@ use delegates::delegates;
 pub const MAX_FRAMES: usize = 4096;
 /// Reads of frames outside the copy (older VM stack pages, generators, fibers) in one stack.
 const MAX_FETCHES: usize = 256;
-/// What is read of a frame outside the copy: its header and the first variables, which proofs look at.
+/// How much is read of a frame outside the copy: its header and the first variables, which proofs need.
 const FETCH: usize = 256;
 /// Bytes of a zval.
 const ZVAL: usize = 16;
 const READS_OF_HEAP_FRAME: usize = 3;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
-/// A VM stack page is 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); what is farther from its start belongs to another.
+/// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its start belongs to another page.
 const PAGE: u64 = 256 << 10;
-/// Older pages that one unwinding reads whole; beyond that it goes frame by frame.
+/// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
 const MAX_OLDER: usize = 4 << 20;
 const IS_UNDEF: u8 = 0;
 const IS_OBJECT: u8 = 8;
-/// Dummy frames and placeholders in one stack; each stands beside a frame that has a function.
+/// Dummy frames and placeholders in one stack; each is beside a frame with a function.
 const MAX_NAMELESS: usize = 1024;
 
 /// One `zend_execute_data`, its words as they were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// Where it lies.
+    /// Its address.
     pub address: u64,
-    /// The op that was saved last; the caller of another frame saves it before it calls.
+    /// The op that was saved last; a caller saves it before it calls.
     pub opline: u64,
-    /// Address of its `zend_function`.
+    /// The address of its `zend_function`.
     pub func: u64,
-    /// The object, or the class that was called, or what an earlier call left.
+    /// The object, or the class that was called, or a remainder of an earlier call.
     pub this: u64,
     /// `prev_execute_data`: its caller's address.
     pub prev: u64,
-    /// Where its call sites remember whom they called.
+    /// The record of callees of its call sites.
     pub run_time_cache: u64,
     /// `ZEND_CALL_INFO`, shifted.
     pub call_info: u32,
-    /// Type of `This`; up to 7.0 it says object also where there is none.
+    /// The type of `This`; up to 7.0 it is that of an object even if there is none.
     pub this_type: u8,
 }
 
 impl Frame {
-    /// Takes a frame's words out of its header's bytes.
+    /// Parses a frame from its header's bytes.
     #[must_use]
     pub fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Self {
         let row = &layout.execute_data;
@@ -71,15 +71,15 @@ impl Frame {
         }
     }
 
-    /// Whether another look at the frame shows the same call, which may have gone on meanwhile.
+    /// Whether another look at the frame shows the same call, which may have moved on meanwhile.
     #[must_use]
     pub fn is_same_call(&self, other: &Self) -> bool {
         let opline = other.opline;
         Self { opline, ..*self } == *other
     }
 
-    /// Whether what is written last when a frame is pushed is there: `This` is an object or nothing, and shares its word with the
-    /// call's flags (`zend_vm_init_call_frame`, Zend/zend_execute.h). Before, they are what an earlier call left.
+    /// Whether the word that is written last when a frame is pushed is there: `This` is an object or nothing, and shares its word with the
+    /// call's flags (`zend_vm_init_call_frame`, Zend/zend_execute.h). Before that, the word is a remainder of an earlier call.
     #[must_use]
     pub fn is_pushed(&self) -> bool {
         matches!(self.this_type, IS_UNDEF | IS_OBJECT)
@@ -97,27 +97,27 @@ impl Frame {
 pub enum End {
     /// At a frame that the engine started; the stack is whole.
     Root,
-    /// The chain does not hold together; the frames before the break are kept.
+    /// The chain is inconsistent; the frames before the break are kept.
     Torn,
     /// Cut at [`MAX_FRAMES`].
     TooDeep,
 }
 
-/// What was read of a frame outside the copy, or of an older page up to its last frame.
+/// The bytes of a frame outside the copy, or of an older page up to its last frame.
 type Fetched = Short<u8, FETCH>;
 
-/// One copy of the used part of a VM stack page, and what was fetched beside it.
+/// One copy of the used part of a VM stack page, and bytes that were fetched beside it.
 #[derive(Debug, Default)]
 pub struct Copy {
-    /// Address of the page, whose header (`zend_vm_stack`) is copied too.
+    /// The address of the page, whose header (`zend_vm_stack`) is copied too.
     pub base: u64,
-    /// What the page held from its first byte on.
+    /// The bytes of the page from its beginning.
     pub bytes: Vec<u8>,
-    /// Address of the part around the top, which the same call has read several times.
+    /// The address of the part around the top, which the same call has read several times.
     pub hot: u64,
-    /// What each look at the part at `hot` showed, in their order.
+    /// The bytes of each look at the part at `hot`, in order.
     pub looks: Vec<Vec<u8>>,
-    /// Looks that are not taken now, kept for their memory.
+    /// Unused looks, whose memory is reused.
     spare: Vec<Vec<u8>>,
     /// Frames on the heap, then older VM stack pages, the oldest last.
     fetched: Vec<(u64, Fetched)>,
@@ -126,7 +126,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Makes room for a page up to the end of `hot`, the part around the top, as offsets, and for so many looks at that part.
+    /// Makes room for a page up to the end of `hot`, the part around the top, as offsets, and for this many looks at that part.
     pub fn make_room(&mut self, page: u64, hot: Range<usize>, looks: usize) {
         self.forget();
         (self.base, self.hot) = (page, page.saturating_add(hot.start as u64));
@@ -146,13 +146,13 @@ impl Copy {
         (self.pages, self.fetches) = (0, 0);
     }
 
-    /// How many reads of the target unwinding since [`Copy::forget`] took.
+    /// How many reads of the target unwinding has made since [`Copy::forget`].
     #[must_use]
     pub fn fetches(&self) -> usize {
         self.fetches
     }
 
-    /// Whether an address lies in the copied part of the page.
+    /// Whether an address is in the copied part of the page.
     #[must_use]
     pub fn inside(&self, address: u64) -> bool {
         address
@@ -160,7 +160,7 @@ impl Copy {
             .is_some_and(|offset| offset < self.bytes.len() as u64)
     }
 
-    /// The lowest frame above this one, up to an address, that names it as its caller. Both lie in what was copied, else there is none.
+    /// The lowest frame above this one, up to an address, that has it as its caller; none unless both are in the copied part.
     #[must_use]
     pub fn callee_of(&self, layout: &Layout, caller: u64, last: u64) -> Option<u64> {
         if !self.inside(caller) || !self.inside(last) {
@@ -197,7 +197,7 @@ impl Copy {
         Some((word_at(bytes, 0), bytes[8]))
     }
 
-    /// Takes what a look at the part around the top showed for what it holds.
+    /// Puts the bytes of a look at the part around the top into the copy.
     pub fn take_look(&mut self, look: usize) {
         let at = self.hot.checked_sub(self.base).map(usize::try_from);
         if let (Some(Ok(at)), Some(look)) = (at, self.looks.get(look))
@@ -210,22 +210,22 @@ impl Copy {
         }
     }
 
-    /// How many of the frames, from the root, all these of the looks show. What lies elsewhere than on the part around the top was
-    /// read once, and stood if a frame above it did.
+    /// How many of the frames, from the root, all these looks show. Memory outside the part around the top was
+    /// read once, and a frame there stood if a frame above it did.
     #[must_use]
     pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
         self.agree(layout, frames, looks).0
     }
 
-    /// How many of the frames, from the root, none of these looks denies: the same, but what lies elsewhere counts where its caller
+    /// How many of the frames, from the root, none of these looks contradicts: the same, but a frame outside the part counts if its caller
     /// stood at its op.
     #[must_use]
     pub fn not_denied(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
         self.agree(layout, frames, looks).1
     }
 
-    /// How many of the frames, leaf first, these looks show, and how many they do not deny, both counted from the root: the same calls,
-    /// at the same ops but for the last of them, which may have gone on.
+    /// How many of the frames, leaf first, these looks show, and how many they do not contradict, both counted from the root: the same
+    /// calls, at the same ops, except the last one, which may have moved on.
     fn agree(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> (usize, usize) {
         let looks = self.looks.get(looks).unwrap_or_default();
         let (mut stood, mut not_denied) = (0, 0);
@@ -254,7 +254,7 @@ impl Copy {
         (stood, not_denied)
     }
 
-    /// Whether these looks show the zval at an address as the copy has it; not without any look.
+    /// Whether these looks show the same zval at an address as the copy; false without any look.
     #[must_use]
     pub fn shows(&self, address: u64, looks: Range<usize>) -> bool {
         let looks = self.looks.get(looks).unwrap_or_default();
@@ -269,7 +269,7 @@ impl Copy {
         copied.is_some() && !looks.is_empty() && shown.all(|zval| zval == copied)
     }
 
-    /// Brings a frame outside the copy here; in one read the whole of an older page below it.
+    /// Fetches a frame outside the copy; for an older page, all of it below the frame in one read.
     fn fetch<M: Memory + ?Sized>(
         &mut self,
         memory: &M,
@@ -297,7 +297,7 @@ impl Copy {
             }
         }
         let bytes = heap_frame(memory, layout, address)?;
-        // Heap frames go first, so that the last one stays the oldest VM stack page.
+        // Heap frames are inserted first, so that the last one remains the oldest VM stack page.
         self.fetched.insert(0, (address, bytes));
         Some(())
     }
@@ -329,8 +329,8 @@ pub fn frame_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Optio
     Some(Frame::parse(layout, address, bytes.get(offset..end)?))
 }
 
-/// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be held up
-/// in the middle of a frame: so two must agree on whose it is.
+/// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be delayed
+/// in the middle of a frame: so two reads must show the same call.
 fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Fetched> {
     let header = layout.execute_data.sizeof;
     let frame = |bytes: &[u8]| Frame::parse(layout, address, bytes);
@@ -349,7 +349,7 @@ fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> 
             memory.gather(pieces)
         };
         if read(&mut bytes).is_err() {
-            // The end of a mapping may cut the variables off; the header is enough.
+            // The end of a mapping may cut the variables; the header is enough.
             bytes.resize(header);
             read(&mut bytes).ok()?;
         }
@@ -360,7 +360,7 @@ fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> 
     None
 }
 
-/// Whether a frame that is the top of the stack says who called it. A generator's is made the top an instant before its
+/// Whether the top frame of the stack has its caller. A generator's frame becomes the top an instant before its
 /// caller is written into it; only then it is marked as running (`zend_generator_resume`, Zend/zend_generators.c).
 fn has_caller<M: Memory + ?Sized>(
     memory: &M,
@@ -388,7 +388,7 @@ pub fn unwind<M: Memory + ?Sized>(
     frames.clear();
     let mut address = start;
     let mut nameless = 0;
-    // Within one page callers lie below their callees: this is what makes unwinding end without a set of the seen.
+    // Within one page callers are below their callees: because of this unwinding ends without a set of visited frames.
     let mut ceiling = u64::MAX;
     while address != 0 {
         if !address.is_multiple_of(8) {
@@ -436,7 +436,7 @@ pub fn unwind<M: Memory + ?Sized>(
 }
 
 /// Whether a frame without a function is the placeholder of `yield from`: `execute_fake` inside a `zend_generator`. The
-/// other kind (`dummy_execute_data` of `zend_call_function`, up to 8.0) lies on the C stack.
+/// other kind (`dummy_execute_data` of `zend_call_function`, up to 8.0) is on the C stack.
 fn is_placeholder(layout: &Layout, frame: &Frame) -> bool {
     frame.this != 0
         && frame.this.checked_add(layout.generator.execute_fake as u64) == Some(frame.address)

@@ -1,4 +1,4 @@
-//! The rows against the JSON that they are generated from.
+//! Compares the rows with the JSON from which they are generated.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ fn each_version_has_a_row_for_each_machine() {
     }
 }
 
-/// What is read before the version is known must lie at the same place in all of them.
+/// Fields that are read before the version is known must have the same offsets in all rows.
 #[test]
 fn what_the_version_is_read_from_is_the_same_in_all_rows() {
     for row in ROWS {
@@ -92,8 +92,8 @@ fn the_opcodes_of_calls_are_those_of_each_version() {
     }
 }
 
-/// All that pushes a frame and does not mark it as `zend_call_function` does: DO_* calls what an INIT_* has prepared, the FRAMELESS_*
-/// stand where that would be, an include runs a file, and from 8.4 on a property's hook runs in place.
+/// All opcodes that push a frame and do not mark it as `zend_call_function` does: DO_* makes a call that an INIT_* has prepared, the
+/// FRAMELESS_* replace it, an include runs a file, and from 8.4 on a property's hook runs in place.
 const PUSH_FRAMES: [&str; 11] = [
     "DO_FCALL",
     "DO_ICALL",

@@ -1,6 +1,6 @@
-//! The operator's calls, as the API server has noted them.
+//! The operator's calls in the API server's audit log.
 //!
-//! Invariant: each call is counted once, as what it was for.
+//! Invariant: each call is counted once, for one purpose.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,25 +9,25 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// What calls are for.
+/// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// A watch, or a page of the list before it; and the lease's, which go by the clock.
+    /// A watch, a page of the list before it, or a call for the lease. Their number depends on the time, not on the requests.
     Watch,
     /// A patch of a request's status.
     Status,
     Other,
 }
 
-/// Of a span of time.
+/// The calls of a span of time.
 #[derive(Default)]
 pub struct Calls {
-    /// What each call of [`Purpose::Other`] was, with how many there were.
+    /// The calls of [`Purpose::Other`], and how many there were of each.
     pub others: BTreeMap<String, usize>,
     pub watches: usize,
-    /// By namespace and name of the request.
+    /// How many there were of each request, by its namespace and name.
     pub status_patches: BTreeMap<String, usize>,
-    /// By HTTP status, where it is none of success.
+    /// The answers without success, by HTTP status.
     pub refused: BTreeMap<u16, usize>,
 }
 
@@ -118,7 +118,7 @@ fn words(event: &Event, object: &Object) -> String {
     )
 }
 
-/// The calls from one instant on to another one.
+/// The calls between two instants.
 pub fn calls(log: &Path, from: Timestamp, until: Timestamp) -> Result<Calls> {
     let text =
         std::fs::read_to_string(log).with_context(|| format!("reading {}", log.display()))?;

@@ -1,6 +1,7 @@
-//! An API server and its etcd on ports of their own, with what the chart installs.
+//! An API server and its etcd on their own ports, with what the chart installs.
 //!
-//! No controller, scheduler or kubelet runs: whoever uses it plays these. Invariant: its programs listen on loopback only, and end with this one.
+//! There is no controller, scheduler or kubelet; the caller does their work. Invariant: its programs listen on loopback only, and end with
+//! this one.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -22,7 +23,7 @@ const OPERATOR: &str = "phpprof-operator";
 const ADMIN_TOKEN: &str = "administrator";
 const START: Duration = Duration::from_secs(60);
 
-/// What a large installation sets.
+/// Values that a large installation sets.
 const VALUES: [&str; 6] = [
     "limits.pods=100",
     "limits.requests=500",
@@ -32,7 +33,7 @@ const VALUES: [&str; 6] = [
     "queueTimeoutSeconds=600",
 ];
 
-/// Every call of the operator, one line each, when it is over.
+/// The audit policy: one line for each call of the operator, when the call is complete.
 const AUDIT: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -43,7 +44,7 @@ rules:
 "#;
 
 pub struct Cluster {
-    /// Of the administrator.
+    /// The administrator's client.
     pub client: Client,
     pub audit: PathBuf,
     data: PathBuf,
@@ -52,12 +53,12 @@ pub struct Cluster {
     _programs: [Child; 2],
 }
 
-/// A port that nobody listens on now.
+/// A port on which no program listens now.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Starts a program that ends with this one, whatever ends that; what it says goes to a file.
+/// Starts a program that ends with this one, however this one ends. Its output goes to a file.
 pub fn start(program: &Path, log: &Path, arguments: &[String], kubeconfig: &str) -> Result<Child> {
     let log = File::create(log)?;
     Command::new("setpriv")
@@ -65,7 +66,7 @@ pub fn start(program: &Path, log: &Path, arguments: &[String], kubeconfig: &str)
         .arg(program)
         .args(arguments)
         .env("KUBECONFIG", kubeconfig)
-        // The operator's name in the election for its lease: in a pod it is there.
+        // The operator's identity in the lease's election. In a pod this variable is set.
         .env("HOSTNAME", "scale")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -76,7 +77,7 @@ pub fn start(program: &Path, log: &Path, arguments: &[String], kubeconfig: &str)
 }
 
 impl Cluster {
-    /// Keeps its data in one folder, and its logs in another one.
+    /// Starts both; their data is in one folder, and their logs in another one.
     pub async fn start(data: &Path, logs: &Path) -> Result<Self> {
         let (etcd, peer, port) = (free_port()?, free_port()?, free_port()?);
         let server = format!("https://127.0.0.1:{port}");
@@ -89,7 +90,7 @@ impl Cluster {
             )?,
             api_server(data, logs, etcd, port).await?,
         ];
-        // The server has made its certificate before it answers.
+        // The server writes its certificate before it answers.
         let certificate = data.join("apiserver.crt");
         let made = async || Ok(certificate.exists().then_some(()));
         poll("the API server's certificate", START, made).await?;
@@ -110,7 +111,7 @@ impl Cluster {
         })
     }
 
-    /// Installs the chart; gives the operator's arguments, as its Deployment has them.
+    /// Installs the chart, and returns the operator's arguments from its Deployment.
     pub async fn install(&self, store: &Path) -> Result<Vec<String>> {
         let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/phpprof");
         let store = format!("store.url=file://{}", store.display());
@@ -134,7 +135,7 @@ impl Cluster {
             .context("the chart's operator has no arguments")
     }
 
-    /// Of the operator's service account, with the rights that the chart gives it.
+    /// A kubeconfig of the operator's service account, which has the rights that the chart gives it.
     pub async fn operators_kubeconfig(&self) -> Result<String> {
         let token = ["create", "token", OPERATOR, "--duration=2h"];
         let where_it_is = ["--namespace", NAMESPACE, "--kubeconfig", &self.admin];
@@ -183,7 +184,7 @@ async fn api_server(data: &Path, logs: &Path, etcd: u16, port: u16) -> Result<Ch
         format!("--cert-dir={}", data.display()),
         "--authorization-mode=RBAC".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/24".to_owned(),
-        // No controller makes the accounts that pods have.
+        // Pods need service accounts, which a controller would create.
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         format!("--token-auth-file={tokens}"),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
@@ -200,7 +201,7 @@ async fn api_server(data: &Path, logs: &Path, etcd: u16, port: u16) -> Result<Ch
     )
 }
 
-/// Writes a kubeconfig, and gives its path. JSON is YAML.
+/// Writes a kubeconfig, and returns its path. JSON is valid YAML.
 fn kubeconfig(data: &Path, server: &str, user: &str, token: &str) -> Result<String> {
     ensure!(!token.is_empty(), "{user} has no token");
     let certificate = data.join("apiserver.crt");

@@ -1,6 +1,6 @@
-//! The kubelets of all nodes: they start the samplers that pods get, and say how these end.
+//! Simulates the kubelets of all nodes: they start the samplers that are added to pods, and report how these end.
 //!
-//! Invariant: a sampler is started once, and its pod's status has all samplers of the pod.
+//! Invariant: each sampler is started once, and a pod's status has all samplers of the pod.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 use crate::sampler::{self, Canned, Ended};
 use crate::workloads::{DOOMED, PHP, Workloads};
 
-/// From the patch of the pod to a container that runs.
+/// The time from the patch of the pod until the container runs.
 const START: Duration = Duration::from_millis(300);
-/// Samplers that run at the same time.
+/// The number of samplers that run at the same time.
 const PLACES: usize = 400;
 
 pub struct Kubelets {
@@ -37,7 +37,7 @@ struct State {
     /// The samplers' statuses, by the uid of the pod.
     pods: HashMap<String, Arc<tokio::sync::Mutex<BTreeMap<String, Value>>>>,
     known: HashMap<String, Vec<String>>,
-    /// How many samplers were started and when the last one was, by their name.
+    /// How many samplers of each request were started, and when the last one was.
     started: HashMap<String, (usize, Instant)>,
     faults: Vec<String>,
 }
@@ -67,7 +67,7 @@ impl Kubelets {
         self.state().started.get(&name).copied()
     }
 
-    /// What went wrong here, and not in the operator.
+    /// Errors of the simulation itself, not of the operator.
     pub fn faults(&self) -> Vec<String> {
         self.state().faults.clone()
     }
@@ -83,7 +83,7 @@ impl Kubelets {
             match changes.try_next().await {
                 Ok(Some(pod)) => self.see(&Arc::new(pod)),
                 Ok(None) => return,
-                // It goes on by itself.
+                // The watch continues by itself.
                 Err(error) => self.state().faults.push(format!("watching pods: {error}")),
             }
         }
@@ -116,7 +116,7 @@ impl Kubelets {
         }
     }
 
-    /// A container from its start to its end.
+    /// Runs a container from its start to its end.
     async fn run(&self, pod: &Pod, container: &EphemeralContainer) -> Result<()> {
         let _place = self.places.acquire().await?;
         tokio::time::sleep(START).await;
@@ -141,7 +141,7 @@ impl Kubelets {
         self.say(pod, container, json!({"terminated": ended})).await
     }
 
-    /// Writes the state of one sampler, beside those of the others. A pod that is gone needs none.
+    /// Writes the state of one sampler beside those of the others. It does nothing for a pod that is deleted.
     async fn say(&self, pod: &Pod, container: &EphemeralContainer, state: Value) -> Result<()> {
         let of_pod = self
             .state()

@@ -1,7 +1,9 @@
-//! scale OPERATOR FOLDER: the operator beside a real API server and etcd, with thousands of pods, whose kubelets and samplers are played here.
+//! scale OPERATOR FOLDER: the operator with a real API server and etcd, and thousands of pods whose kubelets and samplers this program
+//! simulates.
 //!
-//! One request over 100 pods; then requests over all pods, beside many that are over and kept, while every pod is replaced and the operator is
-//! restarted. Prints what that takes, beside its limits, and writes FOLDER/results.csv and logs. SCALE=smoke is a form of seconds.
+//! It makes one request over 100 pods. Then it makes requests over all pods, beside many that are complete and kept, while it replaces
+//! every pod and restarts the operator. It prints the cost beside its limits, and writes FOLDER/results.csv and logs. SCALE=smoke is a form
+//! that takes seconds.
 //!
 //! Invariant: all load is bounded in number and time, and stays on loopback.
 
@@ -32,18 +34,18 @@ use crate::requests::{Made, Requests, check};
 use crate::sampler::Canned;
 use crate::workloads::{PHP, PODS, Size, Workload, Workloads, namespace};
 
-/// Pods of the wide request: those of the first namespace.
+/// The pods of the wide request: all pods of the first namespace.
 const WIDE: usize = 100;
-/// From the last request that is made to the end of all, on a busy machine.
+/// The longest time from the creation of the last request to the end of all, on a busy machine.
 const REST: Duration = Duration::from_secs(300);
 
-/// How much of everything.
+/// The sizes and times of a run.
 struct Form {
     size: Size,
     retained: usize,
-    /// How long the requests sample.
+    /// The duration of each request.
     sampled: Duration,
-    /// The time over which requests are made, one for each workload.
+    /// The time over which the requests are created, one for each workload.
     spread: Duration,
     longest: Duration,
 }
@@ -74,7 +76,7 @@ const SMOKE: Form = Form {
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    // The only provider that is compiled in; a second call is the only way to fail.
+    // Only one provider is compiled in, so the only possible error is that it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let (program, folder) = (arguments.next(), arguments.next());
@@ -163,7 +165,7 @@ async fn run(program: &Path, folder: &Path, form: &Form, report: &mut Report) ->
     Ok(())
 }
 
-/// Who plays.
+/// The parts of the simulation.
 struct Cast {
     cluster: Cluster,
     workloads: Arc<Workloads>,
@@ -258,7 +260,7 @@ impl Cast {
         over
     }
 
-    /// Makes the requests one by one, and replaces the pods of workloads whose request was not made yet, or is over.
+    /// Creates the requests one by one. Replaces the pods of workloads whose request is not created yet, or is complete.
     async fn make_all(&self, form: &Form) -> Result<Vec<Made>> {
         let count = self.workloads.count();
         let pause = form.spread / u32::try_from(count)?;
@@ -320,7 +322,7 @@ impl Cast {
         targets: usize,
         report: &mut Report,
     ) -> Result<()> {
-        // The last events are written beside the work.
+        // The API server writes the last audit events a moment later.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let calls = audit::calls(&self.cluster.audit, begin, Timestamp::now())?;
         report.calls(phase, &calls, targets);

@@ -1,4 +1,4 @@
-//! The operator, as the chart starts it: its lives, its memory and its CPU time.
+//! The operator, as the chart starts it: its processes, their memory and CPU time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::cluster::{free_port, start};
 
 const START: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(30);
-/// Flags of the Deployment that a program outside of a cluster needs other values of.
+/// Flags of the Deployment that need other values outside of a cluster.
 const REPLACED: [&str; 1] = ["--relay-url="];
 
 pub struct Operator {
@@ -25,7 +25,7 @@ pub struct Operator {
     before: Cost,
 }
 
-/// What all lives took: the most memory of one, and CPU time in all.
+/// The cost of all processes: the largest memory of one, and the CPU time of all.
 #[derive(Clone, Copy, Default)]
 pub struct Cost {
     pub peak_mib: f64,
@@ -61,7 +61,7 @@ impl Operator {
         Ok(operator)
     }
 
-    /// Ends it as a node does, and starts it again.
+    /// Stops it as a node does, and starts it again.
     pub async fn restart(&mut self) -> Result<()> {
         self.before = self.cost()?;
         let pid = self.pid()?.to_string();
@@ -90,7 +90,7 @@ impl Operator {
         self.runs()
     }
 
-    /// Fails where it has ended by itself.
+    /// Fails if it has ended by itself.
     pub fn runs(&mut self) -> Result<()> {
         let ended = self.child.try_wait()?;
         let logs = self.logs.display();
@@ -105,7 +105,7 @@ impl Operator {
         self.child.id().context("the operator has ended")
     }
 
-    /// Of all lives until now.
+    /// The cost of all processes until now.
     pub fn cost(&self) -> Result<Cost> {
         let process = PathBuf::from(format!("/proc/{}", self.pid()?));
         let status = std::fs::read_to_string(process.join("status"))?;
@@ -139,7 +139,7 @@ fn peak_mib(status: &str) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// User and system time; Linux shows them in hundredths of a second.
+/// User and system time. Linux reports them in hundredths of a second.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     // The name in parentheses may have spaces.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

@@ -1,4 +1,4 @@
-//! What was measured, beside its limit where it has one.
+//! The measurements, each beside its limit if it has one.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use e2e::say;
 
 use crate::audit::Calls;
 
-/// Of design and docs/promises.md.
+/// The limits of the design and docs/promises.md.
 const CALLS_PER_TARGET: f64 = 4.0;
 const STATUS_PATCHES: f64 = 12.0;
 pub const MEMORY_MIB: f64 = 150.0;
@@ -31,7 +31,7 @@ impl Row {
 pub struct Report(Vec<Row>);
 
 impl Report {
-    /// Prints it at once.
+    /// Adds a measurement, and prints it at once.
     pub fn add(&mut self, what: &str, measured: f64, unit: &'static str, limit: Option<f64>) {
         let row = Row {
             what: what.to_owned(),
@@ -52,7 +52,7 @@ impl Report {
         self.add(what, took.as_secs_f64(), "s", None);
     }
 
-    /// The middle one of many times, and the longest.
+    /// Adds the median of many times, and the longest one.
     pub fn times(&mut self, what: &str, mut all: Vec<Duration>) {
         all.sort_unstable();
         let middle = all.get(all.len() / 2).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Requests that are made, and what becomes of them.
+//! Creates requests, and watches how they end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,20 +14,20 @@ use serde_json::json;
 
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How a request ended, and when that was seen.
+/// How a request ended, and when its watch showed that.
 #[derive(Clone)]
 pub struct Ended {
     pub at: Instant,
     pub status: ProfileRequestStatus,
 }
 
-/// A request that was made.
+/// A request that was created.
 #[derive(Clone)]
 pub struct Made {
     pub uid: String,
     pub name: String,
     pub at: Instant,
-    /// Pods that it shall profile, and such of them that end before they are profiled.
+    /// The pods that it has to profile, and those of them that end before they are profiled.
     pub pods: usize,
     pub doomed: usize,
 }
@@ -85,7 +85,7 @@ impl Requests {
         self.ended().get(&made.uid).cloned()
     }
 
-    /// Waits for its end.
+    /// Waits until a request has ended.
     pub async fn over(&self, made: &Made, limit: Duration) -> Result<Ended> {
         let until = Instant::now() + limit;
         loop {
@@ -108,7 +108,7 @@ impl Requests {
             match changes.try_next().await {
                 Ok(Some(request)) => self.see(request),
                 Ok(None) => return,
-                // It goes on by itself, or the request's end is missed, which fails.
+                // The watch continues by itself. If the request's end is missed, the test fails.
                 Err(_) => {}
             }
         }
@@ -128,7 +128,7 @@ impl Requests {
     }
 }
 
-/// Every pod is profiled but those that ended before, and nothing else is said.
+/// Checks that every pod is profiled except those that ended before, and that nothing else is reported.
 pub fn check(made: &Made, status: &ProfileRequestStatus) -> Result<()> {
     let reason = status
         .conditions

@@ -1,6 +1,6 @@
-//! A sampler as the operator sees one: it asks whether to stop, stores a canned profile by its grant, and has a receipt.
+//! Simulates a sampler as the operator sees it: it asks whether to stop, stores a canned profile by its grant, and writes a receipt.
 //!
-//! Invariant: each upload is a connection of its own, as each sampler is a program of its own.
+//! Invariant: each upload has its own connection, because each sampler is a program of its own.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
-/// Of a profile of some size: four workers, so many call paths each.
+/// The number of call paths of each of the four workers, for a profile of a realistic size.
 const PATHS: usize = 250;
 const DEPTH: usize = 25;
 const WORKERS: i64 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Longer than the relay holds a question.
+/// Longer than the relay keeps a request for the stop state open.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// The profile that every pod has, and its receipt.
+/// The profile of every pod, and its receipt.
 pub struct Canned {
     bytes: Vec<u8>,
     digest: String,
@@ -100,7 +100,7 @@ fn profile(seconds: u64, samples: i64) -> Vec<u8> {
     encode_gzip(&builder.finish())
 }
 
-/// One way to deliver, as in contract/env.json.
+/// One upload route, with the fields of contract/env.json.
 #[derive(Deserialize)]
 struct Grant {
     route: String,
@@ -120,7 +120,7 @@ pub struct Ended {
     pub message: String,
 }
 
-/// A client for samplers. The relay's certificate is known by its pin alone, and that is not what is tried here.
+/// A client for samplers. A sampler knows the relay's certificate only by its pin, which this program does not test.
 pub fn client() -> Result<Client> {
     let builder = Client::builder()
         .pool_max_idle_per_host(0)
@@ -128,7 +128,7 @@ pub fn client() -> Result<Client> {
     Ok(builder.timeout(ANSWER).build()?)
 }
 
-/// Samples for as long as it is asked to, or less where it is told to stop, and delivers.
+/// Samples for the requested time, or until it is told to stop, then uploads.
 pub async fn sample(
     client: &Client,
     container: &EphemeralContainer,
@@ -172,7 +172,7 @@ pub fn duration(container: &EphemeralContainer) -> Result<Duration> {
     ))
 }
 
-/// Asks until the answer is yes; a relay that is away is asked again.
+/// Asks until the answer is to stop. If the relay does not answer, it asks again.
 async fn is_stopped(client: &Client, grant: &Grant) -> String {
     loop {
         let mut question = client.get(&grant.stop);
@@ -189,7 +189,7 @@ async fn is_stopped(client: &Client, grant: &Grant) -> String {
     }
 }
 
-/// Until it is stored or refused. Its time is bounded by the whole program's.
+/// Tries until the profile is stored or refused. The limit of the whole program bounds the time.
 async fn upload(client: &Client, grant: &Grant, canned: &Canned) -> Result<Ended> {
     let mut pause = FIRST_PAUSE;
     loop {

@@ -1,6 +1,6 @@
-//! Nodes, namespaces, pods and requests of the past: what the operator finds.
+//! Nodes, namespaces, pods and old requests: what the operator finds when it starts.
 //!
-//! A workload is five pods with a label of their own. Invariant: a pod's name is used once.
+//! A workload is five pods with a label of their own. Invariant: no pod's name is used twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 pub const PODS: usize = 5;
-/// Of every pod.
+/// The container's name in every pod.
 pub const PHP: &str = "php";
-/// Of a pod that is replaced while it is sampled.
+/// The label of a pod that is replaced while it is sampled.
 pub const DOOMED: &str = "replaced-while-sampled";
-/// Calls at the same time.
+/// The number of calls at the same time.
 const AT_ONCE: usize = 16;
 
-/// How many there are.
+/// The number of each kind of object.
 #[derive(Clone, Copy)]
 pub struct Size {
     pub nodes: usize,
@@ -32,7 +32,7 @@ pub struct Size {
     pub workloads_per_namespace: usize,
 }
 
-/// One of them, by its number.
+/// A workload, by its number.
 #[derive(Clone, Copy)]
 pub struct Workload {
     pub namespace: usize,
@@ -105,7 +105,7 @@ impl Workloads {
         self.size.namespaces * self.size.workloads_per_namespace
     }
 
-    /// Neighbours are in different namespaces.
+    /// The workload with this number. Workloads with neighbouring numbers are in different namespaces.
     pub fn workload(&self, number: usize) -> Workload {
         Workload {
             namespace: number % self.size.namespaces,
@@ -123,7 +123,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Deletes a pod, as if it had ended at once, and makes another one of its workload.
+    /// Deletes a pod, as if it had ended at once, and creates another one of its workload.
     pub async fn replace(&self, pod: &Pod) -> Result<()> {
         let label = |key: &str| {
             pod.labels()
@@ -161,7 +161,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Requests that were over long ago and are kept.
+    /// Creates requests that ended long ago and are kept.
     pub async fn retain(&self, count: usize) -> Result<()> {
         let mut jobs = Jobs::new();
         for number in 0..count {
@@ -197,7 +197,7 @@ where
     Ok(())
 }
 
-/// Bound to its node: there is no scheduler.
+/// A pod that is bound to its node already, because there is no scheduler.
 fn pod(name: &str, labels: &BTreeMap<&str, String>, node: &str) -> Value {
     json!({
         "metadata": {"name": name, "labels": labels},
@@ -213,7 +213,7 @@ fn pod(name: &str, labels: &BTreeMap<&str, String>, node: &str) -> Value {
     })
 }
 
-/// What a kubelet says of a pod that works. Its address is where the samplers come from.
+/// The status that a kubelet reports of a running pod. Samplers connect from its address.
 fn running(number: usize) -> Value {
     let now = jiff::Timestamp::now();
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
@@ -228,7 +228,7 @@ fn running(number: usize) -> Value {
     })
 }
 
-/// The status of a request of five pods that is complete.
+/// The status of a complete request with five pods.
 fn over(name: &str) -> Value {
     let now = jiff::Timestamp::now();
     let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "Complete", "message": "profiled 5 pods", "lastTransitionTime": now, "observedGeneration": 1});
@@ -247,7 +247,7 @@ fn over(name: &str) -> Value {
     })
 }
 
-/// Calls that run at the same time, a bounded number of them; the first failure ends all.
+/// A bounded number of calls that run at the same time. The first failure ends all.
 struct Jobs {
     places: Arc<Semaphore>,
     set: JoinSet<Result<()>>,

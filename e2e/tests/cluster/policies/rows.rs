@@ -1,4 +1,4 @@
-//! What somebody with the operator's token may try to add to a pod, and the clause that refuses it.
+//! Containers that a holder of the operator's token may try to add to a pod, and the clause that refuses each.
 
 use e2e::pods;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub fn sampler(name: &str) -> Value {
     })
 }
 
-/// An addition to the pod `web`, or to one with users of its own: what is bent, how, and the clause that refuses it.
+/// A container for the pod `web`, or for one with a user namespace of its own: its name, its change, and the clause that refuses it.
 pub type Row = (&'static str, fn(&mut Value), Option<&'static str>);
 
 pub const ROWS: &[Row] = &[

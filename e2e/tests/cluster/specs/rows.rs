@@ -1,4 +1,4 @@
-//! Specs that break one rule each, and their neighbours that break none. Labels are in `selectors`.
+//! Specs that break one rule each, and similar ones that break none. Labels are in `selectors`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::selectors;
 
 /// What is wrong, and the spec.
 pub type Row = (String, Value);
-/// What is wrong, the name of a stored request, and what is changed of its spec.
+/// What is wrong, the name of a stored request, and the change of its spec.
 pub type Change = (String, &'static str, Value);
 
 pub fn invalid() -> Vec<Row> {
@@ -23,12 +23,12 @@ pub fn target(target: Value) -> Value {
     json!({"target": target})
 }
 
-/// As many as that.
+/// A text of this many characters.
 pub fn xs(count: usize) -> String {
     "x".repeat(count)
 }
 
-/// A row is what it says: a field and its value, which stand where `place` puts them.
+/// Rows that are named by their field and value, which `place` puts into a spec.
 fn rows<const COUNT: usize>(
     place: impl Fn(&str, Value) -> Value,
     fields: [(&str, Value); COUNT],
@@ -50,14 +50,14 @@ fn with(field: &str, value: Value) -> Value {
     spec
 }
 
-/// The pod `web` of user 33 with another or one more field.
+/// The pod `web` of user 33, with one field more or changed.
 fn beside(field: &str, value: Value) -> Value {
     let mut spec = target(json!({"podName": "web", "runAsUser": 33}));
     spec["target"][field] = value;
     spec
 }
 
-/// A Deployment with another field; without it where the value is null.
+/// A Deployment with one field changed, or removed if the value is null.
 fn reference(field: &str, value: Value) -> Value {
     let mut workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     workload[field] = value;
@@ -189,7 +189,7 @@ fn targets() -> Vec<Row> {
     ])
 }
 
-/// Requests that are changed.
+/// The stored requests that are changed.
 pub fn stored() -> [(&'static str, Value); 2] {
     [
         ("first", with("durationSeconds", json!(30))),
@@ -222,7 +222,7 @@ pub fn changes() -> Vec<Change> {
     .into()
 }
 
-/// At the bounds.
+/// Valid specs at the limits.
 pub fn valid() -> Vec<Row> {
     let fields = [
         ("durationSeconds", json!(1)),

@@ -1,4 +1,4 @@
-//! Selectors that break one rule each, and their neighbours that break none.
+//! Selectors that break one rule each, and similar ones that break none.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ fn label(key: &str, value: Value) -> Value {
     selector(json!({key: value}), json!([]))
 }
 
-/// Labels whose keys have that length.
+/// Labels whose keys have this length.
 fn labels(count: usize, length: usize) -> Value {
     let label = |number: usize| (format!("{number:0length$}"), json!("web"));
     (0..count).map(label).collect::<Map<_, _>>().into()

@@ -1,6 +1,6 @@
-//! What the kernel charges for the least that a sampler must do: to wake up, and to read a target's memory once.
+//! The kernel's cost of the minimum that a sampler has to do: to wake up, and to read a target's memory once.
 //!
-//! Measured on the target that it is given, each by itself: on time, as a sampler works, and one after the other.
+//! It measures each by itself, on the given target: on schedule, as a sampler works, and without a pause.
 
 use std::io::IoSliceMut;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::workload::deep;
 
 const TURNS: u32 = 2000;
 const PERIOD: Duration = Duration::from_nanos(1_001_001);
-/// Reads in one turn: number of vectors, and bytes of each.
+/// Reads in one turn: the number of vectors, and the bytes of each.
 const READS: [(usize, usize); 5] = [(0, 0), (1, 64), (4, 64), (16, 64), (4, 1024)];
 
 /// Measures, and prints.

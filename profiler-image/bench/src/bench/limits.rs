@@ -1,4 +1,4 @@
-//! What must hold: limits on counts, never on time, and that the counts are those that strace sees.
+//! Limits on counts, never on time; and a check that the counts are those that strace sees.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::row::Row;
 use crate::target::Target;
 use crate::workload::{FRAMEWORK, Kind};
 
-/// Reads of a target's memory for a sample of a worker at work, once most names are known.
+/// Reads of a target's memory for a sample of a busy worker, once most names are known.
 const GATHERS_PER_SAMPLE: f64 = 3.0;
 const OPENS_PER_SECOND: f64 = 20.0;
 const ALLOCATIONS_PER_SAMPLE: f64 = 0.05;
-/// Calls of a process that begins and ends, beside those of the sampler.
+/// System calls of a process that begins and ends, beside those of the sampler.
 const OWN_CALLS: u64 = 30;
 
-/// The limits that a row of ours breaks, in words. Applications are held to what a sample may cost, constructed programs to
-/// having no wrong stack.
+/// The limits that one of our rows breaks, in words. For applications they limit the cost of a sample, for constructed programs
+/// they allow no wrong stack.
 #[must_use]
 pub fn broken(row: &Row) -> Vec<String> {
     let mut broken = Vec::new();
@@ -69,7 +69,7 @@ pub fn broken(row: &Row) -> Vec<String> {
     broken
 }
 
-/// Holds the counts against what strace sees of the same process, and prints both; what is wrong.
+/// Compares the counts with those that strace sees of the same process, and prints both; returns the differences.
 pub fn against_strace() -> Result<Vec<String>> {
     let cell = Cell {
         workload: FRAMEWORK,

@@ -1,10 +1,10 @@
-//! `make bench`: what sampling costs, ours and other profilers in turn on the same running targets.
+//! `make bench`: the cost of sampling, for phpprof and other profilers in turn on the same running targets.
 //!
-//! Usage: `bench RESULTS.csv PLOT.svg [WORDS]`: a line for each profiler and cell on the screen and in the file; with WORDS, as
+//! Usage: `bench RESULTS.csv PLOT.svg [WORDS]`: a line for each profiler and cell on the screen and in the file; with WORDS, such as
 //! "dokuwiki 1 of 4", only cells that have them in their label. `BENCH=smoke`: a few cells, and limits on counts (never on
-//! time), which end it with a failure. `PEERS="phpspy=/path pfp=/path"`: other profilers. `bench record JSON` is one run
-//! of ours, `BENCH_SECONDS=1800` one run of so long for each cell. `bench plot RESULTS.csv PLOT.svg` draws a file again; `bench floor` is the end of a full run by itself: the counts held against
-//! strace, and what the kernel charges.
+//! time); a broken limit is a failure. `PEERS="phpspy=/path pfp=/path"`: other profilers. `bench record JSON` is one run
+//! of phpprof, `BENCH_SECONDS=1800` one run of that length for each cell. `bench plot RESULTS.csv PLOT.svg` draws a file again; `bench
+//! floor` is only the end of a full run: the counts compared with strace, and the kernel's cost.
 
 mod floor;
 mod limits;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!failures.is_empty()))
 }
 
-/// Measures all cells that are wanted, and gives what is wrong.
+/// Measures all wanted cells, and returns the broken limits.
 fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
     let is_smoke = std::env::var("BENCH").is_ok_and(|form| form == "smoke");
     let profilers = Profiler::all(&std::env::var("PEERS").unwrap_or_default())?;
@@ -66,7 +66,7 @@ fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
             Ok(measured) => rows.extend(measured),
             Err(error) => failures.push(format!("{}: {error:#}", cell.label())),
         }
-        // What was measured is kept where the rest is cut off.
+        // The results so far are kept if the rest is interrupted.
         let lines: Vec<String> = rows.iter().map(Row::csv).collect();
         fs::write(csv, format!("{}\n{}\n", row::COLUMNS, lines.join("\n")))?;
     }
@@ -81,7 +81,7 @@ fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
     Ok(failures)
 }
 
-/// Holds the counts against strace, and measures what the kernel charges; what is wrong.
+/// Compares the counts with strace, and measures the kernel's cost; returns the differences.
 fn kernel() -> Result<Vec<String>> {
     let wrong = limits::against_strace()?;
     floor::print()?;

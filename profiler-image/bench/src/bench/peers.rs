@@ -1,4 +1,4 @@
-//! How other profilers are started, and what they print.
+//! Starts other profilers, and parses their output.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::cells::Cell;
 use crate::target::Target;
 use crate::workload::Kind;
 
-/// `phpspy`: one process by its number, several by a pattern, each with a thread.
+/// `phpspy`: one process by its PID, several by a pattern, with a thread for each.
 pub fn phpspy(
     program: &Path,
     cell: &Cell,
@@ -95,7 +95,7 @@ fn only(target: &Target) -> Result<i32> {
     target.pids().first().copied().context("no target")
 }
 
-/// Where the target has its globals; the same in all workers that one process has forked.
+/// The address of the target's globals; it is the same in all workers that one process has forked.
 pub fn executor_globals(target: &Target) -> Result<u64> {
     let mut discovery = Discovery::new(Scope::Pids(target.pids()));
     let found = discovery.scan().new;

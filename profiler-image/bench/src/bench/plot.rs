@@ -1,4 +1,4 @@
-//! The plot: CPU a sample over depth, and over workers at work, for each profiler. Drawn from `results.csv`, so that a page can be
+//! The plot: CPU per sample over depth, and over busy workers, for each profiler. It is drawn from `results.csv`, so that a page can be
 //! drawn again.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Of the whole picture, and of the part of a panel that has the lines; in pixels.
+/// The sizes of the whole picture, and of a panel's plot area, in pixels.
 const SIZE: [f64; 2] = [960.0, 450.0];
 const PANEL: [f64; 2] = [370.0, 300.0];
 const COLOURS: [(&str, &str); 3] = [
@@ -59,7 +59,7 @@ fn panels(csv: &str) -> Result<[Panel; 2]> {
             _ => continue,
         };
         let key = (get("profiler").to_owned(), get("rate_hz").parse()?);
-        // 4 of 4 workers and 4 of 64 have one place: their points stand above each other.
+        // 4 of 4 workers and 4 of 64 have the same x: their points are above each other.
         panel.lines.entry(key).or_default().push((x.parse()?, cpu));
     }
     Ok([depth, workers])
@@ -85,7 +85,7 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
     let x_end = greatest(|point| point.0) * 1.05;
     let decades = greatest(|point| point.1).log10().ceil().max(1.0);
     let x = |value: f64| left + width * value / x_end;
-    // From 1 µs on; a logarithm, since profilers are decades apart.
+    // From 1 µs on; a logarithm, because the profilers' costs differ by orders of magnitude.
     let y = |value: f64| top + height * (1.0 - value.max(1.0).log10() / decades);
     text(svg, left, top - 25.0, "start", panel.title);
     text(svg, left, top - 9.0, "start", "µs of CPU a sample");
@@ -163,7 +163,7 @@ fn text(svg: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     );
 }
 
-/// A colour for each profiler; dashed at low rates, where starting and waking up weigh more.
+/// A colour for each profiler; dashed at low rates, where starting and waking up matter more.
 fn stroke(profiler: &str, rate: u32) -> String {
     let dashes = match rate {
         ..500 => "stroke-dasharray=\"5 4\"",

@@ -1,7 +1,7 @@
-//! Profilers that run on a target, each as a process of its own, and what they cost.
+//! Runs profilers on a target, each as a process of its own, and measures their cost.
 //!
-//! Invariant: the kernel says what a profiler used (`getrusage` of ended children, `/proc/PID/status`); of its own samples only
-//! the profiler can tell.
+//! Invariant: the kernel reports what a profiler used (`getrusage` of ended children, `/proc/PID/status`); only the number of
+//! its samples comes from the profiler.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::record::{Asked, Said};
 use crate::target::Target;
 use crate::workload::Kind;
 
-/// How often memory is looked at.
+/// How often memory is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// What a profiler may take to begin and to end.
+/// The longest time for a profiler to begin and to end.
 const GRACE: Duration = Duration::from_secs(30);
-/// What a peer is watched for by strace.
+/// How long strace watches a peer.
 const STRACE_SECONDS: u64 = 3;
 
 /// A profiler.
@@ -34,35 +34,35 @@ pub enum Profiler {
     Pfp(PathBuf),
 }
 
-/// What one run of a profiler gave.
+/// The result of one run of a profiler.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Slice {
     pub due: u64,
-    /// Turns that were taken, those that found a worker idle too; of peers, samples.
+    /// Turns that were taken, also those that found an idle worker; for peers, samples.
     pub taken: u64,
-    /// Samples of workers at work.
+    /// Samples of busy workers.
     pub busy: u64,
     pub unstable: Option<u64>,
     pub wrong: Option<Wrong>,
     pub usage: Usage,
-    /// What ours says beyond.
+    /// What phpprof reports in addition.
     pub said: Option<Said>,
-    /// Calls of the kernel for each sample of a peer, by strace.
+    /// System calls for each sample of a peer, counted by strace.
     pub traced_calls_per_sample: Option<f64>,
 }
 
-/// What a process used.
+/// The resources that a process used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     pub user_seconds: f64,
     pub system_seconds: f64,
-    /// The most that was resident, and of that what was no file's.
+    /// The peak of resident memory, and the part of it that is not of files.
     pub resident_kib: u64,
     pub anonymous_kib: u64,
 }
 
 impl Profiler {
-    /// The profilers of `PEERS`, as `phpspy=/path pfp=/path`, after ours.
+    /// phpprof, then the profilers of `PEERS`, such as `phpspy=/path pfp=/path`.
     pub fn all(peers: &str) -> Result<Vec<Self>> {
         let mut all = vec![Self::Ours];
         for peer in peers.split_whitespace() {
@@ -91,7 +91,7 @@ impl Profiler {
     pub fn can(&self, cell: &Cell) -> bool {
         match self {
             Self::Ours => true,
-            // Neither follows threads, or short-lived processes, or reads by the file.
+            // Neither of them follows threads or short-lived processes, or reads by the file.
             Self::Phpspy(_) | Self::Pfp(_) => {
                 let follows = !matches!(cell.workload.kind, Kind::FrankenPhp(_) | Kind::Parent(_));
                 follows && !cell.mem && cell.busy > 0
@@ -113,7 +113,7 @@ impl Profiler {
     }
 }
 
-/// What our sampler is told to do on a cell.
+/// The options of phpprof for a cell.
 pub fn asked(cell: &Cell, target: &Target, length: &Length) -> Asked {
     Asked {
         pids: target.pids(),
@@ -125,7 +125,7 @@ pub fn asked(cell: &Cell, target: &Target, length: &Length) -> Asked {
     }
 }
 
-/// The command that does it.
+/// The command for these options.
 pub fn own_command(asked: &Asked) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("record").arg(serde_json::to_string(asked)?);
@@ -196,7 +196,7 @@ fn target_is_there(target: &Target) -> Result<()> {
     gone.map_or(Ok(()), |pid| bail!("the target, process {pid}, has ended"))
 }
 
-/// Runs a program to its end, and says what it used. One at a time: the kernel sums the children that have ended.
+/// Runs a program to its end, and returns its resources. One at a time: the kernel sums up the children that have ended.
 fn run(mut command: Command, within: Duration) -> Result<Usage> {
     let before = ended_children()?;
     let mut child = command
@@ -235,7 +235,7 @@ fn ended_children() -> Result<[f64; 2]> {
     Ok([seconds(usage.user_time()), seconds(usage.system_time())])
 }
 
-/// The most that is resident by the process's own memory: `getrusage` would count what its parent had when it was forked.
+/// The peak of the process's own memory: `getrusage` would also count its parent's memory at the fork.
 fn look(child: &Child, usage: &mut Usage) {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
         return;
@@ -249,7 +249,7 @@ fn look(child: &Child, usage: &mut Usage) {
     usage.anonymous_kib = usage.anonymous_kib.max(kib("RssAnon:"));
 }
 
-/// Runs a program under `strace -c`, and gives the sum of its calls.
+/// Runs a program under `strace -c`, and returns the sum of its calls.
 fn traced_calls(command: &Command) -> Result<u64> {
     let table = strace(command, Stdio::null())?;
     Ok(table.iter().map(|(_, calls)| calls).sum())

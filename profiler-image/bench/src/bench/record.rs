@@ -1,6 +1,6 @@
-//! One run of our own sampler, in a process of its own: what it was asked for by the command line, what it counted as JSON.
+//! One run of phpprof in a process of its own: its options come from the command line, and its counts are printed as JSON.
 //!
-//! Invariant: everything that is said was counted, by the sampler, its allocator or the kernel; nothing is estimated.
+//! Invariant: everything that is printed was counted, by the sampler, its allocator or the kernel; nothing is estimated.
 
 use std::alloc::System;
 use std::collections::BTreeMap;
@@ -29,15 +29,15 @@ pub struct Asked {
     pub pids: Vec<i32>,
     pub samples_per_second: u32,
     pub seconds: u64,
-    /// What is counted after so many seconds is said apart.
+    /// The counts after this many seconds are printed separately.
     pub steady_after_seconds: u64,
-    /// Reads `/proc/PID/mem`, as where seccomp refuses the call.
+    /// Reads `/proc/PID/mem`, as if seccomp refused the call.
     pub mem: bool,
-    /// Gives the stacks too.
+    /// Prints the stacks, too.
     pub stacks: bool,
 }
 
-/// Counts of a part of a run.
+/// The counts of a part of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     pub seconds: f64,
@@ -50,39 +50,39 @@ pub struct Counts {
     pub bytes: u64,
     pub opens: u64,
     pub file_reads: u64,
-    /// Gathers and other calls of idle turns, which are part of those above.
+    /// Gathers and other calls of idle turns, which the counts above include.
     pub idle_gathers: u64,
     pub idle_calls: u64,
     pub idle_vectors: u64,
     pub idle_bytes: u64,
     pub allocations: u64,
-    /// Calls of `read` and `pread` that the kernel saw, whatever was read.
+    /// Calls of `read` and `pread`, counted by the kernel, of any file.
     pub reads: u64,
-    /// Sleeps that the kernel saw end.
+    /// Sleeps that ended, counted by the kernel.
     pub wake_ups: u64,
     pub cpu_nanoseconds: u64,
 }
 
-/// What a run says.
+/// The output of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Said {
     pub whole: Counts,
-    /// Absent where the run was over before.
+    /// Absent if the run ended before.
     pub steady: Option<Counts>,
-    /// All calls of the process, its start and end too: what strace sees.
+    /// All system calls of the process, with its start and end, as strace sees them.
     pub process_memory_reads: u64,
     pub process_opens: u64,
     pub process_reads: u64,
     pub lateness_p50_us: f64,
     pub lateness_p99_us: f64,
     pub unstable: u64,
-    /// Samples a second at the end: less than was asked for where the sampler held back.
+    /// Samples a second at the end: fewer than requested if the sampler reduced its rate.
     pub effective_rate: f64,
     /// Samples by stack, root first.
     pub stacks: Vec<(Vec<String>, u64)>,
 }
 
-/// Records, and prints what was counted.
+/// Records, and prints the counts.
 pub fn run(asked: &str) -> Result<()> {
     let asked: Asked = serde_json::from_str(asked).context("what to record is JSON")?;
     if asked.mem {
@@ -106,10 +106,10 @@ fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
         unpaced: false,
         include_idle: false,
         only_running: false,
-        // The limits on calls hold with it.
+        // The limits on calls apply with it, too.
         heap: std::env::var("BENCH").is_ok_and(|form| form == "smoke"),
         of_program: false,
-        // What a sample costs shall be seen, not hidden by fewer of them.
+        // The cost of a sample has to be visible, and not be hidden by a lower rate.
         cpu_budget_percent: None,
         quiescent_cpus: None,
         stop: Stop::default(),
@@ -118,7 +118,7 @@ fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
     }
 }
 
-/// As the seccomp profile of a restricted pod does.
+/// Refuses the call like the seccomp profile of a restricted pod.
 fn refuse_process_vm_readv() -> Result<()> {
     const PROCESS_VM_READV: i64 = if cfg!(target_arch = "x86_64") {
         310
@@ -136,7 +136,7 @@ fn refuse_process_vm_readv() -> Result<()> {
     Ok(seccompiler::apply_filter(&program)?)
 }
 
-/// What is counted outside of the run, at a moment.
+/// The counts outside of the run, at a moment.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     calls: Calls,
@@ -161,7 +161,7 @@ impl Moment {
         }
     }
 
-    /// What was counted from an earlier moment to this one, with what the run itself counted meanwhile.
+    /// The counts from an earlier moment to this one, with those of the run itself in between.
     fn since(&self, begin: &Self, counted: &Counted, took: Duration) -> Counts {
         let calls = self.calls.since(begin.calls);
         let idle = counted.idle;
@@ -188,9 +188,9 @@ impl Moment {
     }
 }
 
-/// What the kernel has counted of `read` and `pread`; `process_vm_readv` is none of them.
+/// The kernel's count of `read` and `pread`, without `process_vm_readv`.
 fn reads() -> u64 {
-    // Without a place on the heap, which would be counted as the sampler's.
+    // Without an allocation, which would count as the sampler's.
     let mut bytes = [0_u8; 512];
     let length = File::open("/proc/self/io").and_then(|mut file| file.read(&mut bytes));
     let text = length
@@ -203,8 +203,8 @@ fn reads() -> u64 {
     line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Keeps what was counted when the steady part began, and at the last look, which is the end of it: what the sampler does
-/// when the time is over is no part of it.
+/// Keeps the counts at the beginning of the steady part, and at the last look, which is its end: the work of the sampler
+/// after the duration is not part of it.
 #[derive(Debug)]
 struct Watch {
     after: Duration,

@@ -1,4 +1,4 @@
-//! A row of the results: what the runs of one profiler on one cell amount to. Pure.
+//! A row of the results: the sums of one profiler's runs on one cell. Pure.
 
 use std::fmt::Write as _;
 
@@ -22,22 +22,22 @@ pub struct Row {
     pub busy: u64,
     pub unstable: Option<u64>,
     pub wrong: Option<Wrong>,
-    /// p50 and p99, the mean of the runs, in microseconds.
+    /// The means of p50 and p99 over the runs, in microseconds.
     pub lateness: Option<[f64; 2]>,
     pub user_seconds: f64,
     pub system_seconds: f64,
     pub seconds: f64,
-    /// Counts of ours: the steady part where the runs have one.
+    /// phpprof's counts: those of the steady part, if the runs have one.
     pub counts: Option<Counts>,
     pub traced_calls_per_sample: Option<f64>,
     pub resident_kib: u64,
     pub anonymous_kib: u64,
-    /// The lowest rate that a run ended with.
+    /// The lowest final rate of a run.
     pub effective_rate: Option<f64>,
 }
 
 impl Row {
-    /// Sums the runs of a profiler, each of so many seconds.
+    /// Sums up the runs of a profiler, each of this many seconds.
     #[must_use]
     pub fn of(cell: &Cell, profiler: &'static str, slices: &[Slice], seconds: f64) -> Self {
         let all = |value: fn(&Slice) -> u64| slices.iter().map(value).sum();
@@ -85,13 +85,13 @@ impl Row {
         }
     }
 
-    /// CPU of the whole process, its start and end too, for each sample of a worker at work.
+    /// CPU time of the whole process, with its start and end, for each sample of a busy worker.
     #[must_use]
     pub fn cpu_us_per_sample(&self) -> Option<f64> {
         per((self.user_seconds + self.system_seconds) * 1e6, self.busy)
     }
 
-    /// Calls of the kernel for each sample of a worker at work.
+    /// System calls for each sample of a busy worker.
     #[must_use]
     pub fn calls_per_sample(&self) -> Option<f64> {
         let counts = self.counts.as_ref();
@@ -106,7 +106,7 @@ impl Row {
         100.0 * (self.user_seconds + self.system_seconds) / self.seconds.max(0.001)
     }
 
-    /// The line of `results.csv`; where there is no value the field is empty.
+    /// The line of `results.csv`; a field without a value is empty.
     #[must_use]
     pub fn csv(&self) -> String {
         let Cell {
@@ -156,7 +156,7 @@ impl Row {
 }
 
 impl Counts {
-    /// Samples of workers at work.
+    /// Samples of busy workers.
     #[must_use]
     pub fn busy(&self) -> u64 {
         self.taken - self.idle
@@ -242,7 +242,7 @@ pub mod tests {
     use crate::record::Said;
     use crate::workload::{DOKUWIKI, FRAMEWORK, Workload};
 
-    /// Counts of ten seconds in which a worker in ten turns was at work, and each of these took two gathers.
+    /// Counts of ten seconds in which a worker was busy in ten turns, and each of these took two gathers.
     pub const COUNTS: Counts = Counts {
         seconds: 10.0,
         due: 1000,
@@ -264,7 +264,7 @@ pub mod tests {
         cpu_nanoseconds: 5_000_000,
     };
 
-    /// A row of ours with these counts.
+    /// A row of phpprof with these counts.
     pub fn row(workload: Workload, counts: Counts, wrong: Option<Wrong>) -> Row {
         let cell = Cell {
             workload,

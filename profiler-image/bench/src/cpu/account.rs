@@ -1,4 +1,4 @@
-//! CPU time by function: what a thread says itself, what was sampled of it, and how far chance can put the two apart. Pure.
+//! CPU time by function: the thread's own measurement, the sampled one, and how far chance can separate the two. Pure.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,20 +7,21 @@ use anyhow::{Context, Result};
 
 use crate::sampled::Stack;
 
-/// The functions of `cpu.php`, as they are in its stacks.
+/// The functions of `cpu.php`, as named in its stacks.
 pub const FUNCTIONS: [&str; 3] = ["counting", "hashing", "waiting"];
 const WAITING: usize = 2;
-/// More CPU time of what waits, in percent of all, is too much.
+/// The largest allowed CPU time of the waiting function, in percent of all.
 const WAITING_PERCENT: f64 = 2.0;
-/// In percentage points. A row in which chance alone may be further off is too short.
+/// In percentage points. A row is too short if chance alone may exceed it.
 const TOLERANCE: f64 = 3.0;
-/// Chance is further off than so many standard deviations in 3 of 1,000 shares.
+/// Chance exceeds this many standard deviations in 3 of 1,000 shares.
 const DEVIATIONS: f64 = 3.0;
 /// In percent of a thread's CPU time.
 const TOTAL_TOLERANCE: f64 = 3.0;
-/// A thread that waited longer for a CPU, in percent of the time, was runnable while it waited for something else too.
+/// A thread that waited longer than this for a CPU, in percent of the time, was also runnable while it should have waited for something
+/// else.
 const MAX_DELAY: f64 = 5.0;
-/// In shorter slices waking up weighs too much.
+/// In shorter slices the time to wake up matters too much.
 pub const MIN_SLICE_MILLISECONDS: u32 = 5;
 
 /// Nanoseconds of CPU time of a thread.
@@ -32,7 +33,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Share of a function, in percent.
+    /// The share of a function, in percent.
     pub fn percent(&self, function: usize) -> f64 {
         100.0 * self.functions[function] / self.all.max(1.0)
     }
@@ -45,8 +46,8 @@ impl Account {
     }
 }
 
-/// What a thread has said: its number, and the moment (of the monotonic clock), the CPU time and the function when each of
-/// its functions began.
+/// A thread's own record: its number, and the moment (of the monotonic clock), the CPU time and the function at the beginning of each of
+/// its functions.
 #[derive(Debug)]
 pub struct Said {
     pub tid: i32,
@@ -60,9 +61,9 @@ impl Said {
         Ok(Self { tid, marks })
     }
 
-    /// How far chance may put the share of a function off, in percentage points, where a sample is taken once in `period`
-    /// nanoseconds. As lengths of slices vary, each is seen a part of a period too long or too short, whatever the others
-    /// are: by a variance of a quarter of its square at most.
+    /// How far chance may change the share of a function, in percentage points, if a sample is taken once in `period`
+    /// nanoseconds. Because the lengths of slices vary, each is sampled a part of a period too long or too short, independently of the
+    /// others: with a variance of at most a quarter of the period's square.
     pub fn chance(&self, sampled: &Range<u64>, period: f64, function: usize) -> f64 {
         let share = self.account(sampled).percent(function) / 100.0;
         let inside = |&&(begin, _, _): &&(u64, u64, String)| sampled.contains(&begin);
@@ -114,17 +115,17 @@ pub struct Outcome {
     pub delay_percent: f64,
     pub truth: Account,
     pub sampled: Account,
-    /// How far chance may put a working function's share off, in percentage points.
+    /// How far chance may change a working function's share, in percentage points.
     pub chance: f64,
 }
 
 impl Outcome {
-    /// Whether other work had the thread's CPU for so long that shares are not judged.
+    /// Whether other programs used the thread's CPU for so long that its shares are not judged.
     pub fn is_busy(&self) -> bool {
         self.delay_percent > MAX_DELAY
     }
 
-    /// The limits that it breaks, in words; none if it holds. The long form wants a quiet machine.
+    /// The broken limits, in words. The long form needs a quiet machine.
     pub fn broken(&self, slice_milliseconds: u32, full: bool) -> Vec<String> {
         let (truth, sampled) = (&self.truth, &self.sampled);
         let mut broken = Vec::new();

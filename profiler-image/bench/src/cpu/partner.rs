@@ -1,4 +1,4 @@
-//! Who a target waits for: it answers each request after the time that the request names.
+//! The program that a target waits for: it answers each request after the time in the request.
 //!
 //! A request is that time in microseconds, four bytes in network order; an answer is one byte. A partner's threads end with
 //! their target.
@@ -14,15 +14,15 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tempfile::TempDir;
 
-/// What a target waits in.
+/// How a target waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     Usleep,
-    /// A read of a pipe whose other end is slow.
+    /// Reading a pipe whose other end is slow.
     Pipe,
-    /// A read of a socket to a slow server.
+    /// Reading a socket to a slow server.
     Socket,
-    /// A lock that another has.
+    /// A lock that another process holds.
     Flock,
     /// Two threads that wait for one another: one of them always works.
     Turns,
@@ -40,9 +40,9 @@ impl Wait {
     }
 }
 
-/// A partner that is there.
+/// A running partner.
 pub struct Partner {
-    /// Where targets find it.
+    /// The path by which targets find it.
     pub path: String,
     _folder: TempDir,
 }
@@ -102,7 +102,7 @@ fn serve(listener: &TcpListener, take_turns: bool) -> std::io::Result<()> {
     })
 }
 
-/// The time that the next request names.
+/// The time in the next request.
 fn asked(mut requests: impl Read) -> std::io::Result<Duration> {
     let mut microseconds = [0; 4];
     requests.read_exact(&mut microseconds)?;
@@ -118,7 +118,7 @@ fn answer(mut requests: impl Read, mut answers: impl Write) -> std::io::Result<(
     }
 }
 
-/// Answers at once, and has the lock for the time that was asked for.
+/// Answers at once, and holds the lock for the requested time.
 fn hold(lock: &File, mut requests: impl Read, mut answers: impl Write) -> std::io::Result<()> {
     loop {
         let time = asked(&mut requests)?;

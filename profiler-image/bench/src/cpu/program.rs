@@ -1,4 +1,4 @@
-//! A program that works and waits, as a process or as threads of FrankenPHP, and what it says when it is done.
+//! A program that works and waits, as a process or as threads of FrankenPHP, and its output.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -55,9 +55,9 @@ impl Program {
         let settings = tempfile::Builder::new().prefix("phpprof-cpu-").tempdir()?;
         let ini = format!("extension={}\nffi.enable=1\n", server.ffi.display());
         std::fs::write(settings.path().join("php.ini"), ini)?;
-        // Free now, and nobody else on this machine asks for a port by number.
+        // The port is free now, and no other test on this machine uses fixed ports.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        // All its threads are held to the CPU, also those that it starts at once.
+        // All its threads are bound to the CPU, also those that it starts at once.
         let mut command = Command::new("taskset");
         command
             .args(["-c", &CPUS[1].to_string()])
@@ -74,7 +74,7 @@ impl Program {
             std::thread::spawn(move || ask(address, &asked))
         };
         let clients = asked.iter().map(client).collect();
-        // Compiling and the first turns are not what is measured.
+        // Compiling and the first turns are not measured.
         std::thread::sleep(Duration::from_millis(300));
         Ok(Self {
             running,
@@ -87,7 +87,7 @@ impl Program {
         self.running.pid()
     }
 
-    /// What each thread says when it is done.
+    /// The final output of each thread.
     pub fn said(mut self) -> Result<Vec<String>> {
         if self.clients.is_empty() {
             return Ok(vec![self.running.finish()?]);

@@ -1,11 +1,11 @@
 //! Shares of functions, true and sampled: pure.
 
-/// A sampled share may be off by this, in percentage points.
+/// The largest difference of a sampled share, in percentage points.
 const TOLERANCE: f64 = 1.0;
-/// What chance explains of a short run, in standard deviations.
+/// The difference that chance explains in a short run, in standard deviations.
 const CHANCE: f64 = 4.0;
 
-/// The share of one function's time, its callees' included.
+/// The share of one function's time, with its callees.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
     pub name: String,
@@ -14,13 +14,13 @@ pub struct Share {
 }
 
 impl Share {
-    /// In percentage points.
+    /// The difference, in percentage points.
     pub fn off(&self) -> f64 {
         (self.sampled_percent - self.true_percent).abs()
     }
 }
 
-/// How a row was made, as far as the limits depend on it.
+/// How a row was measured, as far as the limits depend on it.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
     pub snapshots: usize,
@@ -54,7 +54,7 @@ pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
         })
         .map(words)
         .collect();
-    // A program that does not run what is asked for proves nothing.
+    // A program that hardly runs the function proves nothing.
     if let Some(share) = shares.iter().find(|share| share.true_percent < 1.0) {
         broken.push(format!("too little to be seen: {}", words(share)));
     }

@@ -1,6 +1,6 @@
 //! The stack of a process that is stopped: nothing moves while it is read, so it is true.
 //!
-//! It is read frame by frame, by nothing of the sampler but how a process's memory is read. Invariant: the process runs on when
+//! It is read frame by frame, with nothing from the sampler except its way to read memory. Invariant: the process continues when
 //! a [`Stopped`] is dropped.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use phpprof_zend::engine::{Engine, find};
 use phpprof_zend::function::{HEAD, Key, NamedFunction};
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 
-/// A child of this process that runs PHP, to be stopped now and then.
+/// A child of this process that runs PHP, and is stopped now and then.
 pub struct Stopper {
     pid: Pid,
     memory: ProcessMemory,
@@ -67,7 +67,7 @@ impl Stopper {
         let _stopped = Stopped::stop(self.pid)?;
         let top = self.memory.word(self.engine.current_execute_data())?;
         let mut frames = Vec::new();
-        // Nothing was copied before: unwinding fetches each frame.
+        // The copy is empty, so unwinding fetches each frame.
         let mut copy = Copy::default();
         let end = unwind(
             &self.memory,
@@ -87,7 +87,7 @@ impl Stopper {
         Ok(names)
     }
 
-    /// `None` where the frame only stands until `__call` is called: it has no code of its own.
+    /// `None` for a frame that is only there until `__call` is called: it has no code of its own.
     fn name(&mut self, frame: &Frame) -> Result<Option<String>> {
         let layout = self.engine.layout;
         let mut head = [0; HEAD];

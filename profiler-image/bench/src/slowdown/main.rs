@@ -1,11 +1,11 @@
-//! `make slowdown`: what profiling costs the program that is profiled, by what it gets done with and without, every 0.3 s in turn.
+//! `make slowdown`: how much profiling slows the program down, from the program's work with and without it, alternating every 0.3 s.
 //!
 //! Usage: `slowdown PHP PHPPROF RESULTS.csv [WORDS]`; with WORDS only the rows that have them in their label. A row ends when the
-//! half width of its confidence interval is 1 %, or after 15 minutes, or `SLOWDOWN_SECONDS`: it is undecided then. `EXCIMER`,
+//! half width of its confidence interval is 1 %, or after 15 minutes, or `SLOWDOWN_SECONDS`: then it is undecided. `EXCIMER`,
 //! `XDEBUG` and `TIDEWAYS` name the extensions of these profilers; without one its rows are left out.
 //!
-//! The sampler is stopped and continued, the target never is. Excimer is switched by the target; what profiles each call is
-//! switched by the request.
+//! The sampler is stopped and continued; the target always runs. The target switches Excimer, and the request switches profilers
+//! of each call.
 
 mod pairs;
 mod program;
@@ -25,7 +25,7 @@ const TURN: Duration = Duration::from_millis(300);
 const ENOUGH_PERCENT: f64 = 1.0;
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// Who profiles.
+/// The profiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Profiler {
     /// Samples at this rate; on the same CPU as its target or not.
@@ -137,13 +137,13 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// Turns until the interval is narrow enough, or the time is over; `None` if that was too short for any estimate.
+/// Takes turns until the interval is narrow enough, or the time is over; `None` if that was too short for any estimate.
 fn measure(run: &mut Run, limit: Duration) -> Result<Option<Estimate>> {
     let began = Instant::now();
     let mut log = Log::default();
     for turn in 0_u32.. {
         run.turn(turn % 2 == 1, &mut log)?;
-        // Pairs are whole at even turns; some are enough to look at again.
+        // After an even number of turns all pairs are complete; the estimate is computed after each five pairs.
         if turn % 10 == 9 || began.elapsed() >= limit {
             let estimate = log.estimate();
             if began.elapsed() >= limit || estimate.is_some_and(is_enough) {
@@ -175,7 +175,7 @@ impl Profiler {
         }
     }
 
-    /// Which CPUs the target and the sampler may use.
+    /// The CPUs that the target and the sampler may use.
     fn cpus(self) -> &'static str {
         match self {
             Self::Phpprof { one_cpu: true, .. } => "one",
@@ -195,10 +195,10 @@ impl Profiler {
         format!("{}, {how}{cpus}", self.name())
     }
 
-    /// The setting of PHP that it needs, to load its extension; `None` where that is not here.
+    /// The PHP setting that loads its extension; `None` if the extension does not exist.
     fn setting(self) -> Option<String> {
         let (variable, setting) = match self {
-            // Nothing: this is what the command line has anyway.
+            // This setting has no effect: it is the default of the command line.
             Self::Phpprof { .. } => return Some("max_execution_time=0".to_owned()),
             Self::Excimer { .. } => ("EXCIMER", "extension"),
             Self::Xdebug => ("XDEBUG", "zend_extension"),
@@ -208,7 +208,7 @@ impl Profiler {
         Some(format!("{setting}={path}"))
     }
 
-    /// `None` where the profiler is not here.
+    /// `None` if the profiler does not exist.
     fn start(self, asked: &Asked) -> Result<Option<Run>> {
         let Some(setting) = self.setting() else {
             return Ok(None);
@@ -224,7 +224,7 @@ impl Profiler {
                 Run::Itself(Counting::start(command, &format!("excimer={rate_hz}"))?)
             }
             Self::Xdebug => {
-                // One file, which each request writes anew.
+                // One file, which each request overwrites.
                 command.args(XDEBUG.iter().flat_map(|setting| ["-d", setting]));
                 Run::ByRequest {
                     server: Serving::start(command)?,

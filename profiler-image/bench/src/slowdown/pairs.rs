@@ -1,15 +1,15 @@
-//! What profiling costs a program, from what it got done with and without, in turn: pure.
+//! The cost of profiling for a program, from its work with and without it, in turn: pure.
 
-/// The program's own count is of so long, in nanoseconds.
+/// The time that each of the program's counts covers, in nanoseconds.
 pub const COUNTED: u64 = 20_000_000;
-/// A turn with fewer counts says nothing.
+/// A turn with fewer counts is ignored.
 const MIN_COUNTS: usize = 5;
 /// For an interval of 95 % of a normal distribution.
 const QUANTILE: f64 = 1.96;
-/// Fewer pairs do not tell how much they differ.
+/// With fewer pairs their deviation is unknown.
 pub const MIN_PAIRS: usize = 20;
 
-/// What a program got done from one moment to another.
+/// The work of a program between two moments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Count {
     begin: u64,
@@ -17,32 +17,32 @@ struct Count {
     pages: u64,
 }
 
-/// What a program has said, and when profiling was switched.
+/// The program's output, and when profiling was switched.
 #[derive(Debug, Default)]
 pub struct Log {
     counts: Vec<Count>,
     /// Whether the program is profiled from then on.
     switches: Vec<(u64, bool)>,
     counted_at: Option<u64>,
-    /// Whether what a request says from now on is profiled.
+    /// Whether the output of the next request is profiled.
     begins: Option<bool>,
     pub calls_per_page: u64,
 }
 
-/// What profiling costs, so far.
+/// The estimated cost of profiling so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub pairs: usize,
     /// How much longer a page takes, in percent.
     pub slowdown_percent: f64,
-    /// Of the confidence interval of 95 %, in percent.
+    /// The half width of the confidence interval of 95 %, in percent.
     pub half_width_percent: f64,
-    /// Nanoseconds more for each call of a function.
+    /// Additional nanoseconds for each function call.
     pub nanoseconds_per_call: f64,
 }
 
 impl Log {
-    /// Takes a line of the program: `calls NUMBER`, `TIME PAGES`, `TIME on` or `TIME off`; others say nothing.
+    /// Takes a line of the program: `calls NUMBER`, `TIME PAGES`, `TIME on` or `TIME off`; others are ignored.
     pub fn line(&mut self, line: &str) {
         let Some((time, word)) = line.trim().split_once(' ') else {
             return;
@@ -58,12 +58,12 @@ impl Log {
         }
     }
 
-    /// Profiling begins or ends.
+    /// Notes that profiling begins or ends.
     pub fn switch(&mut self, time: u64, on: bool) {
         self.switches.push((time, on));
     }
 
-    /// What follows is of another request.
+    /// Notes that the following lines are of another request.
     pub fn request(&mut self, on: bool) {
         (self.counted_at, self.begins) = (None, Some(on));
     }
@@ -77,7 +77,7 @@ impl Log {
         }
     }
 
-    /// Nanoseconds a page in each turn that is over; the first count in it is left out, as it takes time to switch.
+    /// Nanoseconds per page in each complete turn. The first count in it is left out, because switching takes time.
     fn turns(&self) -> Vec<(bool, f64)> {
         let mut turns = Vec::new();
         for pair in self.switches.windows(2) {
@@ -98,7 +98,7 @@ impl Log {
         turns
     }
 
-    /// What profiling costs; `None` while there are too few pairs of turns.
+    /// The cost of profiling; `None` while there are too few pairs of turns.
     pub fn estimate(&self) -> Option<Estimate> {
         let turns = self.turns();
         let mut pairs = Vec::new();
@@ -131,7 +131,7 @@ impl Log {
 mod tests {
     use super::*;
 
-    /// Turns of 16 counts, each of so many pages.
+    /// Turns of 16 counts, each of this many pages.
     fn log(turns: &[(bool, u64)]) -> Log {
         let mut log = Log::default();
         log.line("calls 10");
@@ -140,7 +140,7 @@ mod tests {
             log.line(&format!("{now} {}", if on { "on" } else { "off" }));
             for index in 0..16 {
                 now += COUNTED;
-                // What is counted while it is switched is neither.
+                // A count during the switch belongs to neither.
                 log.line(&format!("{now} {}", if index == 0 { 1 } else { pages }));
             }
         }

@@ -1,4 +1,4 @@
-//! The processes of a row: the program that counts, and who profiles it. They end when they are dropped.
+//! The processes of a row: the program that counts, and the profiler. They end when they are dropped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -39,7 +39,7 @@ impl Drop for Ending {
     }
 }
 
-/// A PHP command in the folder of the targets, with a setting, held to one CPU if so asked.
+/// A PHP command in the folder of the targets, with a setting, bound to one CPU if requested.
 pub fn php(words: &str, setting: &str, one_cpu: bool) -> Result<Command> {
     let mut words = words.split_whitespace();
     let mut command = on(one_cpu, words.next().context("no PHP is named")?);
@@ -81,7 +81,7 @@ impl Counting {
         Ok(Self { process, lines })
     }
 
-    /// What it has said since.
+    /// Its output since the last call.
     pub fn lines(&mut self) -> Result<Vec<String>> {
         let status = self.process.0.try_wait()?;
         ensure!(status.is_none(), "the target has ended: {status:?}");
@@ -89,7 +89,7 @@ impl Counting {
     }
 }
 
-/// The sampler, as its own process, which can be held.
+/// The sampler as a process of its own, which can be stopped.
 pub struct Sampler(Ending);
 
 impl Sampler {
@@ -104,7 +104,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Lets it run, or stops it.
+    /// Continues it, or stops it.
     pub fn switch(&mut self, on: bool) -> Result<()> {
         let status = self.0.0.try_wait()?;
         ensure!(status.is_none(), "the sampler has ended: {status:?}");
@@ -119,13 +119,13 @@ impl Sampler {
 pub struct Serving {
     _process: Ending,
     address: SocketAddr,
-    /// Where its profiler writes.
+    /// The folder of its profiler's output.
     _folder: TempDir,
 }
 
 impl Serving {
     pub fn start(mut command: Command) -> Result<Self> {
-        // Free now, and nobody else on this machine asks for a port by number.
+        // The port is free now, and no other test on this machine uses fixed ports.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let folder = tempfile::Builder::new()
             .prefix("phpprof-slowdown-")
@@ -149,11 +149,11 @@ impl Serving {
         })
     }
 
-    /// What it has said in one request.
+    /// Its output for one request.
     pub fn ask(&self, asked: &str) -> Result<Vec<String>> {
         let mut stream = TcpStream::connect(self.address)?;
         let request = format!("GET /{SCRIPT}?{asked} HTTP/1.0\r\n\r\n");
-        // In one piece: the built-in server takes no others.
+        // In one write, because the built-in server requires that.
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

@@ -1,11 +1,11 @@
-//! Stacks held against what a program can do: pure.
+//! Compares stacks with the calls that a program can make: pure.
 
 use std::ops::Range;
 
 use super::targets::Target;
 use crate::sampled::UNSTABLE;
 
-/// Leaves that say what the engine does.
+/// Leaves that are phases of the engine.
 const PHASES: [&str; 5] = [
     "[compiling]",
     "[loading]",
@@ -14,7 +14,7 @@ const PHASES: [&str; 5] = [
     "[shutdown]",
 ];
 
-/// What the samples of one run amount to; counts of samples, edges counted in each sample.
+/// The counts of one run: of samples, and of wrong edges in each sample.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
     pub samples: u64,
@@ -29,12 +29,12 @@ pub struct Counts {
     pub leaves: Vec<u64>,
     /// PHP 7 ran the target.
     pub is_7: bool,
-    /// The first wrong edges, for people.
+    /// The first wrong edges, as text.
     pub examples: Vec<String>,
 }
 
 impl Counts {
-    /// Adds `count` samples of a stack, root first, that stand for so much time.
+    /// Adds `count` samples of a stack, root first, that represent this time.
     pub fn add(&mut self, target: &Target, stack: &[&str], count: u64, nanoseconds: u64) {
         self.samples += count;
         let proven = match stack.split_last() {
@@ -42,7 +42,7 @@ impl Counts {
                 self.unstable += count;
                 proven
             }
-            // What the engine does for a leaf is no call.
+            // A phase at a leaf is not a call.
             Some((leaf, callers)) if PHASES.contains(leaf) => callers,
             _ => stack,
         };
@@ -86,8 +86,8 @@ impl Counts {
         }
     }
 
-    /// Holds the names of eval()'d code, which have the line of the call, against the lines of its callers: pairs of name and line, root
-    /// first. An edge by names alone does not show that another eval of the same function was named.
+    /// Compares the names of eval()'d code, which have the line of the call, with the lines of its callers: pairs of name and line, root
+    /// first. An edge by names alone would not show that another eval of the same function was named.
     pub fn add_lines(&mut self, stack: &[(String, u32)], count: u64) {
         for pair in stack.windows(2) {
             let [(caller, line), (callee, _)] = pair else {
@@ -108,7 +108,7 @@ impl Counts {
         }
     }
 
-    /// Share of the samples, in percent.
+    /// The share of the samples, in percent.
     #[must_use]
     pub fn percent(&self, count: u64) -> f64 {
         100.0 * count as f64 / (self.samples as f64).max(1.0)
@@ -123,24 +123,24 @@ fn eval_line(name: &str) -> Option<u32> {
     place.rsplit_once('(')?.1.parse().ok()
 }
 
-/// How a row was made, as far as the limits depend on it.
+/// How a row was measured, as far as the limits depend on it.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
     pub jit: bool,
-    /// The quiescent reader was kept off the target's CPU.
+    /// The quiescent reader could not use the target's CPU.
     pub remote: bool,
     /// Share of first reads during which the top moved, in percent.
     pub moved_percent: f64,
-    /// Reads of the target's memory a sample; next to none while it sleeps.
+    /// Reads of the target's memory per sample; almost none while it sleeps.
     pub reads_per_sample: f64,
     /// True share of the time below `smallCalls`, in percent.
     pub true_small_percent: Option<f64>,
-    /// Share of the time in which the sampler had a CPU, in percent, where it takes one sample after the other.
+    /// The share of the time in which the sampler had a CPU, in percent, if it takes samples without a pause.
     pub own_cpu_percent: Option<f64>,
 }
 
-/// Share of the time below `smallCalls` in percent, by the target's turns as far as they lie in the time that was sampled:
-/// small calls from a turn's begin to its middle, then long functions to its end.
+/// The share of the time below `smallCalls` in percent, from the part of the target's turns in the sampled time:
+/// small calls from a turn's beginning to its middle, then long functions to its end.
 #[must_use]
 pub fn small_percent(turns: &[[u64; 3]], sampled: &Range<u64>) -> Option<f64> {
     let inside = |begin: u64, end: u64| {
@@ -156,14 +156,14 @@ pub fn small_percent(turns: &[[u64; 3]], sampled: &Range<u64>) -> Option<f64> {
     (all > 0).then(|| 100.0 * small as f64 / all as f64)
 }
 
-/// Share of the sampled time that is below `smallCalls`, of that below either, in percent.
+/// The share of the sampled time below `smallCalls` in the time below both, in percent.
 #[must_use]
 pub fn sampled_small_percent(counts: &Counts) -> f64 {
     let [small, long] = counts.shares;
     100.0 * small as f64 / ((small + long) as f64).max(1.0)
 }
 
-/// Mixed paths, in words, where they are more than 20 in a million. Of a short row the limit is so small that chance breaks it.
+/// Mixed paths, in words, if they are more than 20 in a million. For a short row the limit is so low that chance may break it.
 #[must_use]
 pub fn mixed(counts: &Counts) -> Option<String> {
     let allowed = counts.samples.div_ceil(50_000);
@@ -171,7 +171,7 @@ pub fn mixed(counts: &Counts) -> Option<String> {
     (counts.wrong_path > allowed).then(words)
 }
 
-/// The limits that a row breaks, in words; none if it holds.
+/// The broken limits of a row, in words.
 #[must_use]
 pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     let mut broken = Vec::new();
@@ -198,7 +198,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     );
     let mixed = mixed(counts);
     limit(mixed.is_none(), mixed.unwrap_or_default());
-    // The JIT does not say whether a call without a frame lasts still.
+    // With the JIT it is unknown whether a call without a frame still lasts.
     for ((caller, callee), &seen) in target.leaves.iter().zip(&counts.leaves) {
         limit(
             how.jit || counts.percent(seen) >= 10.0,
@@ -209,9 +209,9 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     let allowed = match target.name {
         "small" if how.jit => 0.5,
         "small" => 2.0,
-        // Without quiescent reads the other targets are printed only.
+        // Without quiescent reads the other targets are only printed.
         _ if how.remote => 100.0,
-        // What stands for a moment only is seldom seen twice; what counts is that it has no wrong name.
+        // A stack that exists only for a moment is rarely seen twice; here only wrong names count.
         "attack" => 100.0,
         _ => 2.0,
     };
@@ -235,8 +235,8 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
             how.reads_per_sample
         ),
     );
-    // While it waits for a CPU the sampler sees nothing, and all of that time counts for what it sees then. The target's turns
-    // end at the kernel's ticks where it waits too, and so do the sampler's waits: no chance evens that out.
+    // While the sampler waits for a CPU it sees nothing, and all of that time counts for the next sample. The target's turns
+    // end at the kernel's ticks if it waits too, and so do the sampler's waits, so this does not average out.
     let had_a_cpu = how.own_cpu_percent.is_none_or(|percent| percent >= 95.0);
     if let Some(truth) = how.true_small_percent {
         limit(

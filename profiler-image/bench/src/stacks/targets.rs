@@ -12,17 +12,17 @@ pub struct Target {
     pub since: u32,
     /// Argument of the script: frames of recursion below the work.
     pub depth: u32,
-    /// It prints, when it is ended, how long its small calls and its long internal functions took.
+    /// When it ends, it prints how long its small calls and its long internal functions took.
     pub states_shares: bool,
-    /// Its rows keep time, long ones too: read without a pause it would wait for its own memory for most of the time.
+    /// Its rows are on schedule, also long ones: if it were read without a pause, it would wait for its own memory most of the time.
     pub is_paced: bool,
     /// Caller and callee, by their names in the profile.
     pub edges: &'static [(&'static str, &'static str)],
-    /// Those that PHP 7 has besides.
+    /// Additional calls in PHP 7.
     pub edges_of_7: &'static [(&'static str, &'static str)],
-    /// Grand-caller, caller and callee that never stand on one stack, though both edges exist.
+    /// Grand-caller, caller and callee that are never on one stack together, though both edges exist.
     pub never: &'static [(&'static str, &'static str, &'static str)],
-    /// Leaves, with their callers, that are at least a tenth of the samples where no JIT runs the target.
+    /// Leaves, with their callers, that have at least a tenth of the samples each if no JIT runs the target.
     pub leaves: &'static [(&'static str, &'static str)],
 }
 
@@ -138,7 +138,7 @@ const ATTACK: &[(&str, &str)] = &[
     ("mu", "step"),
 ];
 
-/// What most targets have in common.
+/// The common properties of most targets.
 const PLAIN: Target = Target {
     name: "",
     script: "",

@@ -1,6 +1,6 @@
-//! The tree of all calls that traces have seen, and stacks held against it: pure.
+//! The tree of all traced calls, and stacks that are compared with it: pure.
 //!
-//! Invariant: it grows to [`MAX_NODES`] at most, whatever a trace says.
+//! Invariant: it has at most [`MAX_NODES`] nodes, whatever a trace contains.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, Read};
@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 
 use super::names::Call;
 
-/// Several times what a wiki's pages come to.
+/// Several times the number for a wiki's pages.
 const MAX_NODES: u32 = 20_000_000;
 /// Longer than a line with the text of an eval.
 const MAX_LINE: u64 = 16 << 20;
@@ -23,16 +23,16 @@ pub struct Calls {
     nodes: BTreeMap<(u32, u32), u32>,
     /// Names of caller and callee.
     edges: BTreeSet<(Option<u32>, u32)>,
-    /// Names whose function runs when an object goes.
+    /// Names of destructors, which run when an object is freed.
     destructors: BTreeSet<u32>,
 }
 
-/// Where a stack is none of the traces.
+/// Where a stack differs from the traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Break {
-    /// Frames from the root that occur as a call path.
+    /// The number of frames from the root that occur as a call path.
     pub known: usize,
-    /// The call that follows occurs, on another call path.
+    /// The next call occurs, but on another call path.
     pub is_edge_known: bool,
 }
 
@@ -41,12 +41,12 @@ pub struct Break {
 struct Open {
     node: u32,
     name: Option<u32>,
-    /// Where it was called.
+    /// The call site.
     site: String,
 }
 
 impl Calls {
-    /// Adds the calls of a trace in Xdebug's format 1, and gives how many it has.
+    /// Adds the calls of a trace in Xdebug's format 1, and returns their number.
     pub fn read(&mut self, mut trace: impl BufRead) -> Result<u64> {
         let mut line = Vec::new();
         // The engine first.
@@ -71,7 +71,7 @@ impl Calls {
             path.truncate(level);
             let name = call.name();
             let site = format!("{}:{}", call.file, call.line);
-            // The engine puts `__call` in its trampoline's place; Xdebug, which runs each frame by itself, shows both.
+            // The engine replaces its trampoline by `__call`; Xdebug, which runs each frame by itself, shows both.
             let is_behind = call.is_magic() && level > 1 && path[level - 1].site == site;
             let caller = &path[level - 1 - usize::from(is_behind)];
             let id = self.name(&name)?;
@@ -110,7 +110,7 @@ impl Calls {
         self.nodes.len()
     }
 
-    /// Where a stack, root first, leaves the traces.
+    /// Where a stack, root first, differs from the traces.
     pub fn leaves_at(&self, stack: &[String]) -> Option<Break> {
         let mut nodes = vec![ENGINE];
         let mut caller = None;
@@ -141,8 +141,8 @@ impl Calls {
         let child = |node: u32| self.nodes.get(&(node, name)).copied();
         let mut callees: Vec<u32> = nodes.iter().filter_map(|&node| child(node)).collect();
         if self.destructors.contains(&name) {
-            // A function's variables go when it has left the stack: for the engine its caller is the destructor's caller,
-            // for Xdebug the function still is.
+            // A function's variables are freed after it has left the stack: for the engine its caller is the destructor's caller,
+            // for Xdebug it is the function.
             let returning = nodes
                 .iter()
                 .flat_map(|&node| self.nodes.range((node, 0)..=(node, u32::MAX)));
@@ -161,7 +161,7 @@ impl Calls {
     }
 }
 
-/// Level and call of a line that says that a function is entered.
+/// Level and call of a line about entering a function.
 fn entry(line: &str) -> Option<(usize, Call<'_>)> {
     let mut fields = line.trim_end_matches('\n').split('\t');
     let level = fields.next()?.parse().ok()?;

@@ -1,8 +1,8 @@
-//! Calls that a profile may have and the traces need not, and why: pure.
+//! Calls that a profile may have although the traces do not, and why: pure.
 
-/// What the traces may lack.
+/// A call that the traces may lack.
 struct Explained {
-    /// The call, below any callers; of a closure the end of its file's name.
+    /// The call, below any callers; for a closure the end of its file's name.
     caller: &'static str,
     callee: &'static str,
     why: &'static str,

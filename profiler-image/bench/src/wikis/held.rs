@@ -1,4 +1,4 @@
-//! A profile held against the calls of the traces: pure.
+//! Compares a profile with the traced calls: pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::sampled::UNSTABLE;
 pub struct Profile {
     pub samples: u64,
     pub unstable: u64,
-    /// Samples of each stack, root first, without what the engine does besides.
+    /// Samples of each stack, root first, without phases of the engine.
     pub stacks: BTreeMap<Vec<String>, u64>,
 }
 
@@ -36,16 +36,16 @@ impl Profile {
     }
 }
 
-/// What a profile has that the traces do not have.
+/// The parts of a profile that the traces do not have.
 #[derive(Debug, Default, PartialEq)]
 pub struct Held {
-    /// Different calls of the profile, and those that the traces do not have anywhere.
+    /// The number of different calls of the profile, and of those that no trace has.
     pub edges: usize,
     pub unknown_edges: usize,
     pub exceptions: Vec<Exception>,
 }
 
-/// Stacks that leave the traces by the same call.
+/// Stacks that differ from the traces at the same call.
 #[derive(Debug, PartialEq)]
 pub struct Exception {
     /// One of them.
@@ -97,7 +97,7 @@ impl Held {
         self.exceptions.iter().map(|one| one.samples).sum()
     }
 
-    /// Samples that no explanation is known for.
+    /// Samples without a known explanation.
     pub fn unexplained(&self) -> u64 {
         let unexplained = self.exceptions.iter().filter(|one| one.why.is_none());
         unexplained.map(|one| one.samples).sum()
@@ -144,7 +144,7 @@ pub fn broken(profile: &Profile, held: &Held) -> Vec<String> {
             "{edges} samples with edges that are nowhere in the traces"
         ));
     }
-    // As of the programs whose calls are known.
+    // The same limit as for the programs whose calls are known.
     let (paths, mixed) = (unexplained(true), profile.samples.div_ceil(50_000));
     if paths > mixed {
         broken.push(format!(
@@ -158,7 +158,7 @@ pub fn broken(profile: &Profile, held: &Held) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What a profile comes to beside a trace of `{main} > f > w > left`, `{main} > g > w > right` and `{main} > io_lock`.
+    /// The result for a profile and a trace of `{main} > f > w > left`, `{main} > g > w > right` and `{main} > io_lock`.
     fn held(stacks: &[(&[&str], u64)]) -> (Profile, Held) {
         let line = |(level, name): (usize, &str)| {
             format!("{level}\t7\t0\t0.1\t1\t{name}\t1\t\t/a.php\t{level}\t0\n")

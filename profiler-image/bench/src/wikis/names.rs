@@ -1,4 +1,4 @@
-//! One name for a function, as the sampler and as Xdebug's traces have it: pure.
+//! One name for a function, from the sampler's and from Xdebug's: pure.
 //!
 //! | function | ours | Xdebug | here |
 //! |---|---|---|---|
@@ -15,20 +15,20 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     pub function: &'a str,
-    /// What `include` and the like include.
+    /// The file that `include` and similar statements include.
     pub included: &'a str,
-    /// Where it is called.
+    /// The file of the call.
     pub file: &'a str,
     pub line: &'a str,
 }
 
 impl Call<'_> {
-    /// Whether it is what PHP calls for methods that are not there.
+    /// Whether it is a method that PHP calls instead of a missing one.
     pub fn is_magic(&self) -> bool {
         self.function.ends_with("->__call") || self.function.ends_with("::__callStatic")
     }
 
-    /// The name of what is called.
+    /// The callee's name.
     pub fn name(&self) -> Cow<'_, str> {
         match self.function {
             "include" | "include_once" | "require" | "require_once" => {
@@ -44,7 +44,7 @@ impl Call<'_> {
     }
 }
 
-/// The name of a frame of ours.
+/// The name of one of our frames.
 pub fn sampled(name: &str) -> Cow<'_, str> {
     match name.find("@anonymous:") {
         Some(begin) if !name.starts_with('{') => name[begin..].into(),

@@ -1,6 +1,6 @@
 //! The calls of an application's pages, from the traces that Xdebug writes of them.
 //!
-//! Invariant: a trace is read whole, or the run fails; no more than one lies on the disk.
+//! Invariant: each trace is read completely, or the run fails; at most one is on the disk.
 
 use std::fs::{self, File, Permissions};
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -16,12 +16,12 @@ use tempfile::TempDir;
 
 use super::calls::Calls;
 
-/// What is still to do for a page when its answer is there.
+/// The time after a page's answer until its trace is written.
 const TRACED_WITHIN: Duration = Duration::from_secs(120);
 
 /// php-fpm with an application and Xdebug, and one worker.
 pub struct Traced {
-    // Ended before the folder that it writes to goes.
+    // It ends before the folder that it writes to is removed.
     _target: Target,
     server: Server,
     folder: TempDir,
@@ -37,7 +37,7 @@ impl Traced {
         let folder = tempfile::Builder::new()
             .prefix("phpprof-traces-")
             .tempdir()?;
-        // The workers are another user's.
+        // The workers run as another user.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
         let (_target, server) = Target::serve(application, 1, &settings(xdebug, folder.path()))?;
         Ok(Self {
@@ -47,7 +47,7 @@ impl Traced {
         })
     }
 
-    /// Asks for each page twice, as some cache may have gone since the round before, and gives the number of calls.
+    /// Asks for each page twice, because a cache may have expired since the round before; returns the number of calls.
     pub fn read(&self, calls: &mut Calls) -> Result<u64> {
         let mut read = 0;
         for page in (0..self.server.pages()).flat_map(|page| [page, page]) {
@@ -76,7 +76,7 @@ impl Traced {
     }
 }
 
-/// Lines for php.ini. Values of arguments are not written: lines stay short.
+/// Lines for php.ini. Values of arguments are not written, to keep lines short.
 fn settings(xdebug: &Path, folder: &Path) -> String {
     format!(
         "zend_extension={}\nxdebug.mode=trace\nxdebug.start_with_request=yes\nxdebug.trace_format=1\nxdebug.use_compression=0\n\

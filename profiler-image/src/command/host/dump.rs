@@ -31,7 +31,7 @@ pub struct Dump {
     output: String,
 }
 
-/// Looks, and writes what there is to the standard output.
+/// Samples for a moment, and writes the result to the standard output.
 pub fn run(arguments: &Dump) -> Result<String, Failure> {
     let scope = scope(arguments)?;
     behave();

@@ -1,6 +1,6 @@
-//! Which PHP there is on this host, for whoever has to choose.
+//! Lists the PHP on this host, for a user who has to choose what to sample.
 //!
-//! Invariant: a line for each way to choose, at most [`MAX_LINES`], none longer than a terminal likes.
+//! Invariant: at most [`MAX_LINES`] lines, one for each way to choose, none longer than a usual terminal is wide.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ struct Found {
     php: String,
 }
 
-/// Looks once at all processes, and says which run PHP and how to choose them.
+/// Looks once at all processes. Lists those that run PHP, and how to choose them.
 pub fn say() -> String {
     let processes = Discovery::new(Scope::All).scan().new;
     let mut found: Vec<_> = processes
@@ -31,7 +31,7 @@ pub fn say() -> String {
             php: format!("PHP {}, {}", process.engine.version, process.engine.sapi),
         })
         .collect();
-    // One for each of its threads.
+    // A process is found once for each of its threads.
     found.dedup_by_key(|found| found.pid);
     words(&found)
 }

@@ -1,5 +1,5 @@
-//! What `record` does for people on a host, beside sampling: other ways to choose processes, a program that is started, other
-//! formats, a screen. The image is built without it (feature `host`); `pod.rs` has the same names then.
+//! What `record` does for users on a host, beside sampling: it chooses processes in other ways, starts a program, writes other
+//! formats, and shows progress. The image is built without it (feature `host`); `pod.rs` then provides the same names.
 
 pub mod dump;
 mod listing;
@@ -48,7 +48,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// Which these are.
+    /// The pattern for these processes.
     pub fn pattern(&self) -> Option<Pattern> {
         let pool = self.php_fpm.clone().map(Pattern::Pool);
         let name = || self.name.clone().map(Pattern::Name);
@@ -74,7 +74,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Which processes are chosen by what they have in common.
+    /// The pattern, if processes are chosen by what they have in common.
     pub fn pattern(&self) -> Option<Pattern> {
         self.common.pattern()
     }
@@ -97,13 +97,13 @@ pub struct RequestList {
 }
 
 impl RequestList {
-    /// Where it is written to.
+    /// The file for the list.
     pub fn file(&self) -> Option<&Path> {
         self.requests.as_deref()
     }
 }
 
-/// What goes on beside a run.
+/// What accompanies a run.
 pub struct Host {
     /// Ends the run when its program ends.
     pub stop: Stop,
@@ -112,7 +112,7 @@ pub struct Host {
     screen: Option<Screen>,
 }
 
-/// Nothing says what to sample.
+/// The failure that no option chooses what to sample.
 pub fn nothing_chosen() -> Failure {
     none_of("--pid, --php-fpm, --name, --cgroup, --all, or a program after --")
 }
@@ -125,7 +125,7 @@ fn none_of(flags: &str) -> Failure {
     Failure::new(Reason::Usage, "no target", message)
 }
 
-/// Says what there is beside what was not found.
+/// Adds a list of what can be sampled to the failure that nothing was found.
 fn with_listing(failure: Failure) -> Failure {
     match failure.reason {
         Reason::NoPhpFound => Failure {
@@ -137,10 +137,10 @@ fn with_listing(failure: Failure) -> Failure {
 }
 
 impl Host {
-    /// Opens what is written to, and starts the program.
+    /// Opens the output, and starts the program.
     ///
     /// # Errors
-    /// One of them is not possible; nothing was started then.
+    /// The output cannot be opened, or the program cannot be started; nothing was started then.
     pub fn begin(arguments: &Arguments, output: Option<&Path>) -> Result<Self, Failure> {
         let has_program = arguments.has_program();
         let sink = Sink::open(output, arguments.format, has_program)?;
@@ -161,7 +161,7 @@ impl Host {
         })
     }
 
-    /// Whether the profile is written, and not uploaded.
+    /// Whether the profile is written to a file, and not uploaded.
     pub fn writes(&self) -> bool {
         self.sink.is_some()
     }
@@ -172,11 +172,11 @@ impl Host {
         Some(Scope::Pids(vec![program.pid()]))
     }
 
-    /// Puts into a run's options what is particular to a host, and begins to show how it goes on.
+    /// Adds the options of a host to a run's options, and begins to show its progress.
     pub fn prepare(&mut self, arguments: &Arguments, options: &mut Options, quiet: bool) {
         options.only_running = arguments.only_running;
         options.of_program = self.program.is_some();
-        // A program has the terminal to itself.
+        // The terminal belongs to the program.
         if self.writes() && !quiet && self.program.is_none() {
             self.screen = Screen::begin(options.duration);
         }
@@ -185,7 +185,7 @@ impl Host {
         }
     }
 
-    /// What ends a run that has no end of its own.
+    /// How to end a run without a duration, in words.
     pub fn end_of_endless(&self) -> &'static str {
         match self.program {
             Some(_) => "until the program ends",
@@ -193,12 +193,12 @@ impl Host {
         }
     }
 
-    /// Nothing is shown any more.
+    /// Stops showing progress.
     pub fn be_still(&mut self) {
         self.screen = None;
     }
 
-    /// The failure with what helps on a host.
+    /// Adds help for a host to the failure.
     pub fn explain(&self, error: &RecordError, failure: Failure) -> Failure {
         match (&self.program, error) {
             (Some(program), RecordError::Stopped) => {
@@ -213,7 +213,7 @@ impl Host {
         }
     }
 
-    /// Writes the profile; says where it is, if a file has it.
+    /// Writes the profile. If it goes to a file, this prints its path.
     pub fn keep(
         &mut self,
         pprof: &[u8],
@@ -225,7 +225,7 @@ impl Host {
         }
     }
 
-    /// Waits for the program, whose exit code it is; where that is 0, it is the run's.
+    /// Waits for the program, and returns its exit code; if that is 0, the run's.
     pub fn end(self, code: ExitCode) -> ExitCode {
         match self.program.map_or(0, Program::end) {
             0 => code,

@@ -1,6 +1,6 @@
-//! A program that is started to be sampled: it has the terminal, gets the signals, and its exit code is phpprof's.
+//! Starts a program in order to sample it. The program has the terminal and gets the signals, and phpprof ends with its exit code.
 //!
-//! It is not stopped or traced. Invariant: its number is another's only after [`Program::end`] has begun, and no signal is sent from then on.
+//! It is not stopped or traced. Invariant: its PID stays reserved until [`Program::end`] has begun, and no signal is sent to it after that.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -16,21 +16,22 @@ use nix::unistd::Pid;
 use phpprof::failure::{Failure, Reason};
 use phpprof::run::stop::{Stop, is_hangup_ignored};
 
-/// asm-generic/siginfo.h: the kernel sent it. A terminal's Ctrl-C goes to all processes in its foreground: the program has it already.
+/// asm-generic/siginfo.h: the kernel sent the signal. A terminal's Ctrl-C goes to all its foreground processes, so the program has it
+/// already.
 const SI_KERNEL: i32 = 0x80;
-/// What a shell adds to the number of the signal that has ended a program.
+/// A shell adds this to the number of the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
 /// A program that runs.
 pub struct Program {
     child: Child,
     name: String,
-    /// Whom signals go to, while it is not reaped.
+    /// The process that signals go to, until it is reaped.
     receiver: Arc<Mutex<Option<Pid>>>,
 }
 
 impl Program {
-    /// Starts it; `stop` is told when it has ended. From here on this process's own signals are passed on.
+    /// Starts the program, and requests a stop when it has ended. From here on this process passes its own signals on.
     ///
     /// # Errors
     /// It cannot be started.
@@ -39,9 +40,9 @@ impl Program {
         let mut command = Command::new(&name);
         command.args(words.iter().skip(1));
         let name = name.to_string_lossy().into_owned();
-        // A terminal that closes is the program's matter; what it ignores, so does this process.
+        // The program decides what happens when a terminal closes: if it ignores that, so does this process.
         let is_hangup_ignored = is_hangup_ignored();
-        // It inherits the signals as they are now.
+        // The program inherits the current signal mask.
         let child = command.spawn().map_err(|error| {
             let message = format!("{name} could not be started: {error}");
             Failure::new(Reason::Usage, "program", message)
@@ -76,7 +77,7 @@ impl Program {
         &self.name
     }
 
-    /// Waits until it has ended, and gives its exit code as a shell does.
+    /// Waits until the program has ended, and returns its exit code as a shell does.
     pub fn end(mut self) -> u8 {
         wait(Pid::from_raw(self.pid()));
         *receiver(&self.receiver) = None;
@@ -84,7 +85,7 @@ impl Program {
     }
 }
 
-/// Waits until a child has ended, and leaves its number to it.
+/// Waits until a child has ended, without reaping it, so that its PID is not reused.
 fn wait(pid: Pid) {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
@@ -106,13 +107,13 @@ fn signals(is_hangup_ignored: bool) -> std::io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?)
 }
 
-/// Passes on each signal that the program has not got itself.
+/// Passes on each signal that the program has not received itself.
 fn pass_on(signals: &SignalFd, to: &Mutex<Option<Pid>>) {
     loop {
         match signals.read_signal() {
             Ok(Some(info)) if info.ssi_code != SI_KERNEL => {
                 let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-                // Held while it is sent: the number stays the program's.
+                // The lock is held while the signal is sent, so that the PID is not reused meanwhile.
                 let to = receiver(to);
                 if let (Some(pid), Ok(signal)) = (*to, Signal::try_from(number)) {
                     let _ = kill(pid, signal);
@@ -128,7 +129,7 @@ fn receiver(of: &Mutex<Option<Pid>>) -> std::sync::MutexGuard<'_, Option<Pid>> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As a shell tells it.
+/// The exit code as a shell reports it.
 fn exit_code(status: ExitStatus) -> u8 {
     let signalled = || status.signal().map(|signal| SIGNALLED + signal);
     let code = status.code().or_else(signalled);

@@ -1,6 +1,6 @@
-//! How a run goes on, on a terminal: one line that is drawn again each second.
+//! Shows the progress of a run on a terminal: one line that is drawn again each second.
 //!
-//! A thread draws it: a terminal that is held (Ctrl-S) holds no sample. Invariant: nothing is drawn where nobody looks.
+//! A thread draws it, so that a stopped terminal (Ctrl-S) does not delay samples. Invariant: nothing is drawn if there is no terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,10 +14,10 @@ use phpprof::run::snapshot::{Counted, Keep, Snapshot};
 const EVERY: Duration = Duration::from_secs(1);
 /// A narrower terminal would break the line, and keep its first part.
 const COLUMNS: usize = 79;
-/// To the begin of the line, and nothing behind it.
+/// Moves the cursor to the beginning of the line, and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// What a run says of itself about ten times a second.
+/// The numbers that a run reports about ten times a second.
 #[derive(Debug, Default)]
 pub struct Numbers(Mutex<State>);
 
@@ -45,7 +45,7 @@ impl Keep for Numbers {
     }
 }
 
-/// The line, until it is dropped.
+/// The line, which is drawn until this value is dropped.
 pub struct Screen {
     pub numbers: Arc<Numbers>,
     run: Option<Sender<()>>,
@@ -53,7 +53,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Begins to draw; `None` where the standard error is no terminal.
+    /// Begins to draw; `None` if the standard error is not a terminal.
     pub fn begin(duration: Duration) -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
@@ -62,7 +62,7 @@ impl Screen {
         let (run, over) = channel();
         let of_thread = Arc::clone(&numbers);
         let thread = Builder::new().name("progress".to_owned()).spawn(move || {
-            // They are the sampling thread's.
+            // Signals are for the sampling thread.
             let _ = SigSet::all().thread_block();
             draw(&of_thread, duration, &over);
         });

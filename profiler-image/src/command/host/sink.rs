@@ -1,6 +1,6 @@
-//! Where a profile goes on a host, and in which format.
+//! Where a profile is written on a host, and in which format.
 //!
-//! Invariant: what cannot be written is refused before anything is sampled.
+//! Invariant: if the output cannot be written, the run fails before it samples anything.
 
 use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use phpprof::failure::{Failure, Reason};
 use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{Format, Limits, Profile, View, decode};
 
-/// What is written, and in which format.
+/// The output and its format.
 pub struct Sink {
     place: Place,
     format: Format,
@@ -22,10 +22,10 @@ enum Place {
 }
 
 impl Sink {
-    /// Opens the file, or the standard output where a format is all that was asked for; `None` where nothing was.
+    /// Opens the file, or the standard output if only a format was given; `None` if neither was given.
     ///
     /// # Errors
-    /// It cannot be written to, or nothing says the format.
+    /// It cannot be written to, or its format is unknown.
     pub fn open(
         output: Option<&Path>,
         format: Option<Format>,
@@ -38,7 +38,7 @@ impl Sink {
         };
         let format = match format.or_else(|| Format::of_name(&path.to_string_lossy())) {
             Some(format) => format,
-            // A FIFO or device has a name of its own.
+            // The name of a FIFO or device does not tell a format.
             None if path.exists() && !path.is_file() => Format::Pprof,
             None => {
                 let message = format!(
@@ -68,7 +68,7 @@ impl Sink {
         Ok(Self { place, format })
     }
 
-    /// Writes the profile, a page with what ran when where that is known; says where it is and how to look at it, if a file has it.
+    /// Writes the profile; a page also shows what ran when, if that is known. If it is a file, this prints its path and how to view it.
     ///
     /// # Errors
     /// It could not be written.
@@ -112,7 +112,7 @@ fn converted(
     written.map_err(|error| internal(format!("the profile: {error}")))
 }
 
-/// What a page or picture is called: what PHP ran, and when it began.
+/// The title of a page or picture: what PHP ran, and when the run began.
 fn title(profile: &Profile) -> String {
     let nanoseconds = u64::try_from(profile.time_nanos).unwrap_or(0);
     let seconds = nanoseconds / 1_000_000_000 % 86_400;

@@ -1,7 +1,7 @@
 //! `phpprof top`: what PHP on this host does now, as a table that is drawn again each second.
 //!
-//! The run has a thread of its own: a terminal that is held (Ctrl-S) holds no sample. Invariant: signals are the run's; a table whose run has ended
-//! leaves the terminal as it was.
+//! The run has its own thread, so that a stopped terminal (Ctrl-S) does not delay samples. Invariant: the run receives all signals; the
+//! table restores the terminal when its run has ended.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -61,7 +61,7 @@ pub struct Top {
     requests: Requests,
 }
 
-/// Shows the table until somebody ends it, or nothing is left to sample.
+/// Shows the table until the user ends it, or nothing is left to sample.
 pub fn run(arguments: &Top) -> Result<String, Failure> {
     let (scope, title) = chosen(arguments)?;
     if !screen::is_there() {
@@ -73,7 +73,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
     leave_signals_to_the_run();
     let (give, updates) = channel();
     let options = options(arguments, scope, requests, &give)?;
-    // When the run is over, nobody gives any more.
+    // After the run no more updates come.
     drop(give);
     let stop = options.stop.clone();
     let run = Builder::new().name("run".to_owned()).spawn(move || {
@@ -88,7 +88,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
         .map_err(|_| internal("the run ended early".to_owned()))?;
     match ended {
         Err((failure, RecordError::NoPhp(_))) => return Err(with_listing(failure)),
-        // Somebody has ended it before its first second.
+        // The user ended it before its first second.
         Err((_, RecordError::Stopped)) => return Ok(String::new()),
         Err((failure, _)) => return Err(failure),
         Ok(Ended::WorkersGone) => say("the target has ended"),
@@ -97,7 +97,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
     shown.map(|()| String::new())
 }
 
-/// Shows what comes, once the first of it is there: until then the run may say that there is no PHP.
+/// Shows the updates. It waits for the first one, because the run may still fail to find PHP.
 fn show(title: String, updates: &Receiver<Update>) -> Result<(), Failure> {
     let mut table = Table::new(title);
     let Ok(Update::Tick(first, span)) = updates.recv() else {
@@ -124,7 +124,7 @@ fn options(
 ) -> Result<Options, Failure> {
     let give = give.clone();
     let deltas = Deltas::begin(move |delta| {
-        // Who looked at it is gone, and ends the run.
+        // If the table has ended, the run ends, too.
         let _ = give.send(tick(&delta));
     });
     let deltas = deltas
@@ -156,7 +156,7 @@ fn tick(delta: &Snapshot) -> Update {
     }
 }
 
-/// Routes and workers are told by what requests are, where nothing else was asked for.
+/// Requests the labels that tell routes and workers apart, unless others were requested.
 fn asked(requests: &Requests) -> Result<Asked, Failure> {
     let asked = requests.asked()?;
     let labels = match asked.labels.contains(&true) {
@@ -166,7 +166,7 @@ fn asked(requests: &Requests) -> Result<Asked, Failure> {
     Ok(Asked { labels, ..asked })
 }
 
-/// What is sampled, and how the table is headed.
+/// What is sampled, and the table's title.
 fn chosen(arguments: &Top) -> Result<(Scope, String), Failure> {
     match arguments.common.pattern() {
         Some(pattern) => {
@@ -187,7 +187,7 @@ fn chosen(arguments: &Top) -> Result<(Scope, String), Failure> {
     }
 }
 
-/// All threads begin with what this one blocks; the run reads them.
+/// Blocks the signals in this thread and those that it starts; the run reads them.
 fn leave_signals_to_the_run() {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);

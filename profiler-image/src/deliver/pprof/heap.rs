@@ -9,19 +9,20 @@ use crate::run::aggregate::{ANY_WORKER, Sum};
 use crate::run::heap::{HeapTold, Highest};
 use crate::run::snapshot::Snapshot;
 
-/// Functions that are told of the highest heap's stack, and letters of a name: at four bytes each they are less than half a receipt.
+/// How many functions of the highest heap's stack are listed, and the longest name: at four bytes a letter they take less than half a
+/// receipt.
 const PEAK_DEPTH: usize = 4;
 const PEAK_NAME: usize = 80;
 
-/// What is told of the workers' heaps, where that was asked for.
+/// The data about the workers' heaps, if it was requested.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Heap {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highest: Option<Peak>,
-    /// Reads whose numbers did not fit one another.
+    /// Reads with inconsistent numbers.
     pub refused: u64,
-    /// Workers without a heap that can be read.
+    /// Workers whose heap cannot be read.
     pub without_heap: u64,
 }
 
@@ -30,13 +31,13 @@ pub(super) struct Heap {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Peak {
     pub peak_bytes: u64,
-    /// What was taken from the system for it, which the limit is held against.
+    /// The memory that the heap has taken from the system, to which the limit applies.
     pub real_peak_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// The innermost functions, leaf first; none where the peak is older than the first sample.
+    /// The innermost functions, leaf first; empty if the peak is older than the first sample.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
 }
@@ -78,7 +79,7 @@ impl Peak {
     }
 }
 
-/// As much of a name as a receipt has room for.
+/// A name, cut to the room in a receipt.
 fn short(name: &str) -> String {
     name.chars().take(PEAK_NAME).collect()
 }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 const ID: &str = "4f9c7a1d2b3e4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c";
 
-/// `answer` of the contract, after a change.
+/// The contract's `answer`, after a change.
 fn changed(change: impl FnOnce(&mut Value)) -> String {
     let golden = include_str!("../../../../contract/runs.json");
     let mut golden: Value = serde_json::from_str(golden).unwrap();
@@ -111,7 +111,7 @@ fn an_answer_is_refused_where_a_run_could_not_say_how_it_ended() {
     check_refused(plain, "the URLs of a grant begin with https://");
 }
 
-/// Why the run is not done whose arguments and environment are these.
+/// Checks why the run with this changed answer is not done.
 #[track_caller]
 fn check_run(change: impl FnOnce(&mut Value), expected: &str) {
     let answer = parse(&changed(|answer| change(&mut answer["runs"][0])), ID).unwrap();

@@ -36,7 +36,7 @@ fn run(key: &str) -> Run {
     }
 }
 
-/// To be asked again after 10 s, for at most 100.
+/// An answer that asks for the next poll after 10 s, with a lease of 100.
 fn answer(runs: Vec<Run>) -> Event {
     Event::Heard(Heard::Answer(Box::new(Answer {
         ask_again: SECOND * 10,
@@ -47,7 +47,7 @@ fn answer(runs: Vec<Run>) -> Event {
     })))
 }
 
-/// The same, where the next question is kept open for 25 s.
+/// The same answer, with the next poll kept open for 25 s.
 fn held(runs: Vec<Run>) -> Event {
     let Event::Heard(Heard::Answer(mut answer)) = answer(runs) else {
         unreachable!()
@@ -80,14 +80,14 @@ fn again() -> Verdict {
 
 const IDLE: Duration = Duration::from_secs(1000);
 
-/// A sampler in the middle of its time, at second 0.
+/// A sampler in the middle of its life, at second 0.
 struct Scene {
     state: State,
     now: Duration,
 }
 
 impl Scene {
-    /// That has asked and waits 60 s for its first answer.
+    /// A sampler that has polled and waits 60 s for its first answer.
     fn new() -> Self {
         let state = State::new(ask("https://first/"), SECOND * 60, IDLE);
         let mut scene = Self {
@@ -98,19 +98,19 @@ impl Scene {
         scene
     }
 
-    /// That was answered.
+    /// A sampler that has an answer.
     fn answered(keys: &[&str]) -> Self {
         let mut scene = Self::new();
         scene.take(answer(keys.iter().map(|key| run(key)).collect()));
         scene
     }
 
-    /// A chance of 128 makes a pause as long as it was asked for, but for 2 ‰.
+    /// With a chance of 128 a pause is as long as requested, within 2 ‰.
     fn take(&mut self, event: Event) {
         self.state.take(self.now, event, 128);
     }
 
-    /// What it does now, until it waits or ends.
+    /// Its steps until it waits or ends.
     fn steps(&mut self) -> Vec<String> {
         let mut steps = Vec::new();
         for _ in 0..100 {
@@ -307,7 +307,7 @@ fn runs_wait_while_too_many_receipts_are_open() {
         scene.steps();
         scene.take(delivered(key, again()));
     }
-    // Seven receipts are not stored: one run more is begun, not two.
+    // Seven receipts are not stored, so one more run begins, not two.
     assert_eq!(scene.state.running.len(), 1);
     scene.check("wait 5");
     scene.take(delivered("0", Verdict::Stored));

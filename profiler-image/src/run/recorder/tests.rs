@@ -128,7 +128,7 @@ fn a_request_has_its_samples_its_cpu_and_the_peak_that_is_its_own() {
     recorder.add(&with(Heap { size: 7, peak: 9 }, 10, 20), of(1, 3));
     recorder.give_cpu(7, 1, 6);
     recorder.idle(7);
-    // It is known later, and belongs to the one that has ended.
+    // It is known later, and belongs to the request that has ended.
     recorder.give_cpu(7, 1, 2);
     recorder.add(&with(HEAP, 20, 30), of(2, 21));
     recorder.add(&with(Heap { size: 6, peak: 12 }, 30, 35), of(2, 21));

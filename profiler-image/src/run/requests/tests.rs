@@ -1,4 +1,4 @@
-//! What becomes of samples, by their request; and what a request costs, in the memory of this test.
+//! The fate of samples by their request, and the cost of reading a request, in the memory of this test.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn stack() -> Stack {
     Stack::of_phase(Names::COMPILING)
 }
 
-/// A worker that began to serve this request at a time.
+/// A worker that began to serve this request at that time.
 fn serving(requests: &mut Requests, method: &str, path: &str, began: u64) -> Served {
     let known = requests.known(&Request {
         method: Some(method.to_owned()),
@@ -103,7 +103,7 @@ fn a_sample_whose_request_is_not_certain_has_no_labels_and_is_dropped_by_a_filte
     assert_eq!(requests.counts.filtered, 1);
 }
 
-/// The samples that count of a request that is sampled at these ages, and those that were dropped as young.
+/// The summed samples of a request that is sampled at these ages, and those that were dropped as young.
 fn counted(include_young: bool, ages: &[u64]) -> (i64, i64, u64) {
     let filter = Filter {
         min_age: Some(Duration::from_millis(500)),
@@ -128,7 +128,7 @@ fn counted(include_young: bool, ages: &[u64]) -> (i64, i64, u64) {
         }
         fates.push(fate);
     }
-    // CPU time is known later.
+    // CPU time becomes known later.
     for fate in fates {
         let cpu = Sum {
             cpu_nanoseconds: 10,
@@ -183,14 +183,14 @@ fn the_stacks_of_a_young_request_take_a_bounded_room() {
     assert_eq!(requests.counts.young, count - MAX_YOUNG as u64);
 }
 
-/// A worker of php-fpm in the memory of this test, whose requests are watched or not.
+/// A php-fpm worker in the memory of this test, with or without a watch of its requests.
 fn worker(scene: &Scene, asked: Option<&Asked>) -> Worker {
     let mut worker = Worker::new(scene.process().into());
     worker.reader.request = asked.map(|asked| RequestWatch::new(&worker.process, asked.wanted()));
     worker
 }
 
-/// Takes a sample, and looks which request it is of.
+/// Takes a sample, and determines its request.
 fn sample(
     sampler: &mut Sampler,
     worker: &mut Worker,
@@ -199,7 +199,7 @@ fn sample(
 ) {
     let outcome = sampler.sample(worker, now());
     assert!(matches!(outcome, Outcome::Sample(_)), "{outcome:?}");
-    // Another process may have had the CPU between two pieces.
+    // Another process may have had the CPU between two pieces, so this is tried repeatedly.
     for _ in 0..100 {
         if requests.look(served, &mut worker.reader, now()) {
             return;
@@ -227,7 +227,7 @@ fn a_request_is_read_once_and_again_where_it_is_another() {
         (requests.counts.requests, requests.counts.reads),
         (1, reads)
     );
-    // After a wait it is another one, and equal.
+    // After a wait, an equal request is another one.
     requests.idle(&mut served, now());
     assert_eq!(next(&mut requests, &mut served), 2);
     assert_eq!(requests.counts.reads, reads);
@@ -259,7 +259,7 @@ fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
     assert_eq!(counted, [1, 1, 1, 2, 3]);
 }
 
-/// Between the read of the stack and that of the request the worker may have gone on to the next one.
+/// Between the read of the stack and that of the request, the worker may have begun the next request.
 #[test]
 fn another_request_in_a_read_that_was_held_up_is_not_believed() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
@@ -300,7 +300,7 @@ fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
     let all = asked("Method,Route,Script,RequestAge,TraceID", Filter::default());
     let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
     let mut gathers = 0;
-    // The read is given up where it takes long.
+    // A slow read is discarded, so this is tried repeatedly.
     for _ in 0..100 {
         sampler.sample(&mut worker, now());
         let memory = Arc::clone(&worker.reader.memory);
@@ -317,7 +317,7 @@ fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
     assert!(super::tests::worker(&scene, None).reader.request.is_none());
 }
 
-/// The label is of the request that the stack was read in, or of none.
+/// The label belongs to the request of the stack, or there is none.
 #[test]
 fn a_request_that_changes_before_it_is_read_is_not_told() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
@@ -326,7 +326,7 @@ fn a_request_that_changes_before_it_is_read_is_not_told() {
     let all = asked("Route", Filter::default());
     let (mut requests, mut served) = (Requests::new(&all), Served::default());
     let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
-    // A read that was held up shows nothing for certain.
+    // A delayed read shows nothing for certain.
     let shows_it = (0..100).any(|_| {
         sampler.sample(&mut worker, now());
         worker.reader.request.as_mut().map(RequestWatch::seen) == Some(Seen::Other)

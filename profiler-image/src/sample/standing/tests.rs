@@ -61,7 +61,7 @@ impl Shown {
         }
     }
 
-    /// Puts frames that lie elsewhere into each look.
+    /// Puts frames outside the stack's page into each look.
     fn put_elsewhere(&mut self, frames: &[Frame]) {
         self.elsewhere = frames.iter().map(|frame| frame.address).collect();
         for headers in &mut self.headers {
@@ -72,7 +72,7 @@ impl Shown {
     }
 }
 
-/// The looks at so many stacks, as they come in turn: what lies above a stack is what `left` left there.
+/// The looks at these stacks in turn; above each stack are the frames that `left` left there.
 fn shown(left: &[(u64, u64)], stacks: &[&[(u64, u64)]]) -> Shown {
     let mut shown = Shown {
         hot: HOT,
@@ -103,7 +103,7 @@ fn check(frames: &[(u64, u64)], stacks: &[&[(u64, u64)]], expected: usize) {
 fn what_has_not_moved_stands() {
     let whole = [(1, 10), (2, 20), (3, 30)];
     check(&whole, &[&whole], 3);
-    // The leaf has run on, and so has what it called.
+    // The leaf has run on, and so has its callee.
     check(&whole, &[&[(1, 10), (2, 20), (3, 31)]], 3);
     let more = [(1, 10), (2, 20), (3, 31), (4, 40)];
     check(&whole, &[&whole, &more], 3);
@@ -119,12 +119,12 @@ fn what_has_returned_does_not_stand() {
 fn another_function_in_the_same_place_does_not_stand() {
     let whole = [(1, 10), (2, 20), (3, 30)];
     check(&whole, &[&[(1, 10), (2, 20), (4, 30)]], 2);
-    // Not even where one look alone shows it.
+    // Not even if only one look shows it.
     let other: &[(u64, u64)] = &[(1, 10), (2, 20), (4, 30)];
     check(&whole, &[&whole, other], 2);
 }
 
-/// The caller has returned from the first call, and its next one has put the same function into the same place.
+/// The caller has returned from the first call, and its next call has put the same function into the same place.
 #[test]
 fn the_same_function_called_from_another_line_does_not_stand() {
     let whole = [(1, 10), (2, 20), (3, 30)];
@@ -139,8 +139,8 @@ fn what_a_call_left_in_memory_does_not_stand() {
     assert_eq!(shown.standing(&stack(&whole)), 2);
 }
 
-/// A caller has fewer variables than the one that is there now: what its callee left lies between that one's variables, below the
-/// top, and the caller stands at its call.
+/// The earlier caller has fewer variables than the current one: the frame that its callee left is between the current one's variables,
+/// below the top, and the current caller stands at its call.
 #[test]
 fn what_a_call_left_below_the_top_does_not_stand() {
     let calls = [(1, 10), (2, 20)];
@@ -153,7 +153,7 @@ fn what_a_call_left_below_the_top_does_not_stand() {
     };
     let mut shown = shown(&[], &[&calls]);
     for look in &mut shown.looks {
-        // The header of the one that was called later spares these words of the other.
+        // The header of the later callee does not overwrite these words of the earlier one.
         for frame in [callee(now, 4), callee(left, 3)] {
             let at = usize::try_from(frame.address - HOT).unwrap();
             let row = &layout().execute_data;
@@ -168,7 +168,7 @@ fn what_a_call_left_below_the_top_does_not_stand() {
     assert_eq!(stand(callee(left, 3)), 2);
 }
 
-/// The body of a generator lies on the heap, and its frame stays there while it does not run.
+/// The body of a generator is on the heap, and its frame stays there while it does not run.
 #[test]
 fn the_body_of_a_generator_stands_while_it_is_the_top() {
     let calls = [(1, 10), (2, 20)];
@@ -188,13 +188,13 @@ fn the_body_of_a_generator_stands_while_it_is_the_top() {
     assert_eq!(stands(body, HEAP), 3);
     assert!(stands(Frame { func: 6, ..body }, HEAP) < 3);
     assert!(stands(Frame { prev: 0, ..body }, HEAP) < 3);
-    // It does not run: what resumed it is the top.
+    // It does not run: the code that resumed it is the top.
     assert_eq!(stands(body, address(1)), 2);
-    // Another stack's top says nothing.
+    // The top of another stack tells nothing.
     assert_eq!(stands(body, HEAP + 0x1000), 0);
 }
 
-/// Two calls above the body of a generator have returned, and it has too; another function has come to the place of the upper one.
+/// Two calls above the body of a generator have returned, and so has the generator; another function has taken the place of the upper one.
 #[test]
 fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its_own() {
     let calls = [(1, 10), (2, 20)];
@@ -223,8 +223,8 @@ fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its
     assert_eq!(stands(called(4, address(1))), 2);
 }
 
-/// The body of a generator iterates another one. Both have ended, and the memory of the inner one is that of a third one's body,
-/// which has called the same function; what the outer one left is still there.
+/// The body of a generator iterates another one. Both have ended, and the inner one's memory is now a third body,
+/// which has called the same function; the frame of the outer one's call is still there.
 #[test]
 fn the_body_of_a_generator_does_not_stand_where_another_one_has_resumed_its_own() {
     let calls = [(1, 10), (2, 20)];
@@ -263,10 +263,10 @@ fn a_function_without_a_frame_stands_with_its_caller() {
         assert_eq!(stands, expected);
     };
     check(&[(1, 10), (2, 20), (3, 30)], 4);
-    // Another function was called on its behalf, or nothing any more.
+    // Another function was called through it, or none any more.
     check(&[(1, 10), (2, 20), (4, 30)], 2);
     check(&[(1, 10), (2, 20)], 2);
-    // Its caller has gone on.
+    // Its caller has moved on.
     check(&[(1, 10), (2, 21), (3, 30)], 2);
 }
 
@@ -290,7 +290,7 @@ proptest! {
         }
     }
 
-    /// The lower part of one stack with the upper part of another, where a caller below the cut is at another call: the edge
+    /// The lower part of one stack with the upper part of another; a caller below the cut is at another call: the edge
     /// across the cut stands in no look at either.
     #[test]
     fn a_pair_of_frames_from_different_moments_does_not_stand(

@@ -1,4 +1,4 @@
-//! How long a function, a code and a frame stay what they are.
+//! How long a function, a code and a frame stay the same.
 
 use phpprof_zend::Layout;
 use phpprof_zend::function::{HEAD, Key};
@@ -7,9 +7,9 @@ use phpprof_zend::unwind::Frame;
 
 use super::Place;
 
-/// Whether a code outlives the request: it lies in shared memory, and its class too, or is an internal function in the
+/// Whether a code outlives the request: it is in shared memory together with its class, or is an internal function in the
 /// engine's tables. opcache links some classes anew in each request, whose methods share the code.
-/// Such codes are kept in the family's map and never freed, since every worker may hold them.
+/// Such codes are in the family's map and never freed, because every worker may have them.
 pub(super) fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
     if key.is_user() {
         is_shared(place, key.code) && (key.scope == 0 || is_shared(place, key.scope))
@@ -18,7 +18,7 @@ pub(super) fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> b
     }
 }
 
-/// Whether a leaf still is what it was: the function in it, its caller, and that nothing has returned from it.
+/// Whether a leaf is unchanged: its function, its caller, and nothing has returned from it.
 pub fn stands<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -47,15 +47,15 @@ pub fn stands<M: Memory + ?Sized>(
         && u64::from_le_bytes(top) == leaf.address
 }
 
-/// Whether a function has its key still.
+/// Whether a function still has its key.
 pub(super) fn has_key<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, key: &Key) -> bool {
     let mut head = [0_u8; HEAD];
     place.memory.read(func, &mut head).is_ok()
         && Key::parse(place.layout, &head).as_ref() == Some(key)
 }
 
-/// Whether a frame has its function now, and the function its key: on the page of the top a frame above the top is what
-/// a call left there.
+/// Whether a frame has its function now, and the function its key. On the page of the top, a frame above the top is a remainder
+/// of an earlier call.
 pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, key: &Key) -> bool {
     let (frames, globals) = (&place.layout.execute_data, &place.layout.executor_globals);
     let mut words = [[0_u8; 8]; 5];

@@ -1,8 +1,8 @@
 //! The ops of a function, as far as samples need them: opcode and line of each.
 //!
-//! They are read whole at the function's first sight, since a sample can be at any of them. Invariant: at most
+//! They are read at once at the function's first sight, because a sample can be at any of them. Invariant: at most
 //! [`MAX_OPS_AT_ONCE`] are read at once; of longer code, and of code of more lines than 16 bits count, each op is read when it
-//! is met.
+//! is first seen.
 
 use phpprof_zend::Layout;
 use phpprof_zend::function::Key;
@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 
 /// Two megabytes of ops.
 const MAX_OPS_AT_ONCE: u32 = 1 << 16;
-/// What is read of a function of some hundred ops, without a place on the heap.
+/// How much is read without an allocation: a function of some hundred ops.
 const IN_PLACE: usize = 4096;
 
 /// Opcode and line of each op, by its index.
 #[derive(Debug)]
 pub(super) enum Ops {
-    /// Of each op, its line after the first one, little-endian, and its opcode.
+    /// For each op, its line relative to the first one, little-endian, and its opcode.
     Whole {
         first_line: u32,
         ops: Box<[[u8; 3]]>,
@@ -27,14 +27,14 @@ pub(super) enum Ops {
     Met(FxHashMap<u32, (u8, u32)>),
 }
 
-/// How many bytes a function's ops are, where they are read whole; `None` for an internal function too.
+/// The size of a function's ops in bytes, if they are read at once; `None` for an internal function too.
 pub(super) fn ops_size(layout: &Layout, key: &Key) -> Option<usize> {
     (key.is_user() && key.last <= MAX_OPS_AT_ONCE)
         .then(|| key.last as usize * layout.zend_op.sizeof)
 }
 
 impl Ops {
-    /// Reads them.
+    /// Reads the ops.
     pub(super) fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: &Key) -> Self {
         let row = &layout.zend_op;
         let whole = ops_size(layout, key).and_then(|size| {

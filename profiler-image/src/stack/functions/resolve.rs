@@ -1,7 +1,7 @@
-//! From a function that has to be looked at to one that is known: by what is known of its key, or by its texts.
+//! Resolves a function that has to be read to a known one: by its key, or by its texts.
 //!
-//! What the texts of a stack's functions need is fetched together ([`ReadSet`]). Invariant: a name is used only if what it was
-//! read from was the function's.
+//! The texts of a stack's functions are read together ([`ReadSet`]). Invariant: a name is used only if it was read from
+//! the function's own memory.
 
 use std::hash::BuildHasher as _;
 
@@ -69,7 +69,7 @@ impl Functions {
         }
     }
 
-    /// Fetches what tells functions that are known at another address, or of a class that was linked anew, from new ones.
+    /// Fetches the words that distinguish new functions from known ones at another address, or of a class that was linked anew.
     fn fetch_words<M: Memory + ?Sized>(
         &self,
         place: &Place<'_, M>,
@@ -94,7 +94,7 @@ impl Functions {
         }));
     }
 
-    /// A code that is known under this key and by the texts that its strings have now; `stored` are their hashes as far as these have
+    /// A code that is known under this key and by the current texts of its strings; `stored` are their hashes, as far as these have
     /// been read.
     fn known<M: Memory + ?Sized>(
         &self,
@@ -122,8 +122,8 @@ impl Functions {
         map.find(self, &(*key, fingerprints)).1
     }
 
-    /// Reads a name for the first time. It is used only if what it was read from was the function's: its frame `stands` since, or it
-    /// lies in memory that nothing uses again, or the engine's tables hold a function under this name.
+    /// Reads a name for the first time. It is used only if it was read from the function's memory: its frame `stands` since, or it
+    /// is in memory that is not reused, or the engine's tables have a function under this name.
     fn resolve<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
@@ -141,8 +141,8 @@ impl Functions {
             let globals = place.executor_globals;
             is_declared(place.memory, place.layout, globals, frame.func, function)
         };
-        // A frame far below the top may be live though nothing stands around that. The engine may have been copying another closure to this
-        // address: what is half of each is seen now and then, but not so many times in a row.
+        // A frame far below the top may be live although nothing around it stands. The engine may have been copying another closure to this
+        // address: a half-written copy is seen now and then, but not this many times in a row.
         let is_live_again = || (0..AGREEING_READS).all(|_| is_live(place, frame, &key));
         let has_its_texts = || {
             key.is_nameless()
@@ -156,7 +156,7 @@ impl Functions {
         } else if !key.is_user() {
             has_key(place, frame.func, &key)
         } else if lasts(place, &key) {
-            // Its code is where the frame's opline is. A closure's function is a copy, and may have been half of another's, in a loop
+            // Its code contains the frame's opline. A closure's function is a copy, and may have been half of another's, in a loop
             // that makes closures more than once in a row.
             let pauses = &mut self.pauses;
             let mut has_key_again = || {
@@ -230,7 +230,7 @@ impl Functions {
         let relinked = relinked(place, set, &function.key);
         let key = relinked.unwrap_or(function.key);
         if relinked.is_some() {
-            // Each request has a class of its own.
+            // Each request has its own class.
             function.key.scope = 0;
         }
         let code = Code {
@@ -261,7 +261,7 @@ impl Functions {
             &mut *place.local
         };
         if map.by_identity.len() >= MAX_REMEMBERED {
-            // What is still in use is resolved again at its next sight.
+            // Functions that are still in use are resolved again at their next sight.
             map.forget_addresses();
             (map.by_identity, map.known_keys) = Default::default();
         }
@@ -297,7 +297,7 @@ impl Functions {
                 .get(&func)
                 .is_some_and(|entry| entry.code != code)
         {
-            // Another function at an address that does not move: opcache has restarted, and its blocks with it.
+            // Another function at a fixed address: opcache has restarted, and its blocks are invalid.
             place.shared.forget_addresses();
         }
         if let Some(block) = place.shared.blocks.get_mut(&key.code) {
@@ -322,7 +322,7 @@ impl Functions {
     }
 }
 
-/// Reads the functions' first bytes: their keys, and the hashes of their texts where these lie where they were known.
+/// Reads the functions' first bytes: their keys, and the hashes of their texts at the known addresses.
 fn read_heads<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     looks: &mut [Look],
@@ -346,7 +346,7 @@ fn read_heads<M: Memory + ?Sized>(
     drop(pieces);
     let looks = looks.iter_mut().zip(&mut heads).zip(hashes);
     let stored = looks.map(|((look, head), hashes)| {
-        // One address that is gone must not lose the others of the stack.
+        // One invalid address must not fail the read of the others.
         if together || place.memory.read(look.func, head).is_ok() {
             look.key = key_of(place, &look.frame, head);
         }
@@ -382,8 +382,8 @@ fn at(base: u64, offset: usize) -> u64 {
     }
 }
 
-/// The key of code in shared memory of a class that each request links anew: with the address of the class's
-/// name, which is there too, for that of the class.
+/// The key of code in shared memory of a class that each request links anew: the address of the class's
+/// name, which is in shared memory too, replaces that of the class.
 fn relinked<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     set: &ReadSet<'_, M>,
@@ -402,7 +402,7 @@ fn relinked<M: Memory + ?Sized>(
         })
 }
 
-/// What a frame's function is by its first bytes. An included file has often ended by the time that it is looked at.
+/// The key of a frame's function, from its first bytes. An included file has often ended when it is read.
 fn key_of<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     frame: &Frame,
@@ -416,7 +416,7 @@ fn key_of<M: Memory + ?Sized>(
     left().or_else(|| Key::parse(place.layout, head))
 }
 
-/// Whether a script's or a closure's code and texts lie in the memory that opcache shares, as those of internal functions lie in
+/// Whether a script's or a closure's code and texts are in the memory that opcache shares, like those of internal functions are in
 /// their extension's.
 fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
     let is_shared = |address: u64| address == 0 || is_shared(place, address);
@@ -426,7 +426,7 @@ fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
             .all(is_shared)
 }
 
-/// Where the engine's tables have an internal function that was met at `func`.
+/// Where the engine's tables have an internal function that was found at `func`.
 fn home_of<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, function: &Function) -> u64 {
     let key = &function.key;
     if key.is_user() || key.scope == 0 {

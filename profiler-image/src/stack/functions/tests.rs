@@ -6,7 +6,7 @@ use phpprof_zend::testing::EngineImage;
 use super::lifetime::outlives;
 use super::*;
 
-/// Where the test's functions, names and code lie; each function has its own hundred of bytes in each.
+/// The addresses of the test's functions, names and code; each function has a hundred bytes of each.
 const FUNCTIONS: u64 = 0x10_0000;
 const STRINGS: u64 = 0x20_0000;
 const CODE: u64 = 0x30_0000;
@@ -18,7 +18,7 @@ fn of_8_2() -> &'static Layout {
     layout_of(Machine::X86_64, 8, 2).unwrap()
 }
 
-/// Puts a function into the memory; gives the frame of a call of it.
+/// Puts a function into the memory; returns the frame of a call of it.
 fn put(memory: &mut EngineImage, number: u64, name: &str, is_user: bool) -> Frame {
     let (name_at, code) = (STRINGS + number * 0x100, CODE + number * 0x1000);
     let frame = Frame {
@@ -60,18 +60,18 @@ fn place<'a>(
     }
 }
 
-/// Functions, an engine's and a worker's map, and an engine that runs nothing.
+/// No known functions, the maps of an engine and of a worker, and an engine that runs nothing.
 fn nothing_known() -> (Functions, (Map, Map), EngineImage) {
     let (functions, maps) = Default::default();
     (functions, maps, EngineImage::new(of_8_2()))
 }
 
-/// So many frames, from the root, stand.
+/// This many frames, from the root, stand.
 fn stands(above: usize) -> Stand {
     Stand { below: 0, above }
 }
 
-/// The names of the frames, as one worker whose requests' ends are seen would give them.
+/// The names of the frames, for a worker whose requests have a visible end.
 fn names(
     codes: &mut Functions,
     memory: &EngineImage,
@@ -181,7 +181,7 @@ fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_a
     memory.put_word(frame.func, row.function_name, 0);
     memory.put_byte(frame.func, row.type_, 4);
     memory.put_top(frame.address);
-    // The engine computes no hash of them, and they are of one length.
+    // The engine computes no hashes of these names, and they have the same length.
     for line in ["33", "34", "33"] {
         let file = format!("/a.php({line}) : eval()'d code");
         memory.put_string(FILE, &file);
@@ -212,7 +212,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
         assert_eq!(codes.names.get(id).name, name);
         assert!(codes.bytes <= MAX_BYTES + (4 << 10));
     }
-    // Its id has been given to another since.
+    // Its id has been reused since.
     assert_eq!(names(&mut codes, &memory, &mut others, &[early]), ["early"]);
 }
 

@@ -53,7 +53,7 @@ fn user_namespace(who: &str) -> UserNamespace {
     }
 }
 
-/// Opening the file, and reading from it. Nothing is mapped at address 0, which is no refusal.
+/// Opens the file, and reads from it. Nothing is mapped at address 0, which is not a refusal.
 fn file(pid: i32) -> (Tried, Tried) {
     match File::open(format!("/proc/{pid}/mem")) {
         Err(error) => (Err(errno(&error)), Err(errno(&error))),
@@ -74,7 +74,7 @@ fn call(pid: i32) -> Tried {
     permission(read.map(|_| ()))
 }
 
-/// That nothing is mapped there is an answer: the kernel looks at the permission first.
+/// The error for an unmapped address counts as success: the kernel checks the permission first.
 fn permission(tried: Tried) -> Tried {
     match tried {
         Err(Errno::EFAULT | Errno::EIO) => Ok(()),

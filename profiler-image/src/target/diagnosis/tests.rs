@@ -1,4 +1,4 @@
-//! Each cause from recorded facts. `tests/access` provokes those that this kernel can.
+//! Each cause, from recorded facts. `tests/access` provokes those that this kernel can.
 
 use super::*;
 use crate::deliver::receipt::failed;
@@ -37,7 +37,7 @@ fn with(changes: &[(&str, &str)]) -> Option<Identity> {
     identity(&status)
 }
 
-/// Both ways refused for the same ordinary user, for no reason yet.
+/// Both ways are refused for the same ordinary user, without a cause yet.
 fn refused() -> Facts {
     let namespace = UserNamespace {
         link: None,
@@ -81,7 +81,7 @@ fn another_user_or_group_is_refused() {
         ..refused()
     };
     check(group, Cause::OtherUser);
-    // A process that can go back to being root is root's.
+    // A process that can become root again counts as root's.
     let saved = Facts {
         target: with(&[("Uid", "33\t33\t0\t33")]),
         ..refused()
@@ -128,7 +128,7 @@ fn yama_refuses_the_same_user_and_in_scope_3_everybody() {
         ..yama(3)
     };
     check(root, Cause::Yama(3));
-    // Lowering it would not help there.
+    // A lower scope would not help there.
     let not_dumpable = Facts {
         owner: Some(0),
         ..yama(1)
@@ -151,7 +151,7 @@ fn seccomp_is_who_refuses_what_the_kernel_has_allowed() {
         ..open
     };
     check(unfiltered, Cause::SecurityModule);
-    // Root with CAP_SYS_PTRACE alone may not open the file of an ordinary user; the call is all it has.
+    // Root with only CAP_SYS_PTRACE may not open the file of an ordinary user, so it can only use the call.
     let call = Facts {
         call_on_itself: Err(Errno::EPERM),
         own: with(&[ROOT, ROOTS_GROUP, TRACER, FILTERED]),
@@ -238,7 +238,7 @@ fn a_cut_status_is_no_identity() {
     );
 }
 
-/// Of two refusals the one to tell of, by its PID.
+/// Checks which of two refusals is reported, by its PID.
 #[track_caller]
 fn check_telling(one: (i32, &str, Refusal), other: (i32, &str, Refusal), expected: i32) {
     let refused = |(pid, comm, refusal): (i32, &str, Refusal)| Refused {
@@ -296,7 +296,7 @@ fn explained(facts: Facts) -> Failure {
     explain(&Scope::All, Some(&refused), |pid| Facts { pid, ..facts })
 }
 
-/// The receipt's line is one of the contract, and the message names the process and what to do.
+/// Checks that the receipt's reason is of the contract, and that the message names the process and the remedy.
 #[track_caller]
 fn check_words(facts: Facts, reason: Reason, remedy: &str) {
     let failure = explained(facts);

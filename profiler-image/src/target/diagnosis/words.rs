@@ -7,7 +7,7 @@ use super::{Cause, Facts, Identity, Refused, cause};
 use crate::failure::{Failure, Reason};
 use crate::target::Scope;
 
-/// The failure that tells why no process of the target is sampled. `gather` is asked only where the kernel refused.
+/// The failure that tells why no process of the target is sampled. `gather` is only called if the kernel refused.
 pub fn explain(
     scope: &Scope,
     refused: Option<&Refused>,
@@ -92,7 +92,7 @@ fn no_php(scope: &Scope) -> String {
     }
 }
 
-/// The failure for each cause. The hints name the means of a host and of a pod.
+/// The failure for each cause. The hints name the remedies on a host and in a pod.
 fn denied(who: &str, facts: &Facts) -> Failure {
     let pid = facts.pid;
     let (own, target) = (ids(facts.own.as_ref()), ids(facts.target.as_ref()));
@@ -174,7 +174,7 @@ fn ids(identity: Option<&Identity>) -> String {
     })
 }
 
-/// How each way failed, as errno names.
+/// How each way failed, by the names of errno.
 fn errors(facts: &Facts) -> String {
     let told = |tried: &super::Tried| match tried {
         Ok(()) => "ok".to_owned(),

@@ -1,6 +1,6 @@
-//! What looking at targets costs in calls of the kernel: counted where the calls are made, never estimated.
+//! Counts the system calls that read targets: exactly, where the calls are made.
 //!
-//! One count for the whole process, since the kernel charges it as a whole; `make bench` holds it against `strace -c` once.
+//! There is one count for the whole process, because the kernel charges it as a whole; `make bench` compares it with `strace -c` once.
 
 use std::fs::File;
 use std::io;
@@ -18,15 +18,15 @@ static FILE_READS: AtomicU64 = AtomicU64::new(0);
 /// Calls since the process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Reads of a target's memory that were asked for, each of any number of pieces.
+    /// Reads of a target's memory, each of any number of pieces.
     pub gathers: u64,
-    /// The calls that these took: `process_vm_readv`, or a `pread` of `/proc/PID/mem` for each piece.
+    /// The system calls for these: `process_vm_readv`, or a `pread` of `/proc/PID/mem` for each piece.
     pub memory_reads: u64,
     /// Pieces of memory.
     pub vectors: u64,
     /// Bytes of memory.
     pub bytes: u64,
-    /// Files under `/proc` that were opened; a folder that was listed counts as one.
+    /// Files under `/proc` that were opened; listing a folder counts as one.
     pub opens: u64,
     /// Reads of files under `/proc` other than memory.
     pub file_reads: u64,
@@ -90,7 +90,7 @@ pub fn count_file_read() {
 /// Opens a file under `/proc`.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OPENS.fetch_add(1, Ordering::Relaxed);
     File::open(path)

@@ -1,8 +1,8 @@
-//! The CPU clock of a process: it moves whenever one of its threads runs, and in no other case.
+//! The CPU clock of a process: it moves if and only if one of its threads runs.
 //!
-//! It takes a quarter of a microsecond and no file, also of another user's process (`posix_cpu_clock_get`,
-//! kernel/time/posix-cpu-timers.c). Of another process's threads the kernel gives no clock. Invariant: two equal times say that
-//! nothing in the process has run in between; a process that has come to the same PID does not have the time of the one before.
+//! A read takes a quarter of a microsecond and no file, also for another user's process (`posix_cpu_clock_get`,
+//! kernel/time/posix-cpu-timers.c). The kernel has no such clock for threads of other processes. Invariant: two equal times mean that
+//! nothing in the process has run in between; another process with the same PID does not have the time of the earlier one.
 
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -19,7 +19,7 @@ impl CpuClock {
         clock_getcpuclockid(Pid::from_raw(pid)).ok().map(Self)
     }
 
-    /// How long all threads have run; `None` once the process is gone.
+    /// The CPU time of all threads; `None` once the process has ended.
     #[must_use]
     pub fn now(self) -> Option<TimeSpec> {
         clock_gettime(self.0).ok()

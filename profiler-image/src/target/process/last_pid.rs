@@ -1,8 +1,8 @@
-//! The number that the kernel has given last, the fifth field of `/proc/loadavg`: while it is the same, no process and no
-//! thread has been started in this PID namespace. One short read, where listing `/proc` costs some 3 µs a process.
+//! The last PID that the kernel gave, the fifth field of `/proc/loadavg`: while it is the same, no process and no
+//! thread has been started in this PID namespace. It is one short read, while listing `/proc` costs some 3 µs a process.
 //!
-//! The kernel gives the number a moment before the process is listed. gVisor always says 0, and lxcfs what was true up to five
-//! seconds ago: who relies on it lists the processes now and then all the same.
+//! The kernel gives the number a moment before it lists the process. gVisor always reports 0, and lxcfs a value up to five
+//! seconds old. So callers still have to list the processes now and then.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ impl LastPid {
         Self(calls::open("/proc/loadavg").ok())
     }
 
-    /// The number; `None` where it is not told.
+    /// The number; `None` if it is not available.
     #[must_use]
     pub fn read(&self) -> Option<i32> {
         let mut bytes = [0; 128];

@@ -5,10 +5,10 @@ use std::ops::Range;
 use phpprof_zend::engine::Module;
 use phpprof_zend::jit::JitBuffer;
 
-/// A process has seldom more; what is beyond is not looked at.
+/// Few processes have more; further ones are ignored.
 const MAX_MODULES: usize = 512;
 
-/// What attaching needs to know of a process's mappings.
+/// The mappings of a process that attaching needs.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Maps {
     /// Mapped files with their first page, in the order of `maps`, the main executable first.
@@ -37,14 +37,14 @@ pub fn parse(text: &str, executable: &str) -> Maps {
         if permissions.starts_with('r') && permissions.ends_with('s') {
             maps.shared.push(range.clone());
         }
-        // A JIT buffer is the tail of opcache's memory, by whatever way that is shared.
+        // A JIT buffer is the end of opcache's memory, whatever the kind of sharing.
         if permissions.starts_with('r') && permissions.ends_with("xs") {
             maps.jit.get_or_insert(JitBuffer {
                 start: range.start,
                 end: range.end,
             });
         }
-        // Only the first page of a file can hold its ELF header; devices and the kernel's own are no files.
+        // Only the first page of a file can have its ELF header; devices and the kernel's own mappings are not files.
         let is_file =
             path.starts_with('/') && !path.starts_with("/dev/") && !path.starts_with("/memfd:");
         let seen = maps.modules.iter().any(|module| module.path == path);
@@ -59,7 +59,7 @@ pub fn parse(text: &str, executable: &str) -> Maps {
             });
         }
     }
-    // The loader takes a data symbol from the main executable first; a library may be mapped below it.
+    // The loader takes a data symbol from the main executable first, but a library may be mapped below it.
     if let Some(main) = maps
         .modules
         .iter()

@@ -1,12 +1,12 @@
-//! A live process's memory: `process_vm_readv` where it is allowed, `/proc/PID/mem` where it is not.
+//! A live process's memory: by `process_vm_readv` if that is allowed, otherwise by `/proc/PID/mem`.
 //!
-//! Pod Security `restricted` pods refuse the call by seccomp, even on itself, and allow the file. The file is opened
-//! once and kept: it stays bound to the memory that it was opened for, so a process that has ended, or replaced itself,
-//! reads as gone and never as somebody else. Root with CAP_SYS_PTRACE and no other capability may use the call and not
-//! open the file, where the process belongs to another user and is dumpable: the file's owner is then that user.
+//! Pods with Pod Security `restricted` refuse the call by seccomp, even on itself, and allow the file. The file is opened
+//! once and kept: it stays bound to its memory, so a process that has ended, or done an `execve`,
+//! reads as gone and never as another process. Root with only CAP_SYS_PTRACE may use the call but not
+//! open the file, if the process belongs to another user and is dumpable: then that user owns the file.
 //!
-//! The call takes a number, which another process may have been given. Who must be sure reads by [`ProcessMemory::bound_word`],
-//! or looks after the read whether a descriptor of the process still works (`Watch::is_alive`).
+//! The call takes a PID, which may have been reused. A caller that has to be sure reads by [`ProcessMemory::bound_word`],
+//! or checks after the read whether a descriptor of the process still works (`Watch::is_alive`).
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut};
@@ -24,17 +24,17 @@ use super::calls;
 /// IOV_MAX is 1024 on Linux (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
 
-/// Pieces of a call that need no place on the heap: as many as functions are checked together.
+/// Pieces of a call that need no allocation: as many as functions are checked together.
 const IN_PLACE: usize = 64;
 
 /// The memory of one process.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: Pid,
-    /// Absent where only the call is allowed.
+    /// Absent if only the call is allowed.
     file: Option<File>,
     by_call: AtomicBool,
-    /// `schedstat`, which everybody may open: it tells instead whether the process is still there.
+    /// `schedstat`, which everybody may open: without the file, it tells whether the process still exists.
     sign_of_life: Option<File>,
 }
 
@@ -42,7 +42,7 @@ impl ProcessMemory {
     /// Opens the memory of `pid`.
     ///
     /// # Errors
-    /// [`Fault::Denied`] where the kernel refuses, [`Fault::Gone`] where there is no such process.
+    /// [`Fault::Denied`] if the kernel refuses, [`Fault::Gone`] if there is no such process.
     pub fn open(pid: i32) -> Result<Self, Fault> {
         let file = match calls::open(format!("/proc/{pid}/mem")) {
             Ok(file) => Some(file),
@@ -59,7 +59,7 @@ impl ProcessMemory {
             by_call: AtomicBool::new(true),
             sign_of_life,
         };
-        // Nothing is mapped at address 0, but the kernel looks at the permission first.
+        // Nothing is mapped at address 0, but the kernel checks the permission first.
         let mut probe = [0];
         let piece = Piece {
             address: 0,
@@ -71,19 +71,19 @@ impl ProcessMemory {
         }
     }
 
-    /// Uses `/proc/PID/mem` from now on, as where the call is refused.
+    /// Uses `/proc/PID/mem` from now on, as if the call were refused.
     pub fn without_the_call(&self) {
         self.by_call.store(false, Ordering::Relaxed);
     }
 
-    /// Reads a word of this very process, and never of one that was given its number: [`Fault::Gone`] where it has ended.
+    /// Reads a word of this very process, and never of one that reuses its PID: [`Fault::Gone`] if it has ended.
     ///
     /// # Errors
     /// As [`Memory::read`].
     pub fn bound_word(&self, address: u64) -> Result<u64, Fault> {
         let mut bytes = [0; 8];
         match self.read_file(address, &mut bytes) {
-            // A seccomp filter may refuse to read the file that it allows to open.
+            // A seccomp filter may refuse to read a file that it allows to open.
             Err(Fault::Denied) => {}
             read => return read.map(|()| u64::from_le_bytes(bytes)),
         }
@@ -128,7 +128,7 @@ impl ProcessMemory {
             Ok(read) if read == wanted => Ok(()),
             Ok(_) | Err(Errno::EFAULT) => Err(Fault::Unmapped),
             Err(Errno::ESRCH) => Err(Fault::Gone),
-            // EPERM by seccomp or by the kernel, ENOSYS where the call is not built in (gVisor).
+            // EPERM by seccomp or by the kernel, ENOSYS if the call does not exist (gVisor).
             Err(_) => Err(Fault::Denied),
         }
     }
@@ -165,7 +165,7 @@ impl Memory for ProcessMemory {
 mod tests {
     use super::*;
 
-    /// What a test reads of itself: a process may always read its own memory.
+    /// Checks that a test can read itself: a process may always read its own memory.
     fn check_reads_itself(memory: &ProcessMemory) {
         let (one, other) = ([7_u8; 64], [9_u8; 64]);
         let (mut first, mut second) = ([0_u8; 64], [0_u8; 64]);

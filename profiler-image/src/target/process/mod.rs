@@ -27,30 +27,30 @@ pub use text::{proc_path, text};
 pub struct Process {
     /// In the sampler's PID namespace.
     pub pid: i32,
-    /// The kernel's number of the thread that runs PHP; the PID itself where the engine is not thread-safe.
+    /// The thread id of the thread that runs PHP; the PID itself if the engine is not thread-safe.
     pub tid: i32,
-    /// Ticks since boot: with the PID it names a process for good.
+    /// Ticks since boot: with the PID it identifies a process for good.
     pub start_time: u64,
     /// Its engine, or its thread's.
     pub engine: Arc<Engine>,
     /// Memory that it shares with its siblings: opcache's.
     pub shared_ranges: Arc<[Range<u64>]>,
-    /// Where the JIT puts code, where there is one.
+    /// Where the JIT puts code, if there is a JIT.
     pub jit: Option<JitBuffer>,
     /// Its memory.
     pub memory: Arc<ProcessMemory>,
-    /// Where RoadRunner has started it.
+    /// The pipe to RoadRunner, if that has started it.
     pub relay: Option<Relay>,
-    /// Processes forked from one another have the same number: what is shared is learned once for all of them.
+    /// Processes forked from one another have the same number: their shared data is learned once.
     pub family: usize,
-    /// The word at [`Engine::fingerprint_at`], which no other engine has there: another one is another program.
+    /// The word at [`Engine::fingerprint_at`], which differs between engines: another one means another program.
     pub fingerprint: u64,
     /// Target of `/proc/PID/exe`.
     pub executable: String,
 }
 
 impl Process {
-    /// What its extensions are now; `None` where that cannot be read, or it has not begun a request yet.
+    /// Its current extensions; `None` if they cannot be read, or it has not begun a request yet.
     #[must_use]
     pub fn extensions(&self) -> Option<Extensions> {
         let text = text(&format!("/proc/{}/maps", self.pid))?;

@@ -1,9 +1,9 @@
-//! RoadRunner's workers: command line programs that are given one request after the other on a pipe.
+//! RoadRunner's workers: command line programs that read one request after the other from a pipe.
 //!
-//! The engine knows nothing of that, but the kernel says when a thread sleeps in `read` of that very pipe: then the
+//! The engine does not know of it, but the kernel tells when a thread sleeps in `read` of that very pipe: then the
 //! worker waits for a request. RoadRunner names the pipe in the environment of its children; a grandchild has that
-//! environment too, and its pipe only if nobody between has given it another. What this module does not do: tell a wait
-//! on RoadRunner's sockets, which a program's own connections look like.
+//! environment too, and its pipe unless a process between them has replaced it. What this module does not do: detect a wait
+//! on RoadRunner's sockets, which look like a program's own connections.
 
 use std::fs::read_link;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use nix::libc::SYS_read;
 use super::stat::Stat;
 use super::text;
 
-/// What the worker's environment says of pipes.
+/// The variable in a worker's environment that means pipes.
 const BY_PIPES: &str = "RR_RELAY=pipes";
-/// Processes between a worker and RoadRunner, such as shells.
+/// The largest number of processes between a worker and RoadRunner, such as shells.
 const MAX_BETWEEN: usize = 8;
 
-/// The pipe on which a worker is given its requests.
+/// The pipe from which a worker reads its requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
     /// `/proc/PID/task/TID` of the thread that reads.
@@ -28,14 +28,14 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// That of a process, if RoadRunner has started it.
+    /// The pipe of a process, if RoadRunner has started it.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let pipe = input(pid)?;
         let mut child = pid;
         for _ in 0..MAX_BETWEEN {
             if !has_relay(&environment(child)?) {
-                // The last one was started by this, which is RoadRunner.
+                // This process, without the variable, is RoadRunner: it has started the last one.
                 return (child != pid).then(|| Self {
                     thread: format!("/proc/{pid}/task/{pid}").into(),
                     pipe,
@@ -60,7 +60,7 @@ impl Relay {
     }
 }
 
-/// The variables that a process was started with; a process that this user may not look at has none to show.
+/// The variables that a process was started with; empty if this user may not read them.
 fn environment(pid: i32) -> Option<String> {
     text(&format!("/proc/{pid}/environ"))
 }
@@ -80,8 +80,8 @@ fn link(path: &Path) -> Option<PathBuf> {
         .filter(|target| target.to_string_lossy().starts_with("pipe:["))
 }
 
-/// The descriptor that a thread sleeps on in `read`, by its `/proc/PID/syscall`: the number of the call, and its
-/// arguments; `running`, or -1 where it sleeps in none.
+/// The descriptor of the `read` in which a thread sleeps, from its `/proc/PID/syscall`: the number of the call, and its
+/// arguments; `running`, or -1 if it sleeps in none.
 fn read_from(call: &str) -> Option<u32> {
     let (number, arguments) = call.split_once(' ')?;
     let descriptor = arguments.split(' ').next()?.strip_prefix("0x")?;

@@ -1,4 +1,4 @@
-//! `/proc/PID/stat` and `schedstat`: who a process is, where it runs, and whether it ran meanwhile. proc(5).
+//! `/proc/PID/stat` and `schedstat`: the identity of a process, its CPU, and whether it ran meanwhile. proc(5).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,30 +9,30 @@ use smallvec::SmallVec;
 
 use super::{calls, proc_path};
 
-/// No line of `stat` is longer: some fifty numbers, and the name of a thread of the kernel.
+/// The longest line of `stat`: some fifty numbers, and the name of a kernel thread.
 const MAX_LINE: usize = 1280;
 
 /// The fields of `/proc/PID/stat` that are used here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// As the target has chosen it.
+    /// The name, which the target can choose.
     pub comm: SmallVec<[u8; 16]>,
     /// `R` running or runnable, `S` sleeping, `D` waiting for a device, `Z` ended, …
     pub state: char,
     /// PID of its parent.
     pub parent: i32,
-    /// Ticks since boot: with the PID it names a process for good.
+    /// Ticks since boot: with the PID it identifies a process for good.
     pub start_time: u64,
-    /// The CPU it ran on last.
+    /// The CPU on which it last ran.
     pub processor: usize,
 }
 
 impl Stat {
-    /// Reads that of a process.
+    /// Reads the fields of a process.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let mut file = calls::open(proc_path(format_args!("{pid}/stat"))).ok()?;
-        // Not by pread, which a seccomp filter may refuse: that is to be said of the target's memory.
+        // Not by pread: a seccomp filter may refuse that, and such a refusal has to be reported for the target's memory.
         Self::read(|bytes| file.read(bytes))
     }
 
@@ -43,13 +43,13 @@ impl Stat {
         Self::parse(bytes.get(..length)?)
     }
 
-    /// Whether it only waits to be reaped by its parent.
+    /// Whether it has ended and waits for its parent to reap it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// Parses one line. The command may hold spaces and brackets, and need not be UTF-8: the fields count from the last `)`.
+    /// Parses one line. The command may contain spaces and brackets, and need not be UTF-8: the fields count from the last `)`.
     #[must_use]
     pub fn parse(line: impl AsRef<[u8]>) -> Option<Self> {
         let line = line.as_ref();
@@ -57,7 +57,7 @@ impl Stat {
         let end = line.iter().rposition(|&byte| byte == b')')?;
         let comm = line.get(begin..end)?.into();
         let tail = std::str::from_utf8(line.get(end + 1..)?).ok()?;
-        // The first after the command is field 3 of proc(5).
+        // The first field after the command is field 3 of proc(5).
         let field = |number: usize| tail.split_ascii_whitespace().nth(number - 3);
         Some(Self {
             comm,
@@ -69,10 +69,10 @@ impl Stat {
     }
 }
 
-/// Tells whether a thread ran between two moments, where, and for how long in all.
+/// Tells whether a thread ran between two moments, on which CPU, and its total CPU time.
 ///
-/// Both files are kept open: a check takes three short reads. They stay bound to this thread, so that a read fails once it
-/// has been reaped, whoever has its number then.
+/// Both files are kept open: a check takes three short reads. They stay bound to this thread, so a read fails once it
+/// has been reaped, even if its id was reused.
 #[derive(Debug)]
 pub struct Watch {
     schedstat: File,
@@ -91,16 +91,16 @@ impl Watch {
         })
     }
 
-    /// Nanoseconds on a CPU: the first field of `schedstat`. It moves at the kernel's ticks and when the thread stops
+    /// The nanoseconds on a CPU: the first field of `schedstat`. It moves at the kernel's ticks and when the thread stops
     /// running.
     #[must_use]
     pub fn cpu_nanoseconds(&self) -> Option<i64> {
         self.schedstat(0)
     }
 
-    /// Whether the thread is still there, or has not been reaped yet. What was read before by its number, as
-    /// `process_vm_readv` does, was read of it and of no other; its program may have replaced itself meanwhile, which a
-    /// scan notices ([`super::ProcessMemory::bound_word`]). Who reads a counter anyway is told the same by its failure.
+    /// Whether the thread still exists, or has not been reaped yet. Then an earlier read by its PID, with
+    /// `process_vm_readv`, was of this thread and no other. It may have done an `execve` meanwhile, which a
+    /// scan notices ([`super::ProcessMemory::bound_word`]). A failed read of a counter tells a caller the same.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.schedstat::<u64>(0).is_some()
@@ -114,14 +114,14 @@ impl Watch {
         text.split_ascii_whitespace().nth(field)?.parse().ok()
     }
 
-    /// How often the thread was put on a CPU: the third field of `schedstat`. `None` where the kernel does not count
+    /// How often the thread was put on a CPU: the third field of `schedstat`. `None` if the kernel does not count
     /// (it is then always 0).
     #[must_use]
     pub fn timeslices(&self) -> Option<u64> {
         self.schedstat(2).filter(|&count| count > 0)
     }
 
-    /// State and CPU of the thread.
+    /// The state and CPU of the thread.
     #[must_use]
     pub fn state(&self) -> Option<(char, usize)> {
         let stat = Stat::read(|bytes| self.stat.read_at(bytes, 0))?;

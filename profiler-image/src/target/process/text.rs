@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::calls;
 
-/// More text than the kernel has to say of any process; a target with a great many mappings is seen as far as this.
+/// The longest text that is read of a file; of a target with very many mappings, later ones are ignored.
 const MAX_TEXT: u64 = 16 << 20;
 
 /// The text of a file under `/proc`. The target chooses names and paths in it, which need not be UTF-8.
@@ -19,14 +19,14 @@ pub fn text(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A path under `/proc`, which takes no place on the heap: many are looked at each second.
+/// A path under `/proc`, without an allocation, because many are read each second.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcPath {
     bytes: [u8; 64],
     length: usize,
 }
 
-/// `/proc/`, and what is below it; an empty path where that is longer than any there.
+/// `/proc/` with this path below it; empty if that is longer than any path there.
 #[must_use]
 pub fn proc_path(below: fmt::Arguments<'_>) -> ProcPath {
     let mut path = ProcPath {

@@ -1,5 +1,5 @@
 <?php
-// Loads 300 classes in each request; what they are for is little, or much.
+// Loads 300 classes in each request, and does little or much with them.
 const COUNT = 300;
 if (!is_dir('classes')) {
     mkdir('classes.new/deep/deeper', 0777, true);

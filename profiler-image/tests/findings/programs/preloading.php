@@ -1,5 +1,5 @@
 <?php
-// Loads many classes in each request, all at once found, or few.
+// Loads many classes in each request, all of which are found at once, or few.
 require __DIR__ . '/classes.php';
 function load(string $class) {
     $words = array_map('ucfirst', explode('_', "classes_deep_deeper_$class"));

@@ -1,5 +1,5 @@
 <?php
-// A pattern that backtracks, or one that is asked for often.
+// A pattern that backtracks, or one that is used often.
 function is_valid(string $name) { return @preg_match('/^(\w+\s?)+$/', $name) === 1; }
 function is_number(string $text) { return preg_match('/^\d+$/', $text) === 1; }
 while (true) {

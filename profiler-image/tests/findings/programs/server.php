@@ -1,5 +1,5 @@
 <?php
-// What the programs wait for: the first argument is a port, the second how many milliseconds an answer takes, the third what it is.
+// The server of the programs: the first argument is a port, the second an answer's delay in milliseconds, the third the answer.
 [, $port, $milliseconds, $answer] = $argv;
 $server = stream_socket_server("tcp://127.0.0.1:$port");
 $open = [];

@@ -1,5 +1,5 @@
 <?php
-// Two processes of one session. One that ends it before it works makes nobody wait.
+// Two processes with one session. If one ends the session before it works, the other does not wait.
 session_save_path(getcwd());
 ini_set('session.use_cookies', '0');
 session_cache_limiter('');

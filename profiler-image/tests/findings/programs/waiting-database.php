@@ -1,5 +1,5 @@
 <?php
-// One process writes, and keeps the database to itself while it thinks; or each has its own.
+// One process writes, and locks the database while it works; or each has its own.
 $own = getenv('PROBLEM') !== 'has';
 $child = pcntl_fork();
 $db = new PDO('sqlite:' . ($own ? "own$child" : 'shared') . '.db');

@@ -1,5 +1,5 @@
 <?php
-// Two processes that count: in one file, or in one each.
+// Two processes that count: in one file, or each in its own.
 $child = pcntl_fork();
 $file = fopen(getenv('PROBLEM') === 'has' ? 'count' : "count$child", 'c+');
 function count_one($file) {

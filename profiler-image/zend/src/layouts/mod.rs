@@ -1,10 +1,11 @@
-//! Where the engine keeps what: one [`Layout`] per X.Y and machine, as data.
+//! The offsets of the engine's fields: one [`Layout`] per X.Y and machine, as data.
 //!
 //! A difference between versions is a number in a row, never a type and never an `if` on a version. Offsets are bytes.
 //! The rows are generated from `php-abi.json`, which has their provenance (docs/adding-a-php-version.md). Thread-safe
-//! builds differ in no field named here. What this module does not do: guess. A version without a row is refused by name.
+//! builds differ in no field named here. What this module does not do: guess. A version without a row is refused by its number.
 
-// A field without a comment is the offset of the engine's field of that name, in the header that its struct names: the headers say what it is.
+// A field without a comment is the offset of the engine's field of that name, in the header that its struct names; that header documents
+// it.
 #![allow(missing_docs)]
 
 mod rows;
@@ -23,23 +24,22 @@ pub struct ExecutorGlobals {
     pub exception_op: usize,
     pub exception_op_size: usize,
     pub opline_before_exception: usize,
-    /// A table of the classes that are being autoloaded; 0 where the version has none.
+    /// A table of the classes that are being autoloaded; 0 if the version has none.
     pub in_autoload: usize,
     /// A `zend_array`, not a pointer to one.
     pub symbol_table: usize,
     pub active: usize,
-    /// 0 where the version has none.
+    /// 0 if the version has none.
     pub flags: usize,
 }
 
-/// `zend_compiler_globals` (Zend/zend_globals.h). Its tables are there from the start; the executor's are set by the first
-/// request.
+/// `zend_compiler_globals` (Zend/zend_globals.h). Its tables exist from the start; the first request sets the executor's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerGlobals {
     pub function_table: usize,
     pub class_table: usize,
     pub in_compilation: usize,
-    /// What offsets in a `ZEND_MAP_PTR` count from; 0 where the version has none.
+    /// The base of offsets in a `ZEND_MAP_PTR`; 0 if the version has none.
     pub map_ptr_base: usize,
 }
 
@@ -47,17 +47,17 @@ pub struct CompilerGlobals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreGlobals {
     pub during_request_startup: usize,
-    /// Zvals: what `$_POST`, `$_GET`, `$_COOKIE`, `$_SERVER`, … are made of.
+    /// Zvals, from which `$_POST`, `$_GET`, `$_COOKIE`, `$_SERVER`, … are made.
     pub http_globals: usize,
 }
 
-/// `struct _fcgi_request` and `fcgi_hash_bucket` (main/fastcgi.c); all 0 where they were not measured.
+/// `struct _fcgi_request` and `fcgi_hash_bucket` (main/fastcgi.c); all 0 if they were not measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FcgiRequest {
     pub has_env: usize,
     /// A hash table of the request's parameters: it begins with 128 pointers to buckets.
     pub env: usize,
-    /// Of a bucket, as all that follow.
+    /// An offset in a bucket, like all that follow.
     pub hash_value: usize,
     pub var_len: usize,
     pub var: usize,
@@ -81,7 +81,7 @@ pub struct MmHeap {
     pub peak: usize,
     pub real_size: usize,
     pub real_peak: usize,
-    /// The last field that is read: what lies after it has moved within a version.
+    /// The last field that is read: later ones have moved within a version.
     pub limit: usize,
 }
 
@@ -91,14 +91,14 @@ pub struct ExecuteData {
     pub opline: usize,
     pub func: usize,
     pub this: usize,
-    /// `This.u1.type_info`: holds the call info, shifted by [`CallInfo::shift`].
+    /// `This.u1.type_info`: contains the call info, shifted by [`CallInfo::shift`].
     pub this_type_info: usize,
     pub prev_execute_data: usize,
-    /// Of a generator's frame: the `zend_generator`.
+    /// In a generator's frame: the `zend_generator`.
     pub return_value: usize,
     pub run_time_cache: usize,
     pub sizeof: usize,
-    /// `ZEND_CALL_FRAME_SLOT` * sizeof(zval): where the first argument lies.
+    /// `ZEND_CALL_FRAME_SLOT` * sizeof(zval): the offset of the first argument.
     pub first_argument: usize,
 }
 
@@ -109,9 +109,9 @@ pub struct CallInfo {
     pub code: u32,
     pub top: u32,
     pub closure: u32,
-    /// A closure of a function that is not one: `strlen(...)`.
+    /// The closure of a function that is not one: `strlen(...)`.
     pub fake_closure: u32,
-    /// Of a generator's frame, which lies on the heap; 0 in 7.0, which has none.
+    /// The frame of a generator, which is on the heap; 0 in 7.0, which has no such flag.
     pub generator: u32,
 }
 
@@ -133,8 +133,8 @@ pub struct Function {
     /// `zend_internal_function` only.
     pub handler: usize,
     pub module: usize,
-    /// `ZEND_ACC_CLOSURE | ZEND_ACC_FAKE_CLOSURE | ZEND_ACC_CALL_VIA_TRAMPOLINE`: the struct lives in an object or is
-    /// made for one call, so its address says nothing a moment later.
+    /// `ZEND_ACC_CLOSURE | ZEND_ACC_FAKE_CLOSURE | ZEND_ACC_CALL_VIA_TRAMPOLINE`: the struct is in an object or
+    /// made for one call, so its address identifies nothing a moment later.
     pub passing_flags: u32,
 }
 
@@ -230,12 +230,12 @@ pub struct ModuleEntry {
 pub struct SapiGlobals {
     /// Of the SAPI itself: under php-fpm the `fcgi_request`.
     pub server_context: usize,
-    /// Of `request_info`, as the two that follow: pointers to C strings.
+    /// In `request_info`, like the two that follow: pointers to C strings.
     pub request_method: usize,
     /// The primary script's file.
     pub path_translated: usize,
     pub request_uri: usize,
-    /// A double; 0 until someone asks for the request's time.
+    /// A double; 0 until something asks for the request's time.
     pub global_request_time: u64,
 }
 
@@ -249,33 +249,33 @@ pub struct TsrmTlsEntry {
     pub sizeof: usize,
 }
 
-/// What differs between versions in meaning, not in place.
+/// Differences between versions in meaning, not in offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     /// A CONST operand counts from `op_array.literals`, not from its op.
     pub literals_in_op_array: bool,
-    /// The number of a run-time cache slot stands in the literal, not in the op.
+    /// The number of a run-time cache slot is in the literal, not in the op.
     pub cache_slots_in_literals: bool,
     /// `zend_call_function` puts a frame without a function on the C stack between its caller and its callee.
     pub dummy_frames: bool,
     /// The generators of a `yield from` end at the tree's root, not below the one without a parent.
     pub placeholder_ends_at_root: bool,
-    /// A trait's method that is used under another name still bears its first one.
+    /// A trait's method that is used under another name still has its first name.
     pub trait_alias_keeps_name: bool,
-    /// Globals also lie at `executor_globals_offset` from the `tsrm_tls_entry`.
+    /// Globals are also at `executor_globals_offset` from the `tsrm_tls_entry`.
     pub fast_tsrm_offsets: bool,
-    /// A packed array holds zvals, not `Bucket`s (`zend_array.arPacked`).
+    /// A packed array has zvals, not `Bucket`s (`zend_array.arPacked`).
     pub packed_arrays_of_zvals: bool,
 }
 
-/// What code an image is made of (`e_machine`, System V ABI).
+/// The machine of an image's code (`e_machine`, System V ABI).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
     X86_64,
     Aarch64,
 }
 
-/// One row: everything that a sample needs to know of one X.Y.
+/// One row: everything that a sample needs to know about one X.Y.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     pub major: u8,
@@ -283,7 +283,7 @@ pub struct Layout {
     pub machine: Machine,
     /// The row is from a release candidate: the release may differ.
     pub pre_release: bool,
-    /// `ZEND_MODULE_API_NO`, held against the live engine's modules.
+    /// `ZEND_MODULE_API_NO`, which is compared with the live engine's modules.
     pub module_api: u32,
     pub executor_globals: ExecutorGlobals,
     pub compiler_globals: CompilerGlobals,
@@ -302,23 +302,23 @@ pub struct Layout {
     pub fcgi_request: FcgiRequest,
     pub gc_globals: GcGlobals,
     pub mm_heap: MmHeap,
-    /// `None` where no header has it.
+    /// `None` if no header has it.
     pub tsrm_tls_entry: Option<TsrmTlsEntry>,
     pub rules: Rules,
-    /// `ZEND_VM_STACK_HEADER_SLOTS` * sizeof(zval): where the first frame of a page lies.
+    /// `ZEND_VM_STACK_HEADER_SLOTS` * sizeof(zval): the offset of the first frame of a page.
     pub vm_stack_header: u64,
     /// Offset of `prev` in `zend_vm_stack`: the page before this one.
     pub vm_stack_prev: usize,
 }
 
-/// The row of a version, or `None` where there is none.
+/// The row of a version, or `None` if there is none.
 #[must_use]
 pub fn layout_of(machine: Machine, major: u8, minor: u8) -> Option<&'static Layout> {
     ROWS.iter()
         .find(|row| (row.machine, row.major, row.minor) == (machine, major, minor))
 }
 
-/// The versions that have a row, for messages: `8.2, 8.3`.
+/// The versions with a row, for messages: `8.2, 8.3`.
 #[must_use]
 pub fn known_versions() -> String {
     let names: Vec<String> = ROWS

@@ -1,7 +1,7 @@
-//! Apache's mod_php: the request line of the client, behind `SG(server_context)`.
+//! Apache's mod_php: the client's request line, which `SG(server_context)` leads to.
 //!
-//! `request_info.request_uri` is what a rewrite or `FallbackResource` has made of it: `/index.php` for all. Invariant: the line is used only
-//! where it begins with the method that the engine knows.
+//! `request_info.request_uri` is the URI after a rewrite or `FallbackResource`: `/index.php` for all requests. Invariant: the line is used
+//! only if it begins with the method that the engine knows.
 
 use super::{
     MAX_METHOD, MAX_TEXT, Request, Trail, Wanted, c_strings, method_of, path_bytes, ranges, seen,
@@ -10,8 +10,8 @@ use super::{
 use crate::layouts::Layout;
 use crate::memory::{Memory, word_at};
 
-/// `php_struct.r` (sapi/apache2handler/php_apache.h). Measured as the next one, with PHP 8.2 in Debian's Apache 2.4, x86_64; only pointers and
-/// ints lie before both, and the line is held against the method.
+/// `php_struct.r` (sapi/apache2handler/php_apache.h). Measured, like the next one, with PHP 8.2 in Debian's Apache 2.4, x86_64; only
+/// pointers and ints precede both, and the line is compared with the method.
 const REQUEST_REC: u64 = 8;
 /// `request_rec.the_request` (httpd.h; part of the ABI of all of 2.4).
 const THE_REQUEST: u64 = 48;

@@ -1,6 +1,6 @@
-//! The FastCGI environment of a request: `fcgi_request.env` behind `SG(server_context)` (main/fastcgi.c).
+//! The FastCGI environment of a request: `fcgi_request.env`, which `SG(server_context)` leads to (main/fastcgi.c).
 //!
-//! Invariant: a value is used only where its bucket names the parameter: hash, length and name.
+//! Invariant: a value is used only if its bucket has the parameter's hash, length and name.
 
 use super::{
     MAX_METHOD, MAX_TEXT, Request, Trail, Wanted, c_strings, method_of, path_bytes, ranges, seen,
@@ -11,7 +11,7 @@ use crate::memory::{Memory, half_at, word_at};
 
 /// `FCGI_HASH_TABLE_SIZE`.
 const SLOTS: usize = 128;
-/// Buckets of a chain that are looked at.
+/// How many buckets of a chain are read.
 const MAX_CHAIN: usize = 3;
 /// Bytes of a `traceparent` of version 00.
 const TRACEPARENT: usize = 55;
@@ -35,7 +35,7 @@ struct Bucket {
     val_len: usize,
 }
 
-/// `FCGI_HASH_FUNC`; no name here is shorter than four bytes.
+/// `FCGI_HASH_FUNC`; each name here has at least four bytes.
 pub(super) fn hash_of(name: &[u8]) -> u32 {
     let at = |index: usize| name.get(index).copied().map_or(0, u32::from);
     let length = name.len();
@@ -64,7 +64,7 @@ pub(super) fn read<M: Memory + ?Sized>(
     if half_at(&read[0], 0) != 1 {
         return None;
     }
-    // A method is in each request: it shows that this is an environment.
+    // Each request has a method: it proves that this is an environment.
     let is_wanted = [wanted.path, true, wanted.script, wanted.traceparent];
     let buckets = buckets(memory, row, (table_at, &read[1]), is_wanted, trail)?;
     let limits = [MAX_TEXT, MAX_METHOD, MAX_TEXT, TRACEPARENT];
@@ -115,7 +115,7 @@ pub(super) fn read<M: Memory + ?Sized>(
     Some(request)
 }
 
-/// The buckets of the wanted parameters, whose names are still to be held against.
+/// The buckets of the wanted parameters, whose names still have to be compared.
 fn buckets<M: Memory + ?Sized>(
     memory: &M,
     row: &FcgiRequest,

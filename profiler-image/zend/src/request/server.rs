@@ -1,6 +1,6 @@
-//! `$_SERVER`: the engine's own (`PG(http_globals)[TRACK_VARS_SERVER]`), or what a worker's script has put in its place.
+//! `$_SERVER`: the engine's own (`PG(http_globals)[TRACK_VARS_SERVER]`), or the one that a worker's script has replaced it by.
 //!
-//! Invariant: an entry is used only where its key's hash, length and bytes are the name's, and its zval has the type.
+//! Invariant: an entry is used only if its key has the name's hash, length and bytes, and its zval has the type.
 
 use super::{
     MAX_METHOD, MAX_TEXT, Place, Request, Trail, Wanted, method_of, path_bytes, ranges, seen,
@@ -17,9 +17,9 @@ const IS_ARRAY: u8 = 7;
 /// `TRACK_VARS_SERVER` (main/php_globals.h).
 const TRACK_VARS_SERVER: u64 = 3;
 const ZVAL: usize = 16;
-/// Entries of `$_SERVER` that are looked at.
+/// How many entries of `$_SERVER` are read.
 const MAX_ENTRIES: usize = 512;
-/// Buckets of the symbol table's chain.
+/// How many buckets of the symbol table's chain are read.
 const MAX_CHAIN: usize = 2;
 
 const URI: usize = 0;
@@ -38,7 +38,7 @@ const NAMES: [&[u8]; 6] = [
 ];
 const LIMITS: [usize; 6] = [MAX_TEXT, MAX_METHOD, MAX_TEXT, MAX_TEXT, 55, 0];
 
-/// Of the request that a worker's script handles now: what it has put into its symbol table.
+/// Reads the request that a worker's script handles now, from its symbol table.
 pub(super) fn iteration<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -54,7 +54,7 @@ pub(super) fn iteration<M: Memory + ?Sized>(
     entries(memory, layout, &zval, wanted, trail)
 }
 
-/// Of the engine's own.
+/// Reads the engine's own.
 pub(super) fn built<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -67,7 +67,7 @@ pub(super) fn built<M: Memory + ?Sized>(
     let at = globals.checked_add(offset)?;
     let mut zval = [0; ZVAL];
     memory.read(at, &mut zval).ok()?;
-    // Once it is built the trail is another.
+    // Once it is built the trail differs.
     trail.note(at, &zval);
     entries(memory, layout, &zval, wanted, trail)
 }
@@ -92,7 +92,7 @@ fn symbol<M: Memory + ?Sized>(
         }
         let at = data.checked_add(u64::from(index) * row.bucket_sizeof as u64)?;
         let bucket = ranges(memory, &[(at, row.bucket_sizeof)])?;
-        // Sixty-four bits of a name of seven letters.
+        // The hash has 64 bits, and the name seven letters, so the name is not compared.
         if word_at(&bucket[0], row.bucket_h) == hash {
             return Some((at, *bucket[0].first_chunk::<ZVAL>()?));
         }

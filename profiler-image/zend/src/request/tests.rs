@@ -1,4 +1,4 @@
-//! Requests in memory of an engine in small, as each SAPI keeps them.
+//! Requests in the memory of a small engine, as each SAPI keeps them.
 
 use super::*;
 use crate::layouts::{Machine, layout_of};
@@ -12,7 +12,7 @@ const ALL: Wanted = Wanted {
 };
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// An engine, the begin of its `sapi_globals`, and where its requests are.
+/// An engine, the beginning of its `sapi_globals`, and where its requests are.
 struct Image {
     engine: EngineImage,
     slice: [u8; SLICE],
@@ -83,7 +83,7 @@ impl Image {
         self.read().0.unwrap()
     }
 
-    /// What is read of the ranges of a trail now.
+    /// The current bytes of a trail's ranges.
     fn again(&self, trail: &Trail) -> Vec<u8> {
         let read = ranges(&self.engine, &trail.ranges).unwrap();
         read.concat()
@@ -138,7 +138,7 @@ fn a_trail_changes_with_whatever_the_request_is_read_through() {
     }
 }
 
-/// Where a text lies.
+/// The address of a text.
 fn address_of(image: &Image, text: &str) -> u64 {
     let (_, trail) = image.read();
     let mut offset = 0;
@@ -151,7 +151,7 @@ fn address_of(image: &Image, text: &str) -> u64 {
     panic!("no {text} in the trail")
 }
 
-/// Other parameters lie before it in its chain.
+/// Other parameters precede it in its chain.
 #[test]
 fn a_parameter_is_found_along_its_chain_and_not_by_its_hash_alone() {
     let same_slot = (0..=255_u8)
@@ -227,7 +227,7 @@ fn apaches_path_is_that_of_the_clients_line_and_only_with_its_method() {
     assert_eq!(with_line("POST /shop/17 HTTP/1.1"), None);
 }
 
-/// Puts a table of strings, and a double, where a zval of it is wanted.
+/// Puts a table of strings, and a double, at the address of a zval.
 fn put_server(image: &mut Image, zval: u64, entries: &[(&str, &str)], time: f64) {
     let engine = &mut image.engine;
     let table = engine.block();
@@ -288,7 +288,7 @@ fn the_engines_server_is_a_request_once_it_is_built() {
     assert_eq!(request, None);
     let entries = [("REQUEST_METHOD", "GET"), ("REQUEST_URI", "/a?b")];
     put_server(&mut image, zval_at, &entries, 1.0);
-    // Its trail says that it is time to look again.
+    // Its trail tells that it is time to look again.
     assert_ne!(image.again(&trail), trail.bytes);
     assert_eq!(image.request().path.as_deref(), Some("/a"));
 }
@@ -318,7 +318,7 @@ fn apache_and_the_built_in_server_tell_the_trace_once_server_is_built() {
         let request = request.unwrap();
         assert_eq!(request.trace_id.as_deref(), Some(TRACE));
         assert_eq!(request.path.as_deref(), Some("/shop/17"));
-        // As it is called before.
+        // The same name as before.
         assert_eq!(request.script.as_deref(), Some("/srv/www/index.php"));
         assert_eq!((request.root, request.began), (None, None));
         assert!(!String::from_utf8_lossy(&trail.bytes).contains("SECRET"));
@@ -338,7 +338,7 @@ fn frankenphp_has_a_request_while_it_has_a_method() {
     image.engine.room(zval, 16);
     assert_eq!(image.read().0, None);
     image.point_to(8, "GET");
-    // Not built yet: the method is known, and no rewritten path is taken for the client's.
+    // Not built yet: the method is known, and a rewritten path is not taken for the client's.
     let method = Request {
         method: Some("GET".to_owned()),
         ..Request::default()

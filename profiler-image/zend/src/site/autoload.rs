@@ -1,5 +1,5 @@
-//! Calls of autoloaders, which no site names: the class that the site looks up is the callee's argument, or one that the
-//! engine says is being autoloaded (`EG(in_autoload)`; `zend_lookup_class_ex`, Zend/zend_execute_API.c; 8.6 has no such
+//! Calls of autoloaders, which no site names. The class that the site looks up is the callee's argument, or one that the
+//! engine is autoloading (`EG(in_autoload)`; `zend_lookup_class_ex`, Zend/zend_execute_API.c; 8.6 has no such
 //! table).
 
 use super::{IS_STRING, Site, Words};
@@ -11,7 +11,7 @@ use crate::short::Text;
 use crate::text::ZendString;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// What says that the class which this op looks up is being autoloaded.
+    /// The words that prove that the class which this op looks up is being autoloaded.
     pub(super) fn autoloads(&self, op: &Op) -> Option<Words> {
         if !looks_up_class(op.opcode) {
             return None;
@@ -23,7 +23,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.autoloads_operand(op, operand, kind)
     }
 
-    /// What says that the class which this operand names is being autoloaded.
+    /// The words that prove that the class in this operand is being autoloaded.
     pub(super) fn autoloads_operand(&self, op: &Op, operand: u32, kind: u8) -> Option<Words> {
         let class = if kind == self.layout.op_types.is_const {
             self.literal(op, operand, 0)
@@ -35,7 +35,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.is_being_loaded(class)
     }
 
-    /// The same for an internal caller, as `class_exists`: the class is its first argument.
+    /// The same for an internal caller such as `class_exists`: the class is its first argument.
     pub(super) fn autoloads_for_internal(&self) -> Option<Words> {
         let name = self.caller.function.internal_name();
         name.filter(|name| function_looks_up_class(name))?;
@@ -46,7 +46,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let name = class_name(&class?);
         let argument = self.first_argument(self.callee.frame.address);
         if argument.is_some_and(|argument| is_path_of(&class_name(&argument), &name)) {
-            // That a function is called from here with just this class does not happen to a pair by chance.
+            // A call from here with exactly this class as its argument is not a coincidence.
             return Some(Words::Code);
         }
         self.is_in_autoload(&name).then_some(Words::Frames)
@@ -74,7 +74,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 }
 
-/// Whether an autoloader's argument names the class, or what is left of it once the autoloader took its own prefix off.
+/// Whether an autoloader's argument names the class, or the rest of it after the autoloader has removed its own prefix.
 fn is_path_of(argument: &[u8], class: &[u8]) -> bool {
     !argument.is_empty()
         && class
@@ -82,7 +82,7 @@ fn is_path_of(argument: &[u8], class: &[u8]) -> bool {
             .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(b"\\"))
 }
 
-/// A class as the engine looks it up. Many autoloaders make a path of their argument first, so slashes do not count.
+/// A class as the engine looks it up. Many autoloaders first make a path of their argument, so slashes are ignored.
 fn class_name(text: &ZendString) -> Text {
     let mut name = text.bytes.clone();
     name.make_ascii_lowercase();

@@ -1,10 +1,10 @@
 //! The callee that a PHP callable names: a function's name, or a pair of an object or a class and a method's name
 //! (`zend_is_callable_ex`, Zend/zend_API.c).
 //!
-//! A function as `call_user_func` has it as an argument, and a site as `$f()` or `$object->$name()` in an operand. A closure is the
-//! object that the callee's function lies in. Another one may have come to its address before its code was looked at, so the callee's
-//! opline must tell the code, too.
-//! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair that they point to are read later.
+//! A function such as `call_user_func` has it as an argument, and a site such as `$f()` or `$object->$name()` in an operand. A closure is
+//! the object that contains the callee's function. Another closure may have taken its address before its code was read, so the callee's
+//! opline must prove the code, too.
+//! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair to which they point are read later.
 
 use super::{Check, Evidence, IS_OBJECT, IS_STRING, Site, Words};
 use crate::hash::pair;
@@ -21,7 +21,7 @@ pub(super) const CLOSURE_FUNCTION: u64 = 56;
 /// Bytes of a zval.
 const ZVAL: u64 = 16;
 
-/// The index of the argument that an internal function calls, where it is always the same.
+/// The index of the argument that an internal function calls, if it is always the same.
 #[must_use]
 pub fn callable_argument(function: &str) -> Option<u64> {
     match function {
@@ -48,7 +48,7 @@ pub fn callable_argument(function: &str) -> Option<u64> {
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// What says that an internal caller calls the callee, which is what its argument names.
+    /// The words that prove that an internal caller calls the callee, which its argument names.
     pub(super) fn calls_argument(&self) -> Option<Words> {
         let index = callable_argument(self.caller.function.internal_name()?)?;
         let arguments = self.layout.execute_data.first_argument as u64;
@@ -56,7 +56,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.names_callee(self.caller.frame.address.checked_add(offset)?)
     }
 
-    /// What says that the zval at this address names the callee.
+    /// The words that prove that the zval at this address names the callee.
     pub(super) fn names_callee(&self, address: u64) -> Option<Words> {
         let is_named = match self.copy.zval(address)? {
             (string, IS_STRING) => {
@@ -115,8 +115,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         is_target && text(name).is_some_and(|name| self.is_function_name(&name.bytes))
     }
 
-    /// Whether an object is the closure that the callee runs, and the callee's opline is in the code that this was taken for: in
-    /// memory that gets no other code.
+    /// Whether an object is the closure that the callee runs, and the callee's opline is in the code that the function was identified by,
+    /// in memory that is not reused for other code.
     fn is_closure_of_callee(&self, object: u64) -> bool {
         let flags = &self.layout.call_info;
         let frame = self.callee.frame;

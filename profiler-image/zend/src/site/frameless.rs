@@ -1,7 +1,7 @@
 //! Calls without a frame: from 8.4 on FRAMELESS_ICALL_* runs an internal function on behalf of its caller's frame.
 //!
-//! PHP's own backtraces show that function all the same where it has called on (`zend_fetch_debug_backtrace`,
-//! Zend/zend_builtin_functions.c). Whoever unwinds a stack puts a frame there that is nowhere in memory.
+//! PHP's own backtraces still show that function if it has called something (`zend_fetch_debug_backtrace`,
+//! Zend/zend_builtin_functions.c). So unwinding inserts a frame there that is not in memory.
 
 use super::{Check, Evidence, Site, Words};
 use crate::memory::Memory;
@@ -9,7 +9,7 @@ use crate::op::{Op, is_frameless};
 use crate::phase::function_looks_up_class;
 use crate::unwind::{Copy, Frame};
 
-/// No build has more functions that can be called so: 8.4 has some forty.
+/// More functions than any build can call in this way: 8.4 has some forty.
 const MAX_FUNCTIONS: u32 = 4096;
 const IS_NULL: u8 = 1;
 
@@ -23,8 +23,8 @@ pub fn function_of<M: Memory + ?Sized>(memory: &M, table: u64, op: &Op) -> Optio
     memory.word(at).ok().filter(|&function| function != 0)
 }
 
-/// Whether a frame at that op is inside the call: the result is NULL from its begin to its end. The few functions whose
-/// result is NULL are then taken to last until it is overwritten.
+/// Whether a frame at that op is inside the call: the result is NULL from its beginning to its end. The few functions whose
+/// result is NULL then seem to last until it is overwritten.
 #[must_use]
 pub fn is_inside(copy: &Copy, frame: &Frame, op: &Op) -> bool {
     let result = frame.address.wrapping_add(u64::from(op.result));
@@ -48,7 +48,7 @@ pub fn is_absent(frame: &Frame) -> bool {
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// What the op says of a function that has no frame.
+    /// The op's answer for a function without a frame.
     pub(super) fn judge_frameless(&self, op: &Op) -> Evidence {
         let called = self
             .frameless_functions
@@ -60,7 +60,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// What is known of a call by the function `name`, which runs on behalf of the caller without a frame: its op's first
+    /// The answer for a call by the function `name`, which runs on behalf of the caller without a frame: its op's first
     /// operand may be the class that is being autoloaded.
     pub(super) fn judge_through(&self, op: &Op, name: &str) -> Evidence {
         if self.callee.frame.call_info & self.layout.call_info.top == 0 {

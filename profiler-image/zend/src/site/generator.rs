@@ -1,11 +1,11 @@
-//! The body of a generator, which no site names: the generator itself ties it to whom it was resumed by.
+//! The body of a generator, which no site names: the generator itself connects it with the code that resumed it.
 //!
-//! The frame of a body and its `zend_generator` point to each other. Whoever resumes it holds the same one: a `foreach`
+//! The frame of a body and its `zend_generator` point to each other. The code that resumes it has the same generator: a `foreach`
 //! in the iterator that its op has made, an unpacking in its operand, `yield from` as the parent of the caller's own
-//! generator (`zend_generator_resume`, Zend/zend_generators.c), and a method as `Generator::next`, or a function as
-//! `iterator_to_array`, as its object or first argument. Invariant: the whole chain from the caller's frame to the body's
-//! holds together, and counts only while both frames stand. The frame of a generator that is gone stays in free memory, with its
-//! last caller and the address of a `zend_generator` that may be another one's now: it proves nothing by itself.
+//! generator (`zend_generator_resume`, Zend/zend_generators.c), a method such as `Generator::next` as its object, and a function such as
+//! `iterator_to_array` as its first argument. Invariant: the whole chain from the caller's frame to the body's
+//! is consistent, and counts only while both frames stand. The frame of an ended generator stays in free memory, with its
+//! last caller and the address of a `zend_generator` that may now be another one: it proves nothing by itself.
 
 use super::{Check, Evidence, IS_OBJECT, Site, Words};
 use crate::memory::{Memory, word_at};
@@ -15,24 +15,24 @@ use crate::op::{
 };
 use crate::unwind::Frame;
 
-/// `zend_object_iterator.data` (Zend/zend_iterators.h): after the `zend_object` that it begins with, in all versions.
+/// `zend_object_iterator.data` (Zend/zend_iterators.h): it follows a `zend_object`, in all versions.
 const ITERATOR_DATA: u64 = 56;
 
 /// `zend_object.ce` (Zend/zend_types.h), in all versions.
 const OBJECT_CLASS: u64 = 16;
 
-/// What the caller holds.
+/// What the caller has.
 enum Held {
-    /// The generator: words that say so, each by its address with what it must hold.
+    /// The generator: the words that prove it, each as its address and its expected value.
     It([Option<(u64, u64)>; 2]),
-    /// Something else, where only a generator that is resumed can be.
+    /// Something else, in a place that only a generator that is resumed can have.
     Another,
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Whether the caller, at this op if it has any, resumes the generator whose body the callee is. `None` where the callee
-    /// is no such body, or where the site cannot tell: a generator that is destroyed runs its `finally` from anywhere, and a
-    /// `foreach` over an object that makes a generator begins with one that nothing holds yet.
+    /// Whether the caller, at this op if it has any, resumes the generator whose body is the callee. `None` if the callee
+    /// is no such body, or if the site cannot tell: a destroyed generator runs its `finally` from anywhere, and a
+    /// `foreach` over an object that makes a generator begins with a generator that nothing refers to yet.
     pub(super) fn resumes(&self, op: Option<&Op>) -> Option<Evidence> {
         let (generator, body) = self.generator(self.callee.frame)?;
         let holds = |(address, value)| self.memory.word(address) == Ok(value);
@@ -71,7 +71,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// A generator that delegates has its opline behind the `yield from`, which is where it goes on.
+    /// A generator that delegates has its opline after the `yield from`, where it continues.
     fn delegates_to(&self, op: &Op, generator: u64) -> Option<Held> {
         let (delegating, body) = self.generator(self.caller.frame)?;
         let parent = delegating.checked_add(self.layout.generator.node_parent as u64)?;
@@ -90,7 +90,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.is_or_is_like(argument, generator)
     }
 
-    /// Whether a variable with an object holds the generator, or else another object of its class.
+    /// Whether a variable with an object has the generator, or else another object of its class.
     fn is_or_is_like(&self, variable: (u64, u64), generator: u64) -> Option<Held> {
         if variable.1 == generator {
             return Some(Held::It([Some(variable), None]));
@@ -99,7 +99,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         (class(variable.1)? == class(generator)?).then_some(Held::Another)
     }
 
-    /// The generator that a frame says it is the body of, and the word by which the generator says the same.
+    /// The generator that a frame refers to as its own, and the word by which the generator refers to the frame.
     fn generator(&self, frame: &Frame) -> Option<(u64, (u64, u64))> {
         if frame.call_info & self.layout.call_info.generator == 0 {
             return None;

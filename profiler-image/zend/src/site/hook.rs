@@ -1,4 +1,4 @@
-//! Property hooks (8.4 and later), which are called without a DO_* or by an INIT of their own.
+//! Property hooks (8.4 and later), which are called without a DO_* or by an INIT_* of their own.
 
 use super::{Check, Evidence, IS_OBJECT, Site, Words};
 use crate::memory::Memory;
@@ -6,8 +6,8 @@ use crate::op::{ASSIGN_OBJ, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, Op, RETURN};
 use crate::text::ZendString;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// `$o->p` with a hook, from 8.4 on: once it has run, FETCH_OBJ_R pushes the frame of `$p::get` itself;
-    /// so does FETCH_OBJ_FUNC_ARG, which stands for it where an argument goes by value.
+    /// `$o->p` with a hook, from 8.4 on: after its first call, FETCH_OBJ_R pushes the frame of `$p::get` itself;
+    /// so does FETCH_OBJ_FUNC_ARG, which replaces it if an argument is passed by value.
     pub(super) fn judge_property_hook(&self, op: &Op) -> Evidence {
         let op_types = &self.layout.op_types;
         let is_named =
@@ -29,8 +29,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the callee is a hook that this op does not call, not even through the engine: it reads or writes another property, or
-    /// none, or stands in a hook of this property of the same object, which has the value itself (`zend_should_call_hook`,
+    /// Whether the callee is a hook that this op does not call, not even through the engine: it accesses another property, or
+    /// none, or is in a hook of this property of the same object, which accesses the value itself (`zend_should_call_hook`,
     /// Zend/zend_object_handlers.c).
     pub(super) fn denies_hook(&self, op: &Op) -> bool {
         let Some((property, _)) = hook(&self.callee.function.function_name) else {
@@ -73,7 +73,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 }
 
-/// The property and the kind of a hook, whose name is `$property::kind`; no other function's begins so.
+/// The property and the kind of a hook, whose name is `$property::kind`; no other function's name begins with `$`.
 fn hook(name: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = name.strip_prefix(b"$")?;
     let (property, kind) = rest.split_at_checked(rest.len().checked_sub(3)?)?;

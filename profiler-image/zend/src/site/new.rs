@@ -16,7 +16,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         };
         if class != 0 {
             let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
-            // A class without one whose `new` has arguments calls the nameless `zend_pass_function`.
+            // If a class has no constructor, its `new` with arguments calls the nameless `zend_pass_function`.
             let expected = if callee.key.is_nameless() {
                 0
             } else {

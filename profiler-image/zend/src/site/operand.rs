@@ -1,6 +1,6 @@
-//! What a call site's operands say: its literals, and the slots of its inline cache.
+//! Reads a call site's operands: its literals, and the slots of its inline cache.
 //!
-//! Where both stand differs between versions, as the row's rules say. What this module does not do: judge.
+//! Their places differ between versions, as the row's rules tell. What this module does not do: judge.
 
 use super::{IS_STRING, Site, Words};
 use crate::hash::find;
@@ -8,16 +8,16 @@ use crate::memory::{Memory, word_at};
 use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::text::ZendString;
 
-/// Where the number of a cache slot stands in a literal (`Z_CACHE_SLOT`: `zval.u2`).
+/// The offset of a cache slot's number in a literal (`Z_CACHE_SLOT`: `zval.u2`).
 const ZVAL_U2: u64 = 12;
 
-/// What is read of a literal's text with its header, of an operand's literals, and of a cache slot.
+/// How much is read of a literal's text with its header, of an operand's literals, and of a cache slot.
 const TEXT: usize = 96;
 const LITERALS: usize = 48;
 const SLOTS: usize = 24;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Reads together what a call's operands may be asked for: first where it is, then what that leads to.
+    /// Reads all that a call's operands may need together: first their places, then their content.
     pub(super) fn prepare(&self, init: &Op) {
         let is_const = self.layout.op_types.is_const;
         let literal = |kind: u8, operand: u32| {
@@ -63,13 +63,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .prepare(&[text(literals[0]), text(literals[1]), (through, 8)]);
     }
 
-    /// Where the `op_array` has its run-time cache, or what leads to it.
+    /// The address of the `op_array`'s run-time cache, or of what leads to it.
     fn own_cache_at(&self) -> u64 {
         let offset = self.layout.function.run_time_cache as u64;
         self.caller.frame.func.wrapping_add(offset)
     }
 
-    /// Address of `CG(map_ptr_base)`.
+    /// The address of `CG(map_ptr_base)`.
     fn map_ptr_base_at(&self) -> Option<u64> {
         let offset = self.layout.compiler_globals.map_ptr_base as u64;
         Some(self.compiler_globals? + offset)
@@ -85,8 +85,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the slot of a method holds the method alone, not its class before it: where slots stand in literals, a
-    /// static call whose class is a literal keeps the class in that one's slot.
+    /// Whether the slot of a method has only the method, without its class before it: if slots are in literals, a
+    /// static call with a literal class has the class in that literal's slot.
     pub(super) fn has_only_method_slot(&self, init: &Op) -> bool {
         self.layout.rules.cache_slots_in_literals
             && init.opcode == INIT_STATIC_METHOD_CALL
@@ -111,7 +111,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// What a proof by the caller's run-time cache relies on.
+    /// The words on which a proof by the caller's run-time cache depends.
     pub(super) fn cache_words(&self) -> Words {
         match self.has_own_cache() {
             Some(true) => Words::Code,
@@ -119,9 +119,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the run-time cache in the caller's frame is that of its function, as the `op_array` says; else the two words
-    /// are from different moments. `None` where that cannot be told, as of a closure, to whose address another one's
-    /// `op_array` may have come.
+    /// Whether the run-time cache in the caller's frame is that of its function, according to the `op_array`; otherwise the two words
+    /// are from different moments. `None` if that is unknown, as with a closure, whose address another one's
+    /// `op_array` may have taken.
     fn has_own_cache(&self) -> Option<bool> {
         if !self.caller.function.key.is_named() {
             return None;
@@ -133,7 +133,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .ok()
             .filter(|&stored| stored != 0)?;
         // Up to 7.3 the pointer itself; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else
-        // the address of the pointer, and in newer versions the pointer. Whichever leads to this cache.
+        // the address of the pointer, and in newer versions the pointer. Any of them that leads to this cache is accepted.
         let slot = if stored & 1 == 1 {
             let base = self.map_ptr_base_at()?;
             self.memory.word(base).ok()?.wrapping_add(stored)
@@ -144,7 +144,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         Some(cache != 0 && (stored == cache || through == cache))
     }
 
-    /// The word in the caller's run-time cache at a byte offset; not where the cache is another function's.
+    /// The word in the caller's run-time cache at a byte offset; none if the cache is another function's.
     pub(super) fn cached(&self, slot: Option<u32>) -> Option<u64> {
         let cache = self.caller.frame.run_time_cache;
         let slot = slot.filter(|slot| cache != 0 && *slot != u32::MAX)?;
@@ -165,7 +165,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 .checked_add(u64::from(operand))?
                 .checked_add(index * 16);
         }
-        // From 7.3 a literal lies relative to its op, also in opcache's memory.
+        // From 7.3 a literal is relative to its op, also in opcache's memory.
         #[expect(
             clippy::cast_possible_wrap,
             reason = "the operand is a signed distance stored in an unsigned field"

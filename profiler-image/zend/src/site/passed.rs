@@ -1,16 +1,16 @@
-//! Which argument ties a callee to its caller: a variable of the one that was passed to the other.
+//! The argument that connects a callee with its caller: a variable of the caller that was passed to the callee.
 //!
-//! What this module does not do: prove an edge by it. The variable may have been assigned since, on either side.
+//! What this module does not do: prove an edge by it. The variable may have been assigned since, in either function.
 
 use super::{Check, Site};
 use crate::memory::Memory;
 use crate::op::{Op, SEND_VAR, SEND_VAR_EX, is_send};
 
-/// Arguments that are looked at, from the last one backwards.
+/// How many arguments are read, from the last one backwards.
 const MAX_ARGUMENTS: u64 = 8;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// The check that the variable allows which was passed last to a user function, at its DO_*.
+    /// The check by the variable that was last passed to a user function, at its DO_*.
     pub(super) fn passed_variable(&self, op: &Op) -> Check {
         if !self.callee.function.key.is_user() {
             return Check::Nothing;
@@ -24,7 +24,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 break;
             }
             match Op::read(self.memory, self.layout, address) {
-                // A named argument finds its place when it is passed.
+                // A named argument gets its place when it is passed.
                 Some(send)
                     if matches!(send.opcode, SEND_VAR | SEND_VAR_EX)
                         && send.op1_type == types.is_cv

@@ -24,7 +24,7 @@ struct Scene {
     caller: Frame,
     callee: Frame,
     callee_function: Function,
-    /// Whether the callee's code lies in shared memory.
+    /// Whether the callee's code is in shared memory.
     is_shared: bool,
     /// Whether the callee has called something.
     has_called: bool,
@@ -34,7 +34,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The site's one literal is `literal`, its cache slot is empty; `callee` runs.
+    /// The site's only literal is `literal`, its cache slot is empty; the callee is `callee`.
     fn new(layout: &'static Layout, opcodes: &[u8], literal: &str, callee: &str) -> Self {
         let mut image = EngineImage::new(layout);
         let op = |&opcode: &u8| NewOp {
@@ -79,7 +79,7 @@ impl Scene {
         }
     }
 
-    /// Fills the site's cache slot, whose second word holds a method.
+    /// Fills the site's cache slot, whose second word is a method.
     fn cached(mut self, offset: usize, value: u64) -> Self {
         self.image.put_word(CACHE, SLOT as usize + offset, value);
         self
@@ -178,7 +178,7 @@ fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
     }
 }
 
-/// Two objects that differ, in the variable that was passed and in the argument that it became.
+/// Two different objects, in the variable that was passed and in its argument.
 #[test]
 fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
     for layout in ROWS {
@@ -240,12 +240,12 @@ fn a_cache_that_is_not_the_callers_own_says_nothing() {
         };
         check(CACHE, PROVEN);
         check(CACHE + 0x40, Evidence::Refuted);
-        // It is made when the function is called first.
+        // It is made at the function's first call.
         check(0, Evidence::Proven(Check::Nothing, Words::Cache));
     }
 }
 
-/// Where an extension has replaced `zend_execute_ex` every user callee has ZEND_CALL_TOP.
+/// If an extension has replaced `zend_execute_ex`, every user callee has ZEND_CALL_TOP.
 #[test]
 fn a_callee_that_the_engine_started_is_proven_only_by_a_site_that_names_it() {
     for layout in ROWS {
@@ -289,7 +289,7 @@ fn a_property_hook_is_called_by_the_fetch_of_its_property() {
     }
 }
 
-/// What the engine calls is marked, and no site names it; but a hook it calls for its own property alone.
+/// Callees of the engine are marked, and no site names them; but the engine calls a hook only for its own property.
 #[test]
 fn a_hook_that_the_engine_has_called_belongs_to_an_op_of_its_property() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
@@ -338,7 +338,7 @@ fn a_new_object_is_built_by_its_class() {
         };
         scene(CALLEE).check(Evidence::Proven(Check::Nothing, Words::Cache));
         scene(CALLEE + 0x100).check(Evidence::Refuted);
-        // `zend_pass_function` stands for the constructor that a class does not have.
+        // `zend_pass_function` replaces a missing constructor.
         let mut nameless = scene(0);
         let key = Key {
             code: CALLEE + BLOCK,
@@ -370,11 +370,11 @@ fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
     };
     check(CALLEE, 0, Evidence::Proven(Check::Nothing, Words::Code));
     check(CALLEE + 8, 0, Evidence::Refuted);
-    // What has a frame was not called by this op.
+    // A callee with a frame was not called by this op.
     check(CALLEE, STACK + 0x100, Evidence::Refuted);
 }
 
-/// The site names another class than the constructor's, as `new $class` names none: the object in its result tells.
+/// The site names another class than the constructor's, as `new $class` names none: the object in its result proves it.
 #[test]
 fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
     for layout in ROWS {
@@ -393,7 +393,7 @@ fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
     }
 }
 
-/// It calls what the class above the caller's has as its constructor, whatever the object is: no word of a frame says so.
+/// The callee is the constructor of the caller's parent class, whatever the object is: no word of a frame names it.
 #[test]
 fn a_parents_constructor_is_named_by_the_class_of_the_caller() {
     let check = |fetch: u32, constructor: u64, words: Words| {
@@ -417,7 +417,7 @@ fn a_parents_constructor_is_named_by_the_class_of_the_caller() {
         }
     };
     check(ZEND_FETCH_CLASS_PARENT, CALLEE, Words::Code);
-    // What another class in between has, or `self` and `static`, the frames have to show.
+    // The constructor of another class in between, or of `self` and `static`, needs the frames.
     check(ZEND_FETCH_CLASS_PARENT, CALLEE + 8, Words::Frames);
     check(ZEND_FETCH_CLASS_PARENT - 1, CALLEE, Words::Frames);
 }

@@ -1,4 +1,4 @@
-//! Which words a proof relies on, and whether code that gives way to other code still says the same.
+//! The words on which a proof depends, and whether code that may have been replaced is still the same.
 //!
 //! The words were read at different moments while the target ran. What this module does not do: judge what they say.
 
@@ -7,15 +7,15 @@ use crate::function::{HEAD, Key, NamedFunction};
 use crate::memory::Memory;
 use crate::op::Op;
 
-/// Reads that must agree on a proof by code that may be gone.
+/// Reads that must agree on a proof by code that may have been replaced.
 const AGREEING_READS: usize = 3;
 
-/// Words of the frames that a proof relies on: they must be of one moment.
+/// The words of the frames on which a proof depends: they must be of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
-    /// None: the caller's code alone names the callee, whenever they were read.
+    /// None: the caller's code alone names the callee, whenever the frames were read.
     Code,
-    /// The caller's `func` and `run_time_cache`: what the site has called once, the program can call.
+    /// The caller's `func` and `run_time_cache`: if the site has called the callee once, the program can call it.
     Cache,
     /// Those of both frames.
     Frames,
@@ -24,8 +24,8 @@ pub enum Words {
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Whether a proof holds each time that it is asked for, of functions that still are what they were taken for. Code of
-    /// one call, as eval()'d code, gives way to the next at the same addresses: a name read from one and a literal from
+    /// Whether a proof is the same at each read, for functions that are unchanged. Code of
+    /// one call, such as eval()'d code, is replaced by the next at the same addresses: a name from one and a literal from
     /// the other prove nothing.
     #[must_use]
     pub fn is_steady(&self, op: Option<&Op>, evidence: Evidence) -> bool {

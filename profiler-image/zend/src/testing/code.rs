@@ -1,4 +1,4 @@
-//! Functions: what the engine knows of them, and their ops.
+//! Functions: the engine's data about them, and their ops.
 
 use super::{BLOCK, EngineImage, IS_STRING};
 use crate::function::{Function, HEAD, Key, NamedFunction};
@@ -11,15 +11,15 @@ pub const FILE: &str = "/srv/a.php";
 /// An op to be written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NewOp<'a> {
-    /// By Zend/zend_vm_opcodes.h.
+    /// The number from Zend/zend_vm_opcodes.h.
     pub opcode: u8,
     /// The texts of its literals.
     pub op1: Option<&'a str>,
     /// The text of its literal.
     pub op2: Option<&'a str>,
-    /// As [`Op::result`].
+    /// See [`Op::result`].
     pub result: u32,
-    /// As [`Op::extended_value`].
+    /// See [`Op::extended_value`].
     pub extended_value: u32,
     /// The number of its slot in the run-time cache.
     pub cache_slot: Option<u32>,
@@ -37,9 +37,9 @@ impl From<u8> for NewOp<'_> {
 /// A function of user code.
 #[derive(Debug, Clone, Copy)]
 pub struct UserFunction {
-    /// Address of the `zend_op_array`.
+    /// The address of the `zend_op_array`.
     pub func: u64,
-    /// Address of the first op.
+    /// The address of the first op.
     pub code: u64,
     op_size: u64,
 }
@@ -53,7 +53,7 @@ impl UserFunction {
 }
 
 impl EngineImage {
-    /// A function of the engine or, with the address of its `zend_module_entry`, of an extension.
+    /// An internal function: of the engine, or of an extension with the address of its `zend_module_entry`.
     pub fn internal(&mut self, name: &str, module: u64) -> u64 {
         let (at, name, code) = (self.block(), self.string(name), self.block());
         let key = Key {
@@ -67,7 +67,7 @@ impl EngineImage {
         at
     }
 
-    /// A function of [`FILE`], without a name its top level, and its code: the first op in line 2.
+    /// A function of [`FILE`], or its top level if it has no name, and its code: the first op is in line 2.
     pub fn user(&mut self, name: Option<&str>, ops: &[NewOp<'_>]) -> UserFunction {
         assert!(ops.len() <= 16, "the code does not fit into its block");
         let function = UserFunction {
@@ -129,7 +129,7 @@ impl EngineImage {
         ((literal - base) as u32, types.is_const)
     }
 
-    /// Writes what [`Op::read`] reads.
+    /// Writes the fields that [`Op::read`] reads.
     pub fn put_op(&mut self, op: &Op) {
         let (at, row) = (op.address, &self.layout.zend_op);
         self.room(at, row.sizeof as u64);
@@ -147,7 +147,7 @@ impl EngineImage {
         self.put_byte(at, row.op2_type, op.op2_type);
     }
 
-    /// Writes what [`Key::parse`] reads, in place of what was there.
+    /// Writes the fields that [`Key::parse`] reads.
     pub fn put_function(&mut self, at: u64, key: &Key) {
         let row = &self.layout.function;
         self.room(at, BLOCK);

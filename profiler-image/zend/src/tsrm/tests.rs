@@ -3,7 +3,7 @@ use crate::layouts::{Machine, layout_of};
 use crate::testing::EngineImage;
 
 const BASE: u64 = 0x5555_0000_0000;
-/// Where the image's one writable segment lies.
+/// The address of the image's only writable segment.
 const DATA: u64 = BASE + 0x2000;
 const TABLE: u64 = 0x7e00_0000_0000;
 const ENTRIES: u64 = TABLE + 0x1000;
@@ -16,7 +16,7 @@ const IDS: Ids = Ids {
     executor_offset: None,
 };
 
-/// An image whose writable segment holds a pointer to a table at word 5, its size 8 bytes before, and noise elsewhere. An
+/// An image whose writable segment has a pointer to a table at word 5, its size 8 bytes before, and noise elsewhere. An
 /// entry is its thread and the next entry.
 fn engine(layout: &'static Layout, table: &[(u64, u64)]) -> (EngineImage, Image) {
     let mut engine = EngineImage::new(layout);

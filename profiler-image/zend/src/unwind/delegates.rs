@@ -1,4 +1,4 @@
-//! The generators that a placeholder of `yield from` stands for.
+//! The generators that a placeholder of `yield from` represents.
 //!
 //! Invariant: at most [`MAX_DELEGATES`] are followed.
 
@@ -9,7 +9,7 @@ use crate::memory::{Memory, Piece};
 /// `yield from` chains longer than this are refused.
 const MAX_DELEGATES: usize = 64;
 
-/// The frames that stand for a placeholder are those of the delegating generators, the innermost first
+/// A placeholder is replaced by the frames of the delegating generators, the innermost first
 /// (`zend_generator_check_placeholder_frame`, Zend/zend_generators.c).
 pub(super) fn delegates<M: Memory + ?Sized>(
     memory: &M,
@@ -18,7 +18,7 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     placeholder: &Frame,
     frames: &mut Vec<Frame>,
 ) -> Option<()> {
-    // The engine's loop: from the outermost generator up, for as long as the parent is not the root, which runs itself.
+    // The engine's loop: from the outermost generator up, while the parent is not the root, which runs itself.
     let outermost = Node::read(memory, layout, placeholder.this)?;
     let root = match layout.rules.placeholder_ends_at_root {
         true => outermost.root(memory, layout)?,
@@ -89,7 +89,7 @@ impl Node {
         })
     }
 
-    /// The root of the tree: a leaf knows it, another node knows a leaf.
+    /// The root of the tree: a leaf has a pointer to it, another node a pointer to a leaf.
     fn root<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<u64> {
         if self.children == 0 {
             return Some(self.ptr);

@@ -43,7 +43,7 @@ fn functions(image: &EngineImage, copy: &mut Copy, start: u64) -> (Vec<u64>, End
     (frames.iter().map(|frame| frame.func).collect(), end)
 }
 
-/// The same of frames that all lie outside the copy.
+/// The same for frames that are all outside the copy.
 fn check_heap(image: &EngineImage, start: u64, expected: (Vec<u64>, End)) {
     let Layout { major, minor, .. } = image.layout;
     let found = functions(image, &mut Copy::default(), start);
@@ -67,10 +67,10 @@ fn the_lowest_frame_that_names_its_caller_is_what_that_one_calls() {
     let callee = |caller: u64, last: u64| copy.callee_of(of_8_2(), BASE + caller, BASE + last);
     assert_eq!(callee(32, 480), Some(BASE + 160));
     assert_eq!(callee(160, 480), Some(BASE + 320));
-    // None up to there, above the last one, and beyond what was copied.
+    // None up to there, above the last one, and beyond the copy.
     assert_eq!((callee(160, 319), callee(480, 4000)), (None, None));
     assert_eq!(callee(u64::MAX - BASE, u64::MAX - BASE), None);
-    // As many addresses as there are lie between: they are not looked through.
+    // The range is as large as the address space, so it is not searched.
     assert_eq!(copy.callee_of(of_8_2(), 0, BASE + 480), None);
     assert_eq!(copy.callee_of(of_8_2(), BASE + 480, u64::MAX), None);
 }
@@ -87,7 +87,7 @@ fn a_chain_that_ends_at_a_pending_call_is_torn() {
     check(&frames, BASE + 160, &[2, 1], End::Torn);
 }
 
-/// Its flags are what an earlier call left, and say that the engine started it.
+/// Its flags are a remainder of an earlier call, and tell that the engine started it.
 #[test]
 fn a_frame_that_is_not_wholly_pushed_is_torn() {
     for (this_type, expected) in [(0, End::Root), (8, End::Root), (0xa0, End::Torn)] {
@@ -177,7 +177,7 @@ fn in_each_version_delegating_generators_stand_between_the_running_one_and_its_c
             image.room(generator, 0x400);
             image.put_word(generator, row.execute_data, heap_frame(generator));
             image.put_word(generator, row.node_parent, parent);
-            // A leaf knows the root, which is the one that runs; other nodes know a leaf.
+            // A leaf has a pointer to the root, which is the one that runs; other nodes have one to a leaf.
             image.put_word(generator, row.node_children, (generator != outer).into());
             let ptr = if generator == outer { inner } else { outer };
             image.put_word(generator, row.node_ptr, ptr);
@@ -267,8 +267,8 @@ proptest! {
     }
 }
 
-/// Three calls, the root first, as looks show them: each look has the oplines, and the functions, of the calls. How many of them stood,
-/// and how many are not denied.
+/// Three calls, the root first, as looks show them: each look has the oplines, and the functions, of the calls. Returns how many of them
+/// stood, and how many are not contradicted.
 fn agree<const CALLS: usize>(shown: &[[(u64, u64); CALLS]]) -> (usize, usize) {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let row = &layout.execute_data;
@@ -299,7 +299,7 @@ fn agree<const CALLS: usize>(shown: &[[(u64, u64); CALLS]]) -> (usize, usize) {
         .map(|index| 0x1000 + index * 0x60)
         .map(|address| Frame::parse(layout, address, copy.at(address).unwrap()))
         .collect();
-    // The body of a generator lies on the heap.
+    // The body of a generator is on the heap.
     let body = Frame {
         address: 0x9000,
         ..frames[0]

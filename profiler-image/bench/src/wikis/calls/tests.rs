@@ -1,6 +1,6 @@
 use super::*;
 
-/// A trace in which functions are entered at levels, each in a line of its own but for those that share one.
+/// A trace in which functions are entered at levels, each at a line of its own, except for those that share one.
 fn calls(entered: &[(usize, &str, u32)]) -> Calls {
     let line = |&(level, name, line): &(usize, &str, u32)| {
         format!(

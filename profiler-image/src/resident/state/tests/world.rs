@@ -1,10 +1,10 @@
-//! What holds whatever happens: events in any order, played by whoever does the steps.
+//! Invariants of the state machine: events in any order, and a simulation of the caller.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What may happen, in any order.
+/// Possible events, in any order.
 #[derive(Debug, Clone)]
 enum Op {
     Answer {
@@ -44,7 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a sampler is doing, as whoever does its steps sees it.
+/// What a sampler is doing, as its caller sees it.
 struct World {
     state: State,
     now: Duration,
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Does its steps until it waits, and holds them to what must be.
+    /// Does its steps until it waits, and checks the invariants.
     fn follow(&mut self) {
         for _ in 0..200 {
             match self.state.next(self.now) {
@@ -150,7 +150,7 @@ impl World {
         panic!("it never waits");
     }
 
-    /// From now on nobody answers, and runs end.
+    /// From now on nothing answers, and runs end.
     fn come_to_an_end(&mut self) {
         for _ in 0..500 {
             if self.has_ended {
@@ -186,7 +186,7 @@ proptest! {
         }
         let latest = world.now.max(world.lease_until);
         world.come_to_an_end();
-        // Nothing but the lease is waited for, here where runs end at once.
+        // Runs end at once here, so nothing but the lease is waited for.
         prop_assert!(world.now <= latest, "{:?} after {latest:?}", world.now);
     }
 

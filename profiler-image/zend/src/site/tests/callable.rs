@@ -12,7 +12,7 @@ const IS_ARRAY: u8 = 7;
 const IS_REFERENCE: u8 = 10;
 const IS_VAR: u8 = 4;
 
-/// What a zval of a test holds.
+/// The content of a test's zval.
 #[derive(Clone, Copy)]
 enum Value {
     Text(&'static str),
@@ -89,7 +89,7 @@ fn scene(layout: &'static Layout, opcodes: &[u8], is_method: bool) -> Scene {
     }
 }
 
-/// Gives the first op these operands in place of literals.
+/// Gives the first op these operands instead of literals.
 fn put_operands(scene: &mut Scene, op1: u32, op1_type: u8) {
     let init = Op::read(&scene.image, scene.image.layout, scene.code.op(0)).unwrap();
     scene.image.put_op(&Op {
@@ -192,11 +192,11 @@ fn a_closure_in_an_operand_names_the_callee_whose_opline_lies_in_shared_code() {
         check(true, closure, &|_| {});
         check(false, closure + 8, &|_| {});
         check(false, closure, &|scene| scene.callee.call_info = 0);
-        // Another closure may have come to this address since, with code of its own.
+        // Another closure, with other code, may have taken this address since.
         check(false, closure, &|scene| scene.callee.opline += 1 << 20);
         check(false, closure, &|scene| scene.has_called = false);
         check(false, closure, &|scene| {
-            // Code that may have given way to other code.
+            // Code that other code may have replaced.
             scene.is_shared = false;
             scene.callee_function.key.passing = true;
         });

@@ -31,7 +31,7 @@ fn scene(layout: &'static Layout, opcodes: &[u8], variable: u32, object: u64) ->
     scene
 }
 
-/// Where a generator points to the frame of its body.
+/// The word by which a generator points to the frame of its body.
 fn body(layout: &Layout, generator: u64, frame: u64) -> (u64, u64) {
     (generator + layout.generator.execute_data as u64, frame)
 }
@@ -104,7 +104,7 @@ fn an_internal_function_resumes_its_object_or_its_argument() {
             let mut scene = scene(layout, &[DO_FCALL], OPERAND, 0);
             (scene.caller.this, scene.caller.this_type) = (this, IS_OBJECT);
             scene.image.put_frame(&scene.caller);
-            // From 7.4 on the call info has the type's bits too.
+            // From 7.4 on the call info contains the type's bits, too.
             let header = scene.image.copy(STACK, 0x100).bytes;
             scene.caller = Frame::parse(layout, STACK, &header);
             scene.check_at(None, expected);
@@ -114,7 +114,7 @@ fn an_internal_function_resumes_its_object_or_its_argument() {
     }
 }
 
-/// The frame of a generator that is gone, whose address is another one's now.
+/// The frame of an ended generator, whose address another one now has.
 #[test]
 fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
     for layout in marked() {

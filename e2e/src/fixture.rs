@@ -1,4 +1,4 @@
-//! One test's part of the cluster: its namespace, its turn, and what is shown when it fails.
+//! The fixture of one test: its namespace, its turn on the cluster, and what is printed when the test fails.
 
 use std::time::{Duration, Instant};
 
@@ -23,69 +23,69 @@ const OPTED_IN: (&str, &str) = (
 );
 /// A namespace that may be profiled.
 pub const ENABLED: Labels = &[OPTED_IN];
-/// One that may be profiled and enforces Pod Security `restricted`.
+/// A namespace that may be profiled and enforces Pod Security `restricted`.
 pub const RESTRICTED: Labels = &[
     OPTED_IN,
     ("pod-security.kubernetes.io/enforce", "restricted"),
 ];
-/// One that has not opted in.
+/// A namespace that has not opted in.
 pub const NOT_ENABLED: Labels = &[];
 
-/// On all that the tests make, so that the next run finds what a killed one left.
+/// A label of all namespaces that the tests make. By it the next run finds those of a run that was killed.
 const OURS: &str = "phpprof.dev/e2e";
 
 static PREPARED: OnceCell<()> = OnceCell::const_new();
 
-/// Where one test plays.
-pub struct Scene {
-    /// The administrator's.
+/// What one test has of the cluster.
+pub struct Fixture {
+    /// The administrator's client.
     pub client: Client,
-    /// The test's own; it goes with the test.
+    /// The test's own namespace, which is deleted after the test.
     pub namespace: String,
-    /// The bucket that the release stores in.
+    /// The bucket of the release.
     pub store: Store,
 }
 
-/// Runs a test that disturbs no other.
-pub fn calm(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+/// Runs a test that does not disturb others, beside other such tests.
+pub fn shared(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values: &[],
-        alone: false,
+        exclusive: false,
         early: false,
     };
     take_turn(required, labels, test)
 }
 
-/// The same for one that waits longer than others take, and so begins before them.
-pub fn calm_and_early(labels: Labels, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+/// Like [`shared`], for a test that takes longer than others, and so begins before them.
+pub fn shared_early(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values: &[],
-        alone: false,
+        exclusive: false,
         early: true,
     };
     take_turn(required, labels, test)
 }
 
-/// The same on a release that differs by these `--set` values.
-pub fn calm_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+/// Like [`shared`], with a release that differs by these `--set` values.
+pub fn shared_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values,
-        alone: false,
+        exclusive: false,
         early: false,
     };
     take_turn(required, ENABLED, test)
 }
 
-/// Runs a test while no other runs, and puts right what it has stopped or changed.
-pub fn alone(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    alone_on(&[], test)
+/// Runs a test while no other test runs, and restores what it stopped or changed.
+pub fn exclusive(test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
+    exclusive_on(&[], test)
 }
 
-/// The same on a release that differs by these `--set` values.
-pub fn alone_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+/// Like [`exclusive`], with a release that differs by these `--set` values.
+pub fn exclusive_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     let required = Requirements {
         values,
-        alone: true,
+        exclusive: true,
         early: false,
     };
     take_turn(required, ENABLED, test)
@@ -94,16 +94,16 @@ pub fn alone_on(values: Values, test: impl AsyncFnOnce(&Scene) -> Result<()>) ->
 fn take_turn(
     required: Requirements,
     labels: Labels,
-    test: impl AsyncFnOnce(&Scene) -> Result<()>,
+    test: impl AsyncFnOnce(&Fixture) -> Result<()>,
 ) -> Result<()> {
-    // The only provider that is compiled in; a second call is the only way to fail.
+    // Only one provider is compiled in, so the only possible error is that it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build()?.block_on(async {
         let _turn = turn::take(required).await;
         let begin = Instant::now();
         let mut result = play(labels, required.values, test).await;
-        if required.alone {
+        if required.exclusive {
             result = result.and(restore().await);
         }
         let name = std::thread::current().name().unwrap_or_default().to_owned();
@@ -118,22 +118,22 @@ fn take_turn(
 async fn play(
     labels: Labels,
     values: Values,
-    test: impl AsyncFnOnce(&Scene) -> Result<()>,
+    test: impl AsyncFnOnce(&Fixture) -> Result<()>,
 ) -> Result<()> {
     let client = Client::try_default()
         .await
         .context("no cluster; make e2e starts one")?;
     PREPARED.get_or_try_init(|| prepare(&client)).await?;
     release::install(values).await?;
-    let scene = Scene::create(client, labels).await?;
-    let result = match test(&scene).await {
-        Ok(()) => scene.clear_store().await,
-        Err(error) => Err(anyhow!("{error:?}\n{}", scene.evidence().await)),
+    let fixture = Fixture::create(client, labels).await?;
+    let result = match test(&fixture).await {
+        Ok(()) => fixture.clear_store().await,
+        Err(error) => Err(anyhow!("{error:?}\n{}", fixture.evidence().await)),
     };
-    result.and(scene.remove().await)
+    result.and(fixture.remove().await)
 }
 
-/// Removes what a killed run left, puts right what it had stopped, and installs what is tested.
+/// Removes what a killed run left, restores what it had stopped, and installs the tested release.
 async fn prepare(client: &Client) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let left = namespaces.list(&ListParams::default().labels(OURS)).await?;
@@ -146,17 +146,17 @@ async fn prepare(client: &Client) -> Result<()> {
     outage::restore().await?;
     release::install(&[]).await?;
     restore().await?;
-    let scene = Scene::create(client.clone(), NOT_ENABLED).await?;
-    tokio::try_join!(release::renew(), scene.clear_all())?;
-    scene.remove().await
+    let fixture = Fixture::create(client.clone(), NOT_ENABLED).await?;
+    tokio::try_join!(release::renew(), fixture.clear_all())?;
+    fixture.remove().await
 }
 
 async fn restore() -> Result<()> {
     tokio::try_join!(outage::restore(), line::restore(), release::scale(1)).map(drop)
 }
 
-impl Scene {
-    async fn create(client: Client, labels: Labels) -> Result<Scene> {
+impl Fixture {
+    async fn create(client: Client, labels: Labels) -> Result<Fixture> {
         let mut object = json!({"metadata": {"generateName": "e2e-", "labels": {OURS: "true"}}});
         for (key, value) in labels {
             object["metadata"]["labels"][key] = json!(value);
@@ -166,18 +166,18 @@ impl Scene {
             .create(&PostParams::default(), &serde_json::from_value(object)?)
             .await?;
         let namespace = made.name_any();
-        Ok(Scene {
+        Ok(Fixture {
             store: Store::open()?,
             client,
             namespace,
         })
     }
 
-    /// Does something in another namespace with these labels, which is gone afterwards.
+    /// Runs something in another namespace with these labels, which is deleted afterwards.
     pub async fn beside<T>(
         &self,
         labels: Labels,
-        act: impl AsyncFnOnce(&Scene) -> Result<T>,
+        act: impl AsyncFnOnce(&Fixture) -> Result<T>,
     ) -> Result<T> {
         let other = Self::create(self.client.clone(), labels).await?;
         let done = act(&other).await;
@@ -193,7 +193,7 @@ impl Scene {
         Ok(())
     }
 
-    /// An interface to the namespace's objects of a kind.
+    /// A client for the namespace's objects of a kind.
     pub fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
@@ -202,7 +202,7 @@ impl Scene {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// What somebody needs to see why a test failed.
+    /// What a reader needs to see why a test failed.
     async fn evidence(&self) -> String {
         let here = ["--namespace", &self.namespace];
         let of_operator = ["--namespace", release::NAMESPACE];
@@ -248,7 +248,7 @@ impl Scene {
     }
 }
 
-/// Asks again and again until the answer is there.
+/// Asks repeatedly until there is an answer.
 pub async fn poll<T>(
     what: &str,
     limit: Duration,

@@ -1,8 +1,9 @@
-//! People who use the plugin: each with rights of their own, by a client certificate or impersonated by the administrator.
+//! Kubernetes users who run the plugin. Each has its own rights, and is authenticated by a client certificate or impersonated by the
+//! administrator.
 //!
-//! What they may do in other namespaces belongs to the scene's namespace and goes with it.
+//! The fixture's namespace owns their roles and bindings in other namespaces, so these are deleted with it.
 //!
-//! Invariant: a person who is given here has every right that was asked for, and no other.
+//! Invariant: a user from here has every right that the test asked for, and no other.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,15 +22,16 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::scene::poll;
+use crate::fixture::poll;
 use crate::terminal::Terminal;
-use crate::{Scene, command, kubectl, release};
+use crate::{Fixture, command, kubectl, release};
 
-/// Longer than any verb of the tests takes.
+/// Longer than any command of the tests takes.
 const LONGEST: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(20);
 
-/// A right as RBAC has it: verb, and resource with its subresource. `services/proxy` is that of the operator, in its namespace; the others are in the scene's.
+/// A right of RBAC: a verb, and a resource with its subresource. `services/proxy` is for the operator's service in its namespace; the
+/// others apply to the fixture's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     /// For instance `create`.
@@ -39,7 +41,7 @@ pub struct Right {
 }
 
 impl Right {
-    /// As the plugin's guide writes it.
+    /// The right, written as in the plugin's guide.
     pub fn words(&self) -> String {
         format!("{} {}", self.verb, self.resource)
     }
@@ -67,16 +69,16 @@ impl Right {
 
 const RESULTS: &str = "phpprof-operator:results";
 
-/// Somebody who runs `kubectl phpprof`.
-pub struct Person {
-    /// Flags that say who it is.
+/// A user who runs `kubectl phpprof`.
+pub struct User {
+    /// Flags that authenticate the user.
     flags: Vec<String>,
     folder: PathBuf,
 }
 
-/// What the plugin said.
+/// What the plugin printed, and its exit code.
 #[derive(Debug)]
-pub struct Said {
+pub struct Output {
     /// Its exit code.
     pub code: i32,
     /// Its standard output.
@@ -85,8 +87,8 @@ pub struct Said {
     pub err: String,
 }
 
-impl Said {
-    /// What it printed, where it succeeded.
+impl Output {
+    /// Its standard output; an error if it failed.
     pub fn well(self) -> Result<String> {
         ensure!(
             self.code == 0,
@@ -99,29 +101,29 @@ impl Said {
     }
 }
 
-impl Person {
-    /// Runs `kubectl phpprof` in a folder of its own with these words.
-    pub async fn says(&self, line: &str) -> Result<Said> {
+impl User {
+    /// Runs `kubectl phpprof` with these arguments, in the user's own folder.
+    pub async fn run(&self, line: &str) -> Result<Output> {
         let words = line.split_whitespace().map(str::to_owned);
-        self.run(words.chain(self.flags.iter().cloned())).await
+        self.execute(words.chain(self.flags.iter().cloned())).await
     }
 
-    /// Runs `kubectl phpprof` with these words on a terminal of its own.
+    /// Runs `kubectl phpprof` with these arguments on a terminal.
     pub async fn on_a_terminal(&self, line: &str) -> Result<Terminal> {
         let flags = self.flags.join(" ");
         Terminal::start(&format!("kubectl phpprof {line} {flags}"), &self.folder)
     }
 
-    /// What a shell proposes for the last of these words.
+    /// What the shell completion proposes for the last of these words.
     pub async fn is_proposed(&self, line: &str) -> Result<String> {
         let words = line.split_whitespace().map(str::to_owned);
         let before = ["__complete".to_owned()]
             .into_iter()
             .chain(self.flags.iter().cloned());
-        self.run(before.chain(words)).await?.well()
+        self.execute(before.chain(words)).await?.well()
     }
 
-    async fn run(&self, words: impl Iterator<Item = String>) -> Result<Said> {
+    async fn execute(&self, words: impl Iterator<Item = String>) -> Result<Output> {
         let words: Vec<String> = words.collect();
         let mut command = tokio::process::Command::new("kubectl");
         command
@@ -138,40 +140,41 @@ impl Person {
                     words.join(" ")
                 )
             })??;
-        Ok(Said {
+        Ok(Output {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout)?,
             err: String::from_utf8(output.stderr)?,
         })
     }
 
-    /// A file that a verb wrote.
+    /// A file that a command wrote.
     pub fn file(&self, name: &str) -> Result<Vec<u8>> {
         std::fs::read(self.folder.join(name)).with_context(|| format!("{name} was not written"))
     }
 }
 
-impl Drop for Person {
+impl Drop for User {
     fn drop(&mut self) {
-        // It lies in a folder for temporary files: no harm if it stays.
+        // It does not matter if the folder stays: it is a temporary one.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-impl Scene {
-    /// Whoever the tests' kubeconfig says.
-    pub fn administrator(&self) -> Result<Person> {
-        self.person("administrator", Vec::new())
+impl Fixture {
+    /// The user of the tests' kubeconfig.
+    pub fn administrator(&self) -> Result<User> {
+        self.user("administrator", Vec::new())
     }
 
-    /// Somebody with these rights only, impersonated.
-    pub async fn with_rights(&self, name: &str, rights: &[Right]) -> Result<Person> {
+    /// A user with these rights only, impersonated.
+    pub async fn with_rights(&self, name: &str, rights: &[Right]) -> Result<User> {
         let user = format!("{}-{name}", self.namespace);
         self.impersonated(name, &user, rights).await
     }
 
-    /// The one whose requests a resident sampler serves, as whoever may dump. There is one in the cluster: for one test at a time.
-    pub async fn resident_user(&self) -> Result<Person> {
+    /// The user whose requests a resident sampler serves, with the rights for a dump. The cluster has one, so one test at a time may use
+    /// it.
+    pub async fn resident_user(&self) -> Result<User> {
         let rights = [
             ("create", "profilerequests"),
             ("profile", "profilerequests"),
@@ -184,23 +187,24 @@ impl Scene {
             .await
     }
 
-    async fn impersonated(&self, name: &str, user: &str, rights: &[Right]) -> Result<Person> {
+    async fn impersonated(&self, name: &str, user: &str, rights: &[Right]) -> Result<User> {
         let (of_operator, here): (Vec<Right>, Vec<Right>) =
             rights.iter().partition(|right| right.is_of_operator());
         self.grant(&self.namespace, user, &here).await?;
         self.grant(release::NAMESPACE, user, &of_operator).await?;
         self.has(user, rights).await?;
-        self.person(name, vec![format!("--as={user}")])
+        self.user(name, vec![format!("--as={user}")])
     }
 
-    /// Gives a user of another scene rights here.
+    /// Gives a user of another fixture rights in this namespace.
     pub async fn grant_to(&self, user: &str, rights: &[Right]) -> Result<()> {
         self.grant(&self.namespace, user, rights).await?;
         self.has(user, rights).await
     }
 
-    /// Somebody with a client certificate and the roles that the documents name: `edit` here, and the chart's for readers of results.
-    pub async fn developer(&self) -> Result<Person> {
+    /// A user with a client certificate and the roles that the documentation names: `edit` here, and the chart's role for readers of
+    /// results.
+    pub async fn developer(&self) -> Result<User> {
         let user = format!("{}-developer", self.namespace);
         self.bind(&self.namespace, &user, "ClusterRole", "edit")
             .await?;
@@ -218,18 +222,18 @@ impl Scene {
         ]
         .map(|(verb, resource)| Right { verb, resource });
         self.has(&user, &needed).await?;
-        let mut person = self.person("developer", Vec::new())?;
-        let kubeconfig = person.folder.join("kubeconfig");
-        let signed = self.kubeconfig(&user, &person.folder).await?;
+        let mut developer = self.user("developer", Vec::new())?;
+        let kubeconfig = developer.folder.join("kubeconfig");
+        let signed = self.kubeconfig(&user, &developer.folder).await?;
         std::fs::write(&kubeconfig, signed.to_string())?;
-        person
+        developer
             .flags
             .push(format!("--kubeconfig={}", kubeconfig.display()));
-        Ok(person)
+        Ok(developer)
     }
 
-    /// Somebody with the cluster role `admin` here and no right to the release, impersonated.
-    pub async fn namespace_admin(&self) -> Result<Person> {
+    /// A user with the cluster role `admin` here and no right to the release, impersonated.
+    pub async fn namespace_admin(&self) -> Result<User> {
         let user = format!("{}-admin", self.namespace);
         self.bind(&self.namespace, &user, "ClusterRole", "admin")
             .await?;
@@ -239,14 +243,14 @@ impl Scene {
         ]
         .map(|(verb, resource)| Right { verb, resource });
         self.has(&user, &needed).await?;
-        self.person("admin", vec![format!("--as={user}")])
+        self.user("admin", vec![format!("--as={user}")])
     }
 
-    fn person(&self, name: &str, mut flags: Vec<String>) -> Result<Person> {
+    fn user(&self, name: &str, mut flags: Vec<String>) -> Result<User> {
         let folder = std::env::temp_dir().join(format!("phpprof-{}-{name}", self.namespace));
         std::fs::create_dir_all(&folder)?;
         flags.push(format!("--namespace={}", self.namespace));
-        Ok(Person { flags, folder })
+        Ok(User { flags, folder })
     }
 
     async fn grant(&self, namespace: &str, user: &str, rights: &[Right]) -> Result<()> {
@@ -273,7 +277,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Metadata of an object that goes when the scene's namespace goes.
+    /// Metadata of an object that is deleted with the fixture's namespace.
     async fn owned(&self, name: &str) -> Result<Value> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let uid = namespaces.get(&self.namespace).await?.uid();
@@ -282,7 +286,7 @@ impl Scene {
         Ok(json!({"name": name, "ownerReferences": [owner]}))
     }
 
-    /// Waits until the API server knows of these rights.
+    /// Waits until the API server knows these rights.
     async fn has(&self, user: &str, rights: &[Right]) -> Result<()> {
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         for right in rights {
@@ -321,7 +325,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The tests' kubeconfig with a client certificate that the cluster signed for this user.
+    /// The tests' kubeconfig, with a client certificate that the cluster signed for this user.
     async fn kubeconfig(&self, user: &str, folder: &std::path::Path) -> Result<Value> {
         let key = folder.join("key");
         let key_file = key.display().to_string();

@@ -49,7 +49,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The tree of `after`, each node with its value in `before`. A node that is only in `before` has the value 0. Functions are the same
-    /// if name and file are equal, because a start line moves with every edit above it.
+    /// if name and file are equal, because a start line moves with every edit above it. The view names its sample type.
     pub fn compared(
         before: &'a Profile,
         after: &'a Profile,
@@ -59,9 +59,8 @@ impl<'a> Tree<'a> {
             nodes: vec![Node::default()],
             known: HashMap::new(),
         };
-        let same = view.of_same_type(after)?;
-        tree.add_samples(after, &same, Side::After)?;
-        tree.add_samples(before, &same, Side::Before)?;
+        tree.add_samples(after, view, Side::After)?;
+        tree.add_samples(before, view, Side::Before)?;
         tree.sort();
         Ok(tree)
     }

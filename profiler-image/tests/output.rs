@@ -180,3 +180,23 @@ fn a_pipe_is_written_to() -> Result<()> {
     ensure!(names(&folder)? == ["fifo"]);
     Ok(())
 }
+
+/// Linux carries `ru_maxrss` over an exec, so a sampler that a large process starts would seem large.
+#[test]
+fn the_peak_of_memory_is_the_samplers_own() -> Result<()> {
+    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let output = folder.path().join("out.pb.gz");
+    let large = vec![1_u8; 256 << 20];
+    let mut running = Running::start(&mut sampler("default", &target, 1, &output))?;
+    ensure!(running.ended()?.success());
+    ensure!(std::hint::black_box(&large).iter().any(|byte| *byte == 1));
+    let profile = profile(&fs::read(&output)?)?;
+    let receipt = profile.comments().next().context("no receipt")?;
+    let receipt: serde_json::Value = serde_json::from_str(receipt)?;
+    let peak = receipt["samplerPeakBytes"].as_u64();
+    ensure!(
+        peak.is_some_and(|peak| (1..128 << 20).contains(&peak)),
+        "{receipt}"
+    );
+    Ok(())
+}

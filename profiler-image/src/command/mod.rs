@@ -50,15 +50,21 @@ pub fn end(result: Result<String, Failure>, path: Option<&Path>) -> ExitCode {
     ExitCode::from(result.err().map_or(0, |failure| failure.reason.exit_code()))
 }
 
-/// The CPU time and memory of this process until now.
+/// The CPU time and memory of this process until now. The peak is that of its own memory: `ru_maxrss` also counts the process
+/// that started it, because Linux carries that figure over an exec (`exec_mmap` in fs/exec.c).
 fn cost() -> Cost {
-    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     Cost {
         cpu_milliseconds: own_cpu() / 1_000_000,
-        peak_bytes: usage.map_or(0, |usage| {
-            u64::try_from(usage.max_rss()).unwrap_or(0) * 1024
-        }),
+        peak_bytes: resident_peak(&status).unwrap_or(0),
     }
+}
+
+/// Parses `/proc/PID/status`: the most resident memory so far, in bytes.
+fn resident_peak(status: &str) -> Option<u64> {
+    let peak = status.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = peak.trim().strip_suffix(" kB")?.parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 fn write(path: &Path, line: &str) -> std::io::Result<()> {
@@ -106,5 +112,18 @@ fn failure_of(error: &RecordError, options: &Options) -> Failure {
             "quiescent reader",
             format!("{error}: {cause}"),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_is_a_line_of_the_status() {
+        let status = "VmPeak:\t   90000 kB\nVmHWM:\t    3072 kB\nVmRSS:\t    2048 kB\n";
+        assert_eq!(resident_peak(status), Some(3_145_728));
+        assert_eq!(resident_peak("VmHWM:\tmany kB\n"), None);
+        assert_eq!(resident_peak(""), None);
     }
 }

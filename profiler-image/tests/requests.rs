@@ -19,7 +19,7 @@ use requests_server::{Clients, Fpm, Requested, builtin};
 /// The largest number of memory reads for a request.
 const READS_OF_A_REQUEST: f64 = 8.0;
 /// The largest peak of the sampler's memory in bytes, in a build without optimisations.
-const PEAK: u64 = 64 << 20;
+const PEAK: u64 = 32 << 20;
 
 /// Five routes of one front controller, whose ids are secrets: the shares have to be those that the application has measured.
 #[test]
@@ -307,14 +307,21 @@ fn check_other(kind: Kind) -> Result<()> {
     let recorded = with_shares(if is_full { [20, 40] } else { [4, 12] }, |seconds| {
         clients.mark();
         let all = "--labels=Method,Route,Script,RequestAge,TraceID";
-        let recorded = record(server.pid(), seconds, &[all, "--route=/own/*/**=own"])?;
+        // This build without optimisations would meet the limit of CPU.
+        let arguments = [all, "--route=/own/*/**=own", "--cpu-budget-percent=0"];
+        let recorded = record(server.pid(), seconds, &arguments)?;
         recorded.check_secrets()?;
         Ok((recorded, vec![clients.shares()]))
     })?;
     let by_route = recorded.by("route");
     let with = by_route.iter().filter(|((route, _), _)| !route.is_empty());
     let (told, all): (i64, i64) = (with.map(|(_, sum)| sum).sum(), recorded.samples());
-    ensure!(told * 10 > all * 9, "{told} of {all} have a route");
+    // A read that the kernel interrupts for longer than a millisecond is refused: often on a machine that has more to do than CPUs.
+    ensure!(
+        told * 100 > all * 85,
+        "{told} of {all} have a route: {}",
+        recorded.receipt()?
+    );
     let (Kind::Apache(workers) | Kind::FrankenPhp(workers) | Kind::RoadRunner(workers)) = kind;
     check_cells(&recorded, workers)?;
     let list = recorded.timeline.as_ref().context("no list")?;

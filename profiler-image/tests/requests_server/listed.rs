@@ -29,12 +29,11 @@ pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
         "{} workers",
         timeline.workers.len()
     );
-    let by_route = timeline.routes.iter().filter(|row| !row.route.is_empty());
-    let by_route = by_route.map(|row| {
-        (
-            row.route.clone(),
-            100.0 * total(&row.cells) as f64 / all as f64,
-        )
+    let with_route = || timeline.routes.iter().filter(|row| !row.route.is_empty());
+    let told: i64 = with_route().map(|row| total(&row.cells)).sum();
+    let by_route = with_route().map(|row| {
+        let share = 100.0 * total(&row.cells) as f64 / told as f64;
+        (row.route.clone(), share)
     });
     let shares = recorded.shares("route");
     let shares = shares.iter().map(|(route, share)| (route.as_str(), *share));

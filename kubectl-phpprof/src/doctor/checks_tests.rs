@@ -51,6 +51,7 @@ fn fit() -> Observed {
                 "--max-ephemeral-containers=64".into(),
             ],
         }),
+        last_stored: None,
         pods: Ok(vec![PodView {
             name: "web-1".into(),
             uid: "u1".into(),
@@ -236,6 +237,28 @@ fn what_may_not_be_asked_is_unknown() {
             "image",
             "store"
         ]
+    );
+}
+
+#[test]
+fn an_earlier_profile_shows_what_the_deployment_does_not() {
+    let mut observed = fit();
+    observed.operator = Err("you may not read deployments in phpprof-system".into());
+    observed.last_stored = Some(Stored {
+        name: "web-4k2xq".into(),
+        age: "3h".into(),
+    });
+    let checks = check_all(&observed);
+    let of = |name: &str| checks.iter().find(|check| check.name == name).unwrap();
+    assert_eq!(of("operator").verdict, Verdict::Unknown);
+    assert_eq!(of("image").verdict, Verdict::Good);
+    assert_eq!(
+        of("image").found,
+        "request web-4k2xq, 3h old, ran its sampler"
+    );
+    assert_eq!(
+        of("store").found,
+        "request web-4k2xq, 3h old, stored its profile"
     );
 }
 

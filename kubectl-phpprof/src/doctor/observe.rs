@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -21,16 +22,20 @@ use phpprof_decide::pod::view;
 use serde_json::json;
 
 use super::checks::{
-    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, Unseen, argument, first,
+    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, Stored, Unseen, argument, first,
     nothing, sampler_mode,
 };
 use crate::connect::Cluster;
+use crate::duration;
 use crate::failure::Failure;
+use crate::request::Request;
 use crate::target::plural;
 
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 /// Names that begin with phpprof- are the operator's.
 const NAME: &str = "doctor-of-phpprof";
+/// How many requests are searched for one with a profile.
+const MOST_REQUESTS: u32 = 200;
 
 /// Fails only if the API server does not answer at all.
 pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Failure> {
@@ -45,6 +50,7 @@ pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Fai
         rights: rights(cluster).await,
         namespace_labels: namespace(cluster).await,
         operator: operator(cluster).await,
+        last_stored: last_stored(cluster).await,
         pods,
         runtime_classes,
         spec: target.clone(),
@@ -189,6 +195,22 @@ pub async fn operator(cluster: &Cluster) -> Result<OperatorFacts, String> {
             .unwrap_or(0),
         image: container.image.unwrap_or_default(),
         arguments: container.args.unwrap_or_default(),
+    })
+}
+
+/// The newest request with a stored profile among some of the namespace's, if this user may list them.
+async fn last_stored(cluster: &Cluster) -> Option<Stored> {
+    let some = ListParams::default().limit(MOST_REQUESTS);
+    let listed = cluster.requests().list(&some).await.ok()?;
+    let stored = listed.items.iter().map(Request::of);
+    let stored = stored.filter(|request| request.at("/status/profile").is_object());
+    let now = Timestamp::now();
+    let (name, age) = stored
+        .map(|request| (request.name(), request.age(now)))
+        .min_by_key(|(_, age)| *age)?;
+    Some(Stored {
+        name,
+        age: duration::age(age),
     })
 }
 

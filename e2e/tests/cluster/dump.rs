@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
 use e2e::users::User;
-use e2e::{ENABLED, Fixture, pods, promised, say, shared};
+use e2e::{ENABLED, Fixture, exclusive, pods, promised, say, shared};
 use kube::api::ListParams;
 use phpprof_crds::ProfileRequest;
 use serde_json::{Value, json};
@@ -139,7 +139,8 @@ fn three_of_64_workers_that_hang_in_a_socket_are_told_in_time() -> Result<()> {
 
 #[test]
 fn a_resident_sampler_tells_three_of_64_workers_that_hang_sooner() -> Result<()> {
-    shared(ENABLED, async |fixture| {
+    // Beside others it took up to four times as long.
+    exclusive(async |fixture| {
         hanging(fixture).await?;
         let user = fixture.resident_user().await?;
         // The first dump starts the resident sampler.

@@ -25,6 +25,9 @@ async fn sampled_without_store(fixture: &Fixture, duration_seconds: u32) -> Resu
 
 #[test]
 fn a_profile_arrives_once_a_store_that_was_stopped_is_back() -> Result<()> {
+    if !is_long_form("a store that is stopped for a time") {
+        return Ok(());
+    }
     exclusive(async |fixture| {
         let request = sampled_without_store(fixture, 4).await?;
         fixture.has_retried(&only_target(&request)?).await?;

@@ -7,7 +7,7 @@ use e2e::release::{self, ON_VOLUME};
 use e2e::requests::{holds, only_target, status};
 use e2e::results::access_key;
 use e2e::store::{Call, sha256};
-use e2e::{Fixture, exclusive, exclusive_on, line, pods, poll, promised, shared_on};
+use e2e::{Fixture, exclusive, exclusive_on, is_long_form, line, pods, poll, promised, shared_on};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -238,6 +238,9 @@ async fn check_stored_once(fixture: &Fixture, request: &ProfileRequest) -> Resul
 
 #[test]
 fn a_profile_arrives_once_a_volume_that_was_read_only_can_be_written_again() -> Result<()> {
+    if !is_long_form("a volume that is read-only for a time") {
+        return Ok(());
+    }
     exclusive_on(ON_VOLUME, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         // This starts the helper pod that reads the volume, because it would take too long after the sampler's start.
@@ -260,6 +263,9 @@ fn a_profile_arrives_once_a_volume_that_was_read_only_can_be_written_again() -> 
 #[test]
 fn an_operator_that_is_killed_before_it_answers_a_put_has_one_object_and_one_complete() -> Result<()>
 {
+    if !is_long_form("an operator that is killed before it answers a PUT") {
+        return Ok(());
+    }
     exclusive_on(ON_VOLUME, async |fixture| {
         release::renew().await?;
         fixture.start(&[pods::php("web")]).await?;

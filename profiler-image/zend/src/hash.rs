@@ -1,4 +1,4 @@
-//! Looks a string key up in a `zend_array`, as `zend_hash_find` does (Zend/zend_hash.c), and reads a list of two.
+//! Looks a key up in a `zend_array`, as `zend_hash_find` and `zend_hash_index_find` do (Zend/zend_hash.c), and reads a list of two.
 //!
 //! Invariant: every count in the array is bounded, and each walk along a chain ends.
 
@@ -50,6 +50,55 @@ impl Table {
         Self::read(memory, layout, address).filter(|table| !table.is_packed)
     }
 
+    /// The entry with this hash and this text; without a text, the one whose key is the hash itself, an integer.
+    fn find<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        hash: u64,
+        key: Option<&[u8]>,
+    ) -> Option<([u8; 32], Bucket)> {
+        let row = &layout.zend_array;
+        // The index table precedes the buckets; the mask is its negative size.
+        let slot = (hash as u32 | self.mask).wrapping_neg();
+        let mut index = memory
+            .half(self.data.checked_sub(u64::from(slot) * 4)?)
+            .ok()?;
+        for _ in 0..MAX_CHAIN {
+            if index >= self.used {
+                return None;
+            }
+            let (bytes, bucket) = self.bucket(memory, layout, index)?;
+            let is_key = || match key {
+                Some(key) => ZendString::read(memory, layout, bucket.key)
+                    .is_some_and(|text| *text.bytes == *key),
+                None => bucket.key == 0,
+            };
+            if word_at(&bytes, row.bucket_h) == hash && is_key() {
+                return Some((bytes, bucket));
+            }
+            index = half_at(&bytes, row.bucket_next);
+        }
+        None
+    }
+
+    /// Value and type of an element of a list.
+    fn packed<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        index: u32,
+    ) -> Option<(u64, u8)> {
+        let size = match layout.rules.packed_arrays_of_zvals {
+            true => ZVAL,
+            false => layout.zend_array.bucket_sizeof,
+        };
+        let address = self.data.checked_add(u64::from(index) * size as u64)?;
+        let mut zval = [0_u8; ZVAL];
+        memory.read(address, &mut zval).ok()?;
+        Some((word_at(&zval, 0), byte_at(&zval, TYPE)))
+    }
+
     fn bucket<M: Memory + ?Sized>(
         &self,
         memory: &M,
@@ -80,27 +129,38 @@ pub fn find<M: Memory + ?Sized>(
     table: u64,
     key: &[u8],
 ) -> Option<u64> {
-    let row = &layout.zend_array;
     let table = Table::read_keyed(memory, layout, table)?;
-    let hash = hash_of(key);
-    // The index table precedes the buckets; the mask is its negative size.
-    let slot = (hash as u32 | table.mask).wrapping_neg();
-    let mut index = memory
-        .half(table.data.checked_sub(u64::from(slot) * 4)?)
-        .ok()?;
-    for _ in 0..MAX_CHAIN {
-        if index >= table.used {
-            return None;
+    let (_, bucket) = table.find(memory, layout, hash_of(key), Some(key))?;
+    Some(bucket.value)
+}
+
+/// A key of an array, as PHP code has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Index<'a> {
+    /// An integer.
+    Number(u64),
+    /// A string that is no integer.
+    Text(&'a [u8]),
+}
+
+/// Value and type of the zval of a key.
+pub fn element<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    table: u64,
+    index: Index<'_>,
+) -> Option<(u64, u8)> {
+    let table = Table::read(memory, layout, table)?;
+    let (bytes, _) = match index {
+        Index::Number(number) if table.is_packed => {
+            let number = u32::try_from(number).ok().filter(|&at| at < table.used)?;
+            return table.packed(memory, layout, number);
         }
-        let (bytes, bucket) = table.bucket(memory, layout, index)?;
-        if word_at(&bytes, row.bucket_h) == hash
-            && ZendString::read(memory, layout, bucket.key).is_some_and(|text| *text.bytes == *key)
-        {
-            return Some(bucket.value);
-        }
-        index = half_at(&bytes, row.bucket_next);
-    }
-    None
+        Index::Text(_) if table.is_packed => return None,
+        Index::Number(number) => table.find(memory, layout, number, None)?,
+        Index::Text(text) => table.find(memory, layout, hash_of(text), Some(text))?,
+    };
+    Some((word_at(&bytes, 0), byte_at(&bytes, TYPE)))
 }
 
 /// The first entry with a string key and a value.
@@ -170,6 +230,31 @@ mod tests {
         }
         let (image, table) = image();
         assert_eq!(pair(&image, image.layout, table), None, "it has keys");
+    }
+
+    #[test]
+    fn in_each_version_an_element_is_found_by_its_key_and_no_other() {
+        for layout in ROWS {
+            let mut image = EngineImage::new(layout);
+            let (array, list) = (image.block(), image.block());
+            let numbers = [(0, (7, 8)), (16, (9, 6))];
+            let entries = numbers.map(|(number, zval)| (Index::Number(number), zval));
+            let entries = [&entries[..], &[(Index::Text(b"one"), (11, 4))]].concat();
+            image.put_array(array, &entries);
+            image.put_list(list, &[(7, 8), (9, 6)]);
+            let check = |array: u64, key: Index<'_>, expected: Option<(u64, u8)>| {
+                assert_eq!(element(&image, layout, array, key), expected, "{key:?}");
+            };
+            for (key, zval) in entries {
+                check(array, key, Some(zval));
+            }
+            check(array, Index::Number(1), None);
+            check(array, Index::Text(b"two"), None);
+            check(list, Index::Number(1), Some((9, 6)));
+            check(list, Index::Number(2), None);
+            check(list, Index::Number(u64::MAX), None);
+            check(list, Index::Text(b"one"), None);
+        }
     }
 
     #[test]

@@ -19,10 +19,13 @@ pub(crate) const SEND_VAR_EX: u8 = 66;
 pub(crate) const SEND_REF: u8 = 67;
 pub(crate) const NEW: u8 = 68;
 pub(crate) const INIT_NS_FCALL_BY_NAME: u8 = 69;
+pub(crate) const INIT_ARRAY: u8 = 71;
+pub(crate) const ADD_ARRAY_ELEMENT: u8 = 72;
 /// ZEND_INCLUDE_OR_EVAL: runs a file or a text.
 pub const INCLUDE_OR_EVAL: u8 = 73;
 pub(crate) const FE_RESET_R: u8 = 77;
 pub(crate) const FE_FETCH_R: u8 = 78;
+pub(crate) const FETCH_DIM_R: u8 = 81;
 pub(crate) const FETCH_OBJ_R: u8 = 82;
 pub(crate) const FETCH_OBJ_FUNC_ARG: u8 = 94;
 pub(crate) const INIT_METHOD_CALL: u8 = 112;
@@ -60,9 +63,12 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("SEND_REF", SEND_REF),
     ("NEW", NEW),
     ("INIT_NS_FCALL_BY_NAME", INIT_NS_FCALL_BY_NAME),
+    ("INIT_ARRAY", INIT_ARRAY),
+    ("ADD_ARRAY_ELEMENT", ADD_ARRAY_ELEMENT),
     ("INCLUDE_OR_EVAL", INCLUDE_OR_EVAL),
     ("FE_RESET_R", FE_RESET_R),
     ("FE_FETCH_R", FE_FETCH_R),
+    ("FETCH_DIM_R", FETCH_DIM_R),
     ("FETCH_OBJ_R", FETCH_OBJ_R),
     ("FETCH_OBJ_FUNC_ARG", FETCH_OBJ_FUNC_ARG),
     ("INIT_METHOD_CALL", INIT_METHOD_CALL),

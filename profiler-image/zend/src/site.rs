@@ -23,6 +23,7 @@ use crate::unwind::{Copy, Frame};
 
 mod autoload;
 pub mod callable;
+mod computed;
 pub mod frameless;
 mod generator;
 mod hook;
@@ -428,7 +429,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the callable in the operand names the callee.
     fn judge_dynamic(&self, init: &Op) -> Evidence {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
-        match self.names_callee(operand) {
+        let named = self.names_callee(operand);
+        match named.or_else(|| self.computes_callee(init)) {
             Some(words) => Evidence::Proven(Check::Nothing, words),
             None => Evidence::Open,
         }

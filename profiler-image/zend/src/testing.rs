@@ -6,6 +6,7 @@
 
 mod code;
 
+use crate::hash::Index;
 use crate::layouts::{Layout, Machine};
 use crate::memory::{Fault, Memory, Recorded};
 use crate::text::hash_of;
@@ -167,8 +168,19 @@ impl EngineImage {
         at
     }
 
-    /// A `zend_array` of up to eight entries, filled as `zend_hash_add` does.
+    /// A `zend_array` of up to eight pointers with string keys, as the engine's own tables are.
     pub fn put_table(&mut self, at: u64, entries: &[(&str, u64)]) {
+        // IS_PTR, from 7.3 on.
+        let kind = self.layout.zend_array.is_indirect + 1;
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|&(key, value)| (Index::Text(key.as_bytes()), (value, kind)))
+            .collect();
+        self.put_array(at, &entries);
+    }
+
+    /// A `zend_array` of up to eight entries, filled as `zend_hash_add` and `zend_hash_index_add` do; each has the value and type of a zval.
+    pub fn put_array(&mut self, at: u64, entries: &[(Index<'_>, (u64, u8))]) {
         let row = &self.layout.zend_array;
         let count = entries.len() as u32;
         let size = count.next_power_of_two();
@@ -182,14 +194,15 @@ impl EngineImage {
         self.put_half(at, row.n_num_used, count);
         self.put_half(at, row.n_num_of_elements, count);
         self.put_half(at, row.n_table_size, size);
-        for (index, &(key, value)) in (0..).zip(entries) {
-            let hash = hash_of(key.as_bytes());
+        for (index, &(key, (value, kind))) in (0..).zip(entries) {
+            let (hash, name) = match key {
+                Index::Number(number) => (number, 0),
+                Index::Text(text) => (hash_of(text), self.string(&String::from_utf8_lossy(text))),
+            };
             let slot = data - u64::from((hash as u32 | mask).wrapping_neg()) * 4;
             let bucket = data + u64::from(index) * row.bucket_sizeof as u64;
-            let name = self.string(key);
             let next = self.half(slot).unwrap_or(u32::MAX);
-            // IS_PTR, from 7.3 on.
-            self.put_zval(bucket, value, row.is_indirect + 1);
+            self.put_zval(bucket, value, kind);
             self.put_half(bucket, row.bucket_next, next);
             self.put_word(bucket, row.bucket_h, hash);
             self.put_word(bucket, row.bucket_key, name);

@@ -12,7 +12,7 @@ use crate::memory::{Memory, word_at};
 use crate::op::Op;
 use crate::text::ZendString;
 
-const IS_ARRAY: u8 = 7;
+pub(super) const IS_ARRAY: u8 = 7;
 const IS_REFERENCE: u8 = 10;
 /// `zend_reference.val` (Zend/zend_types.h), in all versions.
 const REFERENCE_VALUE: u64 = 8;
@@ -58,15 +58,20 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     /// The words that prove that the zval at this address names the callee.
     pub(super) fn names_callee(&self, address: u64) -> Option<Words> {
-        let is_named = match self.copy.zval(address)? {
-            (string, IS_STRING) => {
-                self.is_callee(&ZendString::read(self.memory, self.layout, string)?.bytes)
-            }
-            (array, IS_ARRAY) => self.is_pair_of_callee(array),
+        let is_named = self.is_callable_of_callee(self.copy.zval(address)?);
+        is_named.then_some(Words::Operand(address))
+    }
+
+    /// Whether a zval, by its value and type, is a callable of the callee.
+    pub(super) fn is_callable_of_callee(&self, zval: (u64, u8)) -> bool {
+        match zval {
+            (string, IS_STRING) => ZendString::read(self.memory, self.layout, string)
+                .is_some_and(|text| self.is_callee(&text.bytes)),
+            (array, IS_ARRAY) => pair(self.memory, self.layout, array)
+                .is_some_and(|zvals| self.is_pair_of_callee(zvals)),
             (object, IS_OBJECT) => self.is_closure_of_callee(object),
             _ => false,
-        };
-        is_named.then_some(Words::Operand(address))
+        }
     }
 
     /// `$object->$name()`: the method's name and the object are in operands.
@@ -99,9 +104,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether an array is a callable of the callee: `[$object, 'm']` or `['A', 'm']`.
-    fn is_pair_of_callee(&self, array: u64) -> bool {
-        let Some([target, (name, IS_STRING)]) = pair(self.memory, self.layout, array) else {
+    /// Whether two zvals are a callable of the callee: `[$object, 'm']` or `['A', 'm']`.
+    pub(super) fn is_pair_of_callee(&self, zvals: [(u64, u8); 2]) -> bool {
+        let [target, (name, IS_STRING)] = zvals else {
             return false;
         };
         let text = |string| ZendString::read(self.memory, self.layout, string);
@@ -129,7 +134,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && key.op_index(self.layout, frame.opline).is_some()
     }
 
-    fn behind_reference(&self, (value, kind): (u64, u8)) -> Option<(u64, u8)> {
+    pub(super) fn behind_reference(&self, (value, kind): (u64, u8)) -> Option<(u64, u8)> {
         if kind != IS_REFERENCE {
             return Some((value, kind));
         }

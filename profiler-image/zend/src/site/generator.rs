@@ -19,7 +19,7 @@ use crate::unwind::Frame;
 const ITERATOR_DATA: u64 = 56;
 
 /// `zend_object.ce` (Zend/zend_types.h), in all versions.
-const OBJECT_CLASS: u64 = 16;
+pub(super) const OBJECT_CLASS: u64 = 16;
 
 /// What the caller has.
 enum Held {

@@ -1,4 +1,5 @@
 mod callable;
+mod computed;
 mod generator;
 
 use super::*;

@@ -1,7 +1,7 @@
 //! The plot: CPU per sample over depth, and over busy workers, for each profiler. It is drawn from `results.csv`, so that a page can be
 //! drawn again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -20,12 +20,15 @@ const COLOURS: [(&str, &str); 3] = [
 /// One line of a panel: profiler and rate.
 type Line = (String, u32);
 
-/// Points by line.
+/// A place on the horizontal axis: the numbers by which places are ordered, and the place's name.
+type Place = ([u32; 2], String);
+
+/// The costs of a line, by place.
 #[derive(Debug, Default, PartialEq)]
 struct Panel {
     title: &'static str,
     axis: &'static str,
-    lines: BTreeMap<Line, Vec<(f64, f64)>>,
+    lines: BTreeMap<Line, BTreeMap<Place, f64>>,
 }
 
 /// Draws the results of a file into another.
@@ -44,7 +47,7 @@ fn panels(csv: &str) -> Result<[Panel; 2]> {
     };
     let mut workers = Panel {
         title: "DokuWiki under php-fpm",
-        axis: "workers at work",
+        axis: "busy workers of all",
         ..Panel::default()
     };
     for line in lines {
@@ -53,14 +56,23 @@ fn panels(csv: &str) -> Result<[Panel; 2]> {
         let Ok(cpu) = get("cpu_us_per_sample").parse::<f64>() else {
             continue;
         };
-        let (panel, x) = match (get("workload"), get("mode")) {
-            ("deep", "vm_readv") => (&mut depth, get("depth")),
-            ("dokuwiki", "vm_readv") => (&mut workers, get("busy")),
+        let (panel, names) = match (get("workload"), get("mode")) {
+            ("deep", "vm_readv") => (&mut depth, ["depth", "depth"]),
+            ("dokuwiki", "vm_readv") => (&mut workers, ["workers", "busy"]),
             _ => continue,
         };
+        let [first, second] = [get(names[0]).parse()?, get(names[1]).parse()?];
+        let name = match names[0] == names[1] {
+            true => format!("{first}"),
+            false => format!("{second} of {first}"),
+        };
         let key = (get("profiler").to_owned(), get("rate_hz").parse()?);
-        // 4 of 4 workers and 4 of 64 have the same x: their points are above each other.
-        panel.lines.entry(key).or_default().push((x.parse()?, cpu));
+        let line = panel.lines.entry(key).or_default();
+        line.insert(([first, second], name), cpu);
+    }
+    for panel in [&mut depth, &mut workers] {
+        // One point is no line.
+        panel.lines.retain(|_, points| points.len() > 1);
     }
     Ok([depth, workers])
 }
@@ -81,36 +93,31 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
     let [width, height] = PANEL;
     let top = 50.0;
     let points = || panel.lines.values().flatten();
-    let greatest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
-    let x_end = greatest(|point| point.0) * 1.05;
-    let decades = greatest(|point| point.1).log10().ceil().max(1.0);
-    let x = |value: f64| left + width * value / x_end;
+    let places: BTreeSet<&Place> = points().map(|(place, _)| place).collect();
+    let greatest = points().map(|(_, cpu)| *cpu).fold(1.0, f64::max);
+    let decades = greatest.log10().ceil().max(1.0);
+    // All places are equally far from each other.
+    let x = |place: &Place| {
+        let index = places.iter().position(|one| *one == place).unwrap_or(0);
+        left + width * (index as f64 + 0.5) / places.len().max(1) as f64
+    };
     // From 1 µs on; a logarithm, because the profilers' costs differ by orders of magnitude.
     let y = |value: f64| top + height * (1.0 - value.max(1.0).log10() / decades);
     text(svg, left, top - 25.0, "start", panel.title);
     text(svg, left, top - 9.0, "start", "µs of CPU a sample");
     text(svg, left + width, top + height + 34.0, "end", panel.axis);
-    let mut marks: Vec<f64> = points().map(|point| point.0).collect();
-    marks.sort_by(f64::total_cmp);
-    marks.dedup();
-    for mark in marks {
-        text(
-            svg,
-            x(mark),
-            top + height + 18.0,
-            "middle",
-            &format!("{mark}"),
-        );
+    for place in &places {
+        text(svg, x(place), top + height + 18.0, "middle", &place.1);
     }
     for decade in 0..=decades as i32 {
         let value = 10_f64.powi(decade);
         text(svg, left - 6.0, y(value) + 4.0, "end", &format!("{value}"));
     }
-    // Below the panel, three in a row.
+    // Below the panel, two in a row.
     for (index, (profiler, rate)) in panel.lines.keys().enumerate() {
-        let (column, row) = ((index % 3) as f64, (index / 3) as f64);
+        let (column, row) = ((index % 2) as f64, (index / 2) as f64);
         let (at, y) = (
-            left + column * width / 3.0,
+            left + column * width / 2.0,
             top + height + 58.0 + 16.0 * row,
         );
         let words = format!("{profiler}, {rate} Hz");
@@ -132,11 +139,9 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
         );
     }
     for ((profiler, rate), points) in &panel.lines {
-        let mut points = points.clone();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
         let path: Vec<String> = points
             .iter()
-            .map(|&(at, value)| format!("{:.1},{:.1}", x(at), y(value)))
+            .map(|(place, &cpu)| format!("{:.1},{:.1}", x(place), y(cpu)))
             .collect();
         let _ = writeln!(
             svg,
@@ -144,12 +149,12 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
             path.join(" "),
             stroke(profiler, *rate)
         );
-        for (at, value) in points {
+        for (place, &cpu) in points {
             let _ = writeln!(
                 svg,
                 "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{}\"/>",
-                x(at),
-                y(value),
+                x(place),
+                y(cpu),
                 colour(profiler)
             );
         }
@@ -167,8 +172,7 @@ fn text(svg: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
 fn stroke(profiler: &str, rate: u32) -> String {
     let dashes = match rate {
         ..500 => "stroke-dasharray=\"5 4\"",
-        500..5000 => "",
-        5000.. => "stroke-dasharray=\"1 3\"",
+        500.. => "",
     };
     format!(
         "stroke=\"{}\" stroke-width=\"1.6\" {dashes}",
@@ -185,19 +189,34 @@ fn colour(profiler: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    const CSV: &str = "workload,depth,busy,rate_hz,mode,profiler,cpu_us_per_sample\n\
-        deep,30,1,999,vm_readv,phpprof,20\n\
-        deep,100,1,999,vm_readv,phpprof,30\n\
-        deep,30,1,999,mem,phpprof,25\n\
-        dokuwiki,,4,99,vm_readv,pfp,200\n\
-        dokuwiki,,0,99,vm_readv,phpprof,\n";
+    const CSV: &str = "workload,depth,workers,busy,rate_hz,mode,profiler,cpu_us_per_sample\n\
+        deep,100,1,1,999,vm_readv,phpprof,30\n\
+        deep,30,1,1,999,vm_readv,phpprof,20\n\
+        deep,30,1,1,999,mem,phpprof,25\n\
+        deep,30,1,1,9999,vm_readv,phpprof,15\n\
+        dokuwiki,,64,4,99,vm_readv,pfp,200\n\
+        dokuwiki,,4,4,99,vm_readv,pfp,100\n\
+        dokuwiki,,64,0,99,vm_readv,phpprof,\n";
 
     #[test]
     fn a_row_becomes_a_point_of_its_line() {
         let [depth, workers] = panels(CSV).unwrap();
-        let line = &depth.lines[&("phpprof".to_owned(), 999)];
-        assert_eq!(line, &[(30.0, 20.0), (100.0, 30.0)]);
-        assert_eq!(workers.lines.len(), 1);
+        let line = |panel: &Panel, profiler: &str, rate| {
+            let points = panel.lines[&(profiler.to_owned(), rate)].iter();
+            points
+                .map(|((_, name), cpu)| (name.clone(), *cpu))
+                .collect::<Vec<_>>()
+        };
+        let named = |name: &str, cpu| (name.to_owned(), cpu);
+        assert_eq!(
+            line(&depth, "phpprof", 999),
+            [named("30", 20.0), named("100", 30.0)]
+        );
+        assert_eq!(
+            line(&workers, "pfp", 99),
+            [named("4 of 4", 100.0), named("4 of 64", 200.0)]
+        );
+        assert_eq!((depth.lines.len(), workers.lines.len()), (1, 1));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use phpprof_decide::limits::Limits;
 use phpprof_decide::namespace::{self, by_label, is_disabled, is_enabled};
 use phpprof_decide::pod::PodView;
 
+use crate::duration;
 use chosen::{admission, budget, container, mode_of, pods};
 pub use chosen::{first, nothing, sampler_mode};
 
@@ -53,12 +54,15 @@ pub struct OperatorFacts {
     pub arguments: Vec<String>,
 }
 
+/// A profile that is older than this many seconds is no evidence of what works now.
+const RECENT: i64 = 86_400;
+
 /// A request whose profile is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     pub name: String,
-    /// How long ago it was created, for instance `5m`.
-    pub age: String,
+    /// How long ago it was created, in seconds.
+    pub age: i64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -321,7 +325,7 @@ fn image(observed: &Observed) -> Check {
             format!("{image}; only a run shows whether the nodes can pull it"),
             "",
         ),
-        None => shown_by_a_run(observed, "image", "ran its sampler"),
+        None => shown_by_a_run(observed, "image", "the sampler's image", "ran its sampler"),
     }
 }
 
@@ -333,23 +337,24 @@ fn store(observed: &Observed) -> Check {
             format!("{url}; the operator's logs show whether it answers"),
             "",
         ),
-        None => shown_by_a_run(observed, "store", "stored its profile"),
+        None => shown_by_a_run(observed, "store", "the store", "stored its profile"),
     }
 }
 
-/// A setting of the operator that this user cannot see: an earlier run is evidence that it works.
-fn shown_by_a_run(observed: &Observed, name: &'static str, did: &str) -> Check {
+/// A setting of the operator that this user cannot see: a recent run is evidence that it works.
+fn shown_by_a_run(observed: &Observed, name: &'static str, what: &str, did: &str) -> Check {
     match &observed.last_stored {
-        Some(Stored { name: request, age }) => check(
-            name,
-            Verdict::Good,
-            format!("request {request}, {age} old, {did}"),
-            "",
-        ),
-        None => check(
+        Some(stored) if stored.age < RECENT => {
+            let age = duration::age(stored.age);
+            let found = format!("request {}, {age} old, {did}", stored.name);
+            check(name, Verdict::Good, found, "")
+        }
+        _ => check(
             name,
             Verdict::Unknown,
-            "you cannot see it in the operator's Deployment, and no request here has a profile",
+            format!(
+                "you cannot see {what} in the operator's Deployment, and no profile here is of the last day"
+            ),
             "a run shows whether it works; profiling does not need this right",
         ),
     }

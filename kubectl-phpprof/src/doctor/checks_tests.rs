@@ -241,12 +241,12 @@ fn what_may_not_be_asked_is_unknown() {
 }
 
 #[test]
-fn an_earlier_profile_shows_what_the_deployment_does_not() {
+fn a_profile_of_the_last_day_shows_what_the_deployment_does_not() {
     let mut observed = fit();
     observed.operator = Err("you may not read deployments in phpprof-system".into());
     observed.last_stored = Some(Stored {
         name: "web-4k2xq".into(),
-        age: "3h".into(),
+        age: 3 * 3600,
     });
     let checks = check_all(&observed);
     let of = |name: &str| checks.iter().find(|check| check.name == name).unwrap();
@@ -260,6 +260,11 @@ fn an_earlier_profile_shows_what_the_deployment_does_not() {
         of("store").found,
         "request web-4k2xq, 3h old, stored its profile"
     );
+    observed.last_stored.as_mut().unwrap().age = 2 * 86_400;
+    let checks = check_all(&observed);
+    let unknown = checks.iter().filter(|it| it.verdict == Verdict::Unknown);
+    let unknown: Vec<_> = unknown.map(|check| check.name).collect();
+    assert_eq!(unknown, ["operator", "image", "store"]);
 }
 
 #[test]

@@ -26,7 +26,6 @@ use super::checks::{
     nothing, sampler_mode,
 };
 use crate::connect::Cluster;
-use crate::duration;
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::target::plural;
@@ -208,10 +207,7 @@ async fn last_stored(cluster: &Cluster) -> Option<Stored> {
     let (name, age) = stored
         .map(|request| (request.name(), request.age(now)))
         .min_by_key(|(_, age)| *age)?;
-    Some(Stored {
-        name,
-        age: duration::age(age),
-    })
+    Some(Stored { name, age })
 }
 
 async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<Pod>, Unseen> {

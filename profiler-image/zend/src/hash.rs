@@ -89,11 +89,8 @@ impl Table {
         layout: &Layout,
         index: u32,
     ) -> Option<(u64, u8)> {
-        let size = match layout.rules.packed_arrays_of_zvals {
-            true => ZVAL,
-            false => layout.zend_array.bucket_sizeof,
-        };
-        let address = self.data.checked_add(u64::from(index) * size as u64)?;
+        let distance = u64::from(index) * packed_size(layout) as u64;
+        let address = self.data.checked_add(distance)?;
         let mut zval = [0_u8; ZVAL];
         memory.read(address, &mut zval).ok()?;
         Some((word_at(&zval, 0), byte_at(&zval, TYPE)))
@@ -178,15 +175,20 @@ pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opti
     if !table.is_packed || table.used != 2 {
         return None;
     }
-    let size = match layout.rules.packed_arrays_of_zvals {
-        true => ZVAL,
-        false => layout.zend_array.bucket_sizeof,
-    };
+    let size = packed_size(layout);
     let mut bytes = [0_u8; 64];
     let elements = bytes.get_mut(..2 * size)?;
     memory.read(table.data, elements).ok()?;
     let zval = |at: usize| (word_at(&bytes, at), byte_at(&bytes, at + TYPE));
     Some([zval(0), zval(size)])
+}
+
+/// The size of an element of a list.
+fn packed_size(layout: &Layout) -> usize {
+    match layout.rules.packed_arrays_of_zvals {
+        true => ZVAL,
+        false => layout.zend_array.bucket_sizeof,
+    }
 }
 
 #[cfg(test)]

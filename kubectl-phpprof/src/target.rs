@@ -82,12 +82,7 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
         }),
         ..Target::default()
     };
-    let short = kind_in_small
-        .strip_suffix(".apps")
-        .or(kind_in_small.strip_suffix(".batch"));
-    let short = short.unwrap_or(&kind_in_small);
-    if let Some((_, api_version, kind, _)) = KINDS.iter().find(|(names, ..)| names.contains(&short))
-    {
+    if let Some((api_version, kind)) = known(&kind_in_small) {
         return Ok(workload(api_version, kind));
     }
     // Kind.version.group, which kubectl uses for kinds without a short name.
@@ -100,6 +95,20 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
         }
         _ => Err(wrong(format!("{kind:?} is not a known kind of workload"))),
     }
+}
+
+/// API version and kind for a type on the command line, alone or with its group: `deploy`, `rollouts.argoproj.io`.
+fn known(of_type: &str) -> Option<(&'static str, &'static str)> {
+    let (short, group) = match of_type.split_once('.') {
+        Some((short, group)) => (short, Some(group)),
+        None => (of_type, None),
+    };
+    let is_it = |(names, api_version, ..): &&(&[&str], &str, &str, &str)| {
+        let own = api_version.split_once('/').map(|(group, _)| group);
+        names.contains(&short) && (group.is_none() || group == own)
+    };
+    let (_, api_version, kind, _) = KINDS.iter().find(is_it)?;
+    Some((api_version, kind))
 }
 
 /// The API's plural of a workload's kind, for completion and `doctor`.
@@ -290,6 +299,10 @@ mod tests {
         check_target("deploy/web", "apps/v1 Deployment web");
         check_target("Deployments.apps/web", "apps/v1 Deployment web");
         check_target("job/import", "batch/v1 Job import");
+        check_target(
+            "rollouts.argoproj.io/web",
+            "argoproj.io/v1alpha1 Rollout web",
+        );
         check_target("pod/web-1", "pod web-1");
         check_target("web-1", "pod web-1");
         check_target("rollout/web", "argoproj.io/v1alpha1 Rollout web");
@@ -301,5 +314,9 @@ mod tests {
         check_target("deploy/", "\"deploy/\" names nothing");
         check_target("deploy/a/b", "\"deploy/a/b\" names nothing");
         check_target("shop/web", "\"shop\" is not a known kind of workload");
+        check_target(
+            "deploy.batch/web",
+            "\"deploy.batch\" is not a known kind of workload",
+        );
     }
 }

@@ -239,7 +239,7 @@ pub struct Explain {
 /// Which part of a profile is shown.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ViewArguments {
-    /// Sample type: wall, cpu or samples. Default: the profile's default, which is wall.
+    /// Sample type: wall, cpu or samples; with --heap also heap_growth and heap_change. Default: the profile's default, which is wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<String>,
     /// Only samples with this label. May be repeated.
@@ -275,6 +275,7 @@ pub struct Top {
     /// Show a line per value of this label instead of per function; `waiting` is what workers waited for.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
+    /// Form of the output.
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: TopForm,
 }
@@ -304,6 +305,7 @@ pub struct Findings {
     /// Only samples with this label. May be repeated.
     #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
+    /// Form of the output.
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: FindingsForm,
 }
@@ -327,6 +329,7 @@ pub struct Requests {
     /// How many HTTP requests to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub limit: usize,
+    /// Form of the output.
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: RequestsForm,
 }
@@ -372,7 +375,7 @@ pub struct Diff {
     /// How many functions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
-    /// Where to write the differential flame graph (.html or .svg). Default: list the functions.
+    /// Where to write the differential flame graph (.html or .svg); or the form of the list: table, wide, json, yaml, name. Default: the list as a table.
     #[arg(short, long, value_name = "FILE|FORM")]
     pub output: Option<String>,
 }
@@ -409,6 +412,7 @@ pub struct Doctor {
     /// User id that PHP runs as, if the pod does not name it.
     #[arg(long, value_name = "UID")]
     pub run_as_user: Option<i64>,
+    /// Form of the output.
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: ListForm,
 }
@@ -418,6 +422,7 @@ pub struct Version {
     /// Print the version of the plugin only.
     #[arg(long)]
     pub client: bool,
+    /// Form of the output.
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: ListForm,
 }

@@ -6,7 +6,7 @@ use phpprof_crds::{RequestLabel, SamplerMode};
 /// Which PHP to sample, and how: for `run`, and for each run of a schedule.
 #[derive(Args, Debug, Clone)]
 pub struct RequestArguments {
-    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale subresource.
+    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web, or Kind.version.group/NAME for another kind with a scale subresource.
     #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
     pub target: Option<String>,
     /// Pods by their labels, for instance app=web,tier!=cache.
@@ -104,7 +104,7 @@ pub struct Run {
 
 #[derive(Args, Debug, Clone)]
 pub struct Dump {
-    /// Whose workers to show: deploy/web, sts/db, ds/agent, job/import, pod/web-1, or any TYPE.GROUP/NAME with a scale subresource.
+    /// Whose workers to show: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web, or Kind.version.group/NAME for another kind with a scale subresource.
     #[arg(
         value_name = "TYPE/NAME",
         required_unless_present = "selector",

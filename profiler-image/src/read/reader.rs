@@ -197,10 +197,12 @@ impl Reader {
                     if newest.page != known.page {
                         continue;
                     }
-                    let is_inside = self.copy.inside(newest.top);
-                    let is_shown = newest.top.saturating_sub(self.copy.hot) >= SHOWN
+                    // The sample is of the first moment; the top may have moved far since.
+                    let top = tops.first().map_or(0, |first| first.top);
+                    let is_inside = self.copy.inside(top);
+                    let is_shown = top.saturating_sub(self.copy.hot) >= SHOWN
                         || self.copy.hot == self.copy.base;
-                    let distance = newest.top.abs_diff(known.top);
+                    let distance = top.abs_diff(known.top);
                     self.window.moved(distance, is_inside && is_shown);
                     if !is_inside {
                         continue;

@@ -16,7 +16,7 @@ impl Run<'_> {
     /// Asks for a proof of what a turn has left open, for a worker whose last stack has an open edge. A new (`is_new`) stack is likely
     /// to last, and may be rare, so it is read now.
     pub(super) fn ask_for(&mut self, wanted: Option<usize>, is_new: bool) {
-        let Some(index) = wanted.filter(|_| self.sampler.edges.unsettled() > 0) else {
+        let Some(index) = wanted else {
             return;
         };
         if is_new {

@@ -12,7 +12,7 @@ use super::{Run, now};
 use crate::read::clocks::{Look, Mark, NoLook};
 use crate::sample::Outcome;
 use crate::stack::names::Names;
-use crate::stack::trace::Stack;
+use crate::stack::trace::{Ending, Stack};
 use crate::target::process::calls::Calls;
 
 impl Run<'_> {
@@ -75,6 +75,9 @@ impl Run<'_> {
             }
             if sampled.is_open {
                 self.sampler.quality.open += 1;
+            }
+            // A quiescent read may prove the edge, or name the function above the callers that stood.
+            if sampled.is_open || sampled.stack.ending == Ending::Cut {
                 *wanted = Some(index);
             }
         }

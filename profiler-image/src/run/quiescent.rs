@@ -13,8 +13,8 @@ const LAST_ASKS: usize = 64;
 const LAST_ASKS_TAKE: u64 = SECOND / 2;
 
 impl Run<'_> {
-    /// Asks for a proof of what a turn has left open, for a worker whose last stack has an open edge. A new (`is_new`) stack is likely
-    /// to last, and may be rare, so it is read now.
+    /// Asks for a quiescent read of a worker whose last stack has an open edge, or was cut. A new (`is_new`) stack is likely to last, and
+    /// may be rare, so it is read now.
     pub(super) fn ask_for(&mut self, wanted: Option<usize>, is_new: bool) {
         let Some(index) = wanted else {
             return;

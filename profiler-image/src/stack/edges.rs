@@ -73,7 +73,7 @@ struct Entry {
 pub struct Edges {
     entries: FxHashMap<Edge, Entry>,
     opened: Vec<Edge>,
-    /// The number of open ones, so that the quiescent reader is asked only while it can help.
+    /// The number of open ones: whether it falls tells if a quiescent read has helped.
     unsettled: usize,
     /// Functions that are known as autoloaders, because a call site named them by the class that it looks up.
     autoloaders: SmallVec<[NameId; MAX_AUTOLOADERS]>,

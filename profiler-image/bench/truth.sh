@@ -2,7 +2,7 @@
 # truth.sh [LABEL...]: builds the truth harness. It runs the harness for this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
 # threads if that was built, and the stacks that only 8.4 has. With the command PHP set, it runs the stacks of that PHP. All rows, or those
 # whose labels contain one of the arguments. With FULL=1 all rows, a million stacks each, shares of time
-# without favour, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
+# without favour, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks and opcache's scripts of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
 # replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
 # Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others.
 #
@@ -43,6 +43,7 @@ if [ "${FULL:-}" = 1 ]; then
 
   others() { # NAME PHP WORDS...
     echo "$1"
+    PHP=$2 cargo test --quiet --locked -p phpprof --test opcache || failed=1
     truth stacks "$2" "results-$1" "${@:3}"
   }
   others 7.4 "$(in_root bullseye) php7.4" "$@"

@@ -7,12 +7,14 @@
 //! | a named function elsewhere | its address | until the request ends; without a visible end, never |
 //! | code in shared memory of a class that each request links anew | its code block and its class's name | like other functions elsewhere |
 //! | a closure, an include, eval()'d code | its code block, read in each sample; in shared memory by the opline in it | never |
+//! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
 //!
 //! All functions of a stack that have to be read in a sample are read in one gather.
 
 mod lifetime;
 mod ops;
 mod resolve;
+mod scripts;
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
@@ -28,6 +30,7 @@ use phpprof_zend::unwind::Frame;
 
 pub use lifetime::stands;
 use ops::Ops;
+use scripts::Scripts;
 
 use crate::read::pauses::Pauses;
 
@@ -121,6 +124,8 @@ pub struct Map {
     scripts_checked: u64,
     /// Code blocks in shared memory, by their start.
     blocks: BTreeMap<u64, Block>,
+    /// The scripts in opcache's table.
+    scripts: Scripts,
 }
 
 impl Map {

@@ -18,6 +18,7 @@ pub mod jit;
 pub mod layouts;
 pub mod memory;
 pub mod op;
+pub mod opcache;
 pub mod phase;
 pub mod read_set;
 pub mod request;

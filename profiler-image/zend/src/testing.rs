@@ -9,6 +9,7 @@ mod code;
 use crate::hash::Index;
 use crate::layouts::{Layout, Machine};
 use crate::memory::{Fault, Memory, Recorded};
+use crate::opcache::{APP_SHARED_GLOBALS, HASH, HASH_ENTRIES, NUM_ENTRIES};
 use crate::text::hash_of;
 use crate::unwind::{Copy, Frame};
 
@@ -159,6 +160,16 @@ impl EngineImage {
         self.put_word(at, row.h, hash_of(text.as_bytes()));
         self.put_word(at, row.len, text.len() as u64);
         self.put(at + row.val as u64, text.as_bytes());
+    }
+
+    /// The begin of opcache's memory, whose table has this many entries. The caller puts the entries.
+    pub fn put_opcache(&mut self, start: u64, entries: u64, count: u32) {
+        let globals = start + BLOCK / 2;
+        self.room(start, BLOCK);
+        self.put_word(start, 0, globals);
+        self.put_word(start + APP_SHARED_GLOBALS, 0, globals);
+        self.put_word(globals + HASH, HASH_ENTRIES, entries);
+        self.put_half(globals + HASH, NUM_ENTRIES, count);
     }
 
     /// A C string.

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use super::lifetime::{has_key, is_live, is_shared, outlives};
 use super::ops::{Ops, ops_size};
+use super::scripts::key_of_cached;
 use super::{
     AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Look,
     MAX_REMEMBERED, MAX_RESOLVED, Place, STRING_HEAD,
@@ -32,6 +33,9 @@ impl Functions {
         look_again: impl FnOnce() -> Stand,
     ) {
         let stored = read_heads(place, looks);
+        for look in looks.iter_mut().filter(|look| look.key.is_none()) {
+            look.key = key_of_cached(place, &look.frame);
+        }
         let set = ReadSet::new(place.memory);
         self.fetch_words(place, &set, looks);
         for (look, stored) in looks.iter_mut().zip(stored) {

@@ -1,3 +1,4 @@
+mod scripts;
 mod torn;
 
 use phpprof_zend::layouts::{Machine, layout_of};

@@ -1,0 +1,205 @@
+//! Reads the table of the scripts that opcache has cached.
+//!
+//! opcache's memory begins with `zend_smm_shared_globals` (ext/opcache/zend_shared_alloc.h), which leads to
+//! `zend_accel_shared_globals` (ZendAccelerator.h) and its table (zend_accelerator_hash.h). An included file runs in a copy of
+//! its script's `main_op_array`, which the engine frees when the file returns; the script's own stays until opcache restarts.
+//! Invariant: each address that is followed is in shared memory, and each count is bounded.
+
+use std::ops::Range;
+
+use crate::layouts::Layout;
+use crate::memory::{Memory, Piece, half_at, word_at};
+
+/// Scripts of which one table is read; the others are not known.
+pub const MAX_SCRIPTS: usize = 16_384;
+/// Entries that are read together.
+const TOGETHER: usize = 64;
+/// Mappings that are searched for opcache's.
+const MAX_RANGES: usize = 16;
+
+/// Offsets, which are the same in 7.4, 8.2, 8.4 and 8.5 (tests/opcache.rs): `zend_smm_shared_globals.app_shared_globals`,
+pub(crate) const APP_SHARED_GLOBALS: u64 = 56;
+/// `zend_accel_shared_globals.hash`,
+pub(crate) const HASH: u64 = 48;
+/// `zend_accel_hash.hash_entries` and `num_entries`,
+pub(crate) const HASH_ENTRIES: usize = 8;
+pub(crate) const NUM_ENTRIES: usize = 16;
+/// `zend_accel_hash_entry.data`, and the size of an entry,
+const DATA: usize = 24;
+const ENTRY: usize = 40;
+/// and `zend_persistent_script.script.main_op_array`, which follows the file's name.
+pub const MAIN_OP_ARRAY: u64 = 8;
+
+/// A cached script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Script {
+    /// The address of its first op.
+    pub opcodes: u64,
+    /// The address of its `main_op_array`.
+    pub main_op_array: u64,
+}
+
+/// The cached scripts, in the order of their code; none if no range is opcache's memory.
+#[must_use]
+pub fn scripts<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    shared: &[Range<u64>],
+) -> Vec<Script> {
+    let shared = shared.get(..MAX_RANGES).unwrap_or(shared);
+    let mut scripts = Vec::new();
+    if let Some(table) = shared
+        .iter()
+        .find_map(|range| Table::read(memory, shared, range.start))
+    {
+        for first in (0..table.count).step_by(TOGETHER) {
+            table.read_scripts(memory, layout, shared, first, &mut scripts);
+        }
+    }
+    scripts.sort_unstable();
+    scripts
+}
+
+fn is_in(shared: &[Range<u64>], address: u64) -> bool {
+    shared.iter().any(|range| range.contains(&address))
+}
+
+struct Table {
+    entries: Range<u64>,
+    count: usize,
+}
+
+impl Table {
+    /// The table of the opcache whose memory begins there.
+    fn read<M: Memory + ?Sized>(memory: &M, shared: &[Range<u64>], start: u64) -> Option<Self> {
+        let word = |address: u64| memory.word(address).ok();
+        let follow = |address: u64| word(address).filter(|&to| is_in(shared, to));
+        // `zend_smm_shared_globals` begins with a pointer into the same memory.
+        follow(start)?;
+        let globals = follow(start.checked_add(APP_SHARED_GLOBALS)?)?;
+        let mut hash = [0_u8; 24];
+        memory.read(globals.checked_add(HASH)?, &mut hash).ok()?;
+        let start = word_at(&hash, HASH_ENTRIES);
+        let count = usize::try_from(half_at(&hash, NUM_ENTRIES)).ok()?;
+        let count = count.min(MAX_SCRIPTS);
+        let entries = start..start.checked_add((count * ENTRY) as u64)?;
+        is_in(shared, start).then_some(Self { entries, count })
+    }
+
+    /// Reads the scripts of the entries from that one on, [`TOGETHER`] at most.
+    fn read_scripts<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        shared: &[Range<u64>],
+        first: usize,
+        scripts: &mut Vec<Script>,
+    ) {
+        let mut bytes = [0_u8; TOGETHER * ENTRY];
+        let count = (self.count - first).min(TOGETHER);
+        let bytes = bytes.get_mut(..count * ENTRY).unwrap_or_default();
+        let address = self.entries.start + (first * ENTRY) as u64;
+        if memory.read(address, bytes).is_err() {
+            return;
+        }
+        // An indirect entry, which is another path to a script, points to the entry of the script.
+        let found: Vec<u64> = bytes
+            .chunks_exact(ENTRY)
+            .map(|entry| word_at(entry, DATA))
+            .filter(|&data| is_in(shared, data) && !self.entries.contains(&data))
+            .map(|script| script + MAIN_OP_ARRAY)
+            .collect();
+        let mut opcodes = [[0_u8; 8]; TOGETHER];
+        let mut pieces: Vec<Piece<'_>> = found
+            .iter()
+            .zip(&mut opcodes)
+            .map(|(&main_op_array, bytes)| Piece {
+                address: main_op_array + layout.function.opcodes as u64,
+                bytes,
+            })
+            .collect();
+        if memory.gather(&mut pieces).is_err() {
+            return;
+        }
+        drop(pieces);
+        scripts.extend(
+            found
+                .iter()
+                .zip(opcodes)
+                .map(|(&main_op_array, opcodes)| Script {
+                    opcodes: u64::from_le_bytes(opcodes),
+                    main_op_array,
+                }),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::ROWS;
+    use crate::memory::Recorded;
+    use crate::testing::{BLOCK, EngineImage};
+
+    /// An opcache with three scripts, of which the second one is an indirect entry.
+    fn image(layout: &'static Layout, count: u32) -> (EngineImage, Range<u64>) {
+        let mut image = EngineImage::new(layout);
+        let start = image.block();
+        let table = image.block();
+        image.put_opcache(start, table, count);
+        for index in 0..3_u64 {
+            let script = image.block();
+            let opcodes = 0x5000 - index;
+            image.put_word(script + MAIN_OP_ARRAY, layout.function.opcodes, opcodes);
+            let data = if index == 1 { table } else { script };
+            image.put_word(table + index * ENTRY as u64, DATA, data);
+        }
+        let end = image.block();
+        (image, start..end)
+    }
+
+    fn opcodes(image: &EngineImage, shared: &[Range<u64>]) -> Vec<u64> {
+        let scripts = scripts(image, image.layout, shared);
+        scripts.iter().map(|script| script.opcodes).collect()
+    }
+
+    #[test]
+    fn in_each_version_the_scripts_are_found_in_the_order_of_their_code() {
+        for layout in ROWS {
+            let (image, range) = image(layout, 3);
+            let shared = [0x10..0x20, range];
+            assert_eq!(opcodes(&image, &shared), [0x4ffe, 0x5000]);
+        }
+    }
+
+    #[test]
+    fn other_shared_memory_has_no_scripts() {
+        let (mut image, range) = image(&ROWS[0], 3);
+        let start = range.start;
+        assert!(opcodes(&image, &[]).is_empty());
+        // The table is outside the memory.
+        let first_block = start..start + BLOCK;
+        assert!(opcodes(&image, std::slice::from_ref(&first_block)).is_empty());
+        image.put_word(start, 0, 0);
+        assert!(opcodes(&image, &[range]).is_empty());
+    }
+
+    #[test]
+    fn a_count_that_is_wrong_ends_with_what_is_mapped() {
+        let (image, range) = image(&ROWS[0], u32::MAX);
+        assert!(opcodes(&image, &[range]).len() < 3);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_within_their_bounds(bytes in proptest::collection::vec(0_u8..8, 0x400), words in proptest::collection::vec(0_u64..0x400, 32)) {
+            let mut memory = Recorded::default();
+            memory.put(0x1000, bytes);
+            for (index, word) in words.iter().enumerate() {
+                memory.put_word(0x1000 + 8 * index as u64, 0x1000 + word);
+            }
+            let scripts = scripts(&memory, &ROWS[0], std::slice::from_ref(&(0x1000..0x1400)));
+            assert!(scripts.len() <= MAX_SCRIPTS && scripts.is_sorted());
+        }
+    }
+}

@@ -276,6 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_that_is_cut_asks_for_a_quiescent_read_and_a_whole_one_does_not() {
+        let (child, pid) = sleeper();
+        let options = options();
+        let whole = Scene::frameless("strpos", IS_NULL);
+        for (scene, expected) in [(Scene::cut(), Some(0)), (whole, None)] {
+            let mut run = run_of(&options, &scene, pid);
+            let mut wanted = None;
+            run.read_one(0, now(), None, &mut wanted);
+            assert_eq!(wanted, expected);
+        }
+        end(child);
+    }
+
+    #[test]
     fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
         let (mut child, pid) = sleeper();
         let options = options();

@@ -130,6 +130,13 @@ impl Scene {
         scene
     }
 
+    /// The top frame was not called by `found`, which is at an op that pushes no frame: samples end there.
+    pub(crate) fn cut() -> Self {
+        let mut scene = Self::frameless("implode", IS_NULL);
+        scene.call("text", 0);
+        scene
+    }
+
     /// `found` is the top frame.
     fn calling() -> Self {
         let mut scene = Self::new();
@@ -250,9 +257,7 @@ fn what_is_called_back_stands_above_the_function_without_a_frame() {
 /// A frame of an ordinary call was not called by an op that pushes none: the two are from different moments.
 #[test]
 fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
-    let mut scene = Scene::frameless("implode", IS_NULL);
-    scene.call("text", 0);
-    let (names, is_proven) = scene.sampled();
+    let (names, is_proven) = Scene::cut().sampled();
     assert_eq!(
         (&names[..], is_proven),
         (&["{main}".to_owned(), "found".to_owned()][..], false)

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use command::{Command, commands};
-pub use runs::{FIRST, IN_TEST, Run, TUTORIAL, runs};
+pub use runs::{FIRST, IN_TEST, OF_HOST, Run, TUTORIAL, runs};
 pub use script::script;
 
 /// Documents outside of the folders.

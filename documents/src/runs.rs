@@ -19,7 +19,8 @@ pub const IN_TEST: [&str; 5] = [
     "docs/guides/install.md",
     "docs/guides/memory.md",
 ];
-const OF_HOST: &str = "docs/guides/profile-a-host.md";
+/// The page whose commands run on a host.
+pub const OF_HOST: &str = "docs/guides/profile-a-host.md";
 
 /// What runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 
 use crate::{Setup, blocks};
 
-/// Options that make a command run until it is stopped.
-const GOES_ON: [&str; 2] = [" -w", " --live"];
+/// Options and commands that run until they are stopped.
+const GOES_ON: [&str; 3] = [" -w", " --live", " phpprof ui"];
 
 /// The commands of a page's blocks with these setups, in order. A program that does not end is stopped after this many seconds.
 pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
@@ -17,7 +17,7 @@ pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
         };
         for line in block.text.lines() {
             let before_comment = line.split(" # ").next().unwrap_or(line);
-            let goes_on = GOES_ON.iter().any(|flag| before_comment.contains(flag));
+            let goes_on = GOES_ON.iter().any(|word| before_comment.contains(word));
             if setup == Setup::Terminal || goes_on {
                 script += &on_a_terminal(line, seconds);
             } else {

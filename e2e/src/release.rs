@@ -59,7 +59,8 @@ pub async fn install(values: &[&str]) -> Result<()> {
     let wanted: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
     if installed.as_ref() != Some(&wanted) {
         *installed = None;
-        upgrade(&chart(), &image("operator"), &wanted).await?;
+        let values = [resident(&wanted), wanted.clone()].concat();
+        upgrade(&chart(), &image("operator"), &values).await?;
         *installed = Some(wanted);
     }
     Ok(())
@@ -83,7 +84,11 @@ pub async fn replace_older() -> Result<()> {
         "--reset-then-reuse-values",
         "--wait",
     ];
-    run("helm", &[&guide[..], &["--set", &operator]].concat(), &[]).await?;
+    // The default of resident.askSeconds is longer than the tests' startSlackSeconds.
+    let sets = [vec![operator], resident(&[])].concat();
+    let sets = sets.iter().flat_map(|set| ["--set", set.as_str()]);
+    let arguments: Vec<&str> = guide.into_iter().chain(sets).collect();
+    run("helm", &arguments, &[]).await?;
     Ok(())
 }
 
@@ -211,6 +216,18 @@ fn memory_limit_mib(operator: &Pod) -> Result<u64> {
     Ok(mib.parse()?)
 }
 
+/// The values for resident samplers, which an older chart does not know. A release allows their users only with policies.
+fn resident(values: &[String]) -> Vec<String> {
+    let mut resident = vec![
+        format!("resident.askSeconds={}", RESIDENT_ASKS.as_secs()),
+        format!("resident.leaseSeconds={}", RESIDENT_LEASE.as_secs()),
+    ];
+    if !values.iter().any(|value| value == WITHOUT_POLICIES) {
+        resident.push(format!("resident.users={{{RESIDENT_USER}}}"));
+    }
+    resident
+}
+
 async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
     let store = StoreFiles::read()?;
     for object in [namespace(), secret(&store)] {
@@ -235,15 +252,9 @@ async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
         format!("startSlackSeconds={}", START_SLACK.as_secs()),
         format!("uploadDeadlineSeconds={}", UPLOAD_DEADLINE.as_secs()),
         "storeGraceSeconds=20".to_owned(),
-        format!("resident.askSeconds={}", RESIDENT_ASKS.as_secs()),
-        format!("resident.leaseSeconds={}", RESIDENT_LEASE.as_secs()),
         // The shortest interval that the chart allows.
         "checkpointSeconds=10".to_owned(),
     ];
-    // The chart allows resident users only with policies.
-    if !values.iter().any(|value| value == WITHOUT_POLICIES) {
-        sets.push(format!("resident.users={{{RESIDENT_USER}}}"));
-    }
     sets.extend(values.iter().cloned());
     // The CA certificate is a whole file, so its value comes on standard input.
     let authority = serde_json::json!({"store": {"caBundle": store.authority}}).to_string();

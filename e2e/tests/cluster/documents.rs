@@ -12,9 +12,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image};
 use e2e::{
-    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, is_long_form, say, shared, shared_early,
+    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, is_long_form, release, say, shared,
+    shared_early,
 };
-use phpprof_documents::{FIRST, IN_TEST, Setup, TUTORIAL, blocks, pages, root};
+use phpprof_documents::{FIRST, IN_TEST, OF_HOST, Setup, TUTORIAL, blocks, pages, root};
 use tempfile::TempDir;
 
 /// The page with pods whose PHP runs as another user.
@@ -182,7 +183,8 @@ async fn follow_beside(fixture: &Fixture, page: &str) -> Result<()> {
 fn pages_with_commands(in_test: bool) -> Result<Vec<String>> {
     let pages = pages()?.into_iter().filter(|(page, text)| {
         let is_one_of = |pages: &[&str]| pages.iter().any(|other| page == Path::new(other));
-        let is_asked_for = is_one_of(&IN_TEST) == in_test && !is_one_of(&[FIRST, TUTORIAL]);
+        let is_asked_for =
+            is_one_of(&IN_TEST) == in_test && !is_one_of(&[FIRST, TUTORIAL, OF_HOST]);
         is_asked_for && !script(text, "own").trim().is_empty()
     });
     Ok(pages.map(|(page, _)| page.display().to_string()).collect())
@@ -216,8 +218,9 @@ fn the_commands_of_every_other_page_run() -> Result<()> {
     if !is_long_form("the commands of all documents") {
         return Ok(());
     }
-    // One of the pages stops all profiling for a moment.
+    // One of the pages stops all profiling for a moment, and some ask for as long as the chart allows by default.
     exclusive(async |fixture| {
+        release::install(&["limits.durationSeconds=300"]).await?;
         let others = pages_with_commands(false)?;
         ensure!(others.len() >= 8, "{others:?}");
         for page in others {

@@ -44,11 +44,10 @@ async fn leader(fixture: &Fixture) -> Result<Pod> {
     let both = async || {
         let found = operators(fixture).list(&ours).await?.items;
         let holder = holder(fixture).await?;
-        let led = found
-            .iter()
-            .find(|pod| Some(pod.name_any()) == holder)
-            .cloned();
-        Ok(led.filter(|_| found.iter().filter(|pod| is_ready(pod)).count() == 2))
+        // After a rollout, a pod that is being deleted may still hold the lease.
+        let ready: Vec<&Pod> = found.iter().filter(|pod| is_ready(pod)).collect();
+        let led = ready.iter().find(|pod| Some(pod.name_any()) == holder);
+        Ok(led.filter(|_| ready.len() == 2).map(|pod| (*pod).clone()))
     };
     poll("two operators, of which one leads", TAKEN_OVER * 2, both).await
 }

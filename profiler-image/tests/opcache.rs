@@ -9,7 +9,7 @@ use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_zend::engine::find;
 use phpprof_zend::function::{HEAD, Key};
 use phpprof_zend::memory::Memory as _;
-use phpprof_zend::opcache::scripts;
+use phpprof_zend::opcache::read_scripts;
 use phpprof_zend::text::ZendString;
 use tempfile::TempDir;
 
@@ -77,8 +77,9 @@ fn each_script_that_opcache_lists_is_found_by_the_address_of_its_code() -> Resul
         &executable,
     );
     let layout = find(&memory, &maps.modules)?.layout;
-    let mut found = Vec::new();
-    for script in scripts(&memory, layout, &maps.shared) {
+    let (mut scripts, mut found) = (Vec::new(), Vec::new());
+    read_scripts(&memory, layout, &maps.shared, &mut scripts);
+    for script in scripts {
         let mut head = [0_u8; HEAD];
         memory.read(script.main_op_array, &mut head)?;
         let key = Key::of_script(layout, &head, script.opcodes).context("no script's code")?;

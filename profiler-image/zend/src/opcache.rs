@@ -39,25 +39,23 @@ pub struct Script {
     pub main_op_array: u64,
 }
 
-/// The cached scripts, in the order of their code; none if no range is opcache's memory.
-#[must_use]
-pub fn scripts<M: Memory + ?Sized>(
+/// Lists the cached scripts in the order of their code; none if no range is opcache's memory. It allocates only if the list grows.
+pub fn read_scripts<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     shared: &[Range<u64>],
-) -> Vec<Script> {
+    scripts: &mut Vec<Script>,
+) {
+    scripts.clear();
     let shared = shared.get(..MAX_RANGES).unwrap_or(shared);
-    let mut scripts = Vec::new();
-    if let Some(table) = shared
-        .iter()
-        .find_map(|range| Table::read(memory, shared, range.start))
-    {
-        for first in (0..table.count).step_by(TOGETHER) {
-            table.read_scripts(memory, layout, shared, first, &mut scripts);
-        }
+    let mut starts = shared.iter().map(|range| range.start);
+    let Some(table) = starts.find_map(|start| Table::read(memory, shared, start)) else {
+        return;
+    };
+    for first in (0..table.count).step_by(TOGETHER) {
+        table.read_scripts(memory, layout, shared, first, scripts);
     }
     scripts.sort_unstable();
-    scripts
 }
 
 fn is_in(shared: &[Range<u64>], address: u64) -> bool {
@@ -103,34 +101,34 @@ impl Table {
             return;
         }
         // An indirect entry, which is another path to a script, points to the entry of the script.
-        let found: Vec<u64> = bytes
+        let found = bytes
             .chunks_exact(ENTRY)
             .map(|entry| word_at(entry, DATA))
             .filter(|&data| is_in(shared, data) && !self.entries.contains(&data))
-            .map(|script| script + MAIN_OP_ARRAY)
-            .collect();
+            .map(|script| script + MAIN_OP_ARRAY);
         let mut opcodes = [[0_u8; 8]; TOGETHER];
-        let mut pieces: Vec<Piece<'_>> = found
-            .iter()
-            .zip(&mut opcodes)
-            .map(|(&main_op_array, bytes)| Piece {
-                address: main_op_array + layout.function.opcodes as u64,
-                bytes,
-            })
-            .collect();
-        if memory.gather(&mut pieces).is_err() {
+        let mut pieces: [Piece<'_>; TOGETHER] = std::array::from_fn(|_| Piece {
+            address: 0,
+            bytes: &mut [],
+        });
+        let known = scripts.len();
+        for ((main_op_array, piece), bytes) in found.zip(&mut pieces).zip(&mut opcodes) {
+            let address = main_op_array + layout.function.opcodes as u64;
+            *piece = Piece { address, bytes };
+            scripts.push(Script {
+                opcodes: 0,
+                main_op_array,
+            });
+        }
+        let new = scripts.get_mut(known..).unwrap_or_default();
+        let pieces = pieces.get_mut(..new.len()).unwrap_or_default();
+        if memory.gather(pieces).is_err() {
+            scripts.truncate(known);
             return;
         }
-        drop(pieces);
-        scripts.extend(
-            found
-                .iter()
-                .zip(opcodes)
-                .map(|(&main_op_array, opcodes)| Script {
-                    opcodes: u64::from_le_bytes(opcodes),
-                    main_op_array,
-                }),
-        );
+        for (script, opcodes) in new.iter_mut().zip(opcodes) {
+            script.opcodes = u64::from_le_bytes(opcodes);
+        }
     }
 }
 
@@ -159,7 +157,8 @@ mod tests {
     }
 
     fn opcodes(image: &EngineImage, shared: &[Range<u64>]) -> Vec<u64> {
-        let scripts = scripts(image, image.layout, shared);
+        let mut scripts = Vec::new();
+        read_scripts(image, image.layout, shared, &mut scripts);
         scripts.iter().map(|script| script.opcodes).collect()
     }
 
@@ -198,7 +197,8 @@ mod tests {
             for (index, word) in words.iter().enumerate() {
                 memory.put_word(0x1000 + 8 * index as u64, 0x1000 + word);
             }
-            let scripts = scripts(&memory, &ROWS[0], std::slice::from_ref(&(0x1000..0x1400)));
+            let mut scripts = Vec::new();
+            read_scripts(&memory, &ROWS[0], std::slice::from_ref(&(0x1000..0x1400)), &mut scripts);
             assert!(scripts.len() <= MAX_SCRIPTS && scripts.is_sorted());
         }
     }

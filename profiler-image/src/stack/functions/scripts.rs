@@ -4,7 +4,7 @@
 
 use phpprof_zend::function::{HEAD, Key};
 use phpprof_zend::memory::Memory;
-use phpprof_zend::opcache::{Script, scripts};
+use phpprof_zend::opcache::{Script, read_scripts};
 use phpprof_zend::unwind::Frame;
 
 use super::Place;
@@ -38,10 +38,9 @@ pub(super) fn key_of_cached<M: Memory + ?Sized>(
     if at.is_some_and(|at| place.now.saturating_sub(at) < READ_EVERY) {
         return None;
     }
-    place.shared.scripts = Scripts {
-        list: scripts(place.memory, place.layout, place.shared_ranges),
-        at: Some(place.now),
-    };
+    let Scripts { list, at } = &mut place.shared.scripts;
+    read_scripts(place.memory, place.layout, place.shared_ranges, list);
+    *at = Some(place.now);
     place.shared.scripts.key_at(place, frame.opline)
 }
 

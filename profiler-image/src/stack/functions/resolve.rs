@@ -1,7 +1,7 @@
 //! Resolves a function that has to be read to a known one: by its key, or by its texts.
 //!
 //! The texts of a stack's functions are read together ([`ReadSet`]). Invariant: a name is used only if it was read from
-//! the function's own memory.
+//! the function's own memory, or for an included file that has ended, from its script's in opcache.
 
 use std::hash::BuildHasher as _;
 

@@ -261,8 +261,8 @@ impl Sampler {
             climb.is_refuted = true;
             return None;
         }
-        // A call that is in no path yet may mix two moments: a look can show what an earlier call left above another caller.
-        if known.is_none() && trace.together < trace.frames.len() - index {
+        // A call that is not proven may mix two moments: a look can show what an earlier call left above another caller.
+        if trace.together < trace.frames.len() - index {
             climb.is_refuted = self.is_refuted(worker, trace, index, at.site, name);
             return None;
         }

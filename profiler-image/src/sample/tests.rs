@@ -364,6 +364,40 @@ fn followed(
     (tops.to_vec(), last, trace)
 }
 
+/// Words of two moments can show a call that the program does not make. It is in a path since then, and stays open.
+#[test]
+fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
+    let mut scene = Scene::frameless("implode", IS_NULL);
+    scene.call("text", scene.image.layout.call_info.top);
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    // The functions are known, the calls are not.
+    (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let is_whole = |sampler: &mut Sampler, worker: &mut Worker| {
+        let words = Words {
+            tops: &tops,
+            last: &last,
+        };
+        let (mut trace, mut climb) = (Trace::default(), Climb::default());
+        // No site names the callee, and nothing may be looked at again.
+        sampler.standing.begin(false);
+        sampler.follow_one(worker, words, (0, 0), (&mut trace, &mut climb), 1);
+        (climb.is_whole, climb.open)
+    };
+    let (shown, open) = is_whole(&mut sampler, &mut worker);
+    assert_eq!((shown, open.len()), (true, 1));
+    let copy = &mut worker.reader.copy;
+    let func = usize::try_from(tops[0].current_execute_data - copy.hot).unwrap()
+        + scene.image.layout.execute_data.func;
+    copy.looks[1][func..func + 8].copy_from_slice(&scene.main.func.to_le_bytes());
+    assert!(!is_whole(&mut sampler, &mut worker).0);
+    sampler.edges.prove_open(open[0]);
+    assert!(is_whole(&mut sampler, &mut worker).0);
+}
+
 /// Looks of one read can be in step with a loop of the JIT's code: then words of two calls look like those of one.
 #[test]
 fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {

@@ -226,7 +226,12 @@ impl Sampler {
         let (mut place, reader) = place_and_reader(worker, &mut self.families, now);
         let (frames, standing) = (&trace.frames, &mut self.standing);
         let since = &mut trace.stands_since;
-        let look_again = || *since.insert(standing.stand(reader, frames, (u64::MAX, 0), IDENTITY));
+        let look_again = |lowest: usize| {
+            let frame = frames.len().checked_sub(lowest);
+            let frame = frame.and_then(|index| frames.get(index));
+            let lowest = frame.map_or(u64::MAX, |frame| frame.address);
+            *since.insert(standing.stand(reader, frames, (lowest, 0), IDENTITY))
+        };
         self.functions
             .identify(&mut place, frames, &mut trace.ids, look_again);
     }

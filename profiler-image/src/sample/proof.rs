@@ -219,7 +219,7 @@ impl Sampler {
         let mut ends = trace.ids[ends.clone()].iter().zip(&trace.frames[ends]);
         ends.all(is_sure)
             || self
-                .look_since(worker, trace, callee, now)
+                .look_since(worker, trace, index, now)
                 .holds_call(caller, callee)
     }
 
@@ -237,18 +237,19 @@ impl Sampler {
     }
 
     /// Which frames have stood since their functions were identified, and are the same: another closure may have taken an
-    /// address before its code was read.
+    /// address before its code was read. They are looked at again, unless that was done for the call of frame `index`.
     fn look_since(
         &mut self,
         worker: &mut Worker,
         trace: &mut Trace,
-        callee: usize,
+        index: usize,
         now: u64,
     ) -> Stand {
-        if let Some(stand) = trace.stands_since {
+        let (lowest, depth) = self.lowest_of(trace, index);
+        if let Some(stand) = trace.stands_since.filter(|stand| stand.has_seen(depth)) {
             return stand;
         }
-        let wanted = (u64::MAX, callee);
+        let wanted = (lowest, trace.frames.len() - index);
         let frames = &trace.frames;
         let stand = self
             .standing
@@ -261,14 +262,9 @@ impl Sampler {
 
     /// Which frames stand: they are looked at again, unless that was done for the call of frame `index`.
     fn look_again(&mut self, worker: &Worker, trace: &mut Trace, index: usize) -> Stand {
-        let site = self.site_of(trace, index);
-        let lowest = trace
-            .frames
-            .get(site)
-            .map_or(u64::MAX, |frame| frame.address);
-        let depth = trace.frames.len().saturating_sub(site);
+        let (lowest, depth) = self.lowest_of(trace, index);
         match trace.stands {
-            Some(stand) if stand.below < depth || stand == Stand::default() => stand,
+            Some(stand) if stand.has_seen(depth) => stand,
             _ => *trace.stands.insert({
                 let wanted = (lowest, trace.frames.len() - index);
                 let frames = &trace.frames;
@@ -277,11 +273,21 @@ impl Sampler {
         }
     }
 
+    /// The lowest frame that the proof of the call of frame `index` needs: its address, and its place from the root.
+    fn lowest_of(&self, trace: &Trace, index: usize) -> (u64, usize) {
+        let site = self.site_of(trace, index);
+        let lowest = trace.frames.get(site);
+        (
+            lowest.map_or(u64::MAX, |frame| frame.address),
+            trace.frames.len().saturating_sub(site),
+        )
+    }
+
     fn are_still_the_same(&mut self, worker: &mut Worker, trace: &Trace, now: u64) -> bool {
         let mut ids = Vec::new();
         let mut place = super::place(worker, &mut self.families, now);
         self.functions
-            .identify(&mut place, &trace.frames, &mut ids, Stand::default);
+            .identify(&mut place, &trace.frames, &mut ids, |_| Stand::default());
         ids == trace.ids
     }
 

@@ -14,6 +14,7 @@ use phpprof_zend::unwind::frame_at;
 use super::*;
 use crate::read::reader::Globals;
 use crate::stack::edges::Known;
+use crate::stack::stand::Stand;
 use crate::target::process::Process;
 
 /// Where a frame has the result of its op.
@@ -418,6 +419,20 @@ fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
         // Words of code say the same at any time.
         assert!(sampler.is_one_moment(&worker, &trace, 0, site::Words::Code));
     }
+}
+
+#[test]
+fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
+    let scene = Scene::calling();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (_, _, mut trace) = followed(&scene, &mut sampler, &mut worker);
+    let above = Stand { below: 2, above: 3 };
+    (trace.stands, trace.stands_since) = (Some(above), Some(above));
+    sampler.standing.begin(true);
+    assert!(sampler.stand(&mut worker, &mut trace, 0, 1));
+    // Where nothing stood, looking again tells nothing.
+    trace.stands_since = Some(Stand::default());
+    assert!(!sampler.stand(&mut worker, &mut trace, 0, 1));
 }
 
 #[test]

@@ -193,13 +193,13 @@ impl Functions {
     }
 
     /// Identifies the function of each frame, leaf first, into `ids`; `None` if it is inconsistent. If what was read of a function is only
-    /// valid while its frame stands, `look_again` tells which frames have stood since.
+    /// valid while its frame stands, `look_again` tells which frames have stood since, from this one on, counted from the root.
     pub fn identify<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         frames: &[Frame],
         ids: &mut Vec<Option<FunctionId>>,
-        look_again: impl FnOnce() -> Stand,
+        look_again: impl FnOnce(usize) -> Stand,
     ) {
         ids.clear();
         self.renew(place);

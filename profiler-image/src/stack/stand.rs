@@ -27,6 +27,12 @@ impl Stand {
         self.holds_call(frame, frame)
     }
 
+    /// Whether looking again can tell nothing new of a frame: it was looked at, or nothing stood.
+    #[must_use]
+    pub fn has_seen(self, frame: usize) -> bool {
+        self.below < frame || self == Self::default()
+    }
+
     /// Whether a frame stands, or is below one that stands, which it then still has as a callee.
     #[must_use]
     pub fn reaches(self, frame: usize) -> bool {
@@ -61,6 +67,8 @@ mod tests {
         assert!(!stand.holds(2) && !stand.holds(5));
         assert!(!stand.holds_call(2, 3) && !stand.holds_call(4, 5));
         assert!(stand.reaches(1) && stand.reaches(4) && !stand.reaches(5));
+        assert!(stand.has_seen(3) && stand.has_seen(5) && !stand.has_seen(2));
+        assert!(Stand::default().has_seen(0));
         assert!(!Stand::default().holds(1) && !Stand { below: 2, above: 2 }.reaches(1));
     }
 

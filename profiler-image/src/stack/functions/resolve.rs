@@ -30,7 +30,7 @@ impl Functions {
         &mut self,
         place: &mut Place<'_, M>,
         looks: &mut [Look],
-        look_again: impl FnOnce() -> Stand,
+        look_again: impl FnOnce(usize) -> Stand,
     ) {
         let stored = read_heads(place, looks);
         for look in looks.iter_mut().filter(|look| look.key.is_none()) {
@@ -54,9 +54,10 @@ impl Functions {
         let mut stand = Stand::default();
         if !new.is_empty() {
             fetch_texts(place, &set, &new);
-            let lasts = |look: &&mut Look| look.key.is_none_or(|key| lasts(place, &key));
-            if !new.iter().all(lasts) {
-                stand = look_again();
+            let lasts = |look: &&&mut Look| look.key.is_none_or(|key| lasts(place, &key));
+            let passing = new.iter().filter(|look| !lasts(look));
+            if let Some(lowest) = passing.map(|look| look.depth).min() {
+                stand = look_again(lowest);
             }
         }
         for look in &mut new {

@@ -81,7 +81,7 @@ fn names(
 ) -> Vec<String> {
     let mut ids = Vec::new();
     let mut place = place(memory, &mut maps.0, &mut maps.1);
-    codes.identify(&mut place, frames, &mut ids, || stands(frames.len()));
+    codes.identify(&mut place, frames, &mut ids, |_| stands(frames.len()));
     ids.into_iter()
         .map(|id| {
             id.map_or_else(String::new, |id| {
@@ -208,7 +208,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
         place.request_ends = false;
         let mut ids = Vec::new();
-        codes.identify(&mut place, &[frame], &mut ids, || stands(1));
+        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
         assert_eq!(codes.names.get(id).name, name);
         assert!(codes.bytes <= MAX_BYTES + (4 << 10));
@@ -240,12 +240,28 @@ fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
         codes.begin();
         let mut ids = Vec::new();
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
-        codes.identify(&mut place, &[other, user], &mut ids, || stands(stand));
+        codes.identify(&mut place, &[other, user], &mut ids, |_| stands(stand));
         assert_eq!([ids[0].is_some(), ids[1].is_some()], expected);
     };
     check(0, [false, false]);
     check(1, [false, true]);
     check(2, [true, true]);
+}
+
+#[test]
+fn frames_are_looked_at_again_from_the_lowest_whose_name_nothing_else_holds() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let main = put(&mut memory, 1, "total", true);
+    let [user, other] =
+        [(2, "percent"), (3, "discount")].map(|(at, name)| put(&mut memory, at, name, true));
+    names(&mut codes, &memory, &mut maps, &[main]);
+    let mut place = place(&memory, &mut maps.0, &mut maps.1);
+    let (mut ids, mut lowest) = (Vec::new(), None);
+    codes.identify(&mut place, &[other, user, main], &mut ids, |frame| {
+        lowest = Some(frame);
+        stands(3)
+    });
+    assert_eq!(lowest, Some(2), "the first is known");
 }
 
 #[test]
@@ -255,7 +271,7 @@ fn what_a_look_could_not_name_is_looked_at_again_for_the_next_read_only() {
     let mut is_named = |codes: &mut Functions, stand: usize| {
         let mut ids = Vec::new();
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
-        codes.identify(&mut place, &[user], &mut ids, || stands(stand));
+        codes.identify(&mut place, &[user], &mut ids, |_| stands(stand));
         ids[0].is_some()
     };
     assert!(!is_named(&mut codes, 0));
@@ -285,7 +301,7 @@ fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
     memory.put_function(frame.func, &key);
     let mut ids = Vec::new();
     let mut place = place(&memory, &mut maps.0, &mut maps.1);
-    codes.identify(&mut place, &[frame], &mut ids, Stand::default);
+    codes.identify(&mut place, &[frame], &mut ids, |_| Stand::default());
     let code = codes.get(ids[0].unwrap()).unwrap();
     assert!(code.function.key.is_nameless());
     assert_eq!(codes.names.get(code.name).name, "");
@@ -391,7 +407,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
         let mut ids = Vec::new();
         let mut place = place(memory, &mut maps.0, &mut maps.1);
         place.now = now;
-        codes.identify(&mut place, &[frame], &mut ids, || stands(1));
+        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
         codes.names.get(id).name.to_owned()
     };
@@ -447,7 +463,7 @@ fn a_method_of_a_class_that_each_request_links_anew_is_resolved_once() {
         codes.forget(&mut maps.1);
         let mut ids = Vec::new();
         let mut place = place(memory, &mut maps.0, &mut maps.1);
-        codes.identify(&mut place, &[frame], &mut ids, || stands(1));
+        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
         let code = codes.get(ids[0].unwrap()).unwrap();
         assert!(code.function.is_relinked());
         (ids[0], codes.names.get(code.name).name.to_owned())

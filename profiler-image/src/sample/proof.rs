@@ -236,7 +236,7 @@ impl Sampler {
         })
     }
 
-    /// Which frames have stood since their functions were identified, and are the same: another closure may have taken an
+    /// Which frames have stood since their functions were identified, and have the same ones: another closure may have taken an
     /// address before its code was read. They are looked at again, unless that was done for the call of frame `index`.
     fn look_since(
         &mut self,
@@ -254,10 +254,10 @@ impl Sampler {
         let stand = self
             .standing
             .stand(&worker.reader, frames, wanted, IDENTITY);
-        let is_same = stand != Stand::default() && self.are_still_the_same(worker, trace, now);
-        *trace
-            .stands_since
-            .insert(if is_same { stand } else { Stand::default() })
+        *trace.stands_since.insert(match stand == Stand::default() {
+            true => stand,
+            false => stand.and(self.still_the_same(worker, trace, stand.below, now)),
+        })
     }
 
     /// Which frames stand: they are looked at again, unless that was done for the call of frame `index`.
@@ -283,12 +283,24 @@ impl Sampler {
         )
     }
 
-    fn are_still_the_same(&mut self, worker: &mut Worker, trace: &Trace, now: u64) -> bool {
+    /// The frames above `below` that have the same functions when they are identified again, up to the first that has another one.
+    fn still_the_same(
+        &mut self,
+        worker: &mut Worker,
+        trace: &Trace,
+        below: usize,
+        now: u64,
+    ) -> Stand {
         let mut ids = Vec::new();
         let mut place = super::place(worker, &mut self.families, now);
         self.functions
             .identify(&mut place, &trace.frames, &mut ids, |_| Stand::default());
-        ids == trace.ids
+        let both = ids.iter().zip(&trace.ids).rev().skip(below);
+        let same = both.take_while(|(again, id)| again == id).count();
+        Stand {
+            below,
+            above: below + same,
+        }
     }
 
     /// The call site's answer for an edge, and whether the answer is the same each time.

@@ -436,6 +436,17 @@ fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
 }
 
 #[test]
+fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
+    let scene = Scene::calling();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (_, _, mut trace) = followed(&scene, &mut sampler, &mut worker);
+    (trace.ids[0], trace.stands_since) = (None, None);
+    sampler.standing.begin(true);
+    assert!(sampler.stand(&mut worker, &mut trace, 1, 1));
+    assert!(!sampler.stand(&mut worker, &mut trace, 0, 1));
+}
+
+#[test]
 fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());

@@ -7,15 +7,27 @@ class Magic {
     function __toString(): string { return text(); }
     function __invoke() { return invoked(); }
 }
+class Held {
+    function __destruct() { destructed(); }
+}
 function got() { return 1; }
 function called() { return 2; }
 function calledStatically() { return 3; }
 function text() { return "text"; }
 function invoked() { return 4; }
+function destructed() { return 5; }
 function read($object) { return $object->missing; }
 function call($object) { return $object->missing(); }
 function callStatic() { return Magic::missing(); }
 function print_($object) { return "x" . $object; }
 function invoke($object) { return $object(); }
+// The engine destroys the variables of a function that returns when its caller is already the current one.
+function hold() { $held = new Held; }
+function returned() { hold(); }
+function unset_() { $held = new Held; unset($held); }
+function assign() { $held = new Held; $held = null; }
 $magic = new Magic;
-for (;;) { read($magic); call($magic); callStatic(); print_($magic); invoke($magic); }
+for (;;) {
+    read($magic); call($magic); callStatic(); print_($magic); invoke($magic);
+    returned(); unset_(); assign();
+}

@@ -1,10 +1,8 @@
 //! Proves an edge: its frames stand, or its call site names the callee.
 //!
-//! The cheapest check comes first: an op that pushes no frame refutes an edge without a read, and the object that the caller of a magic
-//! method holds is in the read itself; a call site takes three reads; frames that stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because such a call may end soon.
+//! The cheapest check comes first: an op that pushes no frame refutes an edge without a read; a call site takes three reads; frames that
+//! stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because such a call may end soon.
 //! Invariant: an edge is proven by words of one moment only; what is neither proven nor refuted stays open.
-
-use std::ops::Range;
 
 use phpprof_zend::function::{Function, Key};
 use phpprof_zend::memory::Memory;
@@ -12,7 +10,6 @@ use phpprof_zend::op::{Op, is_frameless, may_push_frame};
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::site::callable::callable_argument;
 use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::site::held::{held, is_magic};
 use phpprof_zend::site::{Check, Evidence, Side, Site, Words};
 use phpprof_zend::unwind::Frame;
 
@@ -51,13 +48,6 @@ impl Sampler {
             && self.edges.is_autoloader(edge.callee)
             && self.is_one_moment(worker, trace, index, Words::Frames)
         {
-            return Some(self.edges.prove(edge, Check::Nothing));
-        }
-        let is_on_held_object = is_started
-            && self
-                .object_held(worker, trace, index)
-                .is_some_and(|words| self.is_one_moment(worker, trace, index, words));
-        if is_on_held_object {
             return Some(self.edges.prove(edge, Check::Nothing));
         }
         // Hardly any site names the callees of the engine itself. In code of the JIT, frames of two calls can stand together between two
@@ -216,14 +206,6 @@ impl Sampler {
         {
             return false;
         }
-        self.are_sure(worker, trace, index..site + 1)
-            || self
-                .look_since(worker, trace, index, now)
-                .holds_call(caller, callee)
-    }
-
-    /// Whether the functions of these frames are those that they were identified as, even if the frames do not stand.
-    fn are_sure(&self, worker: &Worker, trace: &Trace, frames: Range<usize>) -> bool {
         let layout = worker.process.engine.layout;
         let is_sure = |(id, frame): (&Option<FunctionId>, &Frame)| {
             let code = id.and_then(|id| self.functions.get(id));
@@ -233,20 +215,12 @@ impl Sampler {
                 key.is_named() || (is_shared(worker, key.code) && has_opline(&key))
             })
         };
-        let frames = frames.start..frames.end.min(trace.ids.len());
-        let mut frames = trace.ids[frames.clone()].iter().zip(&trace.frames[frames]);
-        frames.all(is_sure)
-    }
-
-    /// The words that show frame `index` to be a magic method of an object that its caller holds.
-    fn object_held(&self, worker: &Worker, trace: &Trace, index: usize) -> Option<Words> {
-        let layout = worker.process.engine.layout;
-        let [callee, caller] = trace.frames.get(index..index + 2)? else {
-            return None;
-        };
-        let function = &self.functions.get(trace.ids[index]?)?.function;
-        (is_magic(function) && self.are_sure(worker, trace, index..index + 2))
-            .then(|| held(layout, &worker.reader.copy, caller, callee))?
+        let ends = index..(site + 1).min(trace.ids.len());
+        let mut ends = trace.ids[ends.clone()].iter().zip(&trace.frames[ends]);
+        ends.all(is_sure)
+            || self
+                .look_since(worker, trace, index, now)
+                .holds_call(caller, callee)
     }
 
     /// The index of the innermost user function that called frame `index`, or of the root.

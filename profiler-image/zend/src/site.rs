@@ -5,8 +5,7 @@
 //! moments: the site must be one that pushes a frame, and it must have called, or name, this callee.
 //!
 //! Three answers: proven, refuted (this pair of frames is torn), and open (the engine calls here without naming the
-//! callee: callbacks, error handlers, magic methods; the object of a magic method may prove it ([`held`]), else only frames that stand,
-//! or a quiescent read). What this module does not do:
+//! callee: callbacks, magic methods, destructors; only a quiescent read can prove those). What this module does not do:
 //! trust the top frame's own opline, or a callee's `zend_function` address by itself.
 
 use crate::function::Function;
@@ -27,7 +26,6 @@ pub mod callable;
 mod computed;
 pub mod frameless;
 mod generator;
-pub mod held;
 mod hook;
 mod new;
 mod operand;

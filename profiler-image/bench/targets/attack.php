@@ -57,6 +57,11 @@ for ($n = 0;; $n++) {
     for ($i = 0; $i < 8; $i++) { closures($i); spell(); objects($i); count_(); ghosts($i); }
     made($n);
     evals($n);
+    odd(); even(); odd(); even();
     if ($n % 8 === 0) { included(); }
     if ($n % 512 === 0) { classes(); }
 }
+// Two closures at the same addresses, each with a caller of its own.
+// (The lines of these two are in their names.)
+function odd() { $closure = eval('return function ($x) { return gamma($x); };'); return $closure(1); }
+function even() { $closure = eval('return function ($x) { return delta($x); };'); return $closure(1); }

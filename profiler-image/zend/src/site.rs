@@ -27,6 +27,7 @@ mod computed;
 pub mod frameless;
 mod generator;
 mod hook;
+mod included;
 mod new;
 mod operand;
 mod passed;
@@ -34,8 +35,6 @@ mod words;
 
 pub use words::Words;
 
-/// `extended_value` of INCLUDE_OR_EVAL for `eval`.
-const ZEND_EVAL: u32 = 1;
 /// The class of an operand without a name (Zend/zend_compile.h).
 const ZEND_FETCH_CLASS_MASK: u32 = 0x0f;
 const ZEND_FETCH_CLASS_PARENT: u32 = 2;
@@ -182,13 +181,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     fn judge_op(&self, op: &Op) -> Evidence {
         let callee = &self.callee.function.key;
         if op.opcode == INCLUDE_OR_EVAL {
-            let included =
-                callee.is_top_level() && callee.is_eval() == (op.extended_value == ZEND_EVAL);
-            return if included {
-                Evidence::Proven(Check::Nothing, Words::Frames)
-            } else {
-                Evidence::Refuted
-            };
+            return self.judge_included(op);
         }
         if matches!(op.opcode, FETCH_OBJ_R | FETCH_OBJ_FUNC_ARG) {
             return self.judge_property_hook(op);

@@ -1,6 +1,7 @@
 mod callable;
 mod computed;
 mod generator;
+mod included;
 
 use super::*;
 use crate::function::Key;

@@ -20,6 +20,11 @@ function read($object) { return $object->missing; }
 function call($object) { return $object->missing(); }
 function callStatic() { return Magic::missing(); }
 function print_($object) { return "x" . $object; }
+function cast($object) { return (string) $object; }
+function append($object) { $text = "x"; $text .= $object; return $text; }
+function join_($objects) { return implode(",", $objects); }
+// It converts nothing.
+function count_($objects) { return count($objects) + spl_object_id($objects[0]); }
 function invoke($object) { return $object(); }
 // The engine destroys the variables of a function that returns when its caller is already the current one.
 function hold() { $held = new Held; }
@@ -27,7 +32,9 @@ function returned() { hold(); }
 function unset_() { $held = new Held; unset($held); }
 function assign() { $held = new Held; $held = null; }
 $magic = new Magic;
+$list = [$magic];
 for (;;) {
     read($magic); call($magic); callStatic(); print_($magic); invoke($magic);
+    cast($magic); append($magic); join_($list); count_($list);
     returned(); unset_(); assign();
 }

@@ -41,7 +41,7 @@ const ROW: &str = "
     fcgi_request: FcgiRequest { has_env: {fcgi_request.has_env}, env: {fcgi_request.env}, hash_value: {fcgi_hash_bucket.hash_value}, var_len: {fcgi_hash_bucket.var_len}, var: {fcgi_hash_bucket.var}, val_len: {fcgi_hash_bucket.val_len}, val: {fcgi_hash_bucket.val}, next: {fcgi_hash_bucket.next}, sizeof: {fcgi_hash_bucket.sizeof} },
     gc_globals: GcGlobals { gc_enabled: {zend_gc_globals.gc_enabled}, gc_active: {zend_gc_globals.gc_active} },
     mm_heap: MmHeap { size: {zend_mm_heap.size}, peak: {zend_mm_heap.peak}, real_size: {zend_mm_heap.real_size}, real_peak: {zend_mm_heap.real_peak}, limit: {zend_mm_heap.limit} },
-    rules: Rules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets}, packed_arrays_of_zvals: {packed_arrays_of_zvals} },
+    rules: Rules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets}, has_assign_op: {has_assign_op}, packed_arrays_of_zvals: {packed_arrays_of_zvals} },
     vm_stack_header: {ZEND_VM_STACK_HEADER_SLOTS} * 16,
     vm_stack_prev: {zend_vm_stack.prev},
 ";

@@ -14,6 +14,9 @@ const TYPE: usize = 8;
 /// How many deleted entries [`first`] skips before it gives up.
 const MAX_HOLES: u32 = 64;
 
+/// How many values of an array [`holds`] looks at.
+const MAX_SEARCHED: usize = 64;
+
 /// An entry of a hash table whose keys are strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
@@ -183,6 +186,26 @@ pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opti
     Some([zval(0), zval(size)])
 }
 
+/// Whether one of the first values of an array, at most [`MAX_SEARCHED`], is this one: value and type.
+pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: (u64, u8)) -> bool {
+    let Some(table) = Table::read(memory, layout, table) else {
+        return false;
+    };
+    let size = match table.is_packed {
+        true => packed_size(layout),
+        false => layout.zend_array.bucket_sizeof,
+    };
+    let mut bytes = [0_u8; MAX_SEARCHED * 32];
+    let count = MAX_SEARCHED.min(table.used as usize);
+    let Some(values) = bytes.get_mut(..count * size) else {
+        return false;
+    };
+    memory.read(table.data, values).is_ok()
+        && values
+            .chunks_exact(size)
+            .any(|value| (word_at(value, 0), byte_at(value, TYPE)) == zval)
+}
+
 /// The size of an element of a list.
 fn packed_size(layout: &Layout) -> usize {
     match layout.rules.packed_arrays_of_zvals {
@@ -256,6 +279,25 @@ mod tests {
             check(list, Index::Number(2), None);
             check(list, Index::Number(u64::MAX), None);
             check(list, Index::Text(b"one"), None);
+        }
+    }
+
+    #[test]
+    fn in_each_version_a_value_is_found_in_an_array_and_no_other() {
+        for layout in ROWS {
+            let mut image = EngineImage::new(layout);
+            let (array, list) = (image.block(), image.block());
+            image.put_array(
+                array,
+                &[(Index::Text(b"one"), (7, 8)), (Index::Number(3), (9, 6))],
+            );
+            image.put_list(list, &[(7, 8), (9, 6)]);
+            for table in [array, list] {
+                for (zval, is_there) in [((7, 8), true), ((9, 6), true), ((7, 6), false)] {
+                    assert_eq!(holds(&image, layout, table, zval), is_there, "{zval:?}");
+                }
+            }
+            assert!(!holds(&image, layout, 8, (7, 8)), "there is no array");
         }
     }
 

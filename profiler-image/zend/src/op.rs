@@ -7,8 +7,18 @@ use crate::memory::{Memory, byte_at, half_at};
 
 // Opcodes of calls have not changed since 7.0 (Zend/zend_vm_opcodes.h); later ones have numbers that no
 // earlier version uses. A test compares them with each version's table.
-/// From 7.4 on.
+pub(crate) const CONCAT: u8 = 8;
+/// From 7.4 on, as the next four, CAST and ECHO ([`crate::layouts::Rules::has_assign_op`]).
 pub(crate) const ASSIGN_OBJ: u8 = 24;
+pub(crate) const ASSIGN_OP: u8 = 26;
+pub(crate) const ASSIGN_DIM_OP: u8 = 27;
+pub(crate) const ASSIGN_OBJ_OP: u8 = 28;
+pub(crate) const ASSIGN_STATIC_PROP_OP: u8 = 29;
+pub(crate) const CAST: u8 = 51;
+pub(crate) const FAST_CONCAT: u8 = 53;
+pub(crate) const ROPE_INIT: u8 = 54;
+pub(crate) const ROPE_ADD: u8 = 55;
+pub(crate) const ROPE_END: u8 = 56;
 pub(crate) const INIT_FCALL_BY_NAME: u8 = 59;
 pub(crate) const DO_FCALL: u8 = 60;
 /// ZEND_INIT_FCALL: prepares the call of a function that was known when the script was compiled.
@@ -43,6 +53,7 @@ pub const DO_ICALL: u8 = 129;
 /// ZEND_DO_UCALL: calls user code.
 pub const DO_UCALL: u8 = 130;
 pub(crate) const DO_FCALL_BY_NAME: u8 = 131;
+pub(crate) const ECHO: u8 = 136;
 /// Up to 7.3 this was the number of ASSIGN_DIM, which resumes no generator.
 pub(crate) const ADD_ARRAY_UNPACK: u8 = 147;
 pub(crate) const SEND_UNPACK: u8 = 165;
@@ -54,6 +65,16 @@ pub(crate) const CALLABLE_CONVERT_PARTIAL: u8 = 212;
 
 /// The opcodes above by name, for the test.
 pub const CALL_OPCODES: &[(&str, u8)] = &[
+    ("CONCAT", CONCAT),
+    ("ASSIGN_OP", ASSIGN_OP),
+    ("ASSIGN_DIM_OP", ASSIGN_DIM_OP),
+    ("ASSIGN_OBJ_OP", ASSIGN_OBJ_OP),
+    ("ASSIGN_STATIC_PROP_OP", ASSIGN_STATIC_PROP_OP),
+    ("CAST", CAST),
+    ("FAST_CONCAT", FAST_CONCAT),
+    ("ROPE_INIT", ROPE_INIT),
+    ("ROPE_ADD", ROPE_ADD),
+    ("ROPE_END", ROPE_END),
     ("INIT_FCALL_BY_NAME", INIT_FCALL_BY_NAME),
     ("DO_FCALL", DO_FCALL),
     ("INIT_FCALL", INIT_FCALL),
@@ -82,6 +103,7 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("DO_ICALL", DO_ICALL),
     ("DO_UCALL", DO_UCALL),
     ("DO_FCALL_BY_NAME", DO_FCALL_BY_NAME),
+    ("ECHO", ECHO),
     ("ADD_ARRAY_UNPACK", ADD_ARRAY_UNPACK),
     ("SEND_UNPACK", SEND_UNPACK),
     ("CALLABLE_CONVERT", CALLABLE_CONVERT),

@@ -31,6 +31,7 @@ mod included;
 mod new;
 mod operand;
 mod passed;
+mod string;
 mod words;
 
 pub use words::Words;
@@ -154,6 +155,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             let named = || {
                 self.autoloads_for_internal()
                     .or_else(|| self.calls_argument())
+                    .or_else(|| self.joins())
             };
             return if let Some(words) = top.then(named).flatten() {
                 Evidence::Proven(Check::Nothing, words)
@@ -163,7 +165,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 Evidence::Refuted
             };
         };
-        if let Some(words) = self.autoloads(op).filter(|_| top) {
+        let named = || self.autoloads(op).or_else(|| self.makes_string(op));
+        if let Some(words) = top.then(named).flatten() {
             return Evidence::Proven(Check::Nothing, words);
         }
         let callee = self.callee.function;

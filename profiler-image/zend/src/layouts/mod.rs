@@ -264,6 +264,8 @@ pub struct Rules {
     pub trait_alias_keeps_name: bool,
     /// Globals are also at `executor_globals_offset` from the `tsrm_tls_entry`.
     pub fast_tsrm_offsets: bool,
+    /// ASSIGN_OP and its kin have their operator in `extended_value`; with them, CAST and ECHO got their numbers.
+    pub has_assign_op: bool,
     /// A packed array has zvals, not `Bucket`s (`zend_array.arPacked`).
     pub packed_arrays_of_zvals: bool,
 }

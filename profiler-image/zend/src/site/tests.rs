@@ -2,6 +2,7 @@ mod callable;
 mod computed;
 mod generator;
 mod included;
+mod string;
 
 use super::*;
 use crate::function::Key;
@@ -90,6 +91,12 @@ impl Scene {
     fn name_caller(&mut self, name: &str) {
         let mut key = self.image.function_at(self.code.func).unwrap().key;
         key.name = self.image.string(name);
+        self.image.put_function(self.code.func, &key);
+    }
+
+    fn name_internal_caller(&mut self, name: &str) {
+        let mut key = self.image.function_at(self.code.func).unwrap().key;
+        (key.kind, key.name) = (1, self.image.string(name));
         self.image.put_function(self.code.func, &key);
     }
 

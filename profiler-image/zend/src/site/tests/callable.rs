@@ -126,9 +126,7 @@ fn an_internal_function_calls_the_callable_in_its_argument() {
         let check =
             |function: &str, index: u64, (is_method, value): (bool, Value), proven: bool| {
                 let mut scene = scene(layout, &[DO_FCALL], is_method).with_top();
-                let mut key = scene.image.function_at(scene.code.func).unwrap().key;
-                (key.kind, key.name) = (1, scene.image.string(function));
-                scene.image.put_function(scene.code.func, &key);
+                scene.name_internal_caller(function);
                 let at = first + index * 16;
                 put(&mut scene, at, value);
                 scene.check_at(

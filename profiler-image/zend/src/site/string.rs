@@ -1,0 +1,79 @@
+//! `__toString`, which no site names: an op, or `implode`, converts the object on which it was called.
+//!
+//! The object stays in the operand, or in the array that is joined, until the method has returned.
+//! Invariant: an op proves only the `__toString` of an object that it converts.
+
+use super::callable::IS_ARRAY;
+use super::{IS_OBJECT, IS_STRING, Site, Words};
+use crate::hash::holds;
+use crate::memory::Memory;
+use crate::op::{
+    ASSIGN_DIM_OP, ASSIGN_OBJ_OP, ASSIGN_OP, ASSIGN_STATIC_PROP_OP, CAST, CONCAT, ECHO,
+    FAST_CONCAT, Op, ROPE_ADD, ROPE_END, ROPE_INIT,
+};
+
+/// Bytes of a zval.
+const ZVAL: u64 = 16;
+
+impl<M: Memory + ?Sized> Site<'_, M> {
+    /// The words that prove that this op converts the callee's object.
+    pub(super) fn makes_string(&self, op: &Op) -> Option<Words> {
+        if !self.is_to_string() {
+            return None;
+        }
+        let (first, second) = ((op.op1_type, op.op1), (op.op2_type, op.op2));
+        match op.opcode {
+            CONCAT | FAST_CONCAT => self.has_object(first).or_else(|| self.has_object(second)),
+            ROPE_INIT | ROPE_ADD | ROPE_END => self.has_object(second),
+            _ if !self.layout.rules.has_assign_op => None,
+            ECHO => self.has_object(first),
+            CAST if op.extended_value == u32::from(IS_STRING) => self.has_object(first),
+            ASSIGN_OP if op.extended_value == u32::from(CONCAT) => self.has_object(second),
+            ASSIGN_DIM_OP | ASSIGN_OBJ_OP | ASSIGN_STATIC_PROP_OP
+                if op.extended_value == u32::from(CONCAT) =>
+            {
+                // The value is in the OP_DATA that follows.
+                let size = self.layout.zend_op.sizeof as u64;
+                let data = Op::read(self.memory, self.layout, op.address.checked_add(size)?)?;
+                self.has_object((data.op1_type, data.op1))
+            }
+            _ => None,
+        }
+    }
+
+    /// The words that prove that the internal caller is `implode` and joins an array with the callee's object.
+    pub(super) fn joins(&self) -> Option<Words> {
+        let name = self.caller.function.internal_name()?;
+        if !self.is_to_string() || !matches!(name, "implode" | "join") {
+            return None;
+        }
+        let arguments = self.layout.execute_data.first_argument as u64;
+        // The array is the second argument, or the only one; up to 7.4 it may also be the first of two.
+        [1, 0].into_iter().find_map(|index| {
+            let offset = arguments + index * ZVAL;
+            let argument = self.caller.frame.address.checked_add(offset)?;
+            let (array, IS_ARRAY) = self.copy.zval(argument)? else {
+                return None;
+            };
+            let object = (self.callee.frame.this, IS_OBJECT);
+            let is_joined = holds(self.memory, self.layout, array, object);
+            is_joined.then_some(Words::Operand(argument))
+        })
+    }
+
+    fn is_to_string(&self) -> bool {
+        let name = &self.callee.function.function_name;
+        self.is_object_call() && name.eq_ignore_ascii_case(b"__toString")
+    }
+
+    /// Whether an operand is the callee's object.
+    fn has_object(&self, (kind, operand): (u8, u32)) -> Option<Words> {
+        let types = &self.layout.op_types;
+        if [types.is_const, types.is_unused].contains(&kind) {
+            return None;
+        }
+        let address = self.caller.frame.address.checked_add(operand.into())?;
+        let object = self.behind_reference(self.copy.zval(address)?)?;
+        (object == (self.callee.frame.this, IS_OBJECT)).then_some(Words::Operand(address))
+    }
+}

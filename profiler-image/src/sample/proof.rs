@@ -22,6 +22,8 @@ use crate::stack::functions::FunctionId;
 use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
+/// Bytes of a zval.
+const ZVAL: usize = 16;
 /// Ops before a call that are read with it: the one that names the callee is usually among them.
 const OPS_TOGETHER: u64 = 32;
 
@@ -166,7 +168,8 @@ impl Sampler {
             Words::Operand(address)
                 if tells
                     && trace.stood >= callee
-                    && worker.reader.copy.shows(address, trace.around.clone()) =>
+                    && (worker.reader.copy.shows(address, trace.around.clone())
+                        || is_below_looks(worker, &ends[0], address)) =>
             {
                 return true;
             }
@@ -367,6 +370,16 @@ impl Sampler {
         let evidence = site.judge(op.as_ref());
         Some((evidence, site.is_steady(op.as_ref(), evidence)))
     }
+}
+
+/// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that
+/// the call went on.
+fn is_below_looks(worker: &Worker, callee: &Frame, zval: u64) -> bool {
+    let (copy, size) = (
+        &worker.reader.copy,
+        worker.process.engine.layout.execute_data.sizeof,
+    );
+    copy.is_below_looks(callee.address, size) && copy.is_below_looks(zval, ZVAL)
 }
 
 fn is_shared(worker: &Worker, address: u64) -> bool {

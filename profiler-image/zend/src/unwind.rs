@@ -269,6 +269,12 @@ impl Copy {
         copied.is_some() && !looks.is_empty() && shown.all(|zval| zval == copied)
     }
 
+    /// Whether this many bytes are in the copied part and below the looks.
+    #[must_use]
+    pub fn is_below_looks(&self, address: u64, length: usize) -> bool {
+        self.inside(address) && address.saturating_add(length as u64) <= self.hot
+    }
+
     /// Fetches a frame outside the copy; for an older page, all of it below the frame in one read.
     fn fetch<M: Memory + ?Sized>(
         &mut self,

@@ -65,6 +65,9 @@ impl Sampler {
             }
             return Some(self.edges.prove(edge, Check::Nothing));
         }
+        if self.is_closure_in_own_memory(worker, trace, index) {
+            self.look_since(worker, trace, index, now);
+        }
         let (evidence, is_steady) = self.ask(worker, trace, index, edge)?;
         Some(match evidence {
             Evidence::Refuted => self.edges.refute(edge),
@@ -226,6 +229,15 @@ impl Sampler {
                 .holds_call(caller, callee)
     }
 
+    /// Whether frame `index` runs a closure whose code another closure's may have replaced since the read.
+    fn is_closure_in_own_memory(&self, worker: &Worker, trace: &Trace, index: usize) -> bool {
+        let flags = &worker.process.engine.layout.call_info;
+        let id = trace.ids.get(index).copied().flatten();
+        let code = id.and_then(|id| self.functions.get(id));
+        trace.frames[index].call_info & flags.closure != 0
+            && code.is_some_and(|code| may_be_replaced(worker, &code.function.key))
+    }
+
     /// The index of the innermost user function that called frame `index`, or of the root.
     fn site_of(&self, trace: &Trace, index: usize) -> usize {
         let is_user = |id: &Option<FunctionId>| {
@@ -353,6 +365,8 @@ impl Sampler {
         };
         let side = |frame, function| side(worker, &set, frame, function);
         let has_called = !frames[..index].iter().all(is_absent);
+        let depth = frames.len() - index;
+        let has_stood_since = trace.stands_since.is_some_and(|stand| stand.holds(depth));
         let site = Site {
             memory: &set,
             layout: engine.layout,
@@ -364,6 +378,7 @@ impl Sampler {
             caller: side(&frames[site_at], &at_site.function),
             callee: Side {
                 has_own_opline: has_called,
+                is_passing: may_be_replaced(worker, &callee.function.key) && !has_stood_since,
                 ..side(&frames[index], &callee.function)
             },
         };
@@ -380,6 +395,11 @@ fn is_below_looks(worker: &Worker, callee: &Frame, zval: u64) -> bool {
         worker.process.engine.layout.execute_data.sizeof,
     );
     copy.is_below_looks(callee.address, size) && copy.is_below_looks(zval, ZVAL)
+}
+
+/// Whether other code can replace a function's at the same addresses within a request.
+fn may_be_replaced(worker: &Worker, key: &Key) -> bool {
+    key.is_user() && !key.is_named() && !is_shared(worker, key.code)
 }
 
 fn is_shared(worker: &Worker, address: u64) -> bool {
@@ -404,6 +424,6 @@ fn side<'a>(
         function,
         scope,
         has_own_opline: true,
-        is_passing: key.is_user() && !key.is_named() && !is_shared(worker, key.code),
+        is_passing: may_be_replaced(worker, key),
     }
 }

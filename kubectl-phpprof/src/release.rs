@@ -2,7 +2,7 @@
 //!
 //! It is pure. It changes names and files of functions, and no value.
 //!
-//! Invariant: a name without a given prefix, without a volume's version and without a closure stays unchanged.
+//! Invariant: a name without a given prefix and without a closure stays unchanged.
 
 use phpprof_profile::Profile;
 
@@ -39,17 +39,16 @@ impl Prefix {
     }
 }
 
-/// The profile without those prefixes, without the versions of volumes, and without the lines in the names of closures.
+/// The profile without those prefixes, and without the lines in the names of closures.
 #[must_use]
 pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
     for at in 0..profile.function.len() {
         let Some(function) = profile.function.get(at).copied() else {
             break;
         };
-        let text = |index| without_versions(profile.string(index));
-        let name = closures(&text(function.name), prefixes);
-        let system_name = closures(&text(function.system_name), prefixes);
-        let filename = file(&text(function.filename), prefixes).to_owned();
+        let name = closures(profile.string(function.name), prefixes);
+        let system_name = closures(profile.string(function.system_name), prefixes);
+        let filename = file(profile.string(function.filename), prefixes).to_owned();
         let (name, system_name, filename) = (
             number(&mut profile, function.name, name),
             number(&mut profile, function.system_name, system_name),
@@ -70,27 +69,6 @@ fn number(profile: &mut Profile, old: i64, text: String) -> i64 {
     }
     profile.string_table.push(text);
     i64::try_from(profile.string_table.len() - 1).unwrap_or(old)
-}
-
-/// A path, or a name with one, without the folder that the kubelet makes for each version of a ConfigMap's or Secret's volume:
-/// `..2026_11_25_03_36_07.1502734181` (`Write` in pkg/volume/util/atomic_writer.go of Kubernetes).
-fn without_versions(text: &str) -> String {
-    let parts = text.split('/').enumerate();
-    let kept = parts.filter(|&(at, part)| at == 0 || !is_version(part));
-    kept.map(|(_, part)| part).collect::<Vec<_>>().join("/")
-}
-
-fn is_version(folder: &str) -> bool {
-    const TIME: &str = "YYYY_MM_DD_hh_mm_ss";
-    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts = folder.strip_prefix("..").and_then(|it| it.split_once('.'));
-    parts.is_some_and(|(time, number)| {
-        let lengths = TIME.split('_').map(str::len);
-        lengths.eq(time.split('_').map(str::len))
-            && are_digits(&time.replace('_', ""))
-            && !number.is_empty()
-            && are_digits(number)
-    })
 }
 
 fn file<'t>(path: &'t str, prefixes: &[Prefix]) -> &'t str {
@@ -151,31 +129,6 @@ mod tests {
         );
         check("Cart::a:12", "Cart::a:12");
         check("{main}", "{main}");
-    }
-
-    #[test]
-    fn the_version_of_a_volume_is_no_part_of_a_path() {
-        let check = |text: &str, expected: &str| assert_eq!(without_versions(text), expected);
-        check(
-            "/srv/..2026_11_25_03_36_07.1502734181/Listing.php",
-            "/srv/Listing.php",
-        );
-        check(
-            "include /srv/..2026_11_25_03_36_07.15/a.php",
-            "include /srv/a.php",
-        );
-        for unchanged in [
-            "/srv/..data/a.php",
-            "/srv/..2026_11_25_03_36.15/a.php",
-            "/srv/..2026_11_25_03_36_07/a.php",
-            "/srv/..2026_11_25_03_36_07.x/a.php",
-            "/srv/2026_11_25_03_36_07.15/a.php",
-            "..2026_11_25_03_36_07.15",
-            "Cart::total",
-            "",
-        ] {
-            check(unchanged, unchanged);
-        }
     }
 
     #[test]

@@ -6,3 +6,4 @@ pub mod functions;
 pub mod names;
 pub mod stand;
 pub mod trace;
+mod volume;

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::stack::names::{Name, NameId};
 use crate::stack::stand::Stand;
+use crate::stack::volume::without_versions;
 
 impl Functions {
     pub(super) fn look<M: Memory + ?Sized>(
@@ -217,8 +218,8 @@ impl Functions {
 
     fn name_of(&mut self, named: &NamedFunction) -> NameId {
         self.names.intern(Name {
-            name: named.name(),
-            file: named.file(),
+            name: &without_versions(named.name()),
+            file: &without_versions(named.file()),
             start_line: named.function.key.line_start,
         })
     }

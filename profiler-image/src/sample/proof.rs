@@ -172,7 +172,9 @@ impl Sampler {
                 if tells
                     && trace.stood >= callee
                     && (worker.reader.copy.shows(address, trace.around.clone())
-                        || is_below_looks(worker, &ends[0], address)) =>
+                        || ends
+                            .first()
+                            .is_some_and(|callee| is_below_looks(worker, callee, address))) =>
             {
                 return true;
             }
@@ -366,7 +368,9 @@ impl Sampler {
         let side = |frame, function| side(worker, &set, frame, function);
         let has_called = !frames[..index].iter().all(is_absent);
         let depth = frames.len() - index;
-        let has_stood_since = trace.stands_since.is_some_and(|stand| stand.holds(depth));
+        // Of a closure, the caller's variable tells the rest.
+        let is_sure = self.is_closure_in_own_memory(worker, trace, index)
+            && trace.stands_since.is_some_and(|stand| stand.holds(depth));
         let site = Site {
             memory: &set,
             layout: engine.layout,
@@ -378,7 +382,7 @@ impl Sampler {
             caller: side(&frames[site_at], &at_site.function),
             callee: Side {
                 has_own_opline: has_called,
-                is_passing: may_be_replaced(worker, &callee.function.key) && !has_stood_since,
+                is_passing: may_be_replaced(worker, &callee.function.key) && !is_sure,
                 ..side(&frames[index], &callee.function)
             },
         };

@@ -62,6 +62,6 @@ for ($n = 0;; $n++) {
     if ($n % 512 === 0) { classes(); }
 }
 // Two closures at the same addresses, each with a caller of its own.
-// (The lines of these two are in their names.)
+// The names of the closures have these two lines.
 function odd() { $closure = eval('return function ($x) { return gamma($x); };'); return $closure(1); }
 function even() { $closure = eval('return function ($x) { return delta($x); };'); return $closure(1); }

@@ -108,7 +108,7 @@ pub struct Side<'a> {
     pub function: &'a Function,
     /// The address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
     pub scope: u64,
-    /// Other code can replace its code at the same addresses within a request, as with eval()'d code.
+    /// Other code can have replaced its code at the same addresses since it was read, as with eval()'d code.
     pub is_passing: bool,
     /// Its frame's opline proves which code it runs: it has called something since the frame was pushed.
     pub has_own_opline: bool,

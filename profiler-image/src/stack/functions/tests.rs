@@ -1,5 +1,6 @@
 mod scripts;
 mod torn;
+mod volume;
 
 use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::testing::EngineImage;
@@ -107,17 +108,6 @@ fn an_internal_function_keeps_its_name_when_a_request_ends() {
         names(&mut codes, &memory, &mut maps, &[later, internal]),
         ["second", "array_map"]
     );
-}
-
-#[test]
-fn a_file_is_named_without_the_version_of_its_volume() {
-    let (mut codes, mut maps, mut memory) = nothing_known();
-    let frame = put(&mut memory, 1, "total", true);
-    memory.put_string(FILE, "/srv/..2026_11_25_03_36_07.15/a.php");
-    names(&mut codes, &memory, &mut maps, &[frame]);
-    let entry = maps.1.by_func[&frame.func];
-    let name = codes.name(entry.code, false);
-    assert_eq!(codes.names.get(name).file, "/srv/a.php");
 }
 
 /// A function is trusted by its address until its check finds another one there, as after a restart of opcache.

@@ -51,9 +51,14 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// The words that prove that an internal caller calls the callee, which its argument names.
     pub(super) fn calls_argument(&self) -> Option<Words> {
         let index = callable_argument(self.caller.function.internal_name()?)?;
+        self.names_callee(self.argument(index)?)
+    }
+
+    /// The address of an argument of the caller.
+    pub(super) fn argument(&self, index: u64) -> Option<u64> {
         let arguments = self.layout.execute_data.first_argument as u64;
         let offset = arguments + index * ZVAL;
-        self.names_callee(self.caller.frame.address.checked_add(offset)?)
+        self.caller.frame.address.checked_add(offset)
     }
 
     /// The words that prove that the zval at this address names the callee.
@@ -121,7 +126,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// Whether an object is the closure that the callee runs, and the callee's opline is in the code that the function was identified by,
-    /// in memory that is not reused for other code.
+    /// which no other code can have replaced.
     fn is_closure_of_callee(&self, object: u64) -> bool {
         let flags = &self.layout.call_info;
         let frame = self.callee.frame;

@@ -12,9 +12,6 @@ use crate::op::{
     FAST_CONCAT, Op, ROPE_ADD, ROPE_END, ROPE_INIT,
 };
 
-/// Bytes of a zval.
-const ZVAL: u64 = 16;
-
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// The words that prove that this op converts the callee's object.
     pub(super) fn makes_string(&self, op: &Op) -> Option<Words> {
@@ -47,11 +44,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if !self.is_to_string() || !matches!(name, "implode" | "join") {
             return None;
         }
-        let arguments = self.layout.execute_data.first_argument as u64;
         // The array is the second argument, or the only one; up to 7.4 it may also be the first of two.
         [1, 0].into_iter().find_map(|index| {
-            let offset = arguments + index * ZVAL;
-            let argument = self.caller.frame.address.checked_add(offset)?;
+            let argument = self.argument(index)?;
             let (array, IS_ARRAY) = self.copy.zval(argument)? else {
                 return None;
             };

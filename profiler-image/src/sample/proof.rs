@@ -321,7 +321,7 @@ impl Sampler {
     }
 
     /// The call site's answer for an edge, and whether the answer is the same each time.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         worker: &Worker,
         trace: &Trace,

@@ -1,5 +1,7 @@
 //! Whole samples of a small engine, which is in the memory of the test itself and does not move.
 
+mod variables;
+
 use std::sync::Arc;
 
 use phpprof_zend::Memory as _;
@@ -418,29 +420,6 @@ fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
         assert_eq!(is_one, expected, "{code}, {is_fast}");
         // Words of code say the same at any time.
         assert!(sampler.is_one_moment(&worker, &trace, 0, site::Words::Code));
-    }
-}
-
-#[test]
-fn a_variable_below_the_looks_is_of_the_moment_of_its_call() {
-    let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let (_, _, trace) = followed(&scene, &mut sampler, &mut worker);
-    let (callee, row) = (trace.frames[0].address, scene.image.layout);
-    let words = site::Words::Operand(trace.frames[1].address);
-    // The looks show other words there, and nothing may be looked at again.
-    worker
-        .reader
-        .copy
-        .looks
-        .iter_mut()
-        .for_each(|look| look.fill(1));
-    sampler.standing.begin(false);
-    let above = callee + row.execute_data.sizeof as u64;
-    for (hot, expected) in [(above, true), (above - 1, false), (callee, false)] {
-        worker.reader.copy.hot = hot;
-        let is_one = sampler.is_one_moment(&worker, &trace, 0, words);
-        assert_eq!(is_one, expected, "{hot:#x}");
     }
 }
 

@@ -69,7 +69,7 @@ impl Sampler {
         let mut place = place(worker, &mut self.families, now);
         let mut ids = std::mem::take(&mut self.ids);
         self.functions
-            .identify(&mut place, &[frame], &mut ids, |_| Stand::default());
+            .identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
         let id = ids.first().copied().flatten();
         self.ids = ids;
         id

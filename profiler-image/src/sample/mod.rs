@@ -24,14 +24,14 @@ use crate::read::reader::{Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;
-use crate::stack::functions::{FunctionId, Functions, Map, Place};
+use crate::stack::functions::{FunctionId, Functions, Gather, Map, Place};
 use crate::stack::names::Names;
 use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
 use follow::{Followed, Words};
-use standing::{IDENTITY, Standing};
+use standing::Standing;
 
 /// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call of its own.
 const READS: usize = 4;
@@ -226,11 +226,11 @@ impl Sampler {
         let (mut place, reader) = place_and_reader(worker, &mut self.families, now);
         let (frames, standing) = (&trace.frames, &mut self.standing);
         let since = &mut trace.stands_since;
-        let look_again = |lowest: usize| {
+        let look_again = |lowest: usize, gather: Gather<'_>| {
             let frame = frames.len().checked_sub(lowest);
             let frame = frame.and_then(|index| frames.get(index));
             let lowest = frame.map_or(u64::MAX, |frame| frame.address);
-            *since.insert(standing.stand(reader, frames, (lowest, 0), IDENTITY))
+            *since.insert(standing.stand_in(reader, frames, lowest, gather))
         };
         self.functions
             .identify(&mut place, frames, &mut trace.ids, look_again);

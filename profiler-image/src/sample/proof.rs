@@ -311,7 +311,7 @@ impl Sampler {
         let mut ids = Vec::new();
         let mut place = super::place(worker, &mut self.families, now);
         self.functions
-            .identify(&mut place, &trace.frames, &mut ids, |_| Stand::default());
+            .identify(&mut place, &trace.frames, &mut ids, |_, _| Stand::default());
         let both = ids.iter().zip(&trace.ids).rev().skip(below);
         let same = both.take_while(|(again, id)| again == id).count();
         Stand {

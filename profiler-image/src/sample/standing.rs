@@ -8,13 +8,14 @@
 //! Invariant: a frame that was not looked at, or was torn, does not stand.
 
 use phpprof_zend::Layout;
-use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::unwind::{Copy, Frame, frame_at};
 use smallvec::SmallVec;
 
 use crate::read::pauses::Pauses;
 use crate::read::reader::Reader;
+use crate::stack::functions::Gather;
 use crate::stack::stand::Stand;
 
 /// Calls that have to show a call of the program. In a loop of some tenths of a microsecond one in twenty shows a mixture: this many are
@@ -34,6 +35,9 @@ const MAX_ELSEWHERE: usize = 4;
 const MAX_BELOW: u64 = 16 << 10;
 /// The largest number of frames between the top and those that are looked at.
 const MAX_ABOVE: usize = 64;
+/// How far below the leaf is near the top, and how far above the leaf the top is searched for.
+const NEAR: u64 = 1 << 10;
+const ABOVE: u64 = 3 << 10;
 /// The space for the header of a frame.
 const HEADER: usize = 128;
 
@@ -52,8 +56,8 @@ struct Shown {
     /// The address of the part around the top, and each look at it.
     hot: u64,
     looks: Vec<Vec<u8>>,
-    /// `EG(current_execute_data)`, between the looks.
-    top: [u8; 8],
+    /// `EG(current_execute_data)`, before and after each look.
+    tops: [[u8; 8]; LOOKS + 1],
     /// The frames outside the stack's page, and their headers in each look.
     elsewhere: SmallVec<[u64; MAX_ELSEWHERE]>,
     headers: [[Header; MAX_ELSEWHERE]; LOOKS],
@@ -71,6 +75,23 @@ impl Default for Header {
     }
 }
 
+/// The tops from which each look has to lead to the frames.
+#[derive(Debug, Clone, Copy)]
+enum Tops {
+    /// The one between the looks, for calls that have to stand.
+    Between,
+    /// The one before the look or the one after it, for functions whose frames have to stand: in one of the looks a fast program has often
+    /// not made the call of the top yet.
+    NextTo,
+}
+
+/// The part around the top that is looked at, which begins at [`Shown::hot`].
+struct Window {
+    length: usize,
+    /// Where what is near the top begins.
+    near: usize,
+}
+
 impl Standing {
     /// Begins a sample, or a newest moment; `has_room` allows further calls of the kernel.
     pub(super) fn begin(&mut self, has_room: bool) {
@@ -86,20 +107,19 @@ impl Standing {
         (lowest, callee): (u64, usize),
         calls: usize,
     ) -> Stand {
-        let Some(left) = self.left.checked_sub(1) else {
+        let Some(window) = self.begin_looks(reader, frames, lowest) else {
             return Stand::default();
         };
-        self.left = left;
-        let length = self.choose(reader, frames, lowest);
         let mut all: Option<Stand> = None;
         for call in 0..calls {
             if call > 0 {
                 self.pauses.pause();
             }
-            if self.look(reader, length).is_none() {
+            let gather = |pieces: &mut [Piece<'_>]| reader.memory.gather(pieces);
+            if self.look(reader, &window, gather).is_none() {
                 return Stand::default();
             }
-            let now = self.shown.stand(reader.layout(), frames);
+            let now = self.shown.stand(reader.layout(), frames, Tops::Between);
             let stand = all.map_or(now, |before| before.and(now));
             if callee > stand.above {
                 return Stand::default();
@@ -109,14 +129,39 @@ impl Standing {
         all.unwrap_or_default()
     }
 
-    /// Chooses what to look at; returns the length of the part around the top.
-    fn choose(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> usize {
+    /// Which of the frames, leaf first, stand in one call of the kernel, which is this gather.
+    pub(super) fn stand_in(
+        &mut self,
+        reader: &Reader,
+        frames: &[Frame],
+        lowest: u64,
+        gather: Gather<'_>,
+    ) -> Stand {
+        let window = self.begin_looks(reader, frames, lowest);
+        if window.is_none_or(|window| self.look(reader, &window, gather).is_none()) {
+            return Stand::default();
+        }
+        self.shown.stand(reader.layout(), frames, Tops::NextTo)
+    }
+
+    /// Chooses what to look at; `None` if this sample may not look again.
+    fn begin_looks(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> Option<Window> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.choose(reader, frames, lowest))
+    }
+
+    /// Chooses what to look at.
+    fn choose(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> Window {
         let layout = reader.layout();
         let around = reader.copy.looks.first().map_or(0, Vec::len) as u64;
         let end = reader.copy.hot.saturating_add(around);
         let is_near = lowest < end && lowest >= reader.copy.hot.saturating_sub(MAX_BELOW);
-        let window = if is_near { lowest } else { reader.copy.hot }..end;
+        let start = if is_near { lowest } else { reader.copy.hot };
         let size = layout.execute_data.sizeof as u64;
+        // What is far above the leaf only makes a look longer.
+        let is_read = |frame: &&Frame| (start..end).contains(&frame.address);
+        let leaf = frames.iter().find(is_read).map_or(end, |leaf| leaf.address);
+        let window = start..end.min(leaf.saturating_add(ABOVE));
         let is_around =
             |frame: &Frame| window.contains(&frame.address) && window.end - frame.address >= size;
         let shown = &mut self.shown;
@@ -131,7 +176,11 @@ impl Standing {
             }
             shown.frames += 1;
         }
-        usize::try_from(window.end - window.start).unwrap_or(0)
+        let bytes = |end: u64| usize::try_from(end.saturating_sub(window.start)).unwrap_or(0);
+        Window {
+            length: bytes(window.end),
+            near: bytes(leaf.saturating_sub(NEAR)),
+        }
     }
 
     /// Whether all looks of the last call show the same zval at an address as the copy.
@@ -144,31 +193,46 @@ impl Standing {
             && looks.all(|look| look.get(offset..).and_then(|rest| rest.get(..ZVAL)) == copied)
     }
 
-    /// Looks at the part around the top, of this length, and at the frames outside the stack's page: one call.
-    fn look(&mut self, reader: &Reader, length: usize) -> Option<()> {
+    /// Looks at the part around the top, and at the frames outside the stack's page: one call. What is near the top is read right before and
+    /// after the pointer to the top.
+    fn look(
+        &mut self,
+        reader: &Reader,
+        window: &Window,
+        gather: impl FnOnce(&mut [Piece<'_>]) -> Result<(), Fault>,
+    ) -> Option<()> {
         let shown = &mut self.shown;
         shown.looks.resize_with(LOOKS, Vec::new);
         let size = reader.layout().execute_data.sizeof.min(HEADER);
         let mut pieces: SmallVec<[Piece<'_>; 16]> = SmallVec::new();
-        let mut add = |address, bytes| pieces.push(Piece { address, bytes });
-        let mut top = Some(&mut shown.top);
-        for (look, headers) in shown.looks.iter_mut().zip(&mut shown.headers) {
-            look.resize(length, 0);
-            add(shown.hot, look);
-            for (&address, header) in shown.elsewhere.iter().zip(headers) {
-                add(address, &mut header.0[..size]);
-            }
-            if let Some(top) = top.take() {
-                add(reader.top_at(), top);
+        let (hot, near) = (shown.hot, window.near.min(window.length));
+        let [first_top, tops @ ..] = &mut shown.tops;
+        let mut first_top = Some(first_top);
+        let parts = shown.looks.iter_mut().zip(&mut shown.headers).zip(tops);
+        for ((look, headers), top) in parts {
+            look.resize(window.length, 0);
+            let (far, around) = look.split_at_mut(near);
+            let far = Some((hot, far)).filter(|(_, bytes)| !bytes.is_empty());
+            let elsewhere = shown.elsewhere.iter().zip(headers);
+            let elsewhere = elsewhere.map(|(&address, header)| (address, &mut header.0[..size]));
+            let others = far.into_iter().chain(elsewhere);
+            let around = [(hot + near as u64, around), (reader.top_at(), &mut top[..])];
+            let piece = |(address, bytes)| Piece { address, bytes };
+            match first_top.take() {
+                Some(first) => {
+                    let first = [(reader.top_at(), &mut first[..])];
+                    pieces.extend(others.chain(first).chain(around).map(piece));
+                }
+                None => pieces.extend(around.into_iter().chain(others).map(piece)),
             }
         }
-        reader.memory.gather(&mut pieces).ok()
+        gather(&mut pieces).ok()
     }
 }
 
 impl Shown {
     /// Which of the frames, leaf first, all looks show on the stack.
-    fn stand(&self, layout: &Layout, frames: &[Frame]) -> Stand {
+    fn stand(&self, layout: &Layout, frames: &[Frame], tops: Tops) -> Stand {
         let not_shown = frames.len() - self.frames;
         let mut above = not_shown;
         for (index, frame) in frames.iter().enumerate().take(self.frames).rev() {
@@ -188,9 +252,16 @@ impl Shown {
                 break;
             }
         }
-        let on_stack = (0..LOOKS)
-            .map(|look| self.on_stack(layout, look, frames))
-            .min();
+        let on_stack = |look: usize| {
+            let tops = match tops {
+                Tops::Between => &self.tops[1..LOOKS],
+                Tops::NextTo => &self.tops[look..look + 2],
+            };
+            let tops = tops.iter();
+            tops.map(|&top| self.on_stack(layout, look, u64::from_le_bytes(top), frames))
+                .max()
+        };
+        let on_stack = (0..LOOKS).filter_map(on_stack).min();
         Stand {
             above: above.min(on_stack.unwrap_or(0)),
             below: not_shown,
@@ -206,10 +277,10 @@ impl Shown {
         }
     }
 
-    /// How many of the frames, from the root, are on a look's stack. Below the top there may be frames that an earlier call left, if
+    /// How many of the frames, from the root, are on a look's stack below that top. Below the top there may be frames that an earlier call left, if
     /// the frames from the top on do not lead to them: at any frame's address there may be another call by now, of another caller.
-    fn on_stack(&self, layout: &Layout, look: usize, frames: &[Frame]) -> usize {
-        let mut address = u64::from_le_bytes(self.top);
+    fn on_stack(&self, layout: &Layout, look: usize, top: u64, frames: &[Frame]) -> usize {
+        let mut address = top;
         let shown = frames.get(..self.frames).unwrap_or_default();
         // The highest frame from which all others so far were those of the stack.
         let mut highest = None;

@@ -25,7 +25,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use phpprof_zend::function::{Function, HEAD, Key};
-use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::unwind::Frame;
 
 pub use lifetime::stands;
@@ -172,6 +172,9 @@ pub struct Place<'a, M: Memory + ?Sized> {
     pub now: u64,
 }
 
+/// Fills pieces, after what it reads for itself.
+pub type Gather<'a> = &'a mut dyn FnMut(&mut [Piece<'_>]) -> Result<(), Fault>;
+
 /// All known codes of a run.
 #[derive(Debug, Default)]
 pub struct Functions {
@@ -192,14 +195,15 @@ impl Functions {
         self.refused.clear();
     }
 
-    /// Identifies the function of each frame, leaf first, into `ids`; `None` if it is inconsistent. If what was read of a function is only
-    /// valid while its frame stands, `look_again` tells which frames have stood since, from this one on, counted from the root.
+    /// Identifies the function of each frame, leaf first, into `ids`; `None` if it is inconsistent. If what is read of a function is only
+    /// valid while its frame stands, `look_again` looks at the frames, from this one on, counted from the root, by a gather that reads this
+    /// of the functions first, and tells which have stood.
     pub fn identify<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         frames: &[Frame],
         ids: &mut Vec<Option<FunctionId>>,
-        look_again: impl FnOnce(usize) -> Stand,
+        look_again: impl FnMut(usize, Gather<'_>) -> Stand,
     ) {
         ids.clear();
         self.renew(place);
@@ -225,6 +229,7 @@ impl Functions {
                     depth,
                     anchors,
                     key: None,
+                    stands: None,
                     code: None,
                 });
             }
@@ -437,6 +442,8 @@ struct Look {
     /// The known addresses of the name's strings, 0 if unknown.
     anchors: [u64; 2],
     key: Option<Key>,
+    /// Whether its frame stood after everything was read that is only valid while it stands; `None` if it was not looked at.
+    stands: Option<bool>,
     code: Option<FunctionId>,
 }
 

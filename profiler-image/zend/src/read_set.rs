@@ -4,7 +4,7 @@
 //! fetched together, and the same code then reads them from here. Invariant: anything not fetched is read from the memory
 //! itself, so a fetch changes the cost and the moment of a read, never its meaning.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::memory::{Fault, Memory, Piece};
 use crate::short::Short;
@@ -13,6 +13,7 @@ use crate::short::Short;
 pub struct ReadSet<'a, M: Memory + ?Sized> {
     memory: &'a M,
     fetched: RefCell<Fetched>,
+    direct_reads: Cell<usize>,
 }
 
 #[derive(Default)]
@@ -31,45 +32,74 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
         Self {
             memory,
             fetched: RefCell::default(),
+            direct_reads: Cell::new(0),
         }
     }
 
     /// Fetches ranges, each an address and a length, in one gather; keeps none if one of them is not mapped.
     pub fn fetch(&self, wanted: impl IntoIterator<Item = (u64, usize)>) {
+        // Without the ranges, each read goes to the memory itself.
+        let _ = self.fetch_around(wanted, &mut [], []);
+    }
+
+    /// The same for the ranges `before` and `after` pieces, which it fills in between, all in one gather.
+    ///
+    /// # Errors
+    /// A [`Fault`] if a range or a piece is not mapped; then the pieces are unspecified.
+    pub fn fetch_around(
+        &self,
+        before: impl IntoIterator<Item = (u64, usize)>,
+        pieces: &mut [Piece<'_>],
+        after: impl IntoIterator<Item = (u64, usize)>,
+    ) -> Result<(), Fault> {
         // The iterator may read from this set, so it runs before the set changes.
+        let is_range = |&(address, length): &(u64, usize)| address != 0 && length != 0;
         let mut ranges = Short::<(u64, usize), 16>::default();
-        ranges.extend(
-            wanted
-                .into_iter()
-                .filter(|&(address, length)| address != 0 && length != 0),
-        );
+        ranges.extend(before.into_iter().filter(is_range));
+        let is_before = ranges.len();
+        ranges.extend(after.into_iter().filter(is_range));
         let wanted = ranges.as_slice();
-        if wanted.is_empty() {
-            return;
+        let count = wanted.len() + pieces.len();
+        if count == 0 {
+            return Ok(());
         }
         let Fetched { ranges, bytes } = &mut *self.fetched.borrow_mut();
         let known = bytes.len();
         bytes.resize(known + wanted.iter().map(|&(_, length)| length).sum::<usize>());
         let mut rest = bytes.get_mut(known..).unwrap_or_default();
-        let mut in_place: [Piece<'_>; IN_PLACE] = std::array::from_fn(|_| Piece {
+        let nothing = || Piece {
             address: 0,
             bytes: &mut [],
-        });
+        };
+        let mut in_place: [Piece<'_>; IN_PLACE] = std::array::from_fn(|_| nothing());
         let mut on_heap = Vec::new();
-        for (index, &(address, length)) in wanted.iter().enumerate() {
-            let (bytes, after) = rest.split_at_mut(length);
-            rest = after;
-            match in_place.get_mut(index).filter(|_| wanted.len() <= IN_PLACE) {
-                Some(piece) => *piece = Piece { address, bytes },
-                None => on_heap.push(Piece { address, bytes }),
+        let all = match in_place.get_mut(..count) {
+            Some(all) => all,
+            None => {
+                on_heap.resize_with(count, nothing);
+                on_heap.as_mut_slice()
             }
+        };
+        let (first, others) = all.split_at_mut(is_before);
+        let (between, last) = others.split_at_mut(pieces.len());
+        for (place, &(address, length)) in first.iter_mut().chain(last).zip(wanted) {
+            let (bytes, after) = std::mem::take(&mut rest).split_at_mut(length);
+            (*place, rest) = (Piece { address, bytes }, after);
         }
-        let pieces = in_place.get_mut(..wanted.len());
-        let pieces = pieces.unwrap_or(on_heap.as_mut_slice());
-        match self.memory.gather(pieces) {
+        for (place, piece) in between.iter_mut().zip(pieces) {
+            (place.address, place.bytes) = (piece.address, &mut *piece.bytes);
+        }
+        let read = self.memory.gather(all);
+        match read {
             Ok(()) => ranges.extend(wanted.iter().copied()),
             Err(_) => bytes.resize(known),
         }
+        read
+    }
+
+    /// How many reads went to the memory itself.
+    pub fn direct_reads(&self) -> usize {
+        self.direct_reads.get()
     }
 
     /// Fills the bytes if they were fetched.
@@ -97,6 +127,7 @@ impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
         if self.have(address, bytes) {
             return Ok(());
         }
+        self.direct_reads.set(self.direct_reads.get() + 1);
         self.memory.read(address, bytes)
     }
 
@@ -107,6 +138,7 @@ impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
         if fetched {
             return Ok(());
         }
+        self.direct_reads.set(self.direct_reads.get() + 1);
         self.memory.gather(pieces)
     }
 
@@ -117,8 +149,6 @@ impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
     use crate::memory::Recorded;
 
@@ -155,6 +185,22 @@ mod tests {
         assert_eq!(memory.1.get(), 1);
         assert_eq!(set.word(0x1004), Err(Fault::Unmapped));
         assert_eq!(memory.1.get(), 2);
+    }
+
+    #[test]
+    fn pieces_are_filled_in_the_gather_that_fetches() {
+        let memory = memory();
+        let set = ReadSet::new(&memory);
+        let mut bytes = [0; 8];
+        let mut between = [Piece {
+            address: 0x2000,
+            bytes: &mut bytes,
+        }];
+        let read = set.fetch_around([(0x1000, 8)], &mut between, [(0x1000, 4), (0x2004, 4)]);
+        assert_eq!((read, u64::from_le_bytes(bytes)), (Ok(()), 9));
+        assert_eq!((set.word(0x1000), set.half(0x2004)), (Ok(7), Ok(0)));
+        assert_eq!((memory.1.get(), set.direct_reads()), (1, 0));
+        assert_eq!((set.word(0x2000), set.direct_reads()), (Ok(9), 1));
     }
 
     #[test]

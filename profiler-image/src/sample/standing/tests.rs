@@ -49,7 +49,7 @@ impl Shown {
     /// How many of the frames stand, from the root.
     fn standing(&mut self, frames: &[Frame]) -> usize {
         self.frames = frames.len();
-        self.stand(layout(), frames).above
+        self.stand(layout(), frames, Tops::Between).above
     }
 
     /// Puts a frame of the stack's page into each look.
@@ -88,7 +88,7 @@ fn shown(left: &[(u64, u64)], stacks: &[&[(u64, u64)]]) -> Shown {
         }
         shown.looks.push(bytes);
         if look == 0 {
-            shown.top = now.first().map_or(0, |leaf| leaf.address).to_le_bytes();
+            shown.tops = [now.first().map_or(0, |leaf| leaf.address).to_le_bytes(); LOOKS + 1];
         }
     }
     shown
@@ -162,7 +162,7 @@ fn what_a_call_left_below_the_top_does_not_stand() {
             }
         }
     }
-    shown.top = now.to_le_bytes();
+    shown.tops = [now.to_le_bytes(); LOOKS + 1];
     let mut stand = |leaf: Frame| shown.standing(&[&[leaf][..], &stack(&calls)].concat());
     assert_eq!(stand(callee(now, 4)), 3);
     assert_eq!(stand(callee(left, 3)), 2);
@@ -182,7 +182,7 @@ fn the_body_of_a_generator_stands_while_it_is_the_top() {
     let stands = |body: Frame, top: u64| {
         let mut shown = shown(&[], &[&calls]);
         shown.put_elsewhere(&[body]);
-        shown.top = top.to_le_bytes();
+        shown.tops = [top.to_le_bytes(); LOOKS + 1];
         shown.standing(&frames)
     };
     assert_eq!(stands(body, HEAP), 3);
@@ -215,7 +215,7 @@ fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its
         let mut shown = shown(&[], &[&calls]);
         shown.put_elsewhere(&[body]);
         shown.put(&now);
-        shown.top = address(2).to_le_bytes();
+        shown.tops = [address(2).to_le_bytes(); LOOKS + 1];
         shown.standing(&frames)
     };
     assert_eq!(stands(called(3, HEAP)), 4);
@@ -242,7 +242,7 @@ fn the_body_of_a_generator_does_not_stand_where_another_one_has_resumed_its_own(
         let mut shown = shown(&[], &[&calls]);
         shown.put_elsewhere(&[inner(resumed_by), outer]);
         shown.put(&called);
-        shown.top = called.address.to_le_bytes();
+        shown.tops = [called.address.to_le_bytes(); LOOKS + 1];
         shown.standing(&frames)
     };
     assert_eq!(stands(HEAP), 5);
@@ -304,4 +304,20 @@ proptest! {
             prop_assert!(shown(&[], &[&look]).standing(&stack(&mix)) <= lower.len());
         }
     }
+}
+
+/// The program makes its top call after the first look.
+#[test]
+fn a_function_stands_if_each_look_leads_to_it_from_one_of_the_tops_next_to_it() {
+    let (before, after) = ([(1, 10), (2, 20)], [(1, 10), (2, 20), (3, 30)]);
+    let mut shown = shown(&[], &[&before, &after]);
+    let [callers, callee] = [&before[..], &after[..]].map(|stack_of| stack(stack_of)[0].address);
+    shown.tops = [callers, callee, callee].map(u64::to_le_bytes);
+    let frames = stack(&before);
+    shown.frames = frames.len();
+    let stand = |tops| shown.stand(layout(), &frames, tops).above;
+    assert_eq!((stand(Tops::Between), stand(Tops::NextTo)), (0, 2));
+    shown.tops = [callee; LOOKS + 1].map(u64::to_le_bytes);
+    let stand = shown.stand(layout(), &frames, Tops::NextTo);
+    assert_eq!(stand.above, 0, "nothing leads to it in the first look");
 }

@@ -19,26 +19,37 @@ use super::lifetime::{has_key, is_live, is_shared, outlives};
 use super::ops::{Ops, ops_size};
 use super::scripts::key_of_cached;
 use super::{
-    AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Look,
+    AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Gather, Look,
     MAX_REMEMBERED, MAX_RESOLVED, Place, STRING_HEAD,
 };
 use crate::stack::names::{Name, NameId};
 use crate::stack::stand::Stand;
 use crate::stack::volume::without_versions;
 
+/// Addresses and lengths.
+type Ranges = SmallVec<[(u64, usize); 32]>;
+
 impl Functions {
     pub(super) fn look<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         looks: &mut [Look],
-        look_again: impl FnOnce(usize) -> Stand,
+        mut look_again: impl FnMut(usize, Gather<'_>) -> Stand,
     ) {
         let stored = read_heads(place, looks);
         for look in looks.iter_mut().filter(|look| look.key.is_none()) {
             look.key = key_of_cached(place, &look.frame);
         }
         let set = ReadSet::new(place.memory);
-        self.fetch_words(place, &set, looks);
+        let words = self.words(place, looks);
+        let is_early = |look: &&mut Look| self.is_unknown_and_passing(place, look);
+        let early: SmallVec<[_; FEW]> = looks
+            .iter_mut()
+            .filter(is_early)
+            .take(MAX_RESOLVED)
+            .collect();
+        let code = early.iter().flat_map(|look| code_of(place, look));
+        fetch(&set, (code.collect(), words), early, &mut look_again);
         for (look, stored) in looks.iter_mut().zip(stored) {
             let Some(key) = look.key else { continue };
             look.code = self.known(place, &set, &key, stored);
@@ -52,17 +63,17 @@ impl Functions {
             .filter(|look| look.key.is_some() && look.code.is_none())
             .take(MAX_RESOLVED)
             .collect();
-        let mut stand = Stand::default();
-        if !new.is_empty() {
-            fetch_texts(place, &set, &new);
-            let lasts = |look: &&&mut Look| look.key.is_none_or(|key| lasts(place, &key));
-            let passing = new.iter().filter(|look| !lasts(look));
-            if let Some(lowest) = passing.map(|look| look.depth).min() {
-                stand = look_again(lowest);
-            }
-        }
+        let texts = texts(place, &set, &new);
+        let is_late = |look: &&mut &mut Look| is_passing(place, look) && look.stands.is_none();
+        let late = new.iter_mut().filter(is_late).map(|look| &mut **look);
+        fetch(
+            &set,
+            (texts, Ranges::new()),
+            late.collect(),
+            &mut look_again,
+        );
         for look in &mut new {
-            let stands = stand.reaches(look.depth);
+            let stands = look.stands.unwrap_or(false);
             look.code = look
                 .key
                 .and_then(|key| self.resolve(place, &set, &look.frame, (key, stands)));
@@ -75,19 +86,17 @@ impl Functions {
         }
     }
 
-    /// Fetches the words that distinguish new functions from known ones at another address, or of a class that was linked anew.
-    fn fetch_words<M: Memory + ?Sized>(
-        &self,
-        place: &Place<'_, M>,
-        set: &ReadSet<'_, M>,
-        looks: &[Look],
-    ) {
+    /// The words that distinguish new functions from known ones at another address, or of a class that was linked anew.
+    fn words<M: Memory + ?Sized>(&self, place: &Place<'_, M>, looks: &[Look]) -> Ranges {
         let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
         let keys = looks.iter().filter_map(|look| Some((look, look.key?)));
         let others = keys.filter(|(look, key)| look.anchors != key.anchors());
-        set.fetch(others.take(MAX_RESOLVED).flat_map(|(_, key)| {
-            let [name, file] = key.anchors();
-            let is_known = place.shared.knows(&key) || place.local.knows(&key);
+        let words = others.take(MAX_RESOLVED).flat_map(|(look, key)| {
+            let [name, file] = match self.is_unknown_and_passing(place, look) {
+                true => [0, 0],
+                false => key.anchors(),
+            };
+            let is_known = self.knows(place, &key);
             let scope = if is_known { 0 } else { key.scope };
             let module_at = if is_known { 0 } else { key.module };
             [
@@ -97,7 +106,25 @@ impl Functions {
                 (at(scope, class.ce_flags), 4),
                 (at(module_at, module.name), 8),
             ]
-        }));
+        });
+        words.collect()
+    }
+
+    fn knows<M: Memory + ?Sized>(&self, place: &Place<'_, M>, key: &Key) -> bool {
+        place.shared.knows(key) || place.local.knows(key)
+    }
+
+    /// Whether a function is certainly new, and its code and its texts are only valid while its frame stands; its class's name lasts longer.
+    fn is_unknown_and_passing<M: Memory + ?Sized>(
+        &self,
+        place: &Place<'_, M>,
+        look: &Look,
+    ) -> bool {
+        let is_new = |key: Key| {
+            let class_lasts = key.scope == 0 || is_shared(place, key.scope);
+            class_lasts && !self.knows(place, &key)
+        };
+        is_passing(place, look) && look.key.is_some_and(is_new)
     }
 
     /// A code that is known under this key and by the current texts of its strings; `stored` are their hashes, as far as these have
@@ -137,11 +164,14 @@ impl Functions {
         frame: &Frame,
         (key, stands): (Key, bool),
     ) -> Option<FunctionId> {
+        let direct_reads = set.direct_reads();
         let named = if key.is_nameless() {
             NamedFunction::nameless(key)
         } else {
             NamedFunction::resolve(set, place.layout, key)?
         };
+        // The rest of a long text is read after the frame was looked at.
+        let stands = stands && set.direct_reads() == direct_reads;
         let function = &named.function;
         let is_declared = || {
             let globals = place.executor_globals;
@@ -363,21 +393,71 @@ fn read_heads<M: Memory + ?Sized>(
     stored.collect()
 }
 
-/// Fetches the texts and ops of new functions, in one call.
-fn fetch_texts<M: Memory + ?Sized>(place: &Place<'_, M>, set: &ReadSet<'_, M>, new: &[&mut Look]) {
+/// Fetches ranges. If the first of them are only valid while the frames of functions stand, looks at the frames in the same gather, right
+/// after these were read.
+fn fetch<M: Memory + ?Sized>(
+    set: &ReadSet<'_, M>,
+    ranges: (Ranges, Ranges),
+    passing: SmallVec<[&mut Look; FEW]>,
+    look_again: &mut impl FnMut(usize, Gather<'_>) -> Stand,
+) {
+    let mut ranges = Some(ranges);
+    if let Some(lowest) = passing.iter().map(|look| look.depth).min() {
+        let mut gather = |looks: &mut [Piece<'_>]| {
+            let (first, others) = ranges.take().unwrap_or_default();
+            set.fetch_around(first, looks, others)
+        };
+        let stand = look_again(lowest, &mut gather);
+        for look in passing {
+            look.stands = Some(stand.reaches(look.depth));
+        }
+    }
+    if let Some((first, others)) = ranges {
+        set.fetch(first.into_iter().chain(others));
+    }
+}
+
+/// The texts and ops of new functions.
+fn texts<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    set: &ReadSet<'_, M>,
+    new: &[&mut Look],
+) -> Ranges {
     let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
     let word = |address: u64| match address {
         0 => 0,
         _ => set.word(address).unwrap_or(0),
     };
-    set.fetch(new.iter().filter_map(|look| look.key).flat_map(|key| {
-        [
-            (key.filename, STRING_HEAD),
-            (key.code, ops_size(place.layout, &key).unwrap_or(0)),
+    let keys = new.iter().filter_map(|look| Some((look, look.key?)));
+    let texts = keys.flat_map(|(look, key)| {
+        let code = match look.stands {
+            Some(_) => [(0, 0); 3],
+            None => code_of(place, look),
+        };
+        let of_class = [
             (word(at(key.scope, class.name)), STRING_HEAD),
             (word(at(key.module, module.name)), EXTENSION_HEAD),
+        ];
+        code.into_iter().chain(of_class)
+    });
+    texts.collect()
+}
+
+/// The ranges of a function's texts and ops.
+fn code_of<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> [(u64, usize); 3] {
+    look.key.map_or([(0, 0); 3], |key| {
+        let ops = ops_size(place.layout, &key).unwrap_or(0);
+        [
+            (key.name, STRING_HEAD),
+            (key.filename, STRING_HEAD),
+            (key.code, ops),
         ]
-    }));
+    })
+}
+
+/// Whether what is read of a function is only valid while its frame stands.
+fn is_passing<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> bool {
+    look.key.is_some_and(|key| !lasts(place, &key))
 }
 
 /// An address in a struct; 0 where there is none.

@@ -65,7 +65,10 @@ fn place<'a>(
 /// No known functions, the maps of an engine and of a worker, and an engine that runs nothing.
 fn nothing_known() -> (Functions, (Map, Map), EngineImage) {
     let (functions, maps) = Default::default();
-    (functions, maps, EngineImage::new(of_8_2()))
+    let mut memory = EngineImage::new(of_8_2());
+    // Behind each text and code is more memory, as in a process.
+    memory.room(STRINGS, SHARED.end - STRINGS);
+    (functions, maps, memory)
 }
 
 /// This many frames, from the root, stand.
@@ -82,7 +85,7 @@ fn names(
 ) -> Vec<String> {
     let mut ids = Vec::new();
     let mut place = place(memory, &mut maps.0, &mut maps.1);
-    codes.identify(&mut place, frames, &mut ids, |_| stands(frames.len()));
+    codes.identify(&mut place, frames, &mut ids, |_, _| stands(frames.len()));
     ids.into_iter()
         .map(|id| {
             id.map_or_else(String::new, |id| {
@@ -209,7 +212,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
         place.request_ends = false;
         let mut ids = Vec::new();
-        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
+        codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
         assert_eq!(codes.names.get(id).name, name);
         assert!(codes.bytes <= MAX_BYTES + (4 << 10));
@@ -241,7 +244,7 @@ fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
         codes.begin();
         let mut ids = Vec::new();
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
-        codes.identify(&mut place, &[other, user], &mut ids, |_| stands(stand));
+        codes.identify(&mut place, &[other, user], &mut ids, |_, _| stands(stand));
         assert_eq!([ids[0].is_some(), ids[1].is_some()], expected);
     };
     check(0, [false, false]);
@@ -258,7 +261,7 @@ fn frames_are_looked_at_again_from_the_lowest_whose_name_nothing_else_holds() {
     names(&mut codes, &memory, &mut maps, &[main]);
     let mut place = place(&memory, &mut maps.0, &mut maps.1);
     let (mut ids, mut lowest) = (Vec::new(), None);
-    codes.identify(&mut place, &[other, user, main], &mut ids, |frame| {
+    codes.identify(&mut place, &[other, user, main], &mut ids, |frame, _| {
         lowest = Some(frame);
         stands(3)
     });
@@ -272,7 +275,7 @@ fn what_a_look_could_not_name_is_looked_at_again_for_the_next_read_only() {
     let mut is_named = |codes: &mut Functions, stand: usize| {
         let mut ids = Vec::new();
         let mut place = place(&memory, &mut maps.0, &mut maps.1);
-        codes.identify(&mut place, &[user], &mut ids, |_| stands(stand));
+        codes.identify(&mut place, &[user], &mut ids, |_, _| stands(stand));
         ids[0].is_some()
     };
     assert!(!is_named(&mut codes, 0));
@@ -302,7 +305,7 @@ fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
     memory.put_function(frame.func, &key);
     let mut ids = Vec::new();
     let mut place = place(&memory, &mut maps.0, &mut maps.1);
-    codes.identify(&mut place, &[frame], &mut ids, |_| Stand::default());
+    codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
     let code = codes.get(ids[0].unwrap()).unwrap();
     assert!(code.function.key.is_nameless());
     assert_eq!(codes.names.get(code.name).name, "");
@@ -408,7 +411,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
         let mut ids = Vec::new();
         let mut place = place(memory, &mut maps.0, &mut maps.1);
         place.now = now;
-        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
+        codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
         codes.names.get(id).name.to_owned()
     };
@@ -464,7 +467,7 @@ fn a_method_of_a_class_that_each_request_links_anew_is_resolved_once() {
         codes.forget(&mut maps.1);
         let mut ids = Vec::new();
         let mut place = place(memory, &mut maps.0, &mut maps.1);
-        codes.identify(&mut place, &[frame], &mut ids, |_| stands(1));
+        codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let code = codes.get(ids[0].unwrap()).unwrap();
         assert!(code.function.is_relinked());
         (ids[0], codes.names.get(code.name).name.to_owned())

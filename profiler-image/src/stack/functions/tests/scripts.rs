@@ -45,7 +45,7 @@ fn name(
     place.now = now;
     let mut ids = Vec::new();
     codes.begin();
-    codes.identify(&mut place, &[frame], &mut ids, |_| Stand::default());
+    codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
     let name = codes.name(ids[0]?, false);
     Some(codes.names.get(name).name.to_owned())
 }

@@ -66,7 +66,7 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
             now: 1,
         };
         codes.begin();
-        codes.identify(&mut place, &[frame], &mut ids, |_| Stand::default());
+        codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
         let name = ids[0].map(|id| codes.name(id, false));
         name.map(|name| codes.names.get(name).name.to_owned())
     };

@@ -11,6 +11,7 @@
 //!
 //! All functions of a stack that have to be read in a sample are read in one gather.
 
+mod fetch;
 mod lifetime;
 mod ops;
 mod resolve;
@@ -170,6 +171,13 @@ pub struct Place<'a, M: Memory + ?Sized> {
     pub request_ends: bool,
     /// The time, in nanoseconds of the monotonic clock.
     pub now: u64,
+}
+
+impl<M: Memory + ?Sized> Place<'_, M> {
+    /// Whether a function is known under this key, whatever its texts.
+    fn knows(&self, key: &Key) -> bool {
+        self.shared.knows(key) || self.local.knows(key)
+    }
 }
 
 /// Fills pieces, after what it reads for itself.

@@ -99,6 +99,16 @@ pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, k
         && Key::parse(place.layout, &head).as_ref() == Some(key)
 }
 
+/// Whether a script's or a closure's code and texts are in the memory that opcache shares, like those of internal functions are in
+/// their extension's.
+pub(super) fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
+    let is_shared = |address: u64| address == 0 || is_shared(place, address);
+    !key.is_user()
+        || [key.code, key.name, key.filename]
+            .into_iter()
+            .all(is_shared)
+}
+
 pub(super) fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {
     place
         .shared_ranges

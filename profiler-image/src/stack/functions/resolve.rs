@@ -6,28 +6,28 @@
 use std::hash::BuildHasher as _;
 
 use phpprof_zend::declared::is_declared;
-use phpprof_zend::function::{Function, HEAD, Key, NamedFunction};
+use phpprof_zend::function::{Function, Key, NamedFunction};
 use phpprof_zend::hash::find;
-use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::memory::Memory;
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::text::ZendString;
 use phpprof_zend::unwind::Frame;
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
-use super::lifetime::{has_key, is_live, is_shared, outlives};
-use super::ops::{Ops, ops_size};
+use super::fetch::{
+    Ranges, at, code_of, fetch, is_passing, is_unknown_and_passing, read_heads, texts, words,
+};
+use super::lifetime::{has_key, is_live, is_shared, lasts, outlives};
+use super::ops::Ops;
 use super::scripts::key_of_cached;
 use super::{
-    AGREEING_READS, Block, Code, EXTENSION_HEAD, Entry, FEW, FunctionId, Functions, Gather, Look,
-    MAX_REMEMBERED, MAX_RESOLVED, Place, STRING_HEAD,
+    AGREEING_READS, Block, Code, Entry, FEW, FunctionId, Functions, Gather, Look, MAX_REMEMBERED,
+    MAX_RESOLVED, Place,
 };
 use crate::stack::names::{Name, NameId};
 use crate::stack::stand::Stand;
 use crate::stack::volume::without_versions;
-
-/// Addresses and lengths.
-type Ranges = SmallVec<[(u64, usize); 32]>;
 
 impl Functions {
     pub(super) fn look<M: Memory + ?Sized>(
@@ -41,8 +41,8 @@ impl Functions {
             look.key = key_of_cached(place, &look.frame);
         }
         let set = ReadSet::new(place.memory);
-        let words = self.words(place, looks);
-        let is_early = |look: &&mut Look| self.is_unknown_and_passing(place, look);
+        let words = words(place, looks);
+        let is_early = |look: &&mut Look| is_unknown_and_passing(place, look);
         let early: SmallVec<[_; FEW]> = looks
             .iter_mut()
             .filter(is_early)
@@ -84,47 +84,6 @@ impl Functions {
                 self.remember(place, look.func, code);
             }
         }
-    }
-
-    /// The words that distinguish new functions from known ones at another address, or of a class that was linked anew.
-    fn words<M: Memory + ?Sized>(&self, place: &Place<'_, M>, looks: &[Look]) -> Ranges {
-        let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
-        let keys = looks.iter().filter_map(|look| Some((look, look.key?)));
-        let others = keys.filter(|(look, key)| look.anchors != key.anchors());
-        let words = others.take(MAX_RESOLVED).flat_map(|(look, key)| {
-            let [name, file] = match self.is_unknown_and_passing(place, look) {
-                true => [0, 0],
-                false => key.anchors(),
-            };
-            let is_known = self.knows(place, &key);
-            let scope = if is_known { 0 } else { key.scope };
-            let module_at = if is_known { 0 } else { key.module };
-            [
-                (name, STRING_HEAD),
-                (file, STRING_HEAD),
-                (at(scope, class.name), 8),
-                (at(scope, class.ce_flags), 4),
-                (at(module_at, module.name), 8),
-            ]
-        });
-        words.collect()
-    }
-
-    fn knows<M: Memory + ?Sized>(&self, place: &Place<'_, M>, key: &Key) -> bool {
-        place.shared.knows(key) || place.local.knows(key)
-    }
-
-    /// Whether a function is certainly new, and its code and its texts are only valid while its frame stands; its class's name lasts longer.
-    fn is_unknown_and_passing<M: Memory + ?Sized>(
-        &self,
-        place: &Place<'_, M>,
-        look: &Look,
-    ) -> bool {
-        let is_new = |key: Key| {
-            let class_lasts = key.scope == 0 || is_shared(place, key.scope);
-            class_lasts && !self.knows(place, &key)
-        };
-        is_passing(place, look) && look.key.is_some_and(is_new)
     }
 
     /// A code that is known under this key and by the current texts of its strings; `stored` are their hashes, as far as these have
@@ -358,116 +317,6 @@ impl Functions {
     }
 }
 
-/// Reads the functions' first bytes: their keys, and the hashes of their texts at the known addresses.
-fn read_heads<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
-    looks: &mut [Look],
-) -> SmallVec<[Option<[u64; 2]>; FEW]> {
-    let mut heads: SmallVec<[_; FEW]> = SmallVec::from_elem([0_u8; HEAD], looks.len());
-    let mut hashes: SmallVec<[_; FEW]> = SmallVec::from_elem([[0_u8; 8]; 2], looks.len());
-    let mut pieces: SmallVec<[Piece<'_>; 3 * FEW]> = SmallVec::new();
-    for ((look, head), hashes) in looks.iter().zip(&mut heads).zip(&mut hashes) {
-        pieces.push(Piece {
-            address: look.func,
-            bytes: head,
-        });
-        for (&anchor, hash) in look.anchors.iter().zip(hashes).filter(|(at, _)| **at != 0) {
-            pieces.push(Piece {
-                address: anchor + place.layout.zend_string.h as u64,
-                bytes: hash,
-            });
-        }
-    }
-    let together = place.memory.gather(&mut pieces).is_ok();
-    drop(pieces);
-    let looks = looks.iter_mut().zip(&mut heads).zip(hashes);
-    let stored = looks.map(|((look, head), hashes)| {
-        // One invalid address must not fail the read of the others.
-        if together || place.memory.read(look.func, head).is_ok() {
-            look.key = key_of(place, &look.frame, head);
-        }
-        let anchors = look.key.map(|key| key.anchors());
-        let is_as_expected = together && anchors == Some(look.anchors);
-        is_as_expected.then(|| hashes.map(u64::from_le_bytes))
-    });
-    stored.collect()
-}
-
-/// Fetches ranges. If the first of them are only valid while the frames of functions stand, looks at the frames in the same gather, right
-/// after these were read.
-fn fetch<M: Memory + ?Sized>(
-    set: &ReadSet<'_, M>,
-    ranges: (Ranges, Ranges),
-    passing: SmallVec<[&mut Look; FEW]>,
-    look_again: &mut impl FnMut(usize, Gather<'_>) -> Stand,
-) {
-    let mut ranges = Some(ranges);
-    if let Some(lowest) = passing.iter().map(|look| look.depth).min() {
-        let mut gather = |looks: &mut [Piece<'_>]| {
-            let (first, others) = ranges.take().unwrap_or_default();
-            set.fetch_around(first, looks, others)
-        };
-        let stand = look_again(lowest, &mut gather);
-        for look in passing {
-            look.stands = Some(stand.reaches(look.depth));
-        }
-    }
-    if let Some((first, others)) = ranges {
-        set.fetch(first.into_iter().chain(others));
-    }
-}
-
-/// The texts and ops of new functions.
-fn texts<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
-    set: &ReadSet<'_, M>,
-    new: &[&mut Look],
-) -> Ranges {
-    let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
-    let word = |address: u64| match address {
-        0 => 0,
-        _ => set.word(address).unwrap_or(0),
-    };
-    let keys = new.iter().filter_map(|look| Some((look, look.key?)));
-    let texts = keys.flat_map(|(look, key)| {
-        let code = match look.stands {
-            Some(_) => [(0, 0); 3],
-            None => code_of(place, look),
-        };
-        let of_class = [
-            (word(at(key.scope, class.name)), STRING_HEAD),
-            (word(at(key.module, module.name)), EXTENSION_HEAD),
-        ];
-        code.into_iter().chain(of_class)
-    });
-    texts.collect()
-}
-
-/// The ranges of a function's texts and ops.
-fn code_of<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> [(u64, usize); 3] {
-    look.key.map_or([(0, 0); 3], |key| {
-        let ops = ops_size(place.layout, &key).unwrap_or(0);
-        [
-            (key.name, STRING_HEAD),
-            (key.filename, STRING_HEAD),
-            (key.code, ops),
-        ]
-    })
-}
-
-/// Whether what is read of a function is only valid while its frame stands.
-fn is_passing<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> bool {
-    look.key.is_some_and(|key| !lasts(place, &key))
-}
-
-/// An address in a struct; 0 where there is none.
-fn at(base: u64, offset: usize) -> u64 {
-    match base {
-        0 => 0,
-        _ => base.saturating_add(offset as u64),
-    }
-}
-
 /// The key of code in shared memory of a class that each request links anew: the address of the class's
 /// name, which is in shared memory too, replaces that of the class.
 fn relinked<M: Memory + ?Sized>(
@@ -486,30 +335,6 @@ fn relinked<M: Memory + ?Sized>(
             scope: class,
             ..*key
         })
-}
-
-/// The key of a frame's function, from its first bytes. An included file has often ended when it is read.
-fn key_of<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
-    frame: &Frame,
-    head: &[u8; HEAD],
-) -> Option<Key> {
-    let left = || {
-        let is_script = frame.call_info & place.layout.call_info.code != 0;
-        let key = is_script.then(|| Key::of_script(place.layout, head, frame.opline));
-        key.flatten().filter(|key| lasts(place, key))
-    };
-    left().or_else(|| Key::parse(place.layout, head))
-}
-
-/// Whether a script's or a closure's code and texts are in the memory that opcache shares, like those of internal functions are in
-/// their extension's.
-fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
-    let is_shared = |address: u64| address == 0 || is_shared(place, address);
-    !key.is_user()
-        || [key.code, key.name, key.filename]
-            .into_iter()
-            .all(is_shared)
 }
 
 /// Where the engine's tables have an internal function that was found at `func`.

@@ -1,0 +1,179 @@
+//! Reads what names functions, in as few gathers as there are pointers to follow.
+//!
+//! The first gather reads the functions' first bytes, the second one what these point to, and the third one what that points to. Invariant:
+//! what is only valid while a frame stands is read before the frame is looked at again.
+
+use phpprof_zend::function::{HEAD, Key};
+use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::read_set::ReadSet;
+use phpprof_zend::unwind::Frame;
+use smallvec::SmallVec;
+
+use super::lifetime::{is_shared, lasts};
+use super::ops::ops_size;
+use super::{EXTENSION_HEAD, FEW, Gather, Look, MAX_RESOLVED, Place, STRING_HEAD};
+use crate::stack::stand::Stand;
+
+/// Addresses and lengths.
+pub(super) type Ranges = SmallVec<[(u64, usize); 32]>;
+
+/// Reads the functions' first bytes: their keys, and the hashes of their texts at the known addresses.
+pub(super) fn read_heads<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    looks: &mut [Look],
+) -> SmallVec<[Option<[u64; 2]>; FEW]> {
+    let mut heads: SmallVec<[_; FEW]> = SmallVec::from_elem([0_u8; HEAD], looks.len());
+    let mut hashes: SmallVec<[_; FEW]> = SmallVec::from_elem([[0_u8; 8]; 2], looks.len());
+    let mut pieces: SmallVec<[Piece<'_>; 3 * FEW]> = SmallVec::new();
+    for ((look, head), hashes) in looks.iter().zip(&mut heads).zip(&mut hashes) {
+        pieces.push(Piece {
+            address: look.func,
+            bytes: head,
+        });
+        for (&anchor, hash) in look.anchors.iter().zip(hashes).filter(|(at, _)| **at != 0) {
+            pieces.push(Piece {
+                address: anchor + place.layout.zend_string.h as u64,
+                bytes: hash,
+            });
+        }
+    }
+    let together = place.memory.gather(&mut pieces).is_ok();
+    drop(pieces);
+    let looks = looks.iter_mut().zip(&mut heads).zip(hashes);
+    let stored = looks.map(|((look, head), hashes)| {
+        // One invalid address must not fail the read of the others.
+        if together || place.memory.read(look.func, head).is_ok() {
+            look.key = key_of(place, &look.frame, head);
+        }
+        let anchors = look.key.map(|key| key.anchors());
+        let is_as_expected = together && anchors == Some(look.anchors);
+        is_as_expected.then(|| hashes.map(u64::from_le_bytes))
+    });
+    stored.collect()
+}
+
+/// The words that distinguish new functions from known ones at another address, or of a class that was linked anew.
+pub(super) fn words<M: Memory + ?Sized>(place: &Place<'_, M>, looks: &[Look]) -> Ranges {
+    let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
+    let keys = looks.iter().filter_map(|look| Some((look, look.key?)));
+    let others = keys.filter(|(look, key)| look.anchors != key.anchors());
+    let words = others.take(MAX_RESOLVED).flat_map(|(look, key)| {
+        let [name, file] = match is_unknown_and_passing(place, look) {
+            true => [0, 0],
+            false => key.anchors(),
+        };
+        let is_known = place.knows(&key);
+        let scope = if is_known { 0 } else { key.scope };
+        let module_at = if is_known { 0 } else { key.module };
+        [
+            (name, STRING_HEAD),
+            (file, STRING_HEAD),
+            (at(scope, class.name), 8),
+            (at(scope, class.ce_flags), 4),
+            (at(module_at, module.name), 8),
+        ]
+    });
+    words.collect()
+}
+
+/// Whether a function is certainly new, and its code and its texts are only valid while its frame stands; its class's name lasts longer.
+pub(super) fn is_unknown_and_passing<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    look: &Look,
+) -> bool {
+    let is_new = |key: Key| {
+        let class_lasts = key.scope == 0 || is_shared(place, key.scope);
+        class_lasts && !place.knows(&key)
+    };
+    is_passing(place, look) && look.key.is_some_and(is_new)
+}
+
+/// The texts and ops of new functions.
+pub(super) fn texts<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    set: &ReadSet<'_, M>,
+    new: &[&mut Look],
+) -> Ranges {
+    let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
+    let word = |address: u64| match address {
+        0 => 0,
+        _ => set.word(address).unwrap_or(0),
+    };
+    let keys = new.iter().filter_map(|look| Some((look, look.key?)));
+    let texts = keys.flat_map(|(look, key)| {
+        let code = match look.stands {
+            // They were read before its frame was looked at.
+            Some(_) => [(0, 0); 3],
+            None => code_of(place, look),
+        };
+        let of_class = [
+            (word(at(key.scope, class.name)), STRING_HEAD),
+            (word(at(key.module, module.name)), EXTENSION_HEAD),
+        ];
+        code.into_iter().chain(of_class)
+    });
+    texts.collect()
+}
+
+/// The ranges of a function's texts and ops.
+pub(super) fn code_of<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> [(u64, usize); 3] {
+    look.key.map_or([(0, 0); 3], |key| {
+        let ops = ops_size(place.layout, &key).unwrap_or(0);
+        [
+            (key.name, STRING_HEAD),
+            (key.filename, STRING_HEAD),
+            (key.code, ops),
+        ]
+    })
+}
+
+/// Fetches ranges. If the first of them are only valid while the frames of functions stand, looks at the frames in the same gather, right
+/// after these were read.
+pub(super) fn fetch<M: Memory + ?Sized>(
+    set: &ReadSet<'_, M>,
+    ranges: (Ranges, Ranges),
+    passing: SmallVec<[&mut Look; FEW]>,
+    look_again: &mut impl FnMut(usize, Gather<'_>) -> Stand,
+) {
+    let mut ranges = Some(ranges);
+    if let Some(lowest) = passing.iter().map(|look| look.depth).min() {
+        let mut gather = |looks: &mut [Piece<'_>]| {
+            let (first, others) = ranges.take().unwrap_or_default();
+            set.fetch_around(first, looks, others)
+        };
+        let stand = look_again(lowest, &mut gather);
+        for look in passing {
+            look.stands = Some(stand.reaches(look.depth));
+        }
+    }
+    if let Some((first, others)) = ranges {
+        set.fetch(first.into_iter().chain(others));
+    }
+}
+
+/// Whether what is read of a function is only valid while its frame stands.
+pub(super) fn is_passing<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> bool {
+    look.key.is_some_and(|key| !lasts(place, &key))
+}
+
+/// An address in a struct; 0 where there is none.
+pub(super) fn at(base: u64, offset: usize) -> u64 {
+    match base {
+        0 => 0,
+        _ => base.saturating_add(offset as u64),
+    }
+}
+
+/// The key of a frame's function, from its first bytes. An included file has often ended when it is read.
+fn key_of<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    frame: &Frame,
+    head: &[u8; HEAD],
+) -> Option<Key> {
+    let left = || {
+        let is_script = frame.call_info & place.layout.call_info.code != 0;
+        let key = is_script.then(|| Key::of_script(place.layout, head, frame.opline));
+        key.flatten().filter(|key| lasts(place, key))
+    };
+    left().or_else(|| Key::parse(place.layout, head))
+}

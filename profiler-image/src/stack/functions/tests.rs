@@ -1,3 +1,4 @@
+mod looks;
 mod scripts;
 mod torn;
 mod volume;

@@ -1,3 +1,5 @@
+//! Names of files in a volume.
+
 use super::*;
 
 #[test]

@@ -11,9 +11,8 @@ if [ "${BENCH:-}" = smoke ]; then
   cargo build --quiet --release --locked -p phpprof-bench --bin bench
   program=$target/release/bench
 else
-  triple=x86_64-unknown-linux-musl
-  cargo build --quiet --profile dist --target $triple --locked -p phpprof-bench --bin bench
-  program=$target/$triple/dist/bench
+  release/program amd64 dist phpprof-bench --bin bench >/dev/null
+  program=$target/x86_64-unknown-linux-musl/dist/bench
   # Without it the benchmark measures the rest, reports that, and fails.
   e2e/runtimes/build frankenphp-8.2 || true
 fi

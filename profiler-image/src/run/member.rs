@@ -6,11 +6,15 @@ use super::aggregate::{Aggregate, Sum};
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
 use super::requests::{Fate, Served};
+use super::time::SECOND;
 use crate::read::clocks::{Look, Mark};
 use crate::read::cpu_shares::CpuShares;
 use crate::read::worker::Worker;
 use crate::stack::trace::Stack;
 use crate::target::process::Process;
+
+/// Nanoseconds between two checks of the program.
+const CHECK_EVERY: u64 = 80 * SECOND / 1000;
 
 /// A worker in a run.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub struct Member {
     pub summed_as: i32,
     /// When it was sampled last, or attached; nanoseconds of the monotonic clock.
     pub sampled_at: u64,
+    /// When to check whether its process still runs the program that was examined.
+    check_at: u64,
     /// Since when it sleeps, and in which stack.
     pub asleep: Option<Asleep>,
     pub busy_samples: u64,
@@ -48,6 +54,7 @@ impl Member {
             worker: Worker::new(process),
             summed_as,
             sampled_at: now,
+            check_at: now,
             asleep: None,
             busy_samples: 0,
             idle_samples: 0,
@@ -61,6 +68,21 @@ impl Member {
     #[must_use]
     pub fn still_asleep(&self, mark: Option<Mark>) -> Option<Asleep> {
         self.asleep.filter(|asleep| Some(asleep.mark) == mark)
+    }
+
+    /// Whether its process still runs the program that was examined, checked some ten times a second: an `execve` gives it
+    /// another memory, in which the same addresses may have other contents.
+    pub fn runs_the_same_program(&mut self, now: u64) -> bool {
+        if now < self.check_at {
+            return true;
+        }
+        let process = &self.worker.process;
+        let is_same =
+            process.memory.bound_word(process.engine.fingerprint_at) == Ok(process.fingerprint);
+        if is_same {
+            self.check_at = now + CHECK_EVERY;
+        }
+        is_same
     }
 
     /// The percentage of its turns in which it was busy, if it ever was.

@@ -21,6 +21,7 @@ use crate::request::asked::Label;
 use crate::sample::{Quality, Sampler};
 use crate::target::diagnosis::Refused;
 use crate::target::process::calls::Calls;
+use crate::target::process::last_pid::LastPid;
 use crate::target::scanner::{Report, Scanner};
 
 pub mod aggregate;
@@ -54,8 +55,11 @@ pub use snapshot::{Ended, Seen};
 pub use time::own_cpu;
 use time::{SECOND, now, sleep_until};
 
-/// How often the budget and the checkpoints are checked.
-const LOOK_EVERY: u64 = SECOND / 10;
+/// How often processes that have started, the budget and the checkpoints are checked. A new worker is noticed within 100 ms: this, the
+/// turn that it waits for, and a scan.
+const LOOK_EVERY: u64 = 80 * SECOND / 1000;
+/// A look waits so long for the next turn: a wake-up of its own would cost as much as a sample.
+const WAIT_FOR_TURN: u64 = 11 * SECOND / 1000;
 /// After this time a target without PHP is given up; a starting container may not run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
 /// The largest number of workers of one run that are distinguished; samples of later ones are summed together.
@@ -84,6 +88,9 @@ pub fn record(options: &Options) -> Result<Recording, RecordError> {
 struct Run<'a> {
     options: &'a Options,
     scanner: Scanner,
+    last_pid: LastPid,
+    /// A worker could not be read, so it may have ended or done an `execve`.
+    may_be_gone: bool,
     /// The best reason so far why a process of the target was not sampled.
     refused: Option<Arc<Refused>>,
     is_target_gone: bool,
@@ -124,6 +131,8 @@ impl<'a> Run<'a> {
             options,
             scanner: Scanner::start(options.scope.clone(), options.of_program)
                 .map_err(RecordError::Scanner)?,
+            last_pid: LastPid::open(),
+            may_be_gone: false,
             refused: None,
             is_target_gone: false,
             members: Vec::new(),
@@ -157,6 +166,7 @@ impl<'a> Run<'a> {
             if stop::is_signalled(signals) || self.options.stop.is_requested() {
                 return Err(RecordError::Stopped);
             }
+            // Without a worker the scanner needs no request.
             let Some(report) = self.scanner.wait(Duration::from_nanos(LOOK_EVERY)) else {
                 continue;
             };
@@ -190,7 +200,7 @@ impl<'a> Run<'a> {
         let mut schedule = Schedule::new(began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
-                sleep_until(schedule.due().min(until).min(self.next_look));
+                sleep_until(self.next_wake_up(&schedule).min(until));
             }
             let current = now();
             let max = self.options.max_samples;
@@ -222,7 +232,16 @@ impl<'a> Run<'a> {
         self.finish(ended, began_unix_nanoseconds, took, calls)
     }
 
-    /// Checks ten times a second whether the run has to end, the budget, and the checkpoints.
+    /// The next turn, or the look before it if it cannot wait for the turn.
+    fn next_wake_up(&self, schedule: &Schedule) -> u64 {
+        let due = schedule.due();
+        match due <= self.next_look + WAIT_FOR_TURN {
+            true => due,
+            false => self.next_look,
+        }
+    }
+
+    /// Checks some ten times a second whether the run has to end, whether to look for workers, the budget, and the checkpoints.
     fn look(
         &mut self,
         signals: Option<&SignalFd>,
@@ -236,6 +255,9 @@ impl<'a> Run<'a> {
         // The target may be between two workers; a target that is gone takes the sampler with it.
         if self.is_target_gone {
             return Some(Ended::WorkersGone);
+        }
+        if self.last_pid.has_moved() || std::mem::take(&mut self.may_be_gone) {
+            self.scanner.ask();
         }
         self.hold_budget(current);
         // A program may have ended when the run ends, so its extensions are read now.

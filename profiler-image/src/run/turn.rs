@@ -53,7 +53,7 @@ impl Run<'_> {
         member.asleep = None;
         let (sampled, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
             Outcome::Failed(_) => {
-                self.sampler.quality.denied += 1;
+                self.failed();
                 return;
             }
             Outcome::Idle => (None, true),
@@ -63,9 +63,9 @@ impl Run<'_> {
         // Nothing ran from before the read to after it: the stack is true, and remains so for as long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
         let look = member.worker.clocks.look();
-        if look == Err(NoLook::Gone) {
-            // The read used the thread id, which may have been another's by then.
-            self.sampler.quality.denied += 1;
+        // The read used the thread id, which may have been another's by then, or that of another program.
+        if look == Err(NoLook::Gone) || !member.runs_the_same_program(current) {
+            self.failed();
             return;
         }
         let stack = sampled.map(|sampled| sampled.stack);
@@ -95,6 +95,12 @@ impl Run<'_> {
         let slept = slept.filter(|_| is_certain);
         member.asleep = slept.map(|mark| Asleep { mark, stack });
         self.add(index, current, look.ok(), (stack, is_certain), !is_asleep);
+    }
+
+    /// Counts a turn that read nothing that is true.
+    fn failed(&mut self) {
+        self.sampler.quality.denied += 1;
+        self.may_be_gone = true;
     }
 
     /// Adds a sample of a stack, `None` between requests. `is_certain` tells whether its request is certain.
@@ -195,8 +201,8 @@ mod tests {
 
     use super::*;
     use crate::request::asked::Asked;
-    use crate::run::Options;
     use crate::run::stop::Stop;
+    use crate::run::{Options, SECOND, Schedule};
     use crate::sample::tests::Scene;
     use crate::target::Scope;
     use crate::target::process::ProcessMemory;
@@ -273,6 +279,35 @@ mod tests {
         run.read_one(0, now(), mark, &mut None);
         assert_eq!(counts(&run), (1, 1, vec![1]));
         assert_eq!(run.members[0].sampled_at, sampled_at);
+    }
+
+    #[test]
+    fn what_was_read_of_a_worker_that_runs_another_program_is_not_summed() {
+        let (child, pid) = sleeper();
+        let options = options();
+        let scene = Scene::frameless("strpos", IS_NULL);
+        let mut run = run_of(&options, &scene, pid);
+        let mut process = scene.process();
+        (process.pid, process.tid) = (pid, pid);
+        process.fingerprint ^= 1;
+        run.members[0] = Member::new(process.into(), pid, now());
+        for failed in 1..=2 {
+            run.read_one(0, now(), None, &mut None);
+            assert_eq!(counts(&run), (0, failed, vec![]));
+            assert!(std::mem::take(&mut run.may_be_gone));
+        }
+        end(child);
+    }
+
+    #[test]
+    fn a_look_waits_for_the_next_turn_if_that_is_soon() {
+        let options = options();
+        let mut run = Run::new(&options).unwrap();
+        run.next_look = 10 * SECOND;
+        let next = |due: u64| run.next_wake_up(&Schedule::new(due, SECOND, 1));
+        assert_eq!(next(9 * SECOND), 9 * SECOND);
+        assert_eq!(next(10 * SECOND + SECOND / 99), 10 * SECOND + SECOND / 99);
+        assert_eq!(next(10 * SECOND + SECOND / 50), 10 * SECOND);
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! Finds the PHP workers of the target, ten times a second, in `/proc` and in their memory.
+//! Finds the PHP workers of the target, at most ten times a second, in `/proc` and in their memory.
 //!
 //! The listing of `/proc` shows new processes, and only their files are opened. It is read while processes start, and once a
-//! second ([`LastPid`]). A process with an engine is held by a
-//! descriptor that stays bound to it ([`ProcessMemory::bound_word`]). One without may `execve` at any time: its executable
-//! is checked again, each 100 ms at first and each second in the end, and a different one makes the process new; until it is a second
-//! old it is examined completely, because an engine may still be loaded or started. A forked worker shares its family's
-//! addresses (`families.rs`), so attaching to it takes a few reads. In a thread-safe engine each of its threads is
-//! a worker (`threads.rs`).
+//! second ([`LastPid`]). A process with an engine is held by a descriptor that stays bound to it ([`ProcessMemory::bound_word`]).
+//! One without may `execve` at any time: its executable is checked again, each 100 ms at first and each second in the end, or each
+//! ten if no `execve` brings it into scope. A different one makes the process new. Until a process is a second old it is examined
+//! completely, because an engine may still be loaded or started. A forked worker shares its family's addresses (`families.rs`),
+//! so attaching to it takes a few reads. In a thread-safe engine each of its threads is a worker (`threads.rs`).
 //!
 //! What this module does not do: open files of the target, rely on PID 1, see an engine that a process loads
 //! later than a second after its start, or a PID that is reused within one scan by the same executable, if neither
@@ -16,6 +15,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
@@ -66,10 +66,6 @@ struct Listing {
     folder: Option<File>,
     pids: Vec<i32>,
     last_pid: LastPid,
-    /// The last PID that the kernel gave, when it was last read.
-    last: Option<i32>,
-    /// It was the same twice, so its process was listed.
-    is_settled: bool,
     next_at: u64,
 }
 
@@ -103,8 +99,6 @@ impl Discovery {
                 folder: calls::open("/proc").ok(),
                 pids: Vec::new(),
                 last_pid: LastPid::open(),
-                last: None,
-                is_settled: false,
                 next_at: 0,
             },
             refused: None,
@@ -152,6 +146,22 @@ impl Discovery {
             if let Verdict::Other(other) = &mut seen.verdict {
                 other.look_at = 0;
             }
+        }
+    }
+
+    /// How long the next scan can wait, if meanwhile no process starts and no worker fails: not at all while there is no
+    /// worker, while a process may still become one, and where threads may.
+    #[must_use]
+    pub fn rest(&self) -> Duration {
+        let now = boot_milliseconds();
+        let needs_scan = |seen: &Seen| match &seen.verdict {
+            Verdict::Php(program) => program.process.engine.threads.is_some(),
+            Verdict::Other(other) => other.changes_soon(seen.born, now),
+        };
+        let has_worker = self.seen.values().any(|seen| seen.process().is_some());
+        match has_worker && !self.seen.values().any(needs_scan) {
+            true => Duration::from_millis(LIST_EVERY),
+            false => Duration::ZERO,
         }
     }
 
@@ -215,10 +225,12 @@ impl Discovery {
     /// Examines a process completely.
     fn look(&mut self, new: &New, now: u64) -> Seen {
         let in_scope = new.in_scope || self.is_meant(new.pid, &new.stat);
+        let may_count = in_scope || !matches!(self.scope, Scope::Pids(_));
         let mut other = Other {
             executable: executable_hash(new.pid),
             is_starting: false,
-            look_at: look_at(new.born, now),
+            may_count,
+            look_at: look_at(new.born, now, may_count),
         };
         let verdict = if !in_scope || new.stat.has_ended() {
             Verdict::Other(other)
@@ -346,10 +358,7 @@ impl Listing {
 
     /// Whether a process may have started that was not listed.
     fn is_due(&mut self, now: u64) -> bool {
-        let last = self.last_pid.read();
-        let is_same = last.is_some() && last == self.last;
-        let is_due = !is_same || !self.is_settled || now >= self.next_at;
-        (self.last, self.is_settled) = (last, is_same);
+        let is_due = self.last_pid.has_moved() || now >= self.next_at;
         if is_due {
             self.next_at = now + LIST_EVERY;
         }

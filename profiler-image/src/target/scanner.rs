@@ -1,7 +1,9 @@
 //! The thread that looks for workers, so that a long look delays no sample.
 //!
-//! It always runs: ten wake-ups per second cost less than predicting which scan will be long. Its CPU time counts as
-//! the sampler's. It ends with the [`Scanner`], at the latest after the current scan.
+//! It scans ten times a second while something may change soon ([`Discovery::rest`]). Otherwise it sleeps for a second, or until
+//! it is asked: the sampling thread is awake anyway, and tells at the price of one short read whether a process has started. A wake-up
+//! of another thread costs as much as a sample. The thread's CPU time counts as the sampler's. It ends with the [`Scanner`], at
+//! the latest after the current scan.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,7 +18,7 @@ use super::diagnosis::Refused;
 use super::discovery::Discovery;
 use super::threads::Changes;
 
-/// New and ended workers are noticed within 100 ms: this interval, a scan, and a turn.
+/// The shortest interval between two scans. New and ended workers are noticed within 100 ms: this interval, a scan, and a turn.
 const SCAN_EVERY: Duration = Duration::from_millis(80);
 /// Scans take at most one in this many parts of a core; but there is at least one each second.
 const SHARE: u32 = 4;
@@ -42,8 +44,8 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Scanner {
     reports: Receiver<Report>,
-    /// Closed when the run is over.
-    _run: SyncSender<()>,
+    /// Asks for a scan; closed when the run is over.
+    asks: SyncSender<()>,
 }
 
 impl Scanner {
@@ -54,16 +56,22 @@ impl Scanner {
     /// If no thread can be started.
     pub fn start(scope: Scope, hurries: bool) -> std::io::Result<Self> {
         let (outbox, reports) = sync_channel(MAX_WAITING);
-        let (run, over) = sync_channel(0);
+        let (asks, asked) = sync_channel(1);
         Builder::new()
             .name("scanner".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 // Signals are for the sampling thread.
                 let _ = SigSet::all().thread_block();
-                scan_until_over(Discovery::new(scope), hurries, &outbox, &over);
+                scan_until_over(Discovery::new(scope), hurries, &outbox, &asked);
             })?;
-        Ok(Self { reports, _run: run })
+        Ok(Self { reports, asks })
+    }
+
+    /// Asks for a scan, as soon as the last one is an interval ago.
+    pub fn ask(&self) {
+        // It has been asked already, or it has ended.
+        let _ = self.asks.try_send(());
     }
 
     /// The oldest report that was not taken yet; never waits.
@@ -83,7 +91,7 @@ fn scan_until_over(
     mut discovery: Discovery,
     mut hurries: bool,
     outbox: &SyncSender<Report>,
-    over: &Receiver<()>,
+    asked: &Receiver<()>,
 ) {
     loop {
         let (began, cpu) = (Instant::now(), own_cpu());
@@ -107,8 +115,21 @@ fn scan_until_over(
                 .max(used * (SHARE - 1))
                 .min(LONGEST_PAUSE),
         };
-        if over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+        let is_over = !wait(asked, pause, pause.max(discovery.rest()));
+        if is_over {
             return;
+        }
+    }
+}
+
+/// Waits, `at_least` if it is asked for a scan, otherwise `at_most`; false when the run is over.
+fn wait(asked: &Receiver<()>, at_least: Duration, at_most: Duration) -> bool {
+    let (began, mut length) = (Instant::now(), at_most);
+    loop {
+        match asked.recv_timeout(length.saturating_sub(began.elapsed())) {
+            Ok(()) => length = at_least,
+            Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
 }
@@ -125,12 +146,27 @@ mod tests {
     #[test]
     fn scans_end_with_their_scanner() {
         let (outbox, reports) = sync_channel(MAX_WAITING);
-        let (run, over) = sync_channel(0);
+        let (run, asked) = sync_channel(1);
         let discovery = Discovery::new(Scope::Pids(Vec::new()));
-        let thread = std::thread::spawn(move || scan_until_over(discovery, false, &outbox, &over));
+        let thread = std::thread::spawn(move || scan_until_over(discovery, false, &outbox, &asked));
         assert!(reports.recv().unwrap().changes.new.is_empty());
         drop(run);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_wait_lasts_until_it_is_asked_but_at_least_its_least() {
+        let (asks, asked) = sync_channel(1);
+        let least = Duration::from_millis(30);
+        asks.send(()).unwrap();
+        let began = Instant::now();
+        assert!(wait(&asked, least, Duration::from_secs(60)));
+        assert!(began.elapsed() >= least);
+        // Nobody asks.
+        assert!(wait(&asked, Duration::ZERO, least));
+        assert!(began.elapsed() >= 2 * least);
+        drop(asks);
+        assert!(!wait(&asked, Duration::ZERO, Duration::from_secs(60)));
     }
 
     #[test]

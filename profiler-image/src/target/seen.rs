@@ -17,6 +17,8 @@ use super::threads::Threads;
 const YOUNG: u64 = 1000;
 /// Milliseconds between two looks at a process without PHP: a quarter of its age, within these limits.
 const LOOK_EVERY: (u64, u64) = (100, 1000);
+/// The upper limit for a process that no `execve` brings into scope. Its PID could be given to one in scope.
+const LOOK_AT_OTHERS: u64 = 10_000;
 /// PATH_MAX: the kernel does not report longer paths.
 const MAX_PATH: usize = 4096;
 
@@ -43,6 +45,8 @@ pub(super) struct Other {
     pub executable: Option<u64>,
     /// Its engine is being started.
     pub is_starting: bool,
+    /// It is in scope, or an `execve` may bring it there.
+    pub may_count: bool,
     /// When to look again, in milliseconds since boot.
     pub look_at: u64,
 }
@@ -74,10 +78,18 @@ impl Seen {
             Verdict::Other(other) if now < other.look_at => None,
             Verdict::Other(other) if executable_hash(pid) != other.executable => Some(now),
             Verdict::Other(other) => {
-                other.look_at = look_at(born, now);
+                other.look_at = look_at(born, now, other.may_count);
                 (is_young(born, now) || other.is_starting).then_some(born)
             }
         }
+    }
+}
+
+impl Other {
+    /// Whether it is looked at more often than once a second, by its time of birth.
+    pub fn changes_soon(&self, born: u64, now: u64) -> bool {
+        let is_soon = look_at(born, now, self.may_count) < now + LOOK_EVERY.1;
+        self.may_count && (self.is_starting || is_soon)
     }
 }
 
@@ -101,8 +113,11 @@ pub(super) fn is_young(born: u64, now: u64) -> bool {
 }
 
 /// When to look again at a process without PHP.
-pub(super) fn look_at(born: u64, now: u64) -> u64 {
-    let (least, most) = LOOK_EVERY;
+pub(super) fn look_at(born: u64, now: u64, may_count: bool) -> u64 {
+    let (least, most) = match may_count {
+        true => LOOK_EVERY,
+        false => (LOOK_EVERY.0, LOOK_AT_OTHERS),
+    };
     now + (now.saturating_sub(born) / 4).clamp(least, most)
 }
 
@@ -130,11 +145,15 @@ mod tests {
 
     #[test]
     fn a_process_without_php_is_looked_at_less_often_with_its_age() {
-        let check = |age: u64, expected: u64| assert_eq!(look_at(5, 5 + age), 5 + age + expected);
-        check(0, 100);
-        check(400, 100);
-        check(1000, 250);
-        check(4000, 1000);
-        check(1 << 40, 1000);
+        let check = |age: u64, expected: u64, of_others: u64| {
+            assert_eq!(look_at(5, 5 + age, true), 5 + age + expected);
+            assert_eq!(look_at(5, 5 + age, false), 5 + age + of_others);
+        };
+        check(0, 100, 100);
+        check(400, 100, 100);
+        check(1000, 250, 250);
+        check(4000, 1000, 1000);
+        check(20_000, 1000, 5000);
+        check(1 << 40, 1000, 10_000);
     }
 }

@@ -9,23 +9,41 @@ use std::os::unix::fs::FileExt;
 
 use super::calls;
 
-/// The file, which is kept open.
+/// The number when it was last read.
 #[derive(Debug)]
-pub struct LastPid(Option<File>);
+pub struct LastPid {
+    /// The file, which is kept open.
+    file: Option<File>,
+    number: Option<i32>,
+    /// It was the same twice, so its process is listed.
+    is_settled: bool,
+}
 
 impl LastPid {
     /// Opens the file.
     #[must_use]
     pub fn open() -> Self {
-        Self(calls::open("/proc/loadavg").ok())
+        Self {
+            file: calls::open("/proc/loadavg").ok(),
+            number: None,
+            is_settled: false,
+        }
     }
 
-    /// The number; `None` if it is not available.
-    #[must_use]
-    pub fn read(&self) -> Option<i32> {
+    /// Whether a process or thread may have started that was not listed when this was last called. It is true as well where
+    /// the number is not available.
+    pub fn has_moved(&mut self) -> bool {
+        let number = self.read();
+        let is_same = number.is_some() && number == self.number;
+        let has_moved = !is_same || !self.is_settled;
+        (self.number, self.is_settled) = (number, is_same);
+        has_moved
+    }
+
+    fn read(&self) -> Option<i32> {
         let mut bytes = [0; 128];
         calls::count_file_read();
-        let length = self.0.as_ref()?.read_at(&mut bytes, 0).ok()?;
+        let length = self.file.as_ref()?.read_at(&mut bytes, 0).ok()?;
         parse(std::str::from_utf8(bytes.get(..length)?).ok()?)
     }
 }
@@ -47,7 +65,27 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_when_a_process_starts() {
+    fn it_moves_when_a_process_starts_and_once_more_because_that_may_be_listed_later() {
+        let mut last = LastPid {
+            file: Some(tempfile::tempfile().unwrap()),
+            number: None,
+            is_settled: false,
+        };
+        let mut moved = |number: i32| {
+            let file = last.file.as_ref().unwrap();
+            file.write_all_at(format!("0.1 0.2 0.3 1/9 {number:05}\n").as_bytes(), 0)
+                .unwrap();
+            last.has_moved()
+        };
+        let expected = [(7, true), (7, true), (7, false), (8, true), (9, true)];
+        let then = [(9, true), (9, false), (0, true), (0, true)];
+        for (number, is_expected) in expected.into_iter().chain(then) {
+            assert_eq!(moved(number), is_expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn the_number_changes_when_a_process_starts() {
         let last = LastPid::open();
         let before = last.read();
         let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -64,17 +64,18 @@ impl Process {
     /// The test's own process, as if this engine ran in it.
     pub(crate) fn of_this_test(engine: Engine, jit: Option<JitBuffer>) -> Self {
         let pid = i32::try_from(std::process::id()).unwrap();
+        let memory = ProcessMemory::open(pid).unwrap();
         Self {
             pid,
             tid: pid,
             start_time: 0,
+            fingerprint: memory.bound_word(engine.fingerprint_at).unwrap_or(0),
             engine: Arc::new(engine),
             shared_ranges: Arc::new([]),
             jit,
-            memory: Arc::new(ProcessMemory::open(pid).unwrap()),
+            memory: Arc::new(memory),
             relay: None,
             family: 0,
-            fingerprint: 0,
             executable: String::new(),
         }
     }

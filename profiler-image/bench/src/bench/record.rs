@@ -203,7 +203,10 @@ fn reads() -> u64 {
     line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Keeps the counts at the beginning of the steady part, and at the last look, which is its end: the work of the sampler
+/// How often the end of the steady part is noted. It takes some 50 microseconds, which count as the sampler's.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Keeps the counts at the beginning of the steady part, and at its end, in the last second: the work of the sampler
 /// after the duration is not part of it.
 #[derive(Debug)]
 struct Watch {
@@ -239,11 +242,12 @@ impl Keep for Watch {
     }
 
     fn observe(&self, sampled: Duration, counted: &Counted) {
-        if sampled < self.after {
+        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = steady.map_or(self.after, |[_, (_, _, last)]| last + EVERY);
+        if sampled < next {
             return;
         }
         let now = (Moment::now(), *counted, sampled);
-        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = steady.map_or(now, |[begin, _]| begin);
         *steady = Some([begin, now]);
     }

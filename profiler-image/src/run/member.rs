@@ -16,6 +16,9 @@ use crate::target::process::Process;
 /// Nanoseconds between two checks of the program.
 const CHECK_EVERY: u64 = 80 * SECOND / 1000;
 
+/// After this many samples in which a worker ran, it is not expected to sleep in the next one.
+const RUNS: u32 = 8;
+
 /// A worker in a run.
 #[derive(Debug)]
 pub struct Member {
@@ -28,6 +31,8 @@ pub struct Member {
     check_at: u64,
     /// Since when it sleeps, and in which stack.
     pub asleep: Option<Asleep>,
+    /// In how many samples up to the last it ran.
+    ran: u32,
     pub busy_samples: u64,
     pub idle_samples: u64,
     /// The requests that it serves, if they are requested.
@@ -56,6 +61,7 @@ impl Member {
             sampled_at: now,
             check_at: now,
             asleep: None,
+            ran: 0,
             busy_samples: 0,
             idle_samples: 0,
             served: Served::default(),
@@ -64,10 +70,22 @@ impl Member {
         }
     }
 
+    /// The worker's mark before it is read, unless it has run for so long that its clock, which the kernel reads slowly while
+    /// it runs, is not worth it. If it sleeps nonetheless, it is only read once more.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        (self.ran < RUNS).then(|| self.worker.clocks.mark())?
+    }
+
     /// The sleep if it still lasts, by the worker's current mark.
     #[must_use]
     pub fn still_asleep(&self, mark: Option<Mark>) -> Option<Asleep> {
         self.asleep.filter(|asleep| Some(asleep.mark) == mark)
+    }
+
+    /// Remembers whether it ran in its newest sample.
+    pub fn note(&mut self, ran: bool) {
+        self.ran = if ran { self.ran.saturating_add(1) } else { 0 };
     }
 
     /// Whether its process still runs the program that was examined, checked some ten times a second: an `execve` gives it

@@ -34,7 +34,7 @@ impl Run<'_> {
     fn take_one(&mut self, index: usize, wanted: &mut Option<usize>) {
         let current = now();
         let member = &mut self.members[index];
-        let mark = member.worker.clocks.mark();
+        let mark = member.mark();
         match member.still_asleep(mark) {
             Some(asleep) => self.add(index, current, None, (asleep.stack, true), false),
             None => self.read_one(index, current, mark, wanted),
@@ -60,6 +60,7 @@ impl Run<'_> {
             Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
         };
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
+        member.note(!is_asleep);
         // Nothing ran from before the read to after it: the stack is true, and remains so for as long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
         let look = member.worker.clocks.look();
@@ -321,6 +322,27 @@ mod tests {
             run.read_one(0, now(), None, &mut wanted);
             assert_eq!(wanted, expected);
         }
+        end(child);
+    }
+
+    #[test]
+    fn the_mark_of_a_worker_that_has_run_for_long_is_not_read_until_it_sleeps() {
+        let (child, pid) = sleeper();
+        let options = options();
+        let scene = Scene::frameless("strpos", IS_NULL);
+        let mut run = run_of(&options, &scene, pid);
+        let member = &mut run.members[0];
+        for _ in 0..8 {
+            assert!(member.mark().is_some());
+            member.note(true);
+        }
+        assert_eq!(member.mark(), None);
+        let sleeps = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            run.take_one(0, &mut None);
+            run.members[0].mark().is_some()
+        });
+        assert!(sleeps);
         end(child);
     }
 

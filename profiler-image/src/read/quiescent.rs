@@ -147,6 +147,9 @@ impl QuiescentReader {
 
     /// The answer, once there is one: a stack if the read was quiescent.
     pub fn answer(&mut self) -> Option<Option<&mut Observation>> {
+        if !self.busy {
+            return None;
+        }
         match self.answers.try_recv() {
             Ok((is_quiescent, observation)) => {
                 self.busy = false;
@@ -186,6 +189,8 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     let Ok(Reading::Busy { tops, .. }) = request.reader.read() else {
         return None;
     };
+    // The look after the last read of the pointer.
+    request.reader.copy.take_look(tops.len());
     let memory = Arc::clone(&request.reader.memory);
     let end = unwind(
         &*memory,

@@ -124,7 +124,7 @@ pub struct Reader {
     pub gc_active: bool,
     /// The last read has shown a frame. Without a frame the engine begins a request or ends it, or waits for one.
     pub has_frame: bool,
-    /// The buffer of the read, lent by the caller.
+    /// The buffer of the read, lent by the caller. The part around the top is only in its looks, until one is taken.
     pub copy: Copy,
     /// Whether the CPU budget allows as many looks as are needed.
     pub has_room: bool,
@@ -351,8 +351,6 @@ impl Reader {
         }
         read?;
         self.took_heap();
-        // The look after the last read of the pointer.
-        self.copy.take_look(looks - 1);
         self.in_compilation = in_compilation == [1];
         self.gc_active = gc == [1, 1];
         self.has_jit_code = match self.jit {

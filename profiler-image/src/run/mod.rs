@@ -57,7 +57,7 @@ use time::{SECOND, now, sleep_until};
 
 /// How often processes that have started, the budget and the checkpoints are checked. A new worker is noticed within 100 ms: this, the
 /// turn that it waits for, and a scan.
-const LOOK_EVERY: u64 = 80 * SECOND / 1000;
+const LOOK_EVERY: u64 = 70 * SECOND / 1000;
 /// A look waits so long for the next turn: a wake-up of its own would cost as much as a sample.
 const WAIT_FOR_TURN: u64 = 11 * SECOND / 1000;
 /// After this time a target without PHP is given up; a starting container may not run it yet.

@@ -256,7 +256,8 @@ impl<'a> Run<'a> {
         if self.is_target_gone {
             return Some(Ended::WorkersGone);
         }
-        if self.last_pid.has_moved() || std::mem::take(&mut self.may_be_gone) {
+        // Both are asked: each forgets what it has reported.
+        if std::mem::take(&mut self.may_be_gone) | self.last_pid.has_moved() {
             self.scanner.ask();
         }
         self.hold_budget(current);

@@ -1,7 +1,8 @@
 //! Which edges (a call site and its callee) are known to exist in the program.
 //!
 //! An edge is keyed by names and the op's index, so that its proof outlives a request and serves every worker of the
-//! run. Invariant: proven stays proven; an edge becomes proven only by its call site or by a quiescent read.
+//! run. Invariant: an edge that samples refer to stays proven once it is; an edge becomes proven only by its call site, by frames that
+//! stood, or by a quiescent read.
 
 use phpprof_zend::site::Check;
 use rustc_hash::FxHashMap;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::names::{NameId, Names};
 
-/// At this number edges are forgotten, and proven again. It is the capacity of a hash table of 2^15, in a good megabyte.
+/// At this number edges are forgotten, and proven again, except those that samples refer to. It is the capacity of a hash table of 2^15, in a good megabyte.
 pub const MAX_EDGES: usize = 28_672;
 /// The largest number of open edges in a run, which samples refer to until its end: beyond it an edge counts as refuted.
 const MAX_OPENED: usize = 8192;
@@ -66,6 +67,8 @@ struct Entry {
     known: Known,
     /// How often the call site was asked without a result.
     asked: u32,
+    /// It was open once, so samples refer to it until the end of the run.
+    was_open: bool,
 }
 
 /// All known edges of a run.
@@ -101,9 +104,9 @@ impl Edges {
     pub fn prove(&mut self, edge: Edge, check: Check) -> Known {
         let entry = self.entry(edge);
         if !matches!(entry.known, Known::Proven(_)) {
-            let was_open = matches!(entry.known, Known::Open(_));
+            let is_open = matches!(entry.known, Known::Open(_));
             entry.known = Known::Proven(check);
-            if was_open {
+            if is_open {
                 self.unsettled -= 1;
             }
         }
@@ -116,7 +119,7 @@ impl Edges {
         let has_room = self.opened.len() < MAX_OPENED;
         let entry = self.entry(edge);
         if entry.known == Known::Refuted && has_room {
-            entry.known = Known::Open(EdgeId(next));
+            (entry.known, entry.was_open) = (Known::Open(EdgeId(next)), true);
             self.opened.push(edge);
             self.unsettled += 1;
             return Known::Open(EdgeId(next));
@@ -174,13 +177,13 @@ impl Edges {
 
     fn entry(&mut self, edge: Edge) -> &mut Entry {
         if self.entries.len() >= MAX_EDGES {
-            // This costs time, but no correctness: each edge is proven again at its next sight.
-            self.entries.clear();
-            self.unsettled = 0;
+            // This costs time, but no correctness: each of the others is proven again at its next sight.
+            self.entries.retain(|_, entry| entry.was_open);
         }
         self.entries.entry(edge).or_insert(Entry {
             known: Known::Refuted,
             asked: 0,
+            was_open: false,
         })
     }
 }
@@ -239,6 +242,27 @@ mod tests {
         assert_eq!(open.count(), MAX_OPENED);
         assert_eq!(edges.open(edge(50_000)), Known::Refuted);
         assert!(edges.entries.len() <= MAX_EDGES);
+    }
+
+    #[test]
+    fn a_proof_that_samples_wait_for_outlives_any_number_of_other_edges() {
+        let mut edges = Edges::default();
+        let Known::Open(proven) = edges.open(edge(1)) else {
+            panic!("not open")
+        };
+        let Known::Open(waiting) = edges.open(edge(2)) else {
+            panic!("not open")
+        };
+        edges.prove_open(proven);
+        (100..100_000).for_each(|index| {
+            edges.refute(edge(index));
+        });
+        assert!(edges.entries.len() <= MAX_EDGES);
+        assert!(edges.is_settled(proven));
+        assert_eq!(edges.unsettled(), 1);
+        edges.prove_if_open(edge(2));
+        assert!(edges.is_settled(waiting));
+        assert_eq!(edges.unsettled(), 0);
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl Sampler {
     /// Proves what the quiescent reader saw.
     pub fn believe(&mut self, worker: &mut Worker, observation: &mut Observation, now: u64) {
         self.quality.quiet += 1;
+        self.functions.begin();
         let Trace { frames, ids, .. } = std::mem::take(&mut self.trace);
         let mut trace = Trace {
             frames,

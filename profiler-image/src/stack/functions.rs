@@ -198,9 +198,14 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Begins to identify the stacks of another read.
+    /// Begins to identify the stacks of another read. Ids of earlier reads are not valid any more: if all functions take too much memory, they
+    /// are forgotten here, and nowhere else.
     pub fn begin(&mut self) {
         self.refused.clear();
+        if self.bytes > MAX_BYTES {
+            (self.arena, self.free, self.bytes) = (Vec::new(), Vec::new(), 0);
+            self.age += 1;
+        }
     }
 
     /// Identifies the function of each frame, leaf first, into `ids`; `None` if it is inconsistent. If what is read of a function is only
@@ -343,12 +348,8 @@ impl Functions {
         due
     }
 
-    /// Forgets everything if it takes too much memory, and drops a map whose ids are from before that. No id may be in use.
-    fn renew<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
-        if self.bytes > MAX_BYTES {
-            (self.arena, self.free, self.bytes) = (Vec::new(), Vec::new(), 0);
-            self.age += 1;
-        }
+    /// Drops a map whose ids are from before everything was forgotten.
+    fn renew<M: Memory + ?Sized>(&self, place: &mut Place<'_, M>) {
         for map in [&mut *place.shared, &mut *place.local] {
             if map.age != self.age {
                 *map = Map {

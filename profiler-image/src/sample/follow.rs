@@ -73,6 +73,7 @@ impl Sampler {
         now: u64,
     ) -> Followed {
         self.functions.begin();
+        self.asked = 0;
         trace.is_fast = is_fast(words.tops);
         let mut kept = Kept::NOTHING;
         for (moment, (top, look)) in moments(words.tops.len()).enumerate() {

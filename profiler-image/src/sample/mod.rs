@@ -100,6 +100,8 @@ pub struct Sampler {
     /// The functions of frames that are identified beside those of a trace; reused memory.
     ids: Vec<Option<FunctionId>>,
     standing: Standing,
+    /// How many call sites this read has asked.
+    asked: usize,
     /// The buffer of the last read: the workers are read one after the other.
     copy: Copy,
 }

@@ -24,6 +24,8 @@ use crate::stack::trace::Trace;
 
 /// Bytes of a zval.
 const ZVAL: usize = 16;
+/// How many call sites one read may ask, in any of its moments: beyond that, the rest of the stack waits for the next sample.
+const MOST_ASKED: usize = 128;
 /// Ops before a call that are read with it: the one that names the callee is usually among them.
 const OPS_TOGETHER: u64 = 32;
 
@@ -320,7 +322,8 @@ impl Sampler {
         }
     }
 
-    /// The call site's answer for an edge, and whether the answer is the same each time.
+    /// The call site's answer for an edge, and whether the answer is the same each time; `None` if it cannot be read, or this read has asked
+    /// enough.
     pub(super) fn ask(
         &mut self,
         worker: &Worker,
@@ -328,6 +331,10 @@ impl Sampler {
         index: usize,
         edge: Edge,
     ) -> Option<(Evidence, bool)> {
+        self.asked += 1;
+        if self.asked > MOST_ASKED {
+            return None;
+        }
         let id_at = |index: usize| trace.ids.get(index).copied().flatten();
         let engine = &worker.process.engine;
         let memory = &*worker.reader.memory;

@@ -449,6 +449,24 @@ fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
 }
 
 #[test]
+fn a_read_asks_so_many_call_sites_and_no_more() {
+    let scene = Scene::calling();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (tops, last, trace) = followed(&scene, &mut sampler, &mut worker);
+    let edge = sampler.edge_at(&trace, 0, None, Names::UNSTABLE).unwrap();
+    let asks = (0..1000).take_while(|_| sampler.ask(&worker, &trace, 0, edge).is_some());
+    assert!((64..256).contains(&asks.count()));
+    // The next read may ask again.
+    let words = Words {
+        tops: &tops,
+        last: &last,
+    };
+    let (mut again, mut climb) = (Trace::default(), Climb::default());
+    sampler.follow(&mut worker, words, (&mut again, &mut climb), 1);
+    assert!(sampler.ask(&worker, &trace, 0, edge).is_some());
+}
+
+#[test]
 fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());

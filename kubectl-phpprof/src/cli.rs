@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use ask::{DryRun, Dump, DumpForm, ObjectForm, RequestArguments, Run};
+pub use ask::{DryRun, Dump, DumpForm, ObjectForm, RequestArguments, Run, RunLabel};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 

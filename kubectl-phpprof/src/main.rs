@@ -21,6 +21,7 @@ mod get;
 #[cfg(test)]
 mod golden;
 mod jsonpath;
+mod labels;
 mod list;
 mod live;
 mod local;

@@ -1,6 +1,7 @@
 //! `run`: creates a request, waits for it, shows the top functions and findings.
 //!
-//! Invariant: the name of a created request is printed before any waiting.
+//! Invariant: the name of a created request is printed before any waiting; a wrong command line fails before anything is created, and a
+//! stored profile that cannot be shown is no failure.
 
 use std::io::Write;
 
@@ -18,8 +19,9 @@ use crate::progress::ending;
 use crate::request::{Outcome, Request};
 use crate::screen::Screen;
 use crate::show::table_of;
+use crate::source::Source;
 use crate::suggest::Suggest;
-use crate::{findings, source, target, wait};
+use crate::{findings, labels, source, target, wait};
 
 pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
     match perform(global, arguments, screen).await {
@@ -40,6 +42,9 @@ fn may_be_ignored(exit: Exit) -> bool {
 async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
     let mut object = request_object(&arguments.request, arguments.name.clone())?;
     check_type(arguments, &object)?;
+    if let Some(key) = &arguments.by {
+        labels::check(&object, key)?;
+    }
     if arguments.dry_run == Some(DryRun::Client) {
         print!(
             "{}",
@@ -236,21 +241,10 @@ async fn finish(
     eprintln!("{}", ending(&request));
     tell_failed(&request);
     let loaded = source::of_request(cluster, &name, None).await;
-    let mut shown = Ok(());
     if arguments.output.is_none() {
         match &loaded {
-            Ok(source) => {
-                shown = top(&source.profile, arguments, screen).map(|table| print!("{table}"));
-                let found = phpprof_profile::findings(&source.profile, &View::default());
-                print!(
-                    "{}",
-                    findings::brief(&found, &name, &cluster.suggest, screen.width)
-                );
-            }
-            Err(failure) => eprintln!(
-                "the profile cannot be shown here: {}\nhint: {}",
-                failure.message, failure.hint
-            ),
+            Ok(source) => show(cluster, source, &name, arguments, screen),
+            Err(failure) => cannot_show(failure),
         }
     }
     eprintln!(
@@ -263,7 +257,27 @@ async fn finish(
             cluster.suggest.phpprof(&format!("flame {name}"))
         );
     }
-    shown
+    Ok(())
+}
+
+/// Prints the requested table and the findings.
+fn show(cluster: &Cluster, source: &Source, name: &str, arguments: &Run, screen: Screen) {
+    match top(&source.profile, arguments, screen) {
+        Ok(table) => print!("{table}"),
+        Err(failure) => cannot_show(&failure),
+    }
+    let found = phpprof_profile::findings(&source.profile, &View::default());
+    print!(
+        "{}",
+        findings::brief(&found, name, &cluster.suggest, screen.width)
+    );
+}
+
+fn cannot_show(failure: &Failure) {
+    eprintln!(
+        "warning: the profile cannot be shown here: {}\nhint: {}",
+        failure.message, failure.hint
+    );
 }
 
 #[cfg(test)]

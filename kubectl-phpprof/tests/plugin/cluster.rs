@@ -181,20 +181,37 @@ fn a_run_shows_the_table_that_was_asked_for() {
         "{}",
         said.out
     );
-    // The profile is there nevertheless.
-    let said = run_on(&server, "run deploy/web -d 1s --by rote");
-    assert_eq!(said.code, 2);
-    assert!(
-        said.err.contains("with --by: pid, pod, waiting")
-            && said.err.contains("the profile is stored at"),
-        "{}",
-        said.err
+    let created = server.count("POST", REQUESTS);
+    fails_with_a_hint(
+        &server,
+        "run deploy/web -d 1s --by rote --allow-failure",
+        2,
+        "no sample of this request can have the label \"rote\"",
     );
+    assert_eq!(server.count("POST", REQUESTS), created);
     let dotted = Server::start(|asked| match asked.path.ends_with("/a.b") {
         true => json_answer(200, &failed()),
         false => None,
     });
     fails_with_a_hint(&dotted, "top a.b", 5, "has no profile");
+}
+
+/// For instance if no HTTP request had a trace id.
+#[test]
+fn a_label_that_no_sample_has_does_not_fail_a_run_whose_profile_is_stored() {
+    let server = cluster(vec![complete()]);
+    let line = "run deploy/web -d 1s --labels trace-id --by trace_id";
+    for line in [line.to_owned(), format!("{line} --allow-failure")] {
+        let said = run_on(&server, &line);
+        assert_eq!(said.code, 0, "{line}: {}", said.err);
+        assert!(
+            said.err.contains("warning: ")
+                && said.err.contains("with --by: pid, pod, waiting")
+                && said.err.contains("the profile is stored at"),
+            "{line}: {}",
+            said.err
+        );
+    }
 }
 
 #[test]

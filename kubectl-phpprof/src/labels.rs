@@ -1,0 +1,140 @@
+//! Which labels the samples of a request can have, for `run --by`.
+//!
+//! It is pure.
+//!
+//! Invariant: a label is refused only if no sample of the request can have it, so a refused command line has created nothing.
+
+use clap::ValueEnum as _;
+use kube::api::DynamicObject;
+use phpprof_crds::{Mode, ProfileRequestSpec};
+use phpprof_profile::waiting;
+
+use crate::cli::RunLabel;
+use crate::failure::{Exit, Failure};
+
+/// The labels that each sample can have. The plugin itself adds the last one.
+const OF_SAMPLES: [&str; 8] = [
+    "namespace",
+    "pod",
+    "container",
+    "php",
+    "sapi",
+    "pid",
+    "thread",
+    waiting::LABEL,
+];
+/// The labels that only a snapshot has.
+const OF_SNAPSHOTS: [&str; 6] = [
+    "state",
+    "pool",
+    "system_call",
+    "waits_on",
+    "peer_port",
+    "request",
+];
+
+/// Refuses a label that no sample of this request can have.
+pub fn check(object: &DynamicObject, key: &str) -> Result<(), Failure> {
+    // The API server judges a spec that this plugin does not know completely.
+    let Ok(spec) = serde_json::from_value::<ProfileRequestSpec>(object.data["spec"].clone()) else {
+        return Ok(());
+    };
+    let possible = possible(&spec);
+    if possible.iter().any(|it| it == key) {
+        return Ok(());
+    }
+    let choose = format!("choose one of these with --by: {}", possible.join(", "));
+    let hint = match of_requests().find(|(known, _)| known == key) {
+        Some((_, label)) => format!(
+            "add {} to --labels, or its label to spec.labels of the file; or {choose}",
+            flag(label)
+        ),
+        None => choose,
+    };
+    Err(Failure::new(
+        Exit::Usage,
+        format!("no sample of this request can have the label {key:?}"),
+        hint,
+    ))
+}
+
+fn possible(spec: &ProfileRequestSpec) -> Vec<String> {
+    let of_mode = match spec.mode {
+        Mode::Snapshot => OF_SNAPSHOTS.as_slice(),
+        _ => &[],
+    };
+    let fixed = OF_SAMPLES.iter().chain(of_mode);
+    let is_asked = |label: RunLabel| label.label().is_some_and(|it| spec.labels.contains(&it));
+    let asked = of_requests().filter(|(_, label)| is_asked(*label));
+    let mut keys: Vec<String> = fixed.map(|key| (*key).to_owned()).collect();
+    keys.extend(asked.map(|(key, _)| key));
+    keys.sort();
+    keys
+}
+
+/// The labels of HTTP requests, each with its key in a profile.
+fn of_requests() -> impl Iterator<Item = (String, RunLabel)> {
+    let labels = RunLabel::value_variants().iter().copied();
+    labels
+        .filter(|label| label.label().is_some())
+        .map(|label| (flag(label).replace('-', "_"), label))
+}
+
+/// The label as `--labels` spells it.
+fn flag(label: RunLabel) -> String {
+    let value = label.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(spec: Value, key: &str, refusal: Option<&str>) {
+        let object = json!({"apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {}, "spec": spec});
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        match (super::check(&object, key), refusal) {
+            (Ok(()), None) => {}
+            (Err(failure), Some(part)) => {
+                assert_eq!(failure.exit, Exit::Usage);
+                assert!(failure.hint.contains(part), "{}", failure.hint);
+            }
+            (said, _) => panic!("{key}: {said:?}"),
+        }
+    }
+
+    #[test]
+    fn a_label_that_was_not_asked_for_is_refused_and_the_others_are_named() {
+        let target = json!({"podName": "web-1"});
+        let with = |labels: Value| json!({"target": target, "labels": labels});
+        for key in ["pod", "pid", "waiting", "trace_id"] {
+            check(with(json!(["TraceID"])), key, None);
+        }
+        check(
+            with(json!(["Route"])),
+            "trace_id",
+            Some("add trace-id to --labels"),
+        );
+        check(
+            with(json!(["Route"])),
+            "rote",
+            Some("choose one of these with --by: container, namespace, php, pid, pod, route, sapi"),
+        );
+        check(with(json!(["Route"])), "state", Some("choose one of these"));
+    }
+
+    #[test]
+    fn what_a_file_leaves_out_is_what_the_api_server_adds() {
+        let target = json!({"podName": "web-1"});
+        check(json!({"target": target}), "script", None);
+        check(json!({"target": target, "mode": "Snapshot"}), "state", None);
+    }
+
+    #[test]
+    fn a_spec_of_a_newer_operator_is_left_to_the_api_server() {
+        let spec = json!({"target": {"podName": "web-1"}, "labels": ["Tenant"]});
+        check(spec, "tenant", None);
+    }
+}

@@ -1,65 +1,80 @@
-//! The version of the contract with the operator, and the other versions that this sampler works with (`contract/versions.json`).
+//! The number of the contract with the operator, and how two numbers work together (`contract/versions.json`).
 //!
-//! Invariant: the sampler never guesses what another version means.
+//! Invariant: both sides speak the smaller of their numbers, so neither has to understand a number that it does not know.
 
 use crate::failure::{Failure, Reason};
 
-/// This sampler's version.
+/// The number of this sampler.
 pub const NUMBER: u32 = 1;
-/// The environment variable with the operator's version.
+/// The environment variable with the operator's number.
 pub const VARIABLE: &str = "PHPPROF_CONTRACT";
-/// The header with a resident sampler's version, in its polls.
+/// The header with a resident sampler's number, in its polls.
 pub const HEADER: &str = "phpprof-contract";
 
-/// Whether this sampler works with an operator of this version.
+/// The number that is spoken with an operator that has said this one.
 ///
 /// # Errors
-/// A [`Failure`] that says what to do.
-pub fn check(said: Option<&str>) -> Result<(), Failure> {
-    // Operators from before the first version do not set it.
+/// They do not work together; the [`Failure`] says what to do.
+pub fn spoken(said: Option<&str>) -> Result<u32, Failure> {
+    // Operators from before the first number do not set it.
     let said = said.unwrap_or("0");
-    let before = NUMBER - 1;
-    if said.parse() == Ok(NUMBER) || said.parse() == Ok(before) {
-        return Ok(());
-    }
-    let detail = format!("operator's contract {said:.10}, sampler's {before} to {NUMBER}");
-    let message = format!(
-        "the operator speaks contract {said:.10}, and this sampler {before} to {NUMBER}; use the sampler's image of the operator's release"
-    );
-    Err(Failure::new(Reason::Usage, detail, message))
+    let number = said.parse().ok().and_then(|said| smaller(NUMBER, said));
+    number.ok_or_else(|| {
+        let what_to_do = "use the image of the operator's release";
+        let detail = format!("operator's contract {said:.10}, sampler's {NUMBER}: {what_to_do}");
+        let message = format!(
+            "the operator speaks contract {said:.10}, and this sampler {NUMBER}, which is too far apart; {what_to_do}"
+        );
+        Failure::new(Reason::Usage, detail, message)
+    })
+}
+
+/// Neighbours work together: the newer side knows the older one's number.
+fn smaller(own: u32, said: u32) -> Option<u32> {
+    (own.abs_diff(said) <= 1).then(|| own.min(said))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deliver::receipt;
 
     #[test]
-    fn an_operator_of_this_contract_and_of_the_one_before_is_understood_and_no_other() {
+    fn neighbours_speak_the_smaller_number_whichever_side_has_it_and_others_are_refused() {
         let golden: serde_json::Value =
             serde_json::from_str(include_str!("../../contract/versions.json")).unwrap();
         assert_eq!(golden["number"], NUMBER);
-        for peer in golden["peers"].as_array().unwrap() {
-            let said = peer["says"].as_u64().map(|number| number.to_string());
-            let checked = check(said.as_deref());
-            assert_eq!(checked.is_ok(), peer["works"] == true, "{peer}");
+        for pair in golden["pairs"].as_array().unwrap() {
+            let [own, said, speak] =
+                ["sampler", "operator", "speak"].map(|name| pair[name].as_u64());
+            let [own, said] = [own, said].map(|it| u32::try_from(it.unwrap()).unwrap());
+            assert_eq!(smaller(own, said).map(u64::from), speak, "{pair}");
+        }
+    }
+
+    #[test]
+    fn an_operator_that_says_no_number_has_0_and_what_is_none_is_refused() {
+        assert_eq!(spoken(None).unwrap(), 0);
+        assert_eq!(spoken(Some("2")).unwrap(), NUMBER);
+        for odd in ["", "one", "-1", "1.0", "3"] {
+            assert!(spoken(Some(odd)).is_err(), "{odd:?}");
         }
     }
 
     #[test]
     fn a_refusal_says_both_numbers_and_what_to_do_and_fits_a_receipt() {
-        let failure = check(Some("4294967295")).unwrap_err();
+        let failure = spoken(Some("4294967295")).unwrap_err();
         assert_eq!(failure.reason, Reason::Usage);
-        assert_eq!(
-            failure.detail,
-            "operator's contract 4294967295, sampler's 0 to 1"
-        );
+        let whole =
+            "operator's contract 4294967295, sampler's 1: use the image of the operator's release";
+        assert_eq!(failure.detail, whole);
+        let line = receipt::failed(failure.reason, &failure.detail);
+        assert!(line.contains(whole), "{line}");
         assert!(
             failure
                 .message
-                .ends_with("use the sampler's image of the operator's release")
+                .ends_with("use the image of the operator's release"),
+            "{failure}"
         );
-        for odd in ["", "one", "-1", "1.0"] {
-            assert!(check(Some(odd)).is_err(), "{odd:?}");
-        }
     }
 }

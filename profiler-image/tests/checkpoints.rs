@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
-use phpprof::deliver::pprof::{Cost, output};
+use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::Asked;
 use phpprof::run::snapshot::{Keep, Snapshot};
 use phpprof::run::stop::Stop;
@@ -33,7 +33,7 @@ impl Drop for Target {
 type Kept = Vec<(u32, Vec<u8>)>;
 
 fn profile(snapshot: &Snapshot) -> Vec<u8> {
-    output(snapshot, &[], Cost::default()).bytes
+    output(snapshot, &[], OfSampler::default()).bytes
 }
 
 /// Records for this many seconds with a checkpoint in each. The store decides whether it is kept.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use phpprof::deliver::pprof::{Cost, output};
+use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::Asked;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, RecordError, Recording, record};
@@ -92,7 +92,7 @@ fn only(target: &Target) -> Scope {
 fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
     let recording = sampled(scope, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let profile = decode(
-        &output(&recording.snapshot(), &[], Cost::default()).bytes,
+        &output(&recording.snapshot(), &[], OfSampler::default()).bytes,
         &Limits::default(),
     )?;
     for function in functions {

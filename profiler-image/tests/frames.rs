@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use phpprof::deliver::pprof::{Cost, output};
+use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::Asked;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Options, record};
@@ -79,7 +79,7 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
         requests: Asked::default(),
     })?;
     let profile = decode(
-        &output(&recording.snapshot(), &[], Cost::default()).bytes,
+        &output(&recording.snapshot(), &[], OfSampler::default()).bytes,
         &Limits::default(),
     )?;
     let lookup = Lookup::new(&profile);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof::deliver::pprof::{Cost, output};
+use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::Asked;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Options, Recording, record};
@@ -91,7 +91,7 @@ impl Drop for Target {
 
 /// Samples by their stack, root first.
 fn stacks(recording: &Recording) -> HashMap<String, i64> {
-    let file = output(&recording.snapshot(), &[], Cost::default()).bytes;
+    let file = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
     // If the file is not a profile, there are no stacks.
     let profile = decode(&file, &Limits::default()).unwrap_or_default();
     let lookup = Lookup::new(&profile);

@@ -25,9 +25,10 @@ use crate::sampler::offer::{Answer, Ask, Asker};
 
 pub(crate) const RUNS: &str = "/v1/runs";
 
-/// The answer for a sampler that may ask; `None` if the sampler has to end. The error says why there is no answer now.
+/// The answer for a sampler that may ask, under this number of the contract; `None` if the sampler has to end. The error says why there is no
+/// answer now.
 pub type Answers =
-    Box<dyn Fn(Asker) -> BoxFuture<'static, Result<Option<Answer>, String>> + Send + Sync>;
+    Box<dyn Fn(Asker, u32) -> BoxFuture<'static, Result<Option<Answer>, String>> + Send + Sync>;
 
 /// Waits until the answer differs from the runs with this digest, which the sampler already has.
 pub type News = Box<dyn Fn(Asker, String) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -66,7 +67,8 @@ impl Runs {
             // The result is not needed: the answer shows whether there are news.
             let _ = tokio::time::timeout(wait, news).await;
         }
-        let mut answer = (self.answers)(asker).await?;
+        let spoken = contract::spoken(number(headers))?;
+        let mut answer = (self.answers)(asker, spoken).await?;
         if let Some(answer) = &mut answer
             && self.places.available_permits() == 0
         {
@@ -158,7 +160,7 @@ pub fn asked(
     }
     let name = &asker.ephemeral_container_name;
     verify_source(verify, peer, &asker.pod_addresses, name)?;
-    if let Err(message) = contract::check(number(headers)) {
+    if let Err(message) = contract::spoken(number(headers)) {
         return refuse(StatusCode::GONE, &message);
     }
     Ok(asker)
@@ -219,7 +221,7 @@ mod tests {
         let news = Arc::new(Notify::new());
         let heard = news.clone();
         let runs = Arc::new(Runs::new(
-            Box::new(|_| std::future::ready(Ok(Some(answer()))).boxed()),
+            Box::new(|_, _| std::future::ready(Ok(Some(answer()))).boxed()),
             Box::new(move |_, _| heard.clone().notified_owned().boxed()),
         ));
         let began = tokio::time::Instant::now();

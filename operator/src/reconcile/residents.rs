@@ -20,11 +20,15 @@ use crate::sampler::offer::{Answer, Asker, OfferedRun};
 const LOOK: Duration = Duration::from_secs(3);
 const TOGETHER: Duration = Duration::from_millis(50);
 
-/// The answer; `None` if the sampler has to end.
+/// The answer, under this number of the contract; `None` if the sampler has to end.
 ///
 /// # Errors
 /// The text says why a grant could not be made.
-pub async fn answer(context: Arc<Context>, asker: Asker) -> Result<Option<Answer>, String> {
+pub async fn answer(
+    context: Arc<Context>,
+    asker: Asker,
+    spoken: u32,
+) -> Result<Option<Answer>, String> {
     if is_stopped(&context, &asker) {
         return Ok(None);
     }
@@ -35,7 +39,7 @@ pub async fn answer(context: Arc<Context>, asker: Asker) -> Result<Option<Answer
     let found = found(context, &asker);
     let seen = digest_of(&found);
     let offered = stream::iter(found)
-        .map(|(subject, run)| offer(context, subject, run))
+        .map(|(subject, run)| offer(context, (subject, run), spoken))
         .buffered(1)
         .try_collect();
     Ok(Some(Answer {
@@ -92,9 +96,13 @@ fn found(context: &Context, asker: &Asker) -> Vec<(Subject, Run)> {
     found.into_iter().map(seen).collect()
 }
 
-async fn offer(context: &Context, subject: Subject, run: Run) -> Result<OfferedRun, String> {
+async fn offer(
+    context: &Context,
+    (subject, run): (Subject, Run),
+    spoken: u32,
+) -> Result<OfferedRun, String> {
     let grants = grants(context, &subject, &run).await?;
-    let environment = container::environment(&context.sampler, &grants);
+    let environment = container::environment(&context.sampler, &grants, spoken);
     Ok(OfferedRun {
         arguments: container::arguments_of_offer(&subject, &run, &context.sampler),
         environment: environment.into_iter().collect(),

@@ -80,7 +80,7 @@ impl Given {
         let receipt = [RECEIPT.to_owned()];
         Given {
             arguments: arguments(subject, run, config, &receipt),
-            environment: environment(config, grants),
+            environment: environment(config, grants, NUMBER),
         }
     }
 
@@ -101,7 +101,7 @@ impl Given {
                 RECEIPT.to_owned(),
             ],
             environment: vec![
-                contract(),
+                contract(NUMBER),
                 // Serialising strings cannot fail.
                 (
                     "PHPPROF_ASK".to_owned(),
@@ -203,8 +203,13 @@ fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
     args
 }
 
-/// The format of contract/env.json.
-pub(crate) fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(String, String)> {
+/// The format of contract/env.json. `spoken` is the contract's number: that of both sides where the sampler's is known, else this
+/// operator's.
+pub(crate) fn environment(
+    config: &SamplerConfig,
+    grants: &Grants,
+    spoken: u32,
+) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let profile = ForProfile {
         profile: &grants.profile,
@@ -224,7 +229,7 @@ pub(crate) fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(Strin
         .ca_bundle
         .clone()
         .map(|bundle| variable("PHPPROF_CA_BUNDLE", bundle));
-    [contract(), variable("PHPPROF_GRANTS", profile)]
+    [contract(spoken), variable("PHPPROF_GRANTS", profile)]
         .into_iter()
         .chain(checkpoints)
         .chain(requests)
@@ -232,9 +237,9 @@ pub(crate) fn environment(config: &SamplerConfig, grants: &Grants) -> Vec<(Strin
         .collect()
 }
 
-/// The variable that says which contract this operator speaks.
-fn contract() -> (String, String) {
-    (VARIABLE.to_owned(), NUMBER.to_string())
+/// The variable with the number of the contract.
+fn contract(number: u32) -> (String, String) {
+    (VARIABLE.to_owned(), number.to_string())
 }
 
 /// The format of contract/checkpoints.json.

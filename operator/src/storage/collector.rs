@@ -128,8 +128,8 @@ impl Collector {
         let bounds = self.bounds.clone();
         let opened = beside(move || open(file, &bounds)).await;
         match opened {
-            Ok(Ok((profile, receipt))) => match contract::check(receipt.contract) {
-                Ok(()) => Ok(Upload {
+            Ok(Ok((profile, receipt))) => match contract::spoken(receipt.contract) {
+                Ok(_) => Ok(Upload {
                     profile,
                     receipt,
                     sha256,

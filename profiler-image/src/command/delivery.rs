@@ -10,7 +10,7 @@ use phpprof::deliver::grants::{
     CHECKPOINTS, CheckpointGrants, GRANTS, Grant, Grants, REQUESTS, RequestGrants,
 };
 use phpprof::deliver::live::Way;
-use phpprof::deliver::pprof::{Cost, output};
+use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::deliver::{put, server_time, upload};
 use phpprof::failure::{Failure, Reason};
 use phpprof::run::snapshot::Keep;
@@ -18,12 +18,14 @@ use phpprof::run::stop::Stop;
 use phpprof_profile::timeline::{MAX_BYTES, Timeline, encode_within};
 use ureq::Agent;
 
-use super::{cost, say};
+use super::{of_sampler, say};
 
 /// The grants, and the HTTP clients for a store.
 pub struct Delivery {
     pub grants: Grants,
     pub agents: Vec<Agent>,
+    /// The number of the contract that is spoken with the operator.
+    pub spoken: u32,
     /// The checkpoints of a long run.
     checkpoints: Option<CheckpointGrants>,
     /// Grants for the list of requests; empty if no list is wanted.
@@ -36,7 +38,7 @@ const LIST_TAKES: u64 = 20;
 impl Delivery {
     /// Reads the variables.
     pub fn new(environment: &Environment) -> Result<Self, Failure> {
-        contract::check(environment.get(contract::VARIABLE))?;
+        let spoken = contract::spoken(environment.get(contract::VARIABLE))?;
         let grants = environment.get(GRANTS).unwrap_or_default();
         let grants = Grants::parse(grants).map_err(|failure| {
             let message = format!("{failure}; use -o FILE to write the profile to a file");
@@ -47,6 +49,7 @@ impl Delivery {
         let requests = requests.transpose()?;
         Ok(Self {
             grants,
+            spoken,
             agents: put::agents(environment.get(put::CA_BUNDLE))?,
             checkpoints: checkpoints.transpose()?,
             requests: requests.map_or_else(Vec::new, |granted| granted.requests),
@@ -94,8 +97,12 @@ impl Delivery {
             return Ok(None);
         };
         let labels = labels.to_vec();
+        let of_sampler = OfSampler {
+            contract: self.spoken,
+            ..OfSampler::default()
+        };
         let deltas = Deltas::begin(move |delta| {
-            way.bring(&output(&delta, &labels, Cost::default()).bytes);
+            way.bring(&output(&delta, &labels, of_sampler).bytes);
         });
         let deltas = deltas.map_err(|error| {
             let message = format!("starting a thread for the live profile failed: {error}");
@@ -109,8 +116,9 @@ impl Delivery {
         let granted = self.checkpoints.clone()?;
         let (every, checkpoints) = (granted.every(), granted.checkpoints);
         let (agents, labels, stop) = (self.agents.clone(), labels.to_vec(), stop.clone());
+        let spoken = self.spoken;
         let count = u32::try_from(checkpoints.len()).unwrap_or(0);
-        let make = move |snapshot| output(&snapshot, &labels, cost()).bytes;
+        let make = move |snapshot| output(&snapshot, &labels, of_sampler(spoken)).bytes;
         let keep = move |number: u32, bytes: &[u8]| {
             let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
             let routes = checkpoints.get(index).ok_or("there is no grant for it")?;

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nix::sys::signal::{SigSet, Signal};
-use phpprof::deliver::pprof::Cost;
+use phpprof::deliver::pprof::OfSampler;
 use phpprof::deliver::receipt;
 use phpprof::failure::{Failure, Reason};
 use phpprof::run::{Options, RecordError, own_cpu};
@@ -50,11 +50,12 @@ pub fn end(result: Result<String, Failure>, path: Option<&Path>) -> ExitCode {
     ExitCode::from(result.err().map_or(0, |failure| failure.reason.exit_code()))
 }
 
-/// The CPU time and memory of this process until now. The peak is that of its own memory: `ru_maxrss` also counts the process
-/// that started it, because Linux carries that figure over an exec (`exec_mmap` in fs/exec.c).
-fn cost() -> Cost {
+/// The CPU time and memory of this process until now, for a receipt under this number of the contract. The peak is that of its own
+/// memory: `ru_maxrss` also counts the process that started it, because Linux carries that figure over an exec (`exec_mmap` in fs/exec.c).
+fn of_sampler(contract: u32) -> OfSampler {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    Cost {
+    OfSampler {
+        contract,
         cpu_milliseconds: own_cpu() / 1_000_000,
         peak_bytes: resident_peak(&status).unwrap_or(0),
     }

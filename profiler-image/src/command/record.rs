@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use phpprof::contract;
 use phpprof::deliver::environment::Environment;
 use phpprof::deliver::grants::UploadRoute;
 use phpprof::deliver::output_file::OutputFile;
@@ -26,7 +27,7 @@ use ring::digest;
 
 use super::delivery::Delivery;
 use super::host::{self, Host};
-use super::{HOW, OUTPUT, POD, WHAT, behave, cost, end, failure_of, heap, requests, say};
+use super::{HOW, OUTPUT, POD, WHAT, behave, end, failure_of, heap, of_sampler, requests, say};
 
 /// The seconds of a run that lasts until the user ends it.
 const ENDLESS: u64 = u64::MAX;
@@ -188,13 +189,17 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
         let list = requests.take().filter(|_| !is_cut);
         snapshot.list_stored = delivery.store_requests(list, until, &options.stop);
     }
+    let spoken = delivery
+        .as_ref()
+        .map_or(contract::NUMBER, |delivery| delivery.spoken);
+    let of_sampler = of_sampler(spoken);
     let output = match &begin {
         Some(begin) => {
             let said = begin.look(&recording.seen);
             let workers = now::workers(&snapshot, &said);
-            of_workers(&snapshot, &workers, &arguments.label, cost())
+            of_workers(&snapshot, &workers, &arguments.label, of_sampler)
         }
-        None => output(&snapshot, &arguments.label, cost()),
+        None => output(&snapshot, &arguments.label, of_sampler),
     };
     let bytes = &output.bytes;
     let mut route = UploadRoute::Direct;

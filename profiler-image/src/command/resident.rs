@@ -57,7 +57,7 @@ impl Resident {
 pub fn run(arguments: &Resident) -> Result<String, Failure> {
     // This precedes reading the environment, which holds a grant.
     behave();
-    contract::check(std::env::var(contract::VARIABLE).ok().as_deref())?;
+    contract::spoken(std::env::var(contract::VARIABLE).ok().as_deref())?;
     let ended = reside(Options {
         container_id: arguments.container_id.clone(),
         ask: Ask::parse(&std::env::var(ASK).unwrap_or_default())?,

@@ -24,13 +24,26 @@ mod heap;
 /// How many workers' busy shares are in the receipt: the contract allows 4 KiB for all of it.
 const MAX_BUSY_PERCENTS: usize = 64;
 
-/// The resources that the sampler itself has used; the caller measures them at the end.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Cost {
+/// What the receipt says of the sampler itself. The caller measures the resources at the end.
+#[derive(Debug, Clone, Copy)]
+pub struct OfSampler {
+    /// The number of the contract that the receipt is under.
+    pub contract: u32,
     /// User and system time of the process.
     pub cpu_milliseconds: u64,
     /// The peak of its resident memory.
     pub peak_bytes: u64,
+}
+
+impl Default for OfSampler {
+    /// Without an operator, and without a measurement.
+    fn default() -> Self {
+        Self {
+            contract: contract::NUMBER,
+            cpu_milliseconds: 0,
+            peak_bytes: 0,
+        }
+    }
 }
 
 /// A finished profile as a file, and its number of samples.
@@ -201,7 +214,7 @@ pub fn of_workers(
     snapshot: &Snapshot,
     workers: &[Worker],
     labels: &[(String, String)],
-    cost: Cost,
+    of_sampler: OfSampler,
 ) -> Output {
     let mut writer = writer(snapshot);
     for worker in workers {
@@ -222,7 +235,7 @@ pub fn of_workers(
         writer.add(frames, &[1, 0, 0], &all);
     }
     let samples = i64::try_from(workers.len()).unwrap_or(i64::MAX);
-    writer.comment(comment(snapshot, samples, (0, 0), cost));
+    writer.comment(comment(snapshot, samples, (0, 0), of_sampler));
     Output {
         bytes: writer.finish(),
         samples: workers.len() as u64,
@@ -241,7 +254,7 @@ fn frame_of(frame: &Frame) -> FrameRef<'_> {
 
 /// Builds the profile. `labels` are added to each sample.
 #[must_use]
-pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> Output {
+pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSampler) -> Output {
     let mut writer = writer(snapshot);
     // In order, so that the same samples give the same file; and one by one, because all of them at once take many megabytes.
     let settled = &snapshot.samples.settled;
@@ -290,7 +303,12 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], cost: Cost) -> O
             without_worker += sum.samples;
         }
     });
-    writer.comment(comment(snapshot, samples, (unstable, without_worker), cost));
+    writer.comment(comment(
+        snapshot,
+        samples,
+        (unstable, without_worker),
+        of_sampler,
+    ));
     Output {
         bytes: writer.finish(),
         samples: u64::try_from(samples).unwrap_or(0),
@@ -310,12 +328,12 @@ fn comment(
     snapshot: &Snapshot,
     samples: i64,
     (unstable, without_worker): (i64, i64),
-    cost: Cost,
+    of_sampler: OfSampler,
 ) -> String {
     let quality = snapshot.samples.quality;
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
-        contract: contract::NUMBER,
+        contract: of_sampler.contract,
         php: Php::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
         workers: snapshot.busy_percents.len(),
         busy_percents: busiest(&snapshot.busy_percents),
@@ -336,8 +354,8 @@ fn comment(
         duration_seconds: snapshot.took.as_secs_f64().round() as u64,
         samples_per_second: per_second(snapshot.asked_period).round() as u64,
         effective_samples_per_second: one_decimal(per_second(snapshot.effective_period)),
-        sampler_cpu_milliseconds: cost.cpu_milliseconds,
-        sampler_peak_bytes: cost.peak_bytes,
+        sampler_cpu_milliseconds: of_sampler.cpu_milliseconds,
+        sampler_peak_bytes: of_sampler.peak_bytes,
         requests: (snapshot.requests.as_ref()).map(|told| Requests::of(told, snapshot.list_stored)),
         heap: snapshot.heap.map(|told| Heap::of(snapshot, &told)),
     };
@@ -406,7 +424,7 @@ mod tests {
 
     #[track_caller]
     fn check_without_worker(workers: i32, are_some: bool) {
-        let output = output(&snapshot_of(workers), &[], Cost::default());
+        let output = output(&snapshot_of(workers), &[], OfSampler::default());
         let profile = decode(&output.bytes, &Limits::default()).unwrap();
         let comment = profile.comments().next().unwrap();
         let comment: serde_json::Value = serde_json::from_str(comment).unwrap();

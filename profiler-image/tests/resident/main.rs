@@ -1,5 +1,6 @@
 //! The built sampler as a resident one: with this test's relay, and this machine's PHP 8.2 in a container, which is a cgroup here.
 
+mod contract;
 mod relay;
 mod scene;
 mod secrets;

@@ -146,7 +146,7 @@ pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
     });
     let (asked, waiting) = (context.clone(), context.clone());
     let runs = Runs::new(
-        Box::new(move |asker| residents::answer(asked.clone(), asker).boxed()),
+        Box::new(move |asker, spoken| residents::answer(asked.clone(), asker, spoken).boxed()),
         Box::new(move |asker, seen| residents::news(waiting.clone(), asker, seen).boxed()),
     );
     let mut relay = Relay::new(

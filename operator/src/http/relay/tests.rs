@@ -57,7 +57,7 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
     let news = Arc::new(Notify::new());
     let heard = news.clone();
     let runs = Runs::new(
-        Box::new(|asker| std::future::ready(offered(&asker)).boxed()),
+        Box::new(|asker, spoken| std::future::ready(offered(&asker, spoken)).boxed()),
         Box::new(move |_, seen| {
             let heard = heard.clone();
             async move {
@@ -93,8 +93,8 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
     }
 }
 
-/// As if there were one run for every sampler that asks.
-fn offered(asker: &Asker) -> Result<Option<Answer>, String> {
+/// As if no sampler that asks had a run. The address says which number of the contract is spoken.
+fn offered(asker: &Asker, spoken: u32) -> Result<Option<Answer>, String> {
     match asker.namespace.as_str() {
         "stopped" => Ok(None),
         "broken" => Err("no signature".to_owned()),
@@ -103,7 +103,10 @@ fn offered(asker: &Asker) -> Result<Option<Answer>, String> {
             hold_seconds: Some(25),
             lease_seconds: 900,
             ask: Ask {
-                url: format!("https://{namespace}/{}", asker.ephemeral_container_name),
+                url: format!(
+                    "https://{namespace}/{}/{spoken}",
+                    asker.ephemeral_container_name
+                ),
                 headers: BTreeMap::new(),
                 pins: Vec::new(),
             },

@@ -187,7 +187,7 @@ fn a_run_is_offered_as_the_contract_says() {
     let offered = OfferedRun {
         key: run().object_key,
         arguments: arguments_of_offer(&subject(), &run(), &config()),
-        environment: environment(&config(), &of_a_short_run())
+        environment: environment(&config(), &of_a_short_run(), NUMBER)
             .into_iter()
             .collect(),
         receipt,
@@ -203,10 +203,18 @@ fn a_run_is_offered_as_the_contract_says() {
 }
 
 #[test]
+fn a_run_says_the_number_that_its_sampler_understands() {
+    for spoken in [0, 7] {
+        let said = environment(&config(), &grants(), spoken).swap_remove(0);
+        assert_eq!(said, ("PHPPROF_CONTRACT".to_owned(), spoken.to_string()));
+    }
+}
+
+#[test]
 fn the_environment_is_that_of_the_contract() {
     let expected: Value =
         serde_json::from_str(include_str!("../../../../contract/env.json")).unwrap();
-    let mut actual: Value = environment(&config(), &grants())
+    let mut actual: Value = environment(&config(), &grants(), NUMBER)
         .into_iter()
         .map(|(name, value)| (name, Value::from(value)))
         .collect();
@@ -227,7 +235,7 @@ fn unpacked(variable: &Value) -> Value {
 
 #[test]
 fn a_short_run_gets_no_variable_for_checkpoints() {
-    let names: Vec<String> = environment(&config(), &of_a_short_run())
+    let names: Vec<String> = environment(&config(), &of_a_short_run(), NUMBER)
         .into_iter()
         .map(|(name, _)| name)
         .collect();

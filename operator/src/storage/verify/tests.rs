@@ -57,11 +57,15 @@ async fn a_profile_that_is_what_its_receipt_says_is_verified() {
 async fn a_sampler_of_another_contract_is_refused_with_what_to_do() {
     let golden: serde_json::Value =
         serde_json::from_str(include_str!("../../../../contract/versions.json")).expect("JSON");
-    for peer in golden["peers"].as_array().expect("a list") {
-        let said = peer["says"].as_u64();
-        let said = said.map_or_else(String::new, |number| format!(r#""contract":{number}"#));
-        let bytes = profile_with(7, &format!("{{{said}}}"));
-        let expected = match peer["works"] == true {
+    let pairs = golden["pairs"].as_array().expect("a list").iter();
+    let ours = pairs.filter(|pair| pair["operator"] == golden["number"]);
+    let told = ours.map(|pair| {
+        let receipt = format!(r#"{{"contract":{}}}"#, pair["sampler"]);
+        (receipt, pair["speak"].is_u64())
+    });
+    for (receipt_of_peer, works) in told.chain([("{}".to_owned(), true)]) {
+        let bytes = profile_with(7, &receipt_of_peer);
+        let expected = match works {
             true => "verified",
             false => "Usage: the sampler speaks contract",
         };

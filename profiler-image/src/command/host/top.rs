@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use nix::sys::signal::{SigSet, Signal};
 use phpprof::deliver::deltas::Deltas;
-use phpprof::deliver::pprof::{Cost, output};
+use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::failure::{Failure, Reason};
 use phpprof::now;
 use phpprof::request::asked::Asked;
@@ -149,7 +149,7 @@ fn options(
 }
 
 fn tick(delta: &Snapshot) -> Update {
-    let made = output(delta, &[], Cost::default());
+    let made = output(delta, &[], OfSampler::default());
     match decode(&made.bytes, &Limits::default()) {
         Ok(profile) => Update::Tick(vec![profile], delta.took),
         Err(error) => Update::Message(format!("a second is missing: {error}")),

@@ -36,33 +36,40 @@ async fn a_sampler_is_answered_by_what_is_known_of_its_pod() {
     let (status, answer) = scene.asked(&scene.ask("shop", at(60))).await;
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(status, 200);
-    assert_eq!(answer["ask"]["url"], "https://shop/phpprof-resident-0");
+    assert_eq!(answer["ask"]["url"], "https://shop/phpprof-resident-0/0");
     assert_eq!(scene.asked(&scene.ask("stopped", at(60))).await.0, 410);
     assert_eq!(scene.asked(&scene.ask("broken", at(60))).await.0, 503);
 }
 
 #[tokio::test]
-async fn a_sampler_of_a_contract_that_is_not_known_is_told_to_end() {
+async fn a_sampler_is_offered_runs_under_the_smaller_number_or_is_told_to_end() {
     let golden: serde_json::Value =
         serde_json::from_str(include_str!("../../../../../contract/versions.json")).unwrap();
     let scene = scene(in_memory()).await;
     let ask = scene.ask("shop", at(60));
-    let mut rows: Vec<(Option<String>, bool)> = golden["peers"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|peer| (peer["says"].as_u64(), peer["works"] == true))
-        .map(|(says, works)| (says.map(|number| number.to_string()), works))
+    let pairs = golden["pairs"].as_array().unwrap().iter();
+    let ours = pairs.filter(|pair| pair["operator"] == golden["number"]);
+    let mut rows: Vec<(Option<String>, Option<u64>)> = ours
+        .map(|pair| (Some(pair["sampler"].to_string()), pair["speak"].as_u64()))
         .collect();
-    rows.push((Some("one".into()), false));
-    for (says, works) in rows {
+    rows.push((None, Some(0)));
+    rows.push((Some("one".into()), None));
+    for (says, speak) in rows {
         let mut asked = scene.client().get(&ask.url);
         asked = asked.header("authorization", &ask.headers["authorization"]);
         if let Some(number) = &says {
             asked = asked.header("phpprof-contract", number);
         }
-        let status = asked.send().await.unwrap().status().as_u16();
-        assert_eq!(status, if works { 200 } else { 410 }, "{says:?}");
+        let answer = asked.send().await.unwrap();
+        let status = answer.status().as_u16();
+        assert_eq!(status, if speak.is_some() { 200 } else { 410 }, "{says:?}");
+        let answer = answer.text().await.unwrap();
+        if let Some(speak) = speak {
+            assert!(
+                answer.contains(&format!("resident-0/{speak}\"")),
+                "{answer}"
+            );
+        }
     }
 }
 

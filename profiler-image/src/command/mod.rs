@@ -22,6 +22,7 @@ use phpprof::deliver::receipt;
 use phpprof::failure::{Failure, Reason};
 use phpprof::run::{Options, RecordError, own_cpu};
 use phpprof::target::diagnosis::{explain, gather};
+use phpprof::target::files;
 
 /// The heading of these options in `--help`.
 const WHAT: &str = "What to sample";
@@ -90,6 +91,16 @@ fn behave() {
 /// Prints a line. An error is ignored: a closed terminal must not lose a profile.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "phpprof: {text}");
+}
+
+/// Tells how many workers were not sampled for want of files.
+fn tell_without_room(workers: usize) {
+    if workers > 0 {
+        let limit = files::limit();
+        say(&format!(
+            "{workers} workers were not sampled: the limit of open files ({limit}) has no room for them; raise it (ulimit -Hn), or sample fewer processes"
+        ));
+    }
 }
 
 /// Why there is no recording.

@@ -27,7 +27,10 @@ use ring::digest;
 
 use super::delivery::Delivery;
 use super::host::{self, Host};
-use super::{HOW, OUTPUT, POD, WHAT, behave, end, failure_of, heap, of_sampler, requests, say};
+use super::{
+    HOW, OUTPUT, POD, WHAT, behave, end, failure_of, heap, of_sampler, requests, say,
+    tell_without_room,
+};
 
 /// The seconds of a run that lasts until the user ends it.
 const ENDLESS: u64 = u64::MAX;
@@ -315,6 +318,7 @@ fn summarize(recording: &Recording, output: &Output, of_program: bool) {
             output.without_worker
         ));
     }
+    tell_without_room(recording.without_room);
     requests::summarize(recording);
     heap::summarize(recording);
     let [asked, kept] = [recording.asked_period, recording.effective_period].map(per_second);

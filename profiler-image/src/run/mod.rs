@@ -20,6 +20,7 @@ use crate::read::request_watch::RequestWatch;
 use crate::request::asked::Label;
 use crate::sample::{Quality, Sampler};
 use crate::target::diagnosis::Refused;
+use crate::target::files::raise_limit;
 use crate::target::process::calls::Calls;
 use crate::target::process::last_pid::LastPid;
 use crate::target::scanner::{Report, Scanner};
@@ -94,6 +95,8 @@ struct Run<'a> {
     /// The best reason so far why a process of the target was not sampled.
     refused: Option<Arc<Refused>>,
     is_target_gone: bool,
+    /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
+    without_room: usize,
     members: Vec<Member>,
     sampler: Sampler,
     aggregate: Aggregate,
@@ -127,6 +130,7 @@ impl<'a> Run<'a> {
     fn new(options: &'a Options) -> Result<Self, RecordError> {
         // The default slack of 50 µs would be added to each wake-up.
         let _ = nix::sys::prctl::set_timerslack(1);
+        raise_limit();
         Ok(Self {
             options,
             scanner: Scanner::start(options.scope.clone(), options.of_program)
@@ -135,6 +139,7 @@ impl<'a> Run<'a> {
             may_be_gone: false,
             refused: None,
             is_target_gone: false,
+            without_room: 0,
             members: Vec::new(),
             sampler: Sampler::new(),
             aggregate: Aggregate::default(),
@@ -291,6 +296,7 @@ impl<'a> Run<'a> {
         let changes = report.changes;
         self.refused = report.refused;
         self.is_target_gone = report.is_target_gone;
+        self.without_room = self.without_room.max(report.without_room);
         for tid in changes.gone {
             if let Some(index) = self
                 .members
@@ -468,6 +474,7 @@ impl<'a> Run<'a> {
             effective_period,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
             not_running,
+            without_room: self.without_room,
             calls,
             idle_calls: self.idle_calls,
             lateness: self.lateness,

@@ -92,6 +92,8 @@ pub struct Recording {
     pub cpu_unattributed: Duration,
     /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,
+    /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
+    pub without_room: usize,
     /// System calls that read targets, from the first turn to the last.
     pub calls: Calls,
     /// Those of turns that found a worker between two requests.

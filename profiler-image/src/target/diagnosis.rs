@@ -33,7 +33,7 @@ impl Refused {
     /// Whether waiting cannot help: it is PHP, but cannot be sampled.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        self.rank() >= 2
+        self.rank() >= 3
     }
 
     /// Whether it is reported when all processes of a machine are sampled. A process that may not be read is not reported then,
@@ -58,10 +58,11 @@ impl Refused {
         match self.refusal {
             Refusal::NoPhpFound => 0,
             Refusal::Starting | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => 1,
-            Refusal::Unreadable(Fault::Denied) => 2,
-            Refusal::NoEngineSymbols(_) => 3,
-            Refusal::LayoutMismatch(_) => 4,
-            Refusal::UnsupportedVersion(_) => 5,
+            Refusal::Unreadable(Fault::NoFiles) => 2,
+            Refusal::Unreadable(Fault::Denied) => 3,
+            Refusal::NoEngineSymbols(_) => 4,
+            Refusal::LayoutMismatch(_) => 5,
+            Refusal::UnsupportedVersion(_) => 6,
         }
     }
 

@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use super::Scope;
 use super::diagnosis::Refused;
 use super::families::Families;
+use super::files::Room;
 use super::process::last_pid::LastPid;
 use super::process::relay::Relay;
 use super::process::{Process, ProcessMemory, calls, proc_path, stat::Stat, text};
@@ -77,6 +78,7 @@ pub struct Discovery {
     seen: HashMap<i32, Seen>,
     families: Families,
     listing: Listing,
+    room: Room,
     /// The best reason so far for a process that is not sampled.
     refused: Option<Arc<Refused>>,
     /// The scope had no process when its processes were last counted; and when to count again.
@@ -101,6 +103,7 @@ impl Discovery {
                 last_pid: LastPid::open(),
                 next_at: 0,
             },
+            room: Room::left(),
             refused: None,
             is_empty: false,
             count_at: 0,
@@ -120,6 +123,8 @@ impl Discovery {
         let mut changes = Changes::default();
         let mut new = self.part(&listed, now, &mut changes);
         self.listing.pids = listed;
+        self.room
+            .count(self.seen.values().map(Seen::with_room).sum());
         put_parents_first(&mut new);
         for new in new {
             let seen = self.look(&new, now);
@@ -127,7 +132,10 @@ impl Discovery {
         }
         for seen in self.seen.values_mut() {
             if let Verdict::Php(program) = &mut seen.verdict {
-                program.threads.follow(&program.process, &mut changes);
+                let Program {
+                    process, threads, ..
+                } = program;
+                threads.follow(process, &mut self.room, &mut changes);
             }
         }
         changes
@@ -171,6 +179,12 @@ impl Discovery {
         self.refused.as_ref()
     }
 
+    /// How many workers are not sampled, because the limit of open files has no room for them.
+    #[must_use]
+    pub fn without_room(&self) -> usize {
+        self.seen.values().map(Seen::without_room).sum()
+    }
+
     /// Whether the target has ended for good: no process of the scope is left, and after a second there was still none. The
     /// master of a php-fpm pool without workers counts as one.
     #[must_use]
@@ -181,9 +195,10 @@ impl Discovery {
     /// Removes the processes that have ended, and returns those that have to be examined.
     fn part(&mut self, listed: &[i32], now: u64, changes: &mut Changes) -> SmallVec<[New; 4]> {
         let mut again: SmallVec<[Again; 4]> = SmallVec::new();
+        let has_room = self.room.has_more();
         self.seen.retain(|pid, seen| {
             let is_listed = listed.binary_search(pid).is_ok();
-            let Some(born) = seen.look_again(*pid, is_listed, now) else {
+            let Some(born) = seen.look_again(*pid, is_listed, has_room, now) else {
                 return true;
             };
             if let Verdict::Php(program) = &mut seen.verdict {
@@ -229,6 +244,7 @@ impl Discovery {
         let mut other = Other {
             executable: executable_hash(new.pid),
             is_starting: false,
+            lacks_room: false,
             may_count,
             look_at: look_at(new.born, now, may_count),
         };
@@ -238,6 +254,7 @@ impl Discovery {
             match self.attach(new.pid, &new.stat) {
                 Ok(program) => Verdict::Php(program),
                 Err(refusal) => {
+                    other.lacks_room = refusal == Refusal::Unreadable(Fault::NoFiles);
                     other.is_starting = self.refuse(new, refusal, is_young(new.born, now));
                     Verdict::Other(other)
                 }
@@ -298,6 +315,9 @@ impl Discovery {
         let parent = self.seen.get(&stat.parent).and_then(Seen::process);
         let parent = parent.map(|process| process.family);
         let (number, family) = self.families.of(pid, parent, &memory, &executable)?;
+        if !self.room.take() {
+            return Err(Refusal::Unreadable(Fault::NoFiles));
+        }
         let process = Process {
             pid,
             tid: pid,

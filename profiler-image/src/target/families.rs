@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use phpprof_zend::engine::{Engine, Refusal, find};
 use phpprof_zend::jit::JitBuffer;
-use phpprof_zend::memory::{Fault, Memory, word_at};
+use phpprof_zend::memory::{Memory, word_at};
 
-use super::process::{ProcessMemory, calls, maps, text};
+use super::process::{ProcessMemory, calls, fault, maps, read_text};
 
 /// linux/auxvec.h.
 const AT_RANDOM: u64 = 25;
@@ -115,7 +115,8 @@ impl Families {
 
 impl Family {
     fn found(pid: i32, memory: &ProcessMemory, executable: &str) -> Result<Self, Refusal> {
-        let text = text(&format!("/proc/{pid}/maps")).ok_or(Refusal::Unreadable(Fault::Denied))?;
+        let text = read_text(&format!("/proc/{pid}/maps"));
+        let text = text.map_err(|error| Refusal::Unreadable(fault(&error)))?;
         let maps = maps::parse(&text, executable);
         let engine = find(memory, &maps.modules)?;
         let fingerprint = memory

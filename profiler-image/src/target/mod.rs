@@ -3,6 +3,7 @@
 pub mod diagnosis;
 pub mod discovery;
 mod families;
+pub mod files;
 pub mod pattern;
 pub mod process;
 pub mod scanner;

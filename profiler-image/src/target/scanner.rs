@@ -38,6 +38,8 @@ pub struct Report {
     pub refused: Option<Arc<Refused>>,
     /// The target has ended for good.
     pub is_target_gone: bool,
+    /// Workers that are not sampled now, because the limit of open files has no room for them.
+    pub without_room: usize,
 }
 
 /// The handle of the thread.
@@ -102,6 +104,7 @@ fn scan_until_over(
             changes: discovery.scan(),
             refused: discovery.refused().cloned(),
             is_target_gone: discovery.is_target_gone(),
+            without_room: discovery.without_room(),
         };
         hurries &= report.changes.new.is_empty();
         let (took, used) = (began.elapsed(), own_cpu().saturating_sub(cpu));

@@ -45,6 +45,8 @@ pub(super) struct Other {
     pub executable: Option<u64>,
     /// Its engine is being started.
     pub is_starting: bool,
+    /// It has an engine, but there is no room for its files.
+    pub lacks_room: bool,
     /// It is in scope, or an `execve` may bring it there.
     pub may_count: bool,
     /// When to look again, in milliseconds since boot.
@@ -69,8 +71,30 @@ impl Seen {
         }
     }
 
-    /// Whether the known facts of a process no longer hold, or were never final: then its time of birth.
-    pub fn look_again(&mut self, pid: i32, is_listed: bool, now: u64) -> Option<u64> {
+    /// For how many workers of it there is to be room.
+    pub fn with_room(&self) -> usize {
+        match &self.verdict {
+            Verdict::Php(program) => 1 + program.threads.count(&program.process),
+            Verdict::Other(_) => 0,
+        }
+    }
+
+    /// How many workers of it are not sampled for want of room.
+    pub fn without_room(&self) -> usize {
+        match &self.verdict {
+            Verdict::Php(program) => program.threads.without_room,
+            Verdict::Other(other) => usize::from(other.lacks_room),
+        }
+    }
+
+    /// Whether the known facts of a process no longer hold, or were never final: then its time of birth. `has_room` for a worker.
+    pub fn look_again(
+        &mut self,
+        pid: i32,
+        is_listed: bool,
+        has_room: bool,
+        now: u64,
+    ) -> Option<u64> {
         let born = self.born;
         match &mut self.verdict {
             _ if !is_listed => Some(now),
@@ -79,7 +103,11 @@ impl Seen {
             Verdict::Other(other) if executable_hash(pid) != other.executable => Some(now),
             Verdict::Other(other) => {
                 other.look_at = look_at(born, now, other.may_count);
-                (is_young(born, now) || other.is_starting).then_some(born)
+                let is_open = match other.lacks_room {
+                    true => has_room,
+                    false => is_young(born, now) || other.is_starting,
+                };
+                is_open.then_some(born)
             }
         }
     }

@@ -17,6 +17,7 @@ use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::tsrm::Thread;
 use smallvec::SmallVec;
 
+use super::files::Room;
 use super::process::{Process, ProcessMemory, calls, text};
 
 /// The offset of `tid` in `struct pthread`: of glibc (2.23 to 2.41), and of musl (since 1.2.2).
@@ -40,11 +41,18 @@ pub struct Changes {
 pub(super) struct Threads {
     workers: HashMap<i32, Arc<Process>>,
     made_from: ReadSet,
+    /// The threads of the last list that are not sampled for want of room.
+    pub(super) without_room: usize,
 }
 
 impl Threads {
     /// Finds new and ended threads. A process whose engine is not thread-safe is its own only worker.
-    pub(super) fn follow(&mut self, process: &Arc<Process>, changes: &mut Changes) {
+    pub(super) fn follow(
+        &mut self,
+        process: &Arc<Process>,
+        room: &mut Room,
+        changes: &mut Changes,
+    ) {
         let Some(threads) = &process.engine.threads else {
             if self.workers.is_empty() {
                 self.begin(Arc::clone(process), changes);
@@ -74,8 +82,13 @@ impl Threads {
             }
             same
         });
+        self.without_room = 0;
         for (tid, thread) in current {
             if !self.workers.contains_key(&tid) {
+                if !room.take() {
+                    self.without_room += 1;
+                    continue;
+                }
                 let worker = Process {
                     tid,
                     engine: Arc::new(process.engine.of_thread(thread)),
@@ -88,6 +101,14 @@ impl Threads {
                 };
                 self.begin(Arc::new(worker), changes);
             }
+        }
+    }
+
+    /// For how many workers there is to be room, beside the process itself.
+    pub(super) fn count(&self, process: &Process) -> usize {
+        match process.engine.threads {
+            Some(_) => self.workers.len(),
+            None => 0,
         }
     }
 

@@ -4,6 +4,7 @@
 mod choose;
 mod dump;
 mod dump_many;
+mod files;
 mod formats;
 mod program;
 mod scene;

@@ -14,6 +14,8 @@ pub enum Fault {
     Denied,
     /// The process has ended or replaced its memory by `execve`.
     Gone,
+    /// No further file can be opened.
+    NoFiles,
 }
 
 impl fmt::Display for Fault {
@@ -22,6 +24,9 @@ impl fmt::Display for Fault {
             Fault::Unmapped => "nothing is mapped there",
             Fault::Denied => "the kernel refuses to read the target's memory",
             Fault::Gone => "the process has ended",
+            Fault::NoFiles => {
+                "the limit of open files (of phpprof, or of the whole machine) is reached"
+            }
         })
     }
 }

@@ -12,7 +12,7 @@ use phpprof::run::{Options, record};
 use phpprof::target::Scope;
 use phpprof_profile::dump;
 
-use super::super::{OUTPUT, WHAT, behave, failure_of, say};
+use super::super::{OUTPUT, WHAT, behave, failure_of, say, tell_without_room};
 use super::{Common, none_of, with_listing};
 
 #[derive(Args)]
@@ -63,6 +63,7 @@ pub fn run(arguments: &Dump) -> Result<String, Failure> {
     if unread > 0 {
         say(&format!("{unread} workers ended, or could not be read"));
     }
+    tell_without_room(recording.without_room);
     let text = match arguments.output.as_str() {
         "json" => dump::json(&workers),
         _ => dump::text(&workers),

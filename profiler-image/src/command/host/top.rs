@@ -25,7 +25,7 @@ use phpprof_profile::live::screen::{self, Update};
 use phpprof_profile::{Limits, decode};
 
 use super::super::requests::Requests;
-use super::super::{HOW, WHAT, behave, failure_of, say};
+use super::super::{HOW, WHAT, behave, failure_of, say, tell_without_room};
 use super::{Common, none_of, with_listing};
 
 const KEYS: &str = "\
@@ -77,7 +77,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
     drop(give);
     let stop = options.stop.clone();
     let run = Builder::new().name("run".to_owned()).spawn(move || {
-        let ended = record(&options).map(|recording| recording.ended);
+        let ended = record(&options).map(|recording| (recording.ended, recording.without_room));
         ended.map_err(|error| (failure_of(&error, &options), error))
     });
     let run = run.map_err(|error| internal(format!("the run could not be started: {error}")))?;
@@ -91,8 +91,12 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
         // The user ended it before its first second.
         Err((_, RecordError::Stopped)) => return Ok(String::new()),
         Err((failure, _)) => return Err(failure),
-        Ok(Ended::WorkersGone) => say("the target has ended"),
-        Ok(Ended::Done | Ended::Stopped) => {}
+        Ok((ended, without_room)) => {
+            if ended == Ended::WorkersGone {
+                say("the target has ended");
+            }
+            tell_without_room(without_room);
+        }
     }
     shown.map(|()| String::new())
 }

@@ -274,6 +274,27 @@ fn the_most_telling_process_is_told_of_whatever_the_order() {
     );
 }
 
+/// A lack of files may end, unlike a refusal; and it is not the process's fault.
+#[test]
+fn a_lack_of_files_is_told_of_but_waiting_may_help() {
+    let lack = Refusal::Unreadable(Fault::NoFiles);
+    let refused = |refusal| Refused {
+        pid: 7,
+        comm: "php-fpm8.2".to_owned(),
+        refusal,
+    };
+    let starting = refused(Refusal::Starting);
+    let lack = refused(lack);
+    assert!(lack.tells_more_than(Some(&starting)) && !lack.is_final());
+    assert!(refused(Refusal::Unreadable(Fault::Denied)).is_final());
+    let failure = explain(&Scope::All, Some(&lack), |_| panic!("no fact is needed"));
+    assert_eq!(
+        (failure.reason, failure.detail.as_str()),
+        (Reason::Internal, "open files")
+    );
+    assert!(failure.message.contains("ulimit -n"), "{failure}");
+}
+
 #[test]
 fn among_all_processes_only_those_called_php_are_news() {
     let refused = |comm: &str, refusal| Refused {

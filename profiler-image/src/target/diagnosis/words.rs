@@ -48,6 +48,11 @@ pub fn explain(
             what,
             "please report it with the output of `php -v` and `php -i`",
         ),
+        Refusal::Unreadable(Fault::NoFiles) => failure(
+            Reason::Internal,
+            "open files",
+            "raise the limit that is reached (ulimit -n, or fs.file-max), or sample fewer processes",
+        ),
         Refusal::Unreadable(Fault::Denied) => denied(&who, &gather(refused.pid)),
     }
 }

@@ -9,7 +9,7 @@
 //! or checks after the read whether a descriptor of the process still works (`Watch::is_alive`).
 
 use std::fs::File;
-use std::io::{ErrorKind, IoSliceMut};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,12 +42,15 @@ impl ProcessMemory {
     /// Opens the memory of `pid`.
     ///
     /// # Errors
-    /// [`Fault::Denied`] if the kernel refuses, [`Fault::Gone`] if there is no such process.
+    /// [`Fault::Denied`] if the kernel refuses, [`Fault::Gone`] if there is no such process, [`Fault::NoFiles`] if it cannot be opened
+    /// for another reason than the process.
     pub fn open(pid: i32) -> Result<Self, Fault> {
         let file = match calls::open(format!("/proc/{pid}/mem")) {
             Ok(file) => Some(file),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
-            Err(_) => return Err(Fault::Gone),
+            Err(error) => match fault(&error) {
+                Fault::Denied => None,
+                fault => return Err(fault),
+            },
         };
         let sign_of_life = match file {
             Some(_) => None,
@@ -134,6 +137,15 @@ impl ProcessMemory {
     }
 }
 
+/// Why a file under `/proc/PID` could not be opened.
+pub fn fault(error: &io::Error) -> Fault {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE | Errno::ENFILE) => Fault::NoFiles,
+        Some(Errno::EACCES | Errno::EPERM) => Fault::Denied,
+        _ => Fault::Gone,
+    }
+}
+
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         self.gather(&mut [Piece { address, bytes }])
@@ -191,6 +203,19 @@ mod tests {
         check_reads_itself(&memory);
         memory.without_the_call();
         check_reads_itself(&memory);
+    }
+
+    #[test]
+    fn a_lack_of_files_is_neither_a_refusal_nor_the_end_of_the_process() {
+        let check = |errno: Errno, expected: Fault| {
+            assert_eq!(fault(&io::Error::from(errno)), expected, "{errno}");
+        };
+        check(Errno::EMFILE, Fault::NoFiles);
+        check(Errno::ENFILE, Fault::NoFiles);
+        check(Errno::EACCES, Fault::Denied);
+        check(Errno::EPERM, Fault::Denied);
+        check(Errno::ENOENT, Fault::Gone);
+        check(Errno::ESRCH, Fault::Gone);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The text of files under `/proc`, bounded, and their paths.
 
 use std::fmt::{self, Write as _};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::calls;
@@ -12,11 +12,19 @@ const MAX_TEXT: u64 = 16 << 20;
 /// The text of a file under `/proc`. The target chooses names and paths in it, which need not be UTF-8.
 #[must_use]
 pub fn text(path: &str) -> Option<String> {
+    read_text(path).ok()
+}
+
+/// The same, or why there is none.
+///
+/// # Errors
+/// The kernel's error.
+pub fn read_text(path: &str) -> io::Result<String> {
     let mut bytes = Vec::new();
-    let file = calls::open(path).ok()?;
+    let file = calls::open(path)?;
     calls::count_file_read();
-    file.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    file.take(MAX_TEXT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A path under `/proc`, without an allocation, because many are read each second.

@@ -54,7 +54,7 @@ pub async fn one(
             &Patch::Merge(json!({"spec": {"cancel": true}})),
         )
         .await
-        .map_err(|error| Failure::of_api(&action, &error))?;
+        .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?;
     // An API server silently drops a field that its schema does not have.
     if Request::of(&patched).at("/spec/cancel") != &json!(true) {
         return Err(Failure::new(

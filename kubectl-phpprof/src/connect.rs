@@ -13,7 +13,7 @@ use phpprof_crds::{ProfileRequest, chain};
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure};
-use crate::suggest::Suggest;
+use crate::suggest::{Given, Suggest};
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// The time limit of an answer. A profile has at most 32 MiB, and arrives in parts.
@@ -47,8 +47,9 @@ impl Cluster {
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
+        let given = Given::of(global, |name| std::env::var(name).ok());
         Ok(Cluster {
-            suggest: Suggest::of(&namespace, &config.default_namespace),
+            suggest: Suggest::of(&namespace, &config.default_namespace, given),
             client: Client::try_from(config).map_err(|error| wrong(&error))?,
             namespace,
             operator_namespace: global.operator_namespace.clone(),
@@ -74,7 +75,7 @@ impl Cluster {
     pub async fn request(&self, name: &str) -> Result<DynamicObject, Failure> {
         let action = format!("get profilerequests/{name} in namespace {}", self.namespace);
         let got = self.requests().get(name).await;
-        got.map_err(|error| Failure::of_api(&action, &error))
+        got.map_err(|error| Failure::of_api(&self.suggest, &action, &error))
     }
 
     pub fn all_requests(&self) -> Api<DynamicObject> {

@@ -81,7 +81,7 @@ async fn one(cluster: &Cluster, name: &str, dry_run: Option<DryRun>) -> Result<b
         ..DeleteParams::default()
     };
     let answer = cluster.requests().delete(name, &parameters).await;
-    answer.map_err(|error| Failure::of_api(&action, &error))?;
+    answer.map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?;
     Ok(has_profile)
 }
 

@@ -8,6 +8,8 @@ use std::fmt;
 
 use phpprof_crds::chain;
 
+use crate::suggest::Suggest;
+
 /// The exit codes; a script may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -105,7 +107,7 @@ impl Failure {
     }
 
     /// A failure from the API server's answer to `action`, for instance "create profilerequests in namespace shop".
-    pub fn of_api(action: &str, error: &kube::Error) -> Self {
+    pub fn of_api(suggest: &Suggest, action: &str, error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
             return Failure::new(
                 Exit::Unreachable,
@@ -113,7 +115,10 @@ impl Failure {
                     "cannot {action}: the API server does not answer: {}",
                     chain(error)
                 ),
-                "check the kubeconfig and its context: kubectl cluster-info",
+                format!(
+                    "check the kubeconfig and its context: {}",
+                    suggest.of_cluster("cluster-info")
+                ),
             );
         };
         let message = format!("cannot {action}: {}", status.message);
@@ -138,7 +143,10 @@ impl Failure {
             404 => Failure::new(
                 Exit::NotFound,
                 message,
-                "list the requests: kubectl phpprof list, with -n NAME for another namespace",
+                format!(
+                    "list the requests: {}, with -n NAME for another namespace",
+                    suggest.phpprof("list")
+                ),
             ),
             409 => Failure::new(
                 Exit::Failed,
@@ -148,17 +156,26 @@ impl Failure {
             400 | 422 => Failure::new(
                 Exit::Usage,
                 message,
-                "kubectl explain profilerequest.spec describes each field",
+                format!(
+                    "{} describes each field",
+                    suggest.of_cluster("explain profilerequest.spec")
+                ),
             ),
             429 | 500.. => Failure::new(
                 Exit::Unreachable,
                 message,
-                "try again; kubectl get --raw /readyz shows the API server's health",
+                format!(
+                    "try again; {} shows the API server's health",
+                    suggest.of_cluster("get --raw /readyz")
+                ),
             ),
             _ => Failure::new(
                 Exit::Failed,
                 message,
-                "to see the whole answer: kubectl get profilerequests -v=8",
+                format!(
+                    "to see the whole answer: {}",
+                    suggest.kubectl("get profilerequests -v=8")
+                ),
             ),
         }
     }

@@ -531,6 +531,7 @@ fn every_failure_of_the_api_server_names_what_to_do() {
             ..kube::core::Status::default()
         };
         let failure = Failure::of_api(
+            &Suggest::default(),
             "create profilerequests in namespace shop",
             &kube::Error::Api(Box::new(status)),
         );

@@ -47,7 +47,7 @@ pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
                     target.pod(),
                     cluster.namespace
                 );
-                refused = Some(Failure::of_api(&action, &error));
+                refused = Some(Failure::of_api(&cluster.suggest, &action, &error));
             }
         }
     }

@@ -76,11 +76,11 @@ pub async fn live(
         match answer.code {
             ELSEWHERE if tries < REPLICAS => {}
             BUSY => return Ok(Vec::new()),
-            _ => break answer.wanted()?,
+            _ => break answer.wanted(&cluster.suggest)?,
         }
     };
-    let answer: LiveAnswer =
-        serde_json::from_slice(&answer).map_err(|error| not_understood(&error))?;
+    let answer: LiveAnswer = serde_json::from_slice(&answer)
+        .map_err(|error| not_understood(&cluster.suggest, &error))?;
     Ok(answer.seconds.iter().filter_map(LiveSecond::of).collect())
 }
 
@@ -223,15 +223,20 @@ async fn post<T: DeserializeOwned>(
     let body = serde_json::to_vec(&key).unwrap_or_default();
     let path = safe(&access_key.path)?;
     let answer = ask(cluster, Method::POST, &path, body, limit).await?;
-    serde_json::from_slice(&answer).map_err(|error| not_understood(&error))
+    serde_json::from_slice(&answer).map_err(|error| not_understood(&cluster.suggest, &error))
 }
 
-fn not_understood(error: &serde_json::Error) -> Failure {
+fn not_understood(suggest: &Suggest, error: &serde_json::Error) -> Failure {
     Failure::new(
         Exit::Failed,
         format!("the operator's answer is not understood: {error}"),
-        "use a plugin of the operator's version: kubectl phpprof version",
+        same_version(suggest),
     )
+}
+
+fn same_version(suggest: &Suggest) -> String {
+    let command = suggest.phpprof("version");
+    format!("use a plugin of the operator's version: {command}")
 }
 
 /// Why there is no key.
@@ -291,10 +296,10 @@ struct Answer {
 
 impl Answer {
     /// The body, unless the answer is a refusal.
-    fn wanted(self) -> Result<Vec<u8>, Failure> {
+    fn wanted(self, suggest: &Suggest) -> Result<Vec<u8>, Failure> {
         match self.code {
             200..=299 => Ok(self.body),
-            code => Err(refused(&self.action, code, &self.body)),
+            code => Err(refused(suggest, &self.action, code, &self.body)),
         }
     }
 }
@@ -306,7 +311,9 @@ async fn ask(
     body: Vec<u8>,
     limit: usize,
 ) -> Result<Vec<u8>, Failure> {
-    send(cluster, method, path, body, limit).await?.wanted()
+    send(cluster, method, path, body, limit)
+        .await?
+        .wanted(&cluster.suggest)
 }
 
 async fn send(
@@ -344,7 +351,7 @@ pub async fn call(
             )
         })?;
     let response = cluster.client.send(request).await;
-    response.map_err(|error| Failure::of_api(&action, &error))
+    response.map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))
 }
 
 /// The right that the call needs.
@@ -375,7 +382,7 @@ async fn read(response: Response<Body>, limit: usize) -> Result<Vec<u8>, Failure
 }
 
 /// The failure from a refusal of the API server or, through it, of the operator.
-fn refused(action: &str, code: u16, body: &[u8]) -> Failure {
+fn refused(suggest: &Suggest, action: &str, code: u16, body: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let status: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let of_api_server = status["kind"] == "Status";
@@ -412,7 +419,7 @@ fn refused(action: &str, code: u16, body: &[u8]) -> Failure {
         _ => Failure::new(
             Exit::Failed,
             format!("cannot {action}: {code} {words}"),
-            "use a plugin of the operator's version: kubectl phpprof version",
+            same_version(suggest),
         ),
     }
 }
@@ -484,15 +491,16 @@ mod tests {
     fn a_refusal_says_whose_it_is() {
         let api =
             br#"{"kind":"Status","message":"services \"phpprof-operator:results\" is forbidden"}"#;
-        let failure = refused("get services/proxy", 403, api);
+        let suggest = Suggest::default();
+        let failure = refused(&suggest, "get services/proxy", 403, api);
         assert_eq!(failure.exit, Exit::Forbidden);
         assert!(failure.hint.contains("get services/proxy"));
         assert!(
-            refused("x", 403, b"expired")
+            refused(&suggest, "x", 403, b"expired")
                 .message
                 .contains("refused the key")
         );
-        assert_eq!(refused("x", 404, b"gone").exit, Exit::NotFound);
-        assert_eq!(refused("x", 503, b"").exit, Exit::Unreachable);
+        assert_eq!(refused(&suggest, "x", 404, b"gone").exit, Exit::NotFound);
+        assert_eq!(refused(&suggest, "x", 503, b"").exit, Exit::Unreachable);
     }
 }

@@ -90,7 +90,7 @@ pub async fn create(
     let action = format!("create profilerequests in namespace {}", cluster.namespace);
     sign(cluster, &mut object).await;
     let created = cluster.requests().create(&parameters, &object).await;
-    created.map_err(|error| Failure::of_api(&action, &error))
+    created.map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))
 }
 
 /// Adds the user's name as the API server knows it. If the API server does not tell the name, the request is created without it.
@@ -305,7 +305,7 @@ mod tests {
             "status": {"conditions": [{"type": "Failed", "status": "True", "reason": reason, "message": "no"}], "targets": targets}
         });
         let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let failure = has_profile(&Request::of(&object), &Suggest::of("shop", "shop")).unwrap_err();
+        let failure = has_profile(&Request::of(&object), &Suggest::default()).unwrap_err();
         failure.hint
     }
 

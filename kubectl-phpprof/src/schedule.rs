@@ -67,7 +67,7 @@ async fn schedules(cluster: &Cluster) -> Result<Vec<DynamicObject>, Failure> {
         .await;
     let action = format!("list cronjobs.batch in namespace {}", cluster.namespace);
     Ok(listed
-        .map_err(|error| Failure::of_api(&action, &error))?
+        .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?
         .items)
 }
 
@@ -149,7 +149,9 @@ async fn schedule(cluster: &Cluster, name: &str, verb: &str) -> Result<DynamicOb
         cluster.namespace
     );
     let got = api(cluster, "CronJob").get(&object_name).await;
-    let object = got.map_err(|error| of_schedules(cluster, Failure::of_api(&action, &error)))?;
+    let object = got.map_err(|error| {
+        of_schedules(cluster, Failure::of_api(&cluster.suggest, &action, &error))
+    })?;
     let labels = object.metadata.labels.clone().unwrap_or_default();
     if labels
         .get("app.kubernetes.io/component")
@@ -198,7 +200,7 @@ async fn suspend(global: &Global, name: &str, suspend: bool) -> Result<String, F
     let patched = api(&cluster, "CronJob")
         .patch(&object_name, &parameters, &patch)
         .await;
-    patched.map_err(|error| Failure::of_api(&action, &error))?;
+    patched.map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?;
     let done = if suspend { "suspended" } else { "resumed" };
     Ok(format!("cronjob.batch/{object_name} {done}\n"))
 }
@@ -224,7 +226,7 @@ async fn start(global: &Global, name: &str) -> Result<String, Failure> {
         "spec": template["spec"],
     });
     let action = format!("create jobs.batch in namespace {}", cluster.namespace);
-    let wrong = |error: &kube::Error| Failure::of_api(&action, error);
+    let wrong = |error: &kube::Error| Failure::of_api(&cluster.suggest, &action, error);
     let job: DynamicObject =
         serde_json::from_value(job).map_err(|error| wrong(&kube::Error::SerdeError(error)))?;
     let created = api(&cluster, "Job")
@@ -286,6 +288,6 @@ async fn remove(cluster: &Cluster, kind: &str, name: &str) -> Result<String, Fai
     match deleted {
         Ok(_) => Ok(format!("{object} deleted\n")),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(String::new()),
-        Err(error) => Err(Failure::of_api(&action, &error)),
+        Err(error) => Err(Failure::of_api(&cluster.suggest, &action, &error)),
     }
 }

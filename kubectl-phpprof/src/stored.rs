@@ -155,7 +155,7 @@ pub async fn access_key(cluster: &Cluster) -> Result<AccessKey, Failure> {
     let archive = archives
         .get(ARCHIVE)
         .await
-        .map_err(|error| match Failure::of_api(&action, &error) {
+        .map_err(|error| match Failure::of_api(&cluster.suggest, &action, &error) {
             failure if failure.exit == Exit::NotFound => Failure {
                 hint: format!(
                     "the operator makes it with the first request that it accepts in a namespace: {}",

@@ -50,7 +50,7 @@ pub async fn wait(
                     "get profilerequests/{name} in namespace {}",
                     cluster.namespace
                 );
-                return Err(Failure::of_api(&action, &error));
+                return Err(Failure::of_api(&cluster.suggest, &action, &error));
             }
         }
         if view.begin.elapsed().as_secs() >= limit {

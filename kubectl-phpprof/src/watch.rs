@@ -35,7 +35,7 @@ pub async fn listed(cluster: &Cluster, arguments: &List) -> Result<Vec<DynamicOb
     let action = format!("list profilerequests in {place}");
     let list = api.list(&parameters).await;
     let mut objects = list
-        .map_err(|error| Failure::of_api(&action, &error))?
+        .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?
         .items;
     sort(&mut objects, arguments.sort_by.as_ref(), |object| {
         plain(object).unwrap_or_default()

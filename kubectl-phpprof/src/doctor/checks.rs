@@ -12,6 +12,7 @@ use phpprof_decide::namespace::{self, by_label, is_disabled, is_enabled};
 use phpprof_decide::pod::PodView;
 
 use crate::duration;
+use crate::suggest::Suggest;
 use chosen::{admission, budget, container, mode_of, pods};
 pub use chosen::{first, nothing, sampler_mode};
 
@@ -67,6 +68,7 @@ pub struct Stored {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
+    pub suggest: Suggest,
     pub namespace: String,
     pub target: String,
     /// Whether the cluster has the API phpprof.dev/v1alpha1.
@@ -172,7 +174,9 @@ fn api(observed: &Observed) -> Check {
             "api",
             Verdict::Unknown,
             "listing the API groups failed",
-            "kubectl api-resources --api-group=phpprof.dev",
+            observed
+                .suggest
+                .of_cluster("api-resources --api-group=phpprof.dev"),
         ),
     }
 }
@@ -223,7 +227,8 @@ fn namespace_check(observed: &Observed) -> Check {
     let name = &observed.namespace;
     let bad = |found: String, remedy: String| check("namespace", Verdict::Bad, found, remedy);
     let good = |found: String| check("namespace", Verdict::Good, found, "");
-    let command = format!("kubectl label namespace {name} phpprof.dev/profiling=enabled");
+    let command = format!("label namespace {name} phpprof.dev/profiling=enabled");
+    let label_it = observed.suggest.of_cluster(&command);
     if !is_looked_after(observed) {
         let named: Vec<_> = arguments(observed, "--namespace=").collect();
         return bad(
@@ -238,7 +243,7 @@ fn namespace_check(observed: &Observed) -> Check {
             Verdict::Unknown,
             format!("you may not read the labels of {name}"),
             match limits.namespace_opt_in {
-                true => command,
+                true => label_it,
                 false => "the operator profiles every namespace, except where the label forbids it"
                     .to_owned(),
             },
@@ -246,10 +251,15 @@ fn namespace_check(observed: &Observed) -> Check {
     };
     let label = label.as_deref();
     if is_disabled(label) {
-        return bad(by_label(), format!("{command} --overwrite"));
+        return bad(
+            by_label(),
+            observed
+                .suggest
+                .of_cluster(&format!("{command} --overwrite")),
+        );
     }
     match namespace::check(name, is_enabled(label), &limits) {
-        Err(_) => bad(format!("{name} is not labelled for profiling"), command),
+        Err(_) => bad(format!("{name} is not labelled for profiling"), label_it),
         Ok(()) if limits.namespace_opt_in => {
             good(format!("{name} is labelled phpprof.dev/profiling=enabled"))
         }

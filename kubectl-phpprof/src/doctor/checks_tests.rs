@@ -6,6 +6,7 @@ use super::*;
 use crate::cli::ListForm;
 use crate::doctor::text;
 use crate::screen::Screen;
+use crate::suggest::Suggest;
 
 fn running(name: &str, uid: Option<i64>) -> ContainerView {
     ContainerView {
@@ -31,6 +32,7 @@ fn had(count: usize) -> BTreeMap<String, SamplerView> {
 
 fn fit() -> Observed {
     Observed {
+        suggest: Suggest::default(),
         namespace: "shop".into(),
         target: "deploy/web".into(),
         api: Some(true),

@@ -43,6 +43,7 @@ pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Fai
     let runtime_classes = pods.as_deref().map(runtime_classes).unwrap_or_default();
     let pods = pods.map(|pods| pods.iter().map(view).collect());
     let mut observed = Observed {
+        suggest: cluster.suggest.clone(),
         namespace: cluster.namespace.clone(),
         target: words(target),
         api,
@@ -76,7 +77,7 @@ async fn api(cluster: &Cluster) -> Result<Allowed, Failure> {
                 .any(|group| group.name == "phpprof.dev"),
         )),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
-        Err(error) => Err(Failure::of_api("list API groups", &error)),
+        Err(error) => Err(Failure::of_api(&cluster.suggest, "list API groups", &error)),
     }
 }
 

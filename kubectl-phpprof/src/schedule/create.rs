@@ -142,7 +142,7 @@ fn not_created(cluster: &Cluster, object: &Value, error: &kube::Error) -> Failur
         named(object),
         cluster.namespace
     );
-    let failure = Failure::of_api(&action, error);
+    let failure = Failure::of_api(&cluster.suggest, &action, error);
     let name = object["metadata"]["labels"][LABEL].as_str();
     match (error, name) {
         (kube::Error::Api(status), Some(name)) if status.code == 409 => Failure {

@@ -20,7 +20,7 @@ pub fn run_on(server: &Server, line: &str) -> Said {
     said(
         &program()
             .args(words)
-            .args(["--kubeconfig", "kubeconfig"])
+            .env("KUBECONFIG", "kubeconfig")
             .current_dir(folder.path())
             .output()
             .unwrap(),
@@ -565,6 +565,27 @@ fn what_is_suggested_names_a_namespace_that_is_not_the_context_s() {
             said.err
         );
     }
+}
+
+#[test]
+fn what_is_suggested_goes_to_the_cluster_that_was_chosen() {
+    let flags = "--context test --kubeconfig ./kubeconfig --as bob";
+    let server = cluster(vec![in_progress()]);
+    let operator = "--operator-namespace tools --operator-name prof-operator";
+    let said = run_on(
+        &server,
+        &format!("run pod/web-1 --timeout 1s {flags} {operator}"),
+    );
+    assert_eq!(said.code, 6, "{}", said.err);
+    let cancel = format!("kubectl phpprof cancel web-abcde {flags} {operator}\n");
+    assert!(said.err.contains(&cancel), "{}", said.err);
+    let missing = Server::start(|_| refusal(404, "profilerequests.phpprof.dev \"x\" not found"));
+    let list = format!("kubectl phpprof list {flags}, with -n NAME");
+    fails_with_a_hint(&missing, &format!("describe x {flags}"), 3, &list);
+    let forbidden = Server::start(|_| refusal(403, "no"));
+    let doctor = run_on(&forbidden, &format!("doctor deploy/web -o json {flags}"));
+    let remedy = format!("kubectl api-resources --api-group=phpprof.dev {flags}\"");
+    assert!(doctor.out.contains(&remedy), "{}", doctor.out);
 }
 
 #[test]

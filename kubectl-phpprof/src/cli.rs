@@ -363,7 +363,7 @@ pub struct Diff {
     #[command(flatten)]
     pub view: ViewArguments,
     /// What to compare: shares of all time, or the time per HTTP request, counted from the requests that samples saw. Sampling sees short
-    /// requests in proportion to their duration, so compare runs of the same rate and load.
+    /// requests in proportion to their duration, so compare runs of the same rate and load. request cannot be used with --label.
     #[arg(long, value_name = "WHAT", default_value = "share")]
     pub per: Per,
     /// End with exit code 9 if the self time of a function has grown by more than this many points: hundredths of the total before.

@@ -23,6 +23,13 @@ pub struct Compared {
 
 impl Compared {
     pub fn of(before: &Profile, after: &Profile, view: &View, per: Per) -> Result<Self, Failure> {
+        if per == Per::Request && !view.labels.is_empty() {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--per request cannot be used with --label: profiles count their requests as a whole, not by label",
+                "leave --label out, or compare with --per share",
+            ));
+        }
         let mut diff = diff(before, after, view).map_err(wrong_view)?;
         let total_after = diff.total_after;
         let requests = match per {
@@ -87,11 +94,21 @@ fn points(before: i64, after: i64, change: &Change) -> f64 {
 
 /// The requests that the samplers of all pods have seen. Receipts count them only if a label or filter of requests was asked for.
 fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
-    let count = |receipt: &str| {
-        let receipt: Value = serde_json::from_str(receipt).ok()?;
-        receipt["requests"]["read"].as_u64()
-    };
-    let counts: Option<Vec<u64>> = profile.comments().map(count).collect();
+    let receipt = |text: &str| serde_json::from_str(text).unwrap_or_default();
+    let receipts: Vec<Value> = profile.comments().map(receipt).collect();
+    // A sampler also counts the requests whose samples its filter drops.
+    if receipts
+        .iter()
+        .any(|it| !it["requests"]["dropped"].is_null())
+    {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("the profile {which} has samples of some requests only, and counts all"),
+            "record both without filters of requests, or compare with --per share",
+        ));
+    }
+    let read = |receipt: &Value| receipt["requests"]["read"].as_u64();
+    let counts: Option<Vec<u64>> = receipts.iter().map(read).collect();
     match counts.map(|counts| counts.iter().sum()) {
         Some(sum) if sum > 0 => Ok(sum),
         _ => Err(Failure::new(
@@ -194,6 +211,34 @@ mod tests {
             Some("2 of the functions"),
         );
         check(Per::Request, 51.0, &before, &slower, None);
+    }
+
+    #[test]
+    fn requests_are_not_counted_by_label() {
+        let before = profile(50, 50, Some(100));
+        let view = View {
+            labels: vec![("route".to_owned(), "/shop".to_owned())],
+            ..View::default()
+        };
+        let of = |per| Compared::of(&before, &before, &view, per).map(|_| ());
+        assert_eq!(of(Per::Share), Ok(()));
+        let refused = of(Per::Request).unwrap_err();
+        assert_eq!(refused.exit, Exit::Usage);
+        assert!(refused.message.contains("--label"), "{}", refused.message);
+    }
+
+    /// Such a sampler counts the requests that it drops, so the time of a request would be too short.
+    #[test]
+    fn a_profile_of_some_requests_is_not_compared_by_the_number_of_all() {
+        let before = profile(50, 50, Some(100));
+        let mut filtered = Builder::new(Settings::default());
+        filtered.comment(r#"{"requests":{"read":100,"dropped":{"filtered":410}}}"#);
+        let filtered = filtered.finish();
+        for (before, after) in [(&before, &filtered), (&filtered, &before)] {
+            let refused = Compared::of(before, after, &View::default(), Per::Request);
+            let message = refused.map(|_| ()).unwrap_err().message;
+            assert!(message.contains("some requests only"), "{message}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod programs;
 
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
 use phpprof::target::process::Process;
+use phpprof::target::process::calls::Calls;
 use phpprof::target::process::stat::Watch;
 use phpprof_zend::memory::{Fault, Memory as _};
 
@@ -133,6 +134,85 @@ fn a_script_that_becomes_another_php_under_the_same_name_is_found_again() -> Res
         "{found:?}"
     );
     ensure!(found[0].memory.bound_word(found[0].engine.fingerprint_at) == Err(Fault::Gone));
+    Ok(())
+}
+
+/// A script that has stopped, and is too old to count as starting.
+struct Stopped {
+    target: Target,
+    memory: fs::File,
+    /// The pointer to its table of functions, and its value.
+    word: (u64, [u8; 8]),
+}
+
+impl Stopped {
+    fn new() -> Result<Self> {
+        let target = Target::php()?;
+        let found = find(&mut Discovery::new(target.scope()), 1)?;
+        std::thread::sleep(Duration::from_millis(1100));
+        kill(Pid::from_raw(target.pid()), Signal::SIGSTOP)?;
+        let memory = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{}/mem", target.pid()))?;
+        let (at, mut word) = (found[0].engine.fingerprint_at, [0; 8]);
+        memory.read_exact_at(&mut word, at)?;
+        Ok(Self {
+            target,
+            memory,
+            word: (at, word),
+        })
+    }
+
+    /// Makes the engine look as while its table is moved, or whole again.
+    fn tear(&self, is_torn: bool) -> Result<()> {
+        let (at, word) = self.word;
+        let torn = 8_u64.to_le_bytes();
+        Ok(self
+            .memory
+            .write_all_at(if is_torn { &torn } else { &word }, at)?)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // While it is stopped, it does not take the milder signal.
+        let _ = self.target.0.kill();
+    }
+}
+
+#[test]
+fn a_worker_that_moves_a_table_while_it_is_examined_is_examined_again() -> Result<()> {
+    let stopped = Stopped::new()?;
+    stopped.tear(true)?;
+    let mut discovery = Discovery::new(stopped.target.scope());
+    ensure!(discovery.scan().new.is_empty());
+    let refused = discovery.refused().context("nothing is refused")?;
+    ensure!(!refused.is_final(), "{refused:?}");
+    ensure!(discovery.rest() == Duration::ZERO);
+    stopped.tear(false)?;
+    find(&mut discovery, 1)?;
+    Ok(())
+}
+
+#[test]
+fn an_engine_that_stays_unlike_its_version_is_refused_within_a_second() -> Result<()> {
+    let stopped = Stopped::new()?;
+    stopped.tear(true)?;
+    let mut discovery = Discovery::new(stopped.target.scope());
+    let took = wait(&mut discovery, |discovery| {
+        discovery.scan();
+        discovery
+            .refused()
+            .is_some_and(|refused| refused.is_final())
+    })?;
+    ensure!(took < Duration::from_secs(1), "{took:?}");
+    // It is not examined for ever: only a link tells whether its program is another.
+    std::thread::sleep(Duration::from_millis(1100));
+    let before = Calls::now();
+    discovery.scan();
+    let calls = Calls::now().since(before);
+    ensure!(calls.gathers == 0, "{calls:?}");
     Ok(())
 }
 

@@ -4,8 +4,9 @@
 //! second ([`LastPid`]). A process with an engine is held by a descriptor that stays bound to it ([`ProcessMemory::bound_word`]).
 //! One without may `execve` at any time: its executable is checked again, each 100 ms at first and each second in the end, or each
 //! ten if no `execve` brings it into scope. A different one makes the process new. Until a process is a second old it is examined
-//! completely, because an engine may still be loaded or started. A forked worker shares its family's addresses (`families.rs`),
-//! so attaching to it takes a few reads. In a thread-safe engine each of its threads is a worker (`threads.rs`).
+//! completely, because an engine may still be loaded or started; later only an engine that contradicts its version is, a few times.
+//! A forked worker shares its family's addresses (`families.rs`), so attaching to it takes a few reads. In a thread-safe engine
+//! each of its threads is a worker (`threads.rs`).
 //!
 //! What this module does not do: open files of the target, rely on PID 1, see an engine that a process loads
 //! later than a second after its start, or a PID that is reused within one scan by the same executable, if neither
@@ -31,7 +32,10 @@ use super::files::Room;
 use super::process::last_pid::LastPid;
 use super::process::relay::Relay;
 use super::process::{Process, ProcessMemory, calls, proc_path, stat::Stat, text};
-use super::seen::{Other, Program, Seen, Verdict, executable, executable_hash, is_young, look_at};
+use super::seen::{
+    LOOK_EVERY, Other, Program, Seen, Verdict, executable, executable_hash, is_young, look_at,
+    may_pass,
+};
 use super::threads::{Changes, Threads};
 
 /// The processes are listed at least once in this many milliseconds, even if none seems to have started.
@@ -50,6 +54,8 @@ struct New {
     born: u64,
     /// It was known to be in scope before an `execve`.
     in_scope: bool,
+    /// As [`Other::doubts`].
+    doubts: u8,
 }
 
 /// The facts that remain true of a process that is examined again.
@@ -58,6 +64,7 @@ struct Again {
     start_time: u64,
     born: u64,
     in_scope: bool,
+    doubts: u8,
 }
 
 /// When the processes have to be listed.
@@ -210,6 +217,7 @@ impl Discovery {
                     start_time: seen.start_time,
                     born,
                     in_scope: seen.in_scope,
+                    doubts: seen.doubts_since(born),
                 });
             }
             false
@@ -225,13 +233,15 @@ impl Discovery {
                 let known = again
                     .iter()
                     .find(|again| again.pid == pid && again.start_time == stat.start_time);
-                let (born, in_scope) =
-                    known.map_or((started, false), |again| (again.born, again.in_scope));
+                let (born, in_scope, doubts) = known.map_or((started, false, 0), |again| {
+                    (again.born, again.in_scope, again.doubts)
+                });
                 Some(New {
                     pid,
                     stat,
                     born,
                     in_scope,
+                    doubts,
                 })
             })
             .collect()
@@ -245,6 +255,7 @@ impl Discovery {
             executable: executable_hash(new.pid),
             is_starting: false,
             lacks_room: false,
+            doubts: new.doubts,
             may_count,
             look_at: look_at(new.born, now, may_count),
         };
@@ -255,7 +266,12 @@ impl Discovery {
                 Ok(program) => Verdict::Php(program),
                 Err(refusal) => {
                     other.lacks_room = refusal == Refusal::Unreadable(Fault::NoFiles);
-                    other.is_starting = self.refuse(new, refusal, is_young(new.born, now));
+                    let may_pass = may_pass(&refusal, is_young(new.born, now), new.doubts);
+                    if may_pass {
+                        other.doubts = other.doubts.saturating_add(1);
+                        other.look_at = now + LOOK_EVERY.0;
+                    }
+                    other.is_starting = self.refuse(new, refusal, may_pass);
                     Verdict::Other(other)
                 }
             }
@@ -268,14 +284,11 @@ impl Discovery {
         }
     }
 
-    /// Notes why a process was not sampled; returns whether it is only starting.
-    fn refuse(&mut self, new: &New, refusal: Refusal, is_young: bool) -> bool {
-        // What a young process lacks, or has only in part, may come later.
-        let refusal = match refusal {
-            Refusal::LayoutMismatch(_) | Refusal::Unreadable(Fault::Unmapped) if is_young => {
-                Refusal::Starting
-            }
-            refusal => refusal,
+    /// Notes why a process was not sampled; returns whether it is only starting, as it seems to be while the refusal may pass.
+    fn refuse(&mut self, new: &New, refusal: Refusal, may_pass: bool) -> bool {
+        let refusal = match may_pass {
+            true => Refusal::Starting,
+            false => refusal,
         };
         let is_starting = refusal == Refusal::Starting;
         let refused = Refused {

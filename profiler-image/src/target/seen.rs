@@ -7,6 +7,8 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 use nix::sys::time::TimeSpec;
+use phpprof_zend::engine::Refusal;
+use phpprof_zend::memory::Fault;
 use rustix::fs::{CWD, readlinkat_raw};
 
 use super::process::cpu_clock::CpuClock;
@@ -16,9 +18,12 @@ use super::threads::Threads;
 /// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
 const YOUNG: u64 = 1000;
 /// Milliseconds between two looks at a process without PHP: a quarter of its age, within these limits.
-const LOOK_EVERY: (u64, u64) = (100, 1000);
+pub(super) const LOOK_EVERY: (u64, u64) = (100, 1000);
 /// The upper limit for a process that no `execve` brings into scope. Its PID could be given to one in scope.
 const LOOK_AT_OTHERS: u64 = 10_000;
+/// An engine whose memory contradicts its version is looked at this often before that is believed: it may have been about to move
+/// one of its tables.
+const DOUBTS: u8 = 4;
 /// PATH_MAX: the kernel does not report longer paths.
 const MAX_PATH: usize = 4096;
 
@@ -43,8 +48,10 @@ pub(super) struct Program {
 pub(super) struct Other {
     /// Identifies its executable. It is read first, so that an `execve` meanwhile is noticed at the next look.
     pub executable: Option<u64>,
-    /// Its engine is being started.
+    /// Its engine is being started, or was refused for a reason that may pass.
     pub is_starting: bool,
+    /// How often it was refused for such a reason.
+    pub doubts: u8,
     /// It has an engine, but there is no room for its files.
     pub lacks_room: bool,
     /// It is in scope, or an `execve` may bring it there.
@@ -68,6 +75,14 @@ impl Seen {
         match &self.verdict {
             Verdict::Php(program) => Some(&program.process),
             Verdict::Other(_) => None,
+        }
+    }
+
+    /// As [`Other::doubts`], of the program that it has run since this time of birth.
+    pub fn doubts_since(&self, born: u64) -> u8 {
+        match &self.verdict {
+            Verdict::Other(other) if born == self.born => other.doubts,
+            _ => 0,
         }
     }
 
@@ -135,6 +150,16 @@ impl Program {
     }
 }
 
+/// Whether a refusal may pass: what a young process lacks, or has only in part, may come later, and an older one may have been about to
+/// change what was read.
+pub(super) fn may_pass(refusal: &Refusal, is_young: bool, doubts: u8) -> bool {
+    let is_torn = matches!(
+        refusal,
+        Refusal::LayoutMismatch(_) | Refusal::Unreadable(Fault::Unmapped)
+    );
+    is_torn && (is_young || doubts < DOUBTS)
+}
+
 /// Whether an engine may still be loaded or started.
 pub(super) fn is_young(born: u64, now: u64) -> bool {
     born.saturating_add(YOUNG) > now
@@ -170,6 +195,28 @@ pub(super) fn executable_hash(pid: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_may_have_changed_while_it_was_read_is_doubted_and_that_a_few_times() {
+        let torn = Refusal::LayoutMismatch("a function is not filed under its name");
+        let check = |refusal: &Refusal, is_young: bool, doubts: u8, expected: bool| {
+            assert_eq!(may_pass(refusal, is_young, doubts), expected, "{refusal:?}");
+        };
+        check(&torn, true, 0, true);
+        check(&torn, false, 0, true);
+        check(&torn, false, DOUBTS - 1, true);
+        check(&torn, false, DOUBTS, false);
+        check(&Refusal::Unreadable(Fault::Unmapped), false, 1, true);
+        for lasting in [
+            Refusal::NoPhpFound,
+            Refusal::UnsupportedVersion("9.0".to_owned()),
+            Refusal::NoEngineSymbols("/usr/bin/php".to_owned()),
+            Refusal::Unreadable(Fault::Denied),
+        ] {
+            check(&lasting, true, 0, false);
+            check(&lasting, false, 0, false);
+        }
+    }
 
     #[test]
     fn a_process_without_php_is_looked_at_less_often_with_its_age() {

@@ -1,7 +1,8 @@
 //! The loop: look for workers, wait for the next turn, read those due, ask the quiescent reader, until the time is over.
 //!
-//! One thread does all of this; only the quiescent reader has its own. The duration counts from the first turn with a worker. The
-//! sampler stays within a CPU budget: above it, the rate is halved, and the receipt says so.
+//! One thread does all of this; only the quiescent reader and the scanner have their own. The duration counts from the first turn with a
+//! worker. The sampler stays within a CPU budget: above it, proofs are left out first, then the rate is lowered by a third at a time, and the
+//! receipt says so.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,12 +78,20 @@ pub fn record(options: &Options) -> Result<Recording, RecordError> {
         false => Some(stop::signals()?),
     };
     let recording = Run::new(options).and_then(|mut run| {
-        run.wait_for_workers(signals.as_ref())?;
-        Ok(run.record(signals.as_ref()))
+        let engine = run.wait_for_workers(signals.as_ref())?;
+        Ok(run.record(signals.as_ref(), engine))
     });
     // While the profile is delivered a signal ends the process again, as users expect.
     mask.thread_set_mask()?;
     recording
+}
+
+/// What is settled when a run begins.
+struct Begun {
+    /// The engine of the worker that was found first.
+    engine: Arc<Engine>,
+    unix_nanoseconds: i64,
+    at: u64,
 }
 
 /// The state of the loop.
@@ -119,7 +128,6 @@ struct Run<'a> {
     /// Samples that were left out because the worker slept.
     not_running: u64,
     lateness: Lateness,
-    engine: Option<Arc<Engine>>,
     /// The JIT has compiled code for a worker.
     jit: bool,
     extensions: Option<Extensions>,
@@ -158,14 +166,14 @@ impl<'a> Run<'a> {
             idle_calls: Calls::default(),
             not_running: 0,
             lateness: Lateness::default(),
-            engine: None,
             jit: false,
             extensions: None,
             seen: HashMap::new(),
         })
     }
 
-    fn wait_for_workers(&mut self, signals: Option<&SignalFd>) -> Result<(), RecordError> {
+    /// Waits until there is a worker, and returns its engine.
+    fn wait_for_workers(&mut self, signals: Option<&SignalFd>) -> Result<Arc<Engine>, RecordError> {
         let began = now();
         loop {
             if stop::is_signalled(signals) || self.options.stop.is_requested() {
@@ -176,8 +184,8 @@ impl<'a> Run<'a> {
                 continue;
             };
             self.follow(report, now());
-            if !self.members.is_empty() {
-                return Ok(());
+            if let Some(first) = self.members.first() {
+                return Ok(Arc::clone(&first.worker.process.engine));
             }
             // Waiting does not help if this PHP cannot be sampled.
             let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
@@ -190,10 +198,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn record(mut self, signals: Option<&SignalFd>) -> Recording {
-        let began_unix_nanoseconds =
-            clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.num_nanoseconds());
+    fn record(mut self, signals: Option<&SignalFd>, engine: Arc<Engine>) -> Recording {
+        let unix_time = clock_gettime(ClockId::CLOCK_REALTIME);
         let (began, calls) = (now(), Calls::now());
+        let begun = Begun {
+            engine,
+            unix_nanoseconds: unix_time.map_or(0, |time| time.num_nanoseconds()),
+            at: began,
+        };
         let has_routes = self.requests.asked().has(Label::Route);
         self.recorder = has_routes.then(|| Recorder::new(began));
         let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
@@ -224,7 +236,7 @@ impl<'a> Run<'a> {
             }
             if current >= self.next_look {
                 self.next_look = current + LOOK_EVERY;
-                if let Some(ended) = self.look(signals, began_unix_nanoseconds, current, began) {
+                if let Some(ended) = self.look(signals, &begun, current) {
                     break ended;
                 }
                 schedule.follow(self.period, self.members.len());
@@ -234,7 +246,7 @@ impl<'a> Run<'a> {
         let took = Duration::from_nanos(now() - began);
         let calls = Calls::now().since(calls);
         self.ask_at_the_end();
-        self.finish(ended, began_unix_nanoseconds, took, calls)
+        self.finish(ended, begun, took, calls)
     }
 
     /// The next turn, or the look before it if it cannot wait for the turn.
@@ -247,13 +259,7 @@ impl<'a> Run<'a> {
     }
 
     /// Checks some ten times a second whether the run has to end, whether to look for workers, the budget, and the checkpoints.
-    fn look(
-        &mut self,
-        signals: Option<&SignalFd>,
-        began_unix_nanoseconds: i64,
-        current: u64,
-        began: u64,
-    ) -> Option<Ended> {
+    fn look(&mut self, signals: Option<&SignalFd>, begun: &Begun, current: u64) -> Option<Ended> {
         if stop::is_signalled(signals) || self.options.stop.is_requested() {
             return Some(Ended::Stopped);
         }
@@ -268,10 +274,9 @@ impl<'a> Run<'a> {
         self.hold_budget(current);
         // A program may have ended when the run ends, so its extensions are read now.
         if self.extensions.is_none() && self.samples() > 0 {
-            self.read_extensions();
+            self.read_extensions(&begun.engine);
         }
-        let took = Duration::from_nanos(current - began);
-        self.keep_so_far(began_unix_nanoseconds, took);
+        self.keep_so_far(begun, Duration::from_nanos(current - begun.at));
         None
     }
 
@@ -312,8 +317,6 @@ impl<'a> Run<'a> {
             self.sampler.forget_family(family);
         }
         for process in changes.new {
-            self.engine
-                .get_or_insert_with(|| Arc::clone(&process.engine));
             let seen = Seen {
                 pid: process.pid,
                 engine: Arc::clone(&process.engine),
@@ -364,17 +367,15 @@ impl<'a> Run<'a> {
     }
 
     /// Reads the extensions from the first worker with the receipt's engine that has them.
-    fn read_extensions(&mut self) {
-        let module = self.engine.as_ref().map(|engine| &engine.module);
+    fn read_extensions(&mut self, engine: &Engine) {
         let processes = self.members.iter().map(|member| &member.worker.process);
-        let mut ours = processes.filter(|process| Some(&process.engine.module) == module);
+        let mut ours = processes.filter(|process| process.engine.module == engine.module);
         let read = ours.find_map(|process| process.extensions());
         self.extensions = read.or(self.extensions);
     }
 
-    fn keep_so_far(&mut self, began_unix_nanoseconds: i64, took: Duration) {
-        let (Some(checkpoints), Some(engine)) = (&self.options.checkpoints, self.engine.clone())
-        else {
+    fn keep_so_far(&mut self, begun: &Begun, took: Duration) {
+        let Some(checkpoints) = &self.options.checkpoints else {
             return;
         };
         let counted = Counted {
@@ -385,7 +386,7 @@ impl<'a> Run<'a> {
         };
         checkpoints.observe(took, &counted);
         checkpoints.keep(took, &mut || {
-            let snapshot = self.snapshot(&engine, began_unix_nanoseconds, took);
+            let snapshot = self.snapshot(&begun.engine, begun.unix_nanoseconds, took);
             if checkpoints.gives_once() {
                 // CPU time that samples get later has separate rows until the end.
                 self.given.absorb(std::mem::take(&mut self.aggregate));
@@ -400,7 +401,7 @@ impl<'a> Run<'a> {
         began_unix_nanoseconds: i64,
         took: Duration,
     ) -> Snapshot {
-        self.read_extensions();
+        self.read_extensions(engine);
         for member in &mut self.members {
             member.settle(&mut self.aggregate, self.recorder.as_mut());
         }
@@ -435,25 +436,15 @@ impl<'a> Run<'a> {
         taken - idle - self.not_running
     }
 
-    fn finish(
-        mut self,
-        ended: Ended,
-        began_unix_nanoseconds: i64,
-        took: Duration,
-        calls: Calls,
-    ) -> Recording {
+    fn finish(mut self, ended: Ended, begun: Begun, took: Duration, calls: Calls) -> Recording {
         let effective_period = Duration::from_nanos(self.budget.effective_period(now()));
-        self.read_extensions();
+        self.read_extensions(&begun.engine);
         if let Some(recorder) = &mut self.recorder {
             recorder.end();
         }
         for member in std::mem::take(&mut self.members) {
             self.count(member);
         }
-        // `wait_for_workers` has found one.
-        let engine = self
-            .engine
-            .expect("a run begins with its first worker, which brings its engine");
         let not_running = self.options.only_running.then_some(self.not_running);
         self.aggregate.absorb(self.given);
         Recording {
@@ -462,13 +453,13 @@ impl<'a> Run<'a> {
             requests: self.requests.told(),
             heap: self.options.heap.then_some(self.heap),
             recorder: self.recorder,
-            engine,
+            engine: begun.engine,
             jit: self.jit,
             extensions: self.extensions,
             seen: self.seen,
             busy_percents: self.busy_percents,
             ended,
-            began_unix_nanoseconds,
+            began_unix_nanoseconds: begun.unix_nanoseconds,
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
             effective_period,

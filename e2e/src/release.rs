@@ -32,6 +32,8 @@ pub const ON_VOLUME: &[&str] = &[
     "startSlackSeconds=8",
     "uploadDeadlineSeconds=12",
 ];
+/// The example with whose values most tests install the chart, and the Secret that it names. The store's address is this cluster's.
+const EXAMPLE: &str = "s3-compatible.yaml";
 const SECRET: &str = "phpprof-store";
 /// The prefix of the tests' profiles in the bucket.
 pub const PREFIX: &str = "e2e";
@@ -60,16 +62,29 @@ pub async fn install(values: &[&str]) -> Result<()> {
     if installed.as_ref() != Some(&wanted) {
         *installed = None;
         let values = [resident(&wanted), wanted.clone()].concat();
-        upgrade(&chart(), &image("operator"), &values).await?;
+        upgrade(&chart(), &image("operator"), &[], &values).await?;
         *installed = Some(wanted);
     }
     Ok(())
 }
 
+/// The same with the values of one more example. The next [`install`] takes them back.
+pub async fn install_example(name: &str, values: &[&str]) -> Result<()> {
+    *INSTALLED.lock().await = None;
+    let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+    let values = [resident(&values), values].concat();
+    upgrade(&chart(), &image("operator"), &[name], &values).await
+}
+
+/// The file of an example's values.
+pub fn example(name: &str) -> String {
+    format!("{}/../examples/values/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Installs a chart of an older release, and its operator, with the values of most tests. The installed release has to be removed before.
 pub async fn install_older(chart: &str, operator: &str) -> Result<()> {
     *INSTALLED.lock().await = None;
-    upgrade(chart, operator, &[]).await
+    upgrade(chart, operator, &[], &[]).await
 }
 
 /// Replaces an older release by the tested one, as docs/guides/upgrading.md says.
@@ -228,7 +243,7 @@ fn resident(values: &[String]) -> Vec<String> {
     resident
 }
 
-async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
+async fn upgrade(chart: &str, operator: &str, examples: &[&str], values: &[String]) -> Result<()> {
     let store = StoreFiles::read()?;
     for object in [namespace(), secret(&store)] {
         run(
@@ -241,7 +256,6 @@ async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
     let mut sets = vec![
         format!("store.url=s3://{}/{PREFIX}", store.bucket),
         format!("store.endpoint={}", store.endpoint),
-        format!("store.credentialsSecret={SECRET}"),
         format!("images.operator={operator}"),
         format!("images.sampler={}", image("phpprof")),
         format!("limits.durationSeconds={DURATION_LIMIT}"),
@@ -269,6 +283,9 @@ async fn upgrade(chart: &str, operator: &str, values: &[String]) -> Result<()> {
         "--timeout=2m",
         "--values=-",
     ];
+    let examples = [&[EXAMPLE], examples].concat();
+    let files: Vec<String> = examples.iter().map(|name| example(name)).collect();
+    arguments.extend(files.iter().flat_map(|file| ["--values", file.as_str()]));
     arguments.extend(sets.iter().flat_map(|set| ["--set", set.as_str()]));
     run("helm", &arguments, authority.as_bytes()).await?;
     Ok(())

@@ -8,7 +8,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 /// The files of a folder of examples.
-fn files(folder: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &str) -> Result<Vec<PathBuf>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let entries = std::fs::read_dir(root.join(folder))?;
     let mut files: Vec<_> = entries
@@ -65,7 +65,7 @@ fn the_api_server_takes_every_example() -> Result<()> {
         let mut count = 0;
         for folder in ["requests", "schedules", "argo"] {
             for file in files(folder)? {
-                // These values are for the chart, so tests/chart checks them.
+                // These values are for the chart: presets.rs.
                 if file.ends_with("schedules/values.yaml") {
                     continue;
                 }

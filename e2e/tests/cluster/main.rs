@@ -20,6 +20,7 @@ mod namespaces;
 mod outages;
 mod plugin;
 mod policies;
+mod presets;
 mod profiles;
 mod queue;
 mod refusals;

@@ -1,4 +1,4 @@
-//! The release that has rights in some namespaces only.
+//! The release that has rights in some namespaces only, as `examples/values/namespaced.yaml` installs it.
 
 use std::time::Duration;
 
@@ -52,12 +52,33 @@ async fn uses_its_rights(fixture: &Fixture) -> Result<()> {
     .await
 }
 
+/// Installs the chart with the example's values, for this namespace and this cluster's API server.
+async fn install(fixture: &Fixture) -> Result<()> {
+    let servers = [
+        "--namespace=default",
+        "get",
+        "endpointslices",
+        "--selector=kubernetes.io/service-name=kubernetes",
+        "--output=jsonpath={.items[0].endpoints[0].addresses[0]}",
+    ];
+    let server = kubectl(&servers).await?;
+    let values = [
+        format!("rbac.namespaces={{{}}}", fixture.namespace),
+        format!("networkPolicy.apiServerCIDRs={{{server}/32}}"),
+    ];
+    release::install_example("namespaced.yaml", &values.each_ref().map(String::as_str)).await?;
+    let policy = ["--namespace", release::NAMESPACE, "get", "networkpolicy"];
+    let policy = kubectl(&[&policy[..], &[release::SERVICE, "--output=yaml"]].concat()).await?;
+    ensure!(policy.contains(&format!("cidr: {server}/32")), "{policy}");
+    Ok(())
+}
+
 #[test]
 fn an_operator_with_rights_in_one_namespace_profiles_there_and_nowhere_else() -> Result<()> {
     exclusive(async |fixture| {
         // The operator is stopped while its rights change, so that a refused call later means a missing right.
         release::scale(0).await?;
-        release::install(&[&format!("rbac.namespaces={{{}}}", fixture.namespace)]).await?;
+        install(fixture).await?;
         uses_its_rights(fixture).await?;
         let patch = ["patch", "pods", "--subresource=ephemeralcontainers"];
         let there = format!("--namespace={}", fixture.namespace);

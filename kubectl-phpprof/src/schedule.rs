@@ -1,29 +1,30 @@
 //! `schedule`: profiles on a schedule, with CronJobs in the user's own namespace.
 //!
-//! Each run is a pod with this plugin, which creates one request and ends. [`manifest`] has the objects, [`rights`] who may create them, [`create`]
-//! creates them.
+//! Each run is a pod with this plugin, which creates one request and ends. [`manifest`] has the objects, [`rights`] who may create them;
+//! [`create`] creates them, [`find`] finds them, [`delete`] removes them.
 //!
 //! Invariant: nothing is created if a right for one of the objects is missing; objects that this plugin did not create are not deleted.
 
 mod create;
+mod delete;
+mod find;
 mod manifest;
 mod rights;
 
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cli::{Global, ListForm, Schedule, ScheduleDelete, ScheduleVerb};
+use crate::cli::{Global, ListForm, Schedule, ScheduleVerb};
 use crate::connect::Cluster;
 use crate::duration::age;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::list::Listing;
 use crate::output::Output;
 use crate::request::Request;
 use crate::screen::Screen;
 use crate::table::Table;
-use manifest::{ACCOUNT, LABEL, MANAGER, SELECTOR, object_name, short_name};
+use find::{schedule, schedules, short_name};
+use manifest::{LABEL, MANAGER};
 
 pub async fn run(global: &Global, asked: &Schedule, screen: Screen) -> Result<String, Failure> {
     match &asked.verb {
@@ -32,7 +33,7 @@ pub async fn run(global: &Global, asked: &Schedule, screen: Screen) -> Result<St
         ScheduleVerb::Suspend(named) => suspend(global, &named.name, true).await,
         ScheduleVerb::Resume(named) => suspend(global, &named.name, false).await,
         ScheduleVerb::Run(named) => start(global, &named.name).await,
-        ScheduleVerb::Delete(arguments) => delete(global, arguments).await,
+        ScheduleVerb::Delete(arguments) => delete::delete(global, arguments).await,
     }
 }
 
@@ -61,25 +62,14 @@ fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource(kind))
 }
 
-async fn schedules(cluster: &Cluster) -> Result<Vec<DynamicObject>, Failure> {
-    let listed = api(cluster, "CronJob")
-        .list(&ListParams::default().labels(SELECTOR))
-        .await;
-    let action = format!("list cronjobs.batch in namespace {}", cluster.namespace);
-    Ok(listed
-        .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?
-        .items)
-}
-
 /// For completion: the names, each with its cron expression.
 pub async fn names(cluster: &Cluster) -> Vec<(String, String)> {
     let found = schedules(cluster).await.unwrap_or_default();
-    let jobs = found.iter().map(Request::of);
-    jobs.map(|job| {
-        let cron = job.words("/spec/schedule").to_owned();
-        (short_name(&job.name()).to_owned(), cron)
-    })
-    .collect()
+    let cron = |job| Request::of(job).words("/spec/schedule").to_owned();
+    found
+        .iter()
+        .map(|job| (short_name(job), cron(job)))
+        .collect()
 }
 
 async fn list(global: &Global, output: &Output, screen: Screen) -> Result<String, Failure> {
@@ -124,7 +114,7 @@ fn table(found: &[DynamicObject], now: jiff::Timestamp) -> Table {
             text => text.to_owned(),
         };
         table.row(vec![
-            short_name(&job.name()).to_owned(),
+            short_name(object),
             job.words("/spec/schedule").to_owned(),
             or_dash(job.words("/spec/timeZone")),
             match job.at("/spec/suspend").as_bool() {
@@ -141,53 +131,9 @@ fn table(found: &[DynamicObject], now: jiff::Timestamp) -> Table {
     table
 }
 
-/// A schedule of this namespace. A CronJob that is not a schedule is not changed.
-async fn schedule(cluster: &Cluster, name: &str, verb: &str) -> Result<DynamicObject, Failure> {
-    let object_name = object_name(name);
-    let action = format!(
-        "{verb} cronjobs.batch/{object_name} in namespace {}",
-        cluster.namespace
-    );
-    let got = api(cluster, "CronJob").get(&object_name).await;
-    let object = got.map_err(|error| {
-        of_schedules(cluster, Failure::of_api(&cluster.suggest, &action, &error))
-    })?;
-    let labels = object.metadata.labels.clone().unwrap_or_default();
-    if labels
-        .get("app.kubernetes.io/component")
-        .map(String::as_str)
-        != Some("schedule")
-    {
-        return Err(Failure::new(
-            Exit::Failed,
-            format!("cronjob.batch/{object_name} is not a schedule of phpprof"),
-            format!(
-                "list the schedules: {}",
-                cluster.suggest.phpprof("schedule list")
-            ),
-        ));
-    }
-    Ok(object)
-}
-
-/// The failure with a hint about schedules, if something was not found.
-fn of_schedules(cluster: &Cluster, failure: Failure) -> Failure {
-    match failure.exit {
-        Exit::NotFound => Failure {
-            hint: format!(
-                "list the schedules: {}",
-                cluster.suggest.phpprof("schedule list")
-            ),
-            ..failure
-        },
-        _ => failure,
-    }
-}
-
 async fn suspend(global: &Global, name: &str, suspend: bool) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
-    schedule(&cluster, name, "get").await?;
-    let object_name = object_name(name);
+    let object_name = Request::of(&schedule(&cluster, name).await?).name();
     let action = format!(
         "patch cronjobs.batch/{object_name} in namespace {}",
         cluster.namespace
@@ -208,7 +154,7 @@ async fn suspend(global: &Global, name: &str, suspend: bool) -> Result<String, F
 /// Creates a Job from the CronJob, as `kubectl create job --from` does.
 async fn start(global: &Global, name: &str) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
-    let cron_job = schedule(&cluster, name, "get").await?;
+    let cron_job = schedule(&cluster, name).await?;
     let template = &cron_job.data["spec"]["jobTemplate"];
     let owner = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "controller": true,
@@ -217,7 +163,7 @@ async fn start(global: &Global, name: &str) -> Result<String, Failure> {
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {
-            "generateName": format!("{}-", object_name(name)),
+            "generateName": format!("{}-", Request::of(&cron_job).name()),
             "namespace": cluster.namespace,
             "labels": template["metadata"]["labels"],
             "annotations": {"cronjob.kubernetes.io/instantiate": "manual"},
@@ -238,56 +184,8 @@ async fn start(global: &Global, name: &str) -> Result<String, Failure> {
         "see its request: {}; if there is none: {}",
         cluster
             .suggest
-            .phpprof(&format!("list -l {LABEL}={}", short_name(name))),
+            .phpprof(&format!("list -l {LABEL}={}", short_name(&cron_job))),
         cluster.suggest.kubectl(&format!("logs job/{job}"))
     );
     Ok(format!("job.batch/{job} created\n"))
-}
-
-async fn delete(global: &Global, arguments: &ScheduleDelete) -> Result<String, Failure> {
-    let cluster = Cluster::of(global).await?;
-    let mut said = String::new();
-    for name in &arguments.names {
-        let object = schedule(&cluster, name, "get").await?;
-        let labels = object.metadata.labels.unwrap_or_default();
-        let manager = labels.get("app.kubernetes.io/managed-by");
-        if manager.map(String::as_str) != Some(MANAGER) {
-            return Err(Failure::new(
-                Exit::Failed,
-                format!(
-                    "schedule {name} is managed by {}, not by this plugin",
-                    manager.map_or("something else", String::as_str)
-                ),
-                "remove it where it was created: the chart's schedules are in its value schedules",
-            ));
-        }
-        let name = object_name(name);
-        said.push_str(&remove(&cluster, "CronJob", &name).await?);
-        said.push_str(&remove(&cluster, "ConfigMap", &name).await?);
-    }
-    let left = schedules(&cluster).await?;
-    if !left.iter().any(uses_account) {
-        said.push_str(&remove(&cluster, "RoleBinding", ACCOUNT).await?);
-        said.push_str(&remove(&cluster, "ServiceAccount", ACCOUNT).await?);
-    }
-    Ok(said)
-}
-
-fn uses_account(object: &DynamicObject) -> bool {
-    let account = "/spec/jobTemplate/spec/template/spec/serviceAccountName";
-    object.metadata.deletion_timestamp.is_none() && Request::of(object).words(account) == ACCOUNT
-}
-
-/// Deletes an object. If it does not exist, this is not an error.
-async fn remove(cluster: &Cluster, kind: &str, name: &str) -> Result<String, Failure> {
-    let object = named(&json!({"kind": kind, "metadata": {"name": name}}));
-    let action = format!("delete {object} in namespace {}", cluster.namespace);
-    let deleted = api(cluster, kind)
-        .delete(name, &DeleteParams::background())
-        .await;
-    match deleted {
-        Ok(_) => Ok(format!("{object} deleted\n")),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(String::new()),
-        Err(error) => Err(Failure::of_api(&cluster.suggest, &action, &error)),
-    }
 }

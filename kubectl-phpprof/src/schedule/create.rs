@@ -99,14 +99,59 @@ async fn create_all(cluster: &Cluster, objects: &[Value], is_dry: bool) -> Resul
                 said.push_str(&format!("{} created{how}\n", named(object)));
                 made.push(object);
             }
-            Err(kube::Error::Api(status)) if status.code == 409 && is_shared(object) => {}
             Err(error) => {
-                undo(cluster, &made, is_dry).await;
-                return Err(not_created(cluster, object, &error));
+                let failure = match is_shared(object) && is_conflict(&error) {
+                    true => same_role(cluster, object).await.err(),
+                    false => Some(not_created(cluster, object, &error)),
+                };
+                if let Some(failure) = failure {
+                    undo(cluster, &made, is_dry).await;
+                    return Err(failure);
+                }
             }
         }
     }
     Ok(said)
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+/// Checks that an existing shared object binds the role of the planned one. A role of a binding cannot be changed.
+async fn same_role(cluster: &Cluster, planned: &Value) -> Result<(), Failure> {
+    let wanted = &planned["roleRef"];
+    if wanted.is_null() {
+        return Ok(());
+    }
+    let action = format!("get {} in namespace {}", named(planned), cluster.namespace);
+    let kind = planned["kind"].as_str().unwrap_or_default();
+    let existing = api(cluster, kind).get(ACCOUNT).await;
+    let existing = existing.map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?;
+    let bound = &existing.data["roleRef"];
+    if (&bound["kind"], &bound["name"]) == (&wanted["kind"], &wanted["name"]) {
+        return Ok(());
+    }
+    let words = |role: &Value| {
+        let word = |field: &str| role[field].as_str().unwrap_or_default().to_owned();
+        format!("{} {}", word("kind"), word("name"))
+    };
+    Err(Failure::new(
+        Exit::Failed,
+        format!(
+            "{} in namespace {} is for {}, not for {}",
+            named(planned),
+            cluster.namespace,
+            words(bound),
+            words(wanted)
+        ),
+        format!(
+            "all schedules of the namespace share it, and its role cannot be changed: delete it, and create the schedule again: {}; or name its role with --cluster-role",
+            cluster
+                .suggest
+                .kubectl(&format!("delete rolebinding {ACCOUNT}"))
+        ),
+    ))
 }
 
 async fn create_one(cluster: &Cluster, object: &Value, is_dry: bool) -> Result<(), kube::Error> {
@@ -145,7 +190,7 @@ fn not_created(cluster: &Cluster, object: &Value, error: &kube::Error) -> Failur
     let failure = Failure::of_api(&cluster.suggest, &action, error);
     let name = object["metadata"]["labels"][LABEL].as_str();
     match (error, name) {
-        (kube::Error::Api(status), Some(name)) if status.code == 409 => Failure {
+        (_, Some(name)) if is_conflict(error) => Failure {
             message: format!(
                 "there is a schedule {name} in namespace {}",
                 cluster.namespace

@@ -14,7 +14,7 @@ pub const ACCOUNT: &str = "phpprof-schedules";
 const TTL_SECONDS: i64 = 86_400;
 /// A CronJob's name has at most 52 characters.
 const LONGEST: usize = 52 - PREFIX.len();
-const PREFIX: &str = "phpprof-";
+pub const PREFIX: &str = "phpprof-";
 /// The label of requests, and of a schedule's own objects.
 pub const LABEL: &str = "phpprof.dev/schedule";
 /// Selects the plugin's own schedules and those of the chart.
@@ -38,12 +38,8 @@ pub struct Plan {
 
 /// The name of a schedule's objects.
 pub fn object_name(schedule: &str) -> String {
-    format!("{PREFIX}{}", short_name(schedule))
-}
-
-/// The schedule's name, without the prefix of its objects.
-pub fn short_name(name: &str) -> &str {
-    name.strip_prefix(PREFIX).unwrap_or(name)
+    let short = schedule.strip_prefix(PREFIX).unwrap_or(schedule);
+    format!("{PREFIX}{short}")
 }
 
 /// Why this cannot be a schedule's name.
@@ -56,8 +52,11 @@ pub fn wrong_name(name: &str) -> Option<String> {
         () if name.is_empty() || !letters || ends => Some(format!(
             "{name:?} is not a name of a schedule: use lower-case letters, digits and - between them"
         )),
+        () if name.starts_with(PREFIX) => Some(format!(
+            "{name:?} is not a name of a schedule: its CronJob is called {PREFIX}NAME, so leave {PREFIX} out"
+        )),
         () if name.len() > LONGEST => Some(format!(
-            "{name:?} is too long for a schedule: its CronJob is called {PREFIX}NAME and may have 52 letters, so NAME may have {LONGEST}"
+            "{name:?} is too long for a schedule: its CronJob is called {PREFIX}NAME and has at most 52 characters, so NAME at most {LONGEST}"
         )),
         () => None,
     }
@@ -243,7 +242,15 @@ mod tests {
         for name in ["web", "web-1", &"a".repeat(44)] {
             assert_eq!(wrong_name(name), None);
         }
-        for name in ["", "Web", "web.v2", "-web", "web-", &"a".repeat(45)] {
+        for name in [
+            "",
+            "Web",
+            "web.v2",
+            "-web",
+            "web-",
+            "phpprof-web",
+            &"a".repeat(45),
+        ] {
             assert!(wrong_name(name).is_some(), "{name}");
         }
         for cron in ["*/10 * * * *", "0 3 * * MON-FRI", "@hourly"] {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::cluster::{fails_with_a_hint, run_on};
-use crate::server::{Server, json_answer, refusal};
+use crate::server::{Answer, Server, json_answer, refusal};
 use crate::shell::{files, run};
 
 const CREATE: &str = "schedule create web deploy/web --schedule @hourly --max-pods 2";
@@ -26,6 +26,20 @@ fn cron_job(manager: &str) -> Value {
             "spec": {"template": {"spec": {"serviceAccountName": "phpprof-schedules"}}},
         }},
         "status": {},
+    })
+}
+
+fn list(items: Vec<Value>) -> Option<Answer> {
+    json_answer(
+        200,
+        &json!({"kind": "CronJobList", "apiVersion": "batch/v1", "metadata": {}, "items": items}),
+    )
+}
+
+fn binding(role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "phpprof-schedules"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
     })
 }
 
@@ -53,15 +67,12 @@ fn cluster(missing: &'static str, manager: Option<&'static str>) -> Server {
                 json_answer(201, &job)
             }
             ("POST", _) => json_answer(201, &asked.body),
-            ("GET", CRONJOBS) => {
-                let items = if is_there { vec![job] } else { Vec::new() };
-                json_answer(
-                    200,
-                    &json!({"kind": "CronJobList", "apiVersion": "batch/v1", "metadata": {}, "items": items}),
-                )
-            }
-            ("GET" | "PATCH", path) if is_there && path == format!("{CRONJOBS}/phpprof-web") => {
+            ("GET", CRONJOBS) => list(if is_there { vec![job] } else { Vec::new() }),
+            ("PATCH", path) if is_there && path == format!("{CRONJOBS}/phpprof-web") => {
                 json_answer(200, &job)
+            }
+            ("GET", path) if is_there && path == format!("{BINDINGS}/phpprof-schedules") => {
+                json_answer(200, &binding("phpprof-system-phpprof-profile"))
             }
             ("DELETE", path) => {
                 if path.contains("cronjobs") {
@@ -161,6 +172,105 @@ fn a_schedule_that_is_there_stays_as_it_is() {
 }
 
 #[test]
+fn a_binding_of_another_role_is_refused_before_the_schedule_exists() {
+    let server = cluster("", Some("kubectl-phpprof"));
+    fails_with_a_hint(
+        &server,
+        &format!("{CREATE} --cluster-role other"),
+        1,
+        "is for ClusterRole phpprof-system-phpprof-profile, not for ClusterRole other",
+    );
+    assert_eq!(server.count("POST", CRONJOBS), 0);
+    assert_eq!(server.count("DELETE", ""), 0);
+}
+
+#[test]
+fn what_is_left_of_a_schedule_without_its_cron_job_is_deleted() {
+    let left = |manager: Option<&'static str>, has_account: bool| {
+        Server::start(
+            move |asked| match (asked.method.as_str(), asked.path.as_str()) {
+                ("GET", path) if path.starts_with(CRONJOBS) => list(Vec::new()),
+                ("GET", path) if path == format!("{CONFIG_MAPS}/phpprof-web") => json_answer(
+                    200,
+                    &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+                        "name": "phpprof-web", "labels": {"app.kubernetes.io/managed-by": manager?},
+                    }}),
+                ),
+                ("DELETE", path) if path.starts_with(CONFIG_MAPS) || has_account => json_answer(
+                    200,
+                    &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
+                ),
+                _ => refusal(404, "it was not found"),
+            },
+        )
+    };
+    let account = "rolebinding.rbac.authorization.k8s.io/phpprof-schedules deleted\nserviceaccount/phpprof-schedules deleted\n";
+    let map = "configmap/phpprof-web deleted\n";
+    for (server, expected) in [
+        (
+            left(Some("kubectl-phpprof"), true),
+            format!("{map}{account}"),
+        ),
+        (left(Some("kubectl-phpprof"), false), map.to_owned()),
+        (left(None, true), account.to_owned()),
+    ] {
+        let said = run_on(&server, "schedule delete web");
+        assert_eq!((said.code, said.out), (0, expected), "{}", said.err);
+    }
+    let line = "schedule delete web";
+    fails_with_a_hint(&left(None, false), line, 3, "there is no schedule web");
+    let of_helm = left(Some("Helm"), true);
+    fails_with_a_hint(&of_helm, line, 1, "is managed by Helm");
+    assert_eq!(of_helm.count("DELETE", ""), 0);
+    let both = left(Some("kubectl-phpprof"), true);
+    fails_with_a_hint(
+        &both,
+        "schedule delete web api",
+        3,
+        "there is no schedule api",
+    );
+}
+
+#[test]
+fn a_schedule_of_the_chart_has_its_name_under_any_release() {
+    let mut job = cron_job("Helm");
+    job["metadata"]["name"] = json!("prof-web");
+    job["metadata"]["labels"] = json!({
+        "app.kubernetes.io/component": "schedule", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "prof",
+    });
+    let server =
+        Server::start(
+            move |asked| match (asked.method.as_str(), asked.path.split('?').next()?) {
+                ("GET", CRONJOBS) => list(vec![job.clone()]),
+                ("PATCH", path) if path.ends_with("/prof-web") => json_answer(200, &job),
+                ("POST", path) if path.ends_with("/jobs") => {
+                    let mut job = asked.body.clone();
+                    job["metadata"]["name"] = json!(format!(
+                        "{}x2x4z",
+                        job["metadata"]["generateName"].as_str()?
+                    ));
+                    json_answer(201, &job)
+                }
+                _ => None,
+            },
+        );
+    let listed = run_on(&server, "schedule list").out;
+    assert!(listed.contains("\nweb    @hourly"), "{listed}");
+    for name in ["web", "prof-web"] {
+        let ran = run_on(&server, &format!("schedule run {name}"));
+        assert_eq!(ran.out, "job.batch/prof-web-x2x4z created\n", "{}", ran.err);
+        let hint = "list -l phpprof.dev/schedule=web;";
+        assert!(ran.err.contains(hint), "{}", ran.err);
+        let suspended = run_on(&server, &format!("schedule suspend {name}"));
+        assert_eq!(
+            suspended.out, "cronjob.batch/prof-web suspended\n",
+            "{}",
+            suspended.err
+        );
+    }
+}
+
+#[test]
 fn schedules_are_listed_suspended_started_and_deleted() {
     let server = cluster("", Some("kubectl-phpprof"));
     let listed = run_on(&server, "schedule list").out;
@@ -248,6 +358,10 @@ fn a_schedule_that_cannot_be_is_refused_at_once() {
         (
             "schedule create Web deploy/web --schedule @hourly",
             "is not a name of a schedule",
+        ),
+        (
+            "schedule create phpprof-web deploy/web --schedule @hourly",
+            "leave phpprof- out",
         ),
         (
             "schedule create web deploy/web --schedule hourly",

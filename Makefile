@@ -153,7 +153,7 @@ generate: ## write all generated files: CRD YAML and chart from the API types, t
 # What the later stages need is built beside the first ones, on the other core. The benchmark's counts and truth come last: they want
 # a quiet machine.
 .PHONY: test
-test: setup ## all tests
+test: setup ## all tests, in their short form
 	@tools/ahead
 	@$(MAKE) lint
 	@$(MAKE) unit

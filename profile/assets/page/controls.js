@@ -81,7 +81,8 @@ const drawFacts = () => {
   // A turn at which a worker was idle could not have been unstable.
   const busy = sum(({ quality }) => quality && quality.taken - quality.idle);
   if (busy > 0) facts.push(percent(sum(({ quality }) => quality && quality.unstable) / busy) + " unstable");
-  const slow = receipts.filter((receipt) => receipt.effectiveSamplesPerSecond < 0.98 * receipt.samplesPerSecond)
+  // Single turns come late on each node.
+  const slow = receipts.filter((receipt) => receipt.effectiveSamplesPerSecond < 0.95 * receipt.samplesPerSecond)
     .sort((one, other) => one.effectiveSamplesPerSecond - other.effectiveSamplesPerSecond);
   if (slow.length > 0) {
     const many = receipts.length > 1 ? " in " + slow.length + " of " + receipts.length + " profiles" : "";

@@ -86,15 +86,19 @@ impl Budget {
         self.allowed
     }
 
-    /// The average period until now.
+    /// The average time between two samples of a worker until now; `late` of the `due` turns were missed.
     #[must_use]
-    pub fn effective_period(&self, now: u64) -> u64 {
+    pub fn effective_period(&self, now: u64, (due, late): (u64, u64)) -> u64 {
         let passed = self.passed(now);
         let took = now.saturating_sub(self.begin);
-        match took.saturating_mul(1000).checked_div(passed) {
+        let period = match took.saturating_mul(1000).checked_div(passed) {
             Some(period) if took > 0 => period.max(self.asked),
             _ => self.asked,
-        }
+        };
+        // In 128 bits, because a day's turns of thousands of workers, in nanoseconds, are more than 64 bits can hold.
+        let kept = u128::from(due.saturating_sub(late).max(1));
+        let stretched = u128::from(period) * u128::from(due.max(1)) / kept;
+        u64::try_from(stretched).unwrap_or(u64::MAX)
     }
 
     fn passed(&self, now: u64) -> u64 {
@@ -154,10 +158,28 @@ mod tests {
     #[test]
     fn the_effective_period_is_that_of_the_turns() {
         let mut budget = Budget::new(None, PERIOD, 0, 0, 1000 * SECOND);
-        assert_eq!(budget.effective_period(10 * SECOND), PERIOD);
+        let none = (0, 0);
+        assert_eq!(budget.effective_period(10 * SECOND, none), PERIOD);
         budget.set_period(2 * PERIOD, 10 * SECOND);
         // 1,000 periods, then 500.
-        assert_eq!(budget.effective_period(20 * SECOND), PERIOD * 4 / 3);
+        let average = PERIOD * 4 / 3;
+        assert_eq!(budget.effective_period(20 * SECOND, (1500, 0)), average);
+        // Half of the turns were missed.
+        let late = (1500, 750);
+        assert_eq!(budget.effective_period(20 * SECOND, late), average * 2);
+    }
+
+    #[test]
+    fn missed_turns_count_in_the_effective_period_without_a_budget_too() {
+        let budget = Budget::new(None, PERIOD, 0, 0, 1000 * SECOND);
+        let check = |due: u64, late: u64, expected: u64| {
+            let period = budget.effective_period(10 * SECOND, (due, late));
+            assert_eq!(period, expected, "{late} of {due}");
+        };
+        check(1000, 0, PERIOD);
+        check(1000, 520, PERIOD * 1000 / 480);
+        check(1000, 1000, PERIOD * 1000);
+        check(u64::MAX, 0, PERIOD);
     }
 
     proptest! {

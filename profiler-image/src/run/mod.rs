@@ -424,11 +424,17 @@ impl<'a> Run<'a> {
             began_unix_nanoseconds,
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
-            effective_period: Duration::from_nanos(self.budget.effective_period(now())),
+            effective_period: self.effective_period(),
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
             not_running: self.options.only_running.then_some(self.not_running),
             list_stored: None,
         }
+    }
+
+    /// The average time between two samples of a worker so far.
+    fn effective_period(&self) -> Duration {
+        let Quality { due, late, .. } = self.sampler.quality;
+        Duration::from_nanos(self.budget.effective_period(now(), (due, late)))
     }
 
     fn samples(&self) -> u64 {
@@ -437,7 +443,7 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self, ended: Ended, begun: Begun, took: Duration, calls: Calls) -> Recording {
-        let effective_period = Duration::from_nanos(self.budget.effective_period(now()));
+        let effective_period = self.effective_period();
         self.read_extensions(&begun.engine);
         if let Some(recorder) = &mut self.recorder {
             recorder.end();

@@ -86,7 +86,7 @@ pub struct Recording {
     pub took: Duration,
     /// The requested time between two samples of a worker.
     pub asked_period: Duration,
-    /// The average time between two samples of a worker.
+    /// The average time between two samples of a worker, of the turns that were taken.
     pub effective_period: Duration,
     /// CPU time of workers that no running sample could be given.
     pub cpu_unattributed: Duration,

@@ -63,7 +63,7 @@ pub struct Snapshot {
     pub took: Duration,
     /// The requested time between two samples of a worker.
     pub asked_period: Duration,
-    /// The average one.
+    /// The average one, of the turns that were taken.
     pub effective_period: Duration,
     /// CPU time of workers that no running sample could be given.
     pub cpu_unattributed: Duration,

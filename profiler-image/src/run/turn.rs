@@ -301,6 +301,30 @@ mod tests {
     }
 
     #[test]
+    fn turns_that_are_missed_lower_the_effective_rate() {
+        let (child, pid) = sleeper();
+        let options = Options {
+            unpaced: false,
+            ..options()
+        };
+        let scene = Scene::frameless("strpos", IS_NULL);
+        let mut run = run_of(&options, &scene, pid);
+        let engine = Arc::clone(&run.members[0].worker.process.engine);
+        let mut schedule = Schedule::new(0, run.period, 1);
+        // Each turn comes three periods after the one before: two of three are missed.
+        for number in 0..10 {
+            let turn = run.turn(&mut schedule, run.period * (number * 3 + 2));
+            run.take(turn);
+        }
+        let snapshot = run.snapshot(&engine, 0, Duration::from_secs(1));
+        let (asked, effective) = (snapshot.asked_period, snapshot.effective_period);
+        assert!(effective >= asked * 3, "{effective:?} instead of {asked:?}");
+        let quality = run.sampler.quality;
+        assert_eq!((quality.due, quality.late, quality.taken), (30, 20, 10));
+        end(child);
+    }
+
+    #[test]
     fn a_look_waits_for_the_next_turn_if_that_is_soon() {
         let options = options();
         let mut run = Run::new(&options).unwrap();

@@ -57,7 +57,7 @@ pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
         path: random_path()?,
     };
     eprintln!(
-        "The profiles of namespace {}; who has this address may see them. Ctrl-C ends it.",
+        "Profiles of namespace {}. Anyone with this address can see them. Press Ctrl-C to stop.",
         cluster.namespace
     );
     // A script may have stopped reading.
@@ -99,6 +99,12 @@ fn random_path() -> Result<String, Failure> {
 }
 
 impl Door {
+    /// Browsers leave out the port of http, which is 80.
+    fn is_ours(&self, host: &str) -> bool {
+        let (name, port) = host.split_once(':').unwrap_or((host, "80"));
+        ["127.0.0.1", "localhost"].contains(&name) && port == self.port.to_string()
+    }
+
     /// The requested path at the operator, or why the request is refused.
     fn opens(
         &self,
@@ -107,9 +113,7 @@ impl Door {
         headers: &HeaderMap,
     ) -> Result<String, (StatusCode, &'static str)> {
         let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
-        let is_ours =
-            ["127.0.0.1", "localhost"].map(|name| host == Some(&format!("{name}:{}", self.port)));
-        if !is_ours.contains(&true) {
+        if !host.is_some_and(|host| self.is_ours(host)) {
             return Err((
                 StatusCode::MISDIRECTED_REQUEST,
                 "open the address that kubectl phpprof ui printed",
@@ -122,7 +126,7 @@ impl Door {
         let path = path.strip_prefix(self.path.as_str());
         path.and_then(|path| results::safe(path).ok()).ok_or((
             StatusCode::NOT_FOUND,
-            "kubectl phpprof ui was started anew, or the address is not whole; open the one that it printed",
+            "kubectl phpprof ui was restarted, or the address is incomplete; open the one that it printed",
         ))
     }
 }
@@ -173,8 +177,13 @@ mod tests {
 
     #[track_caller]
     fn check(method: &str, host: &str, path: &str, expected: Result<&str, u16>) {
+        check_on(4711, method, host, path, expected);
+    }
+
+    #[track_caller]
+    fn check_on(port: u16, method: &str, host: &str, path: &str, expected: Result<&str, u16>) {
         let door = Door {
-            port: 4711,
+            port,
             path: "/00ff".to_owned(),
         };
         let mut headers = HeaderMap::new();
@@ -208,6 +217,16 @@ mod tests {
             check("GET", "127.0.0.1:4711", path, Err(404));
         }
         check("DELETE", "127.0.0.1:4711", "/00ff/a/shop", Err(405));
+    }
+
+    #[test]
+    fn on_port_80_a_browser_names_no_port() {
+        for host in ["127.0.0.1", "localhost", "127.0.0.1:80"] {
+            check_on(80, "GET", host, "/00ff/a/shop", Ok("/a/shop"));
+        }
+        for host in ["evil.example", "evil.example:80", "127.0.0.1:4711", ""] {
+            check_on(80, "GET", host, "/00ff/a/shop", Err(421));
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::release::Prefix;
     bin_name = "kubectl phpprof",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 unfit (doctor), 9 grew (diff --fail-above), 130 interrupted"
+    after_help = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 cannot profile or look (doctor), 9 limit exceeded (diff), 130 interrupted"
 )]
 pub struct Cli {
     #[command(flatten)]

@@ -132,7 +132,7 @@ impl Failure {
                 Exit::Forbidden,
                 message,
                 format!(
-                    "ask for the right to {action}; the cluster role view has what looking needs, edit and admin also what profiling needs"
+                    "ask for the right to {action}; `view` lets you read requests; to open profiles you also need the chart's reader Role. `edit` and `admin` also let you profile."
                 ),
             ),
             404 if no_such_api(&status.message) => Failure::new(

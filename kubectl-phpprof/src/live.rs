@@ -233,7 +233,11 @@ impl Signals {
     fn new() -> Result<Self, Failure> {
         let of = |kind| {
             signal(kind).map_err(|error| {
-                Failure::new(Exit::Failed, error.to_string(), "free some descriptors")
+                Failure::new(
+                    Exit::Failed,
+                    error.to_string(),
+                    "close other programs, or raise `ulimit -n`",
+                )
             })
         };
         Ok(Signals([

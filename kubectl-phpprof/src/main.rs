@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Err(error) => Err(Failure::new(
             Exit::Failed,
             error.to_string(),
-            "free some memory or descriptors",
+            "close other programs, or raise `ulimit -n`",
         )),
     };
     match outcome {

@@ -409,12 +409,12 @@ fn refused(suggest: &Suggest, action: &str, code: u16, body: &[u8]) -> Failure {
         (404 | 410, false) => Failure::new(
             Exit::NotFound,
             format!("the operator has no such result any more: {words}"),
-            "profiles go when profileRetentionSeconds are over; take a new one with kubectl phpprof run",
+            "profiles are deleted after profileRetentionSeconds; take a new one with kubectl phpprof run",
         ),
         (500.., _) => Failure::new(
             Exit::Unreachable,
             format!("the operator does not answer: {words}"),
-            "try again; if it stays so, ask the operator's administrator: 503 means that the store is away",
+            "try again; if this persists, ask the operator's administrator: 503 means that the store is unreachable",
         ),
         _ => Failure::new(
             Exit::Failed,

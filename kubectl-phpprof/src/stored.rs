@@ -173,7 +173,7 @@ pub async fn access_key(cluster: &Cluster) -> Result<AccessKey, Failure> {
         None => Err(Failure::new(
             Exit::NotFound,
             format!("the archive of namespace {namespace} has no access key yet"),
-            "try again in a moment; if it stays so, ask the operator's administrator to look at its log",
+            "try again in a moment; if this persists, ask the operator's administrator to look at its log",
         )),
     }
 }

@@ -146,8 +146,13 @@ fn tell(request: &Request<'_>, last: &mut String) {
 }
 
 pub fn interrupts() -> Result<Signal, Failure> {
-    signal(SignalKind::interrupt())
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string(), "free some descriptors"))
+    signal(SignalKind::interrupt()).map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            error.to_string(),
+            "close other programs, or raise `ulimit -n`",
+        )
+    })
 }
 
 fn bar() -> Option<ProgressBar> {

@@ -38,8 +38,6 @@ pub struct Finding {
     pub of: Measure,
     /// The text for users: what was found, and what to do.
     pub sentence: String,
-    /// The section of the documents that explains it.
-    pub link: String,
     /// The function with most of the share, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<Place>,
@@ -131,7 +129,6 @@ fn judge(rule: &Rule, facts: &Facts<'_>, seen: &Seen) -> Option<Finding> {
             .sentence
             .replace("{function}", name)
             .replace("{request}", &request(heap)),
-        link: rule.link(),
         stacks: match heap {
             Some(heap) => of_heap(heap, share),
             None => shown(facts, stacks, total.value),

@@ -349,10 +349,3 @@ pub static RULES: [Rule; 22] = [
         sentence: "A worker's memory{request} came near memory_limit; above it, PHP ends a request with a fatal error. The sample type heap_growth shows which functions made it grow.",
     },
 ];
-
-impl Rule {
-    /// The section that explains the rule, as a path in the repository.
-    pub fn link(&self) -> String {
-        format!("docs/reference/findings.md#{}", self.id)
-    }
-}

@@ -62,7 +62,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// The value for the header of the same name. The page contains it too. A test compares the hashes with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-r32RLzkIG6/uY1GrHNq77fgFfvED23vC0UetBLXDSXk='; \
+    'sha256-iTAL3XHNae0lyv4VaKV5xxRrCs13M1b2ezwgkhKPQn0='; \
     style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

@@ -1,4 +1,4 @@
-// What is shown stands in the address, after `#`: a link shows the same, and the browser's way back works between graph and requests.
+// The address holds the view, after `#`: a link shows the same, and the browser's way back works between graph and requests.
 //
 // Invariant: what an address says counts only where this profile has it.
 
@@ -16,6 +16,7 @@ const fragment = () => {
   say("type", data.types[state.type][0], data.types[data.chosen][0]);
   say("width", state.width, "after");
   for (const labels of state.labels.values()) for (const label of labels) words.append("label", data.labels[label].join("="));
+  say("sort", orderOf(state), orderOf(usualOrder()));
   say("search", searched(), "");
   if (state.exact >= 0) words.append("function", keyOf(state.exact));
   for (const pattern of state.only) words.append("only", pattern);
@@ -24,6 +25,13 @@ const fragment = () => {
   say("span", state.span === null ? "" : state.span.join("-"), "");
   say("of", state.moments, "");
   return String(words);
+};
+// The table's column and direction.
+const orderOf = ({ sort, descending }) => sort + (descending ? ".down" : ".up");
+const usualOrder = () => ({ sort: COLUMNS[0][0], descending: true });
+const orderIn = (text) => {
+  const orders = [...COLUMNS.map(([id]) => id), "name"].flatMap((sort) => [{ sort, descending: false }, { sort, descending: true }]);
+  return orders.find((order) => orderOf(order) === text) || usualOrder();
 };
 // Steps of the time strip, from and to.
 const spanIn = (text) => {
@@ -41,7 +49,7 @@ const recall = (words) => {
     type: type < 0 ? data.chosen : type,
     labels: new Map(), search: search.slice(1), regex: search.startsWith("~"), exact: words.has("function") ? numberOfKey(words.get("function")) : -1,
     only: patterns("only"), without: patterns("without"), zoom: path.length > 0 ? [Number(pane), ...path] : [],
-    span: spanIn(words.get("span")), moments: timeline ? one("of", ["requests", "parts"], "") : "",
+    ...orderIn(words.get("sort")), span: spanIn(words.get("span")), moments: timeline ? one("of", ["requests", "parts"], "") : "",
   });
   const chosen = words.getAll("label");
   data.labels.forEach((label, number) => { if (chosen.includes(label.join("="))) choosesLabel(label[0], number, true); });

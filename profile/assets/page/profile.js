@@ -18,6 +18,7 @@ const state = {
   search: "", regex: false, exact: -1, only: [], without: [],
   // Where the graph is zoomed in to: see graph.js.
   zoom: [],
+  // The table's column and direction.
   sort: compared ? "change" : "self", descending: true, rows: MORE,
   // First and last step that are selected, and what the graph is of in them: "requests", "parts" or the whole profile: see time.js and moments.js.
   span: null, moments: "",

@@ -99,7 +99,11 @@ const download = (ending, blob) => {
 };
 const SAVES = {
   svg: () => download("svg", new Blob([svgOf(boxes(), inks())], { type: "image/svg+xml" })),
-  png: () => paintBoxes(boxes(), inks()).toBlob((blob) => blob && download("png", blob)),
+  // A browser has no picture of a canvas that is larger than its limit.
+  png: () => paintBoxes(boxes(), inks()).toBlob((blob) => {
+    if (blob) download("png", blob);
+    else at("detail").textContent = "Not saved: the graph is too large for a PNG in this browser; save it as SVG";
+  }),
   folded: () => download("folded", new Blob([folded()], { type: "text/plain" })),
 };
 const save = (ending) => panes.length > 0 && SAVES[ending]();

@@ -58,6 +58,7 @@ const drawTable = () => {
       state.descending = state.sort === id ? !state.descending : id !== "name";
       state.sort = id;
       drawTable();
+      remember();
     });
     head.append(button);
     heads.append(head);

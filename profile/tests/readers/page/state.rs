@@ -68,6 +68,9 @@ fn a_link_opens_the_same_view_again() {
     page.browser.key("x");
     page.browser.click("document.querySelector('#regex')");
     search(&mut page, "to+al");
+    page.browser.click(&button("#heads", "Function"));
+    page.browser
+        .wait_for("location.hash.includes('sort=name.up')");
     page.browser.click(&button("#views", "Flame graph"));
     let shown = page.browser.eval(SHOWN);
     assert!(page.browser.text("#path").ends_with(r"Shop\Cart::checkout"));

@@ -161,6 +161,17 @@ fn what_is_drawn_is_saved_as_picture_and_folded_stacks() {
 }
 
 #[test]
+fn a_graph_that_is_too_large_for_a_png_says_so() {
+    let mut page = saved_shop();
+    page.browser
+        .eval("Object.defineProperty(window, 'devicePixelRatio', { value: 500 }), 0");
+    page.browser.click("document.querySelector('#png')");
+    page.browser
+        .wait_for("document.querySelector('#detail').textContent.includes('save it as SVG')");
+    page.check_quiet();
+}
+
+#[test]
 fn a_stack_is_copied_or_selected() {
     let mut page = saved_shop();
     page.browser.eval(

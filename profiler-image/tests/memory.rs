@@ -3,18 +3,24 @@
 //! It is one test in a process of its own, because its allocator counts.
 
 use std::alloc::System;
+use std::sync::Arc;
 
 use phpprof::read::clocks::Look;
 use phpprof::read::cpu_shares::CpuShares;
 use phpprof::request::asked::Label;
 use phpprof::request::values::{MAX_VALUES, Set, Values};
+use phpprof::run::Seen;
 use phpprof::run::aggregate::Aggregate;
 use phpprof::run::recorder::{Of, Recorder, Taken};
+use phpprof::run::seen::{MAX_SEEN, Workers};
 use phpprof::stack::call_tree::{Call, CallTree, MAX_PATHS, PathId};
 use phpprof::stack::edges::{Edge, Edges, MAX_EDGES};
 use phpprof::stack::functions::MAX_BYTES;
 use phpprof::stack::names::{MAX_NAMES, MAX_TEXT, Name, NameId, Names};
 use phpprof::stack::trace::{Ending, Stack};
+use phpprof_zend::engine::{Engine, Module};
+use phpprof_zend::layouts::{Layout, Machine, layout_of};
+use phpprof_zend::phase::PhaseGlobals;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -26,6 +32,8 @@ const TABLES: usize = 14 << 20;
 const VALUES: usize = 2 << 20;
 /// The memory of the recorder, if routes are labels.
 const RECORDER: usize = 15_000_000;
+/// The memory of what is remembered of workers that have ended.
+const SEEN: usize = 256 << 10;
 const WORKERS: i32 = 64;
 /// The time between samples, in nanoseconds.
 const PERIOD: u64 = 10_000_000;
@@ -93,6 +101,35 @@ fn sums() -> Aggregate {
     }
     drop(tree);
     aggregate
+}
+
+/// As many workers as are remembered, and more, each with an engine of its own until it ended.
+fn seen(layout: &'static Layout) -> Workers {
+    let mut workers = Workers::default();
+    for pid in 1..3 * MAX_SEEN as i32 {
+        let engine = Engine {
+            layout,
+            version: format!("8.2.{}", pid % 4),
+            sapi: "fpm-fcgi".to_owned(),
+            executor_globals: 0,
+            fingerprint_at: 0,
+            request_time: None,
+            phase_globals: PhaseGlobals::default(),
+            frameless_functions: None,
+            module_registry: 0,
+            execute_hook: None,
+            threads: None,
+            module: Module {
+                base: 0,
+                path: "/usr/lib/php/libphp.so".repeat(10),
+            },
+            build_id: "0123456789abcdef".repeat(4),
+        };
+        let engine = Arc::new(engine);
+        workers.tell_apart(pid, Seen { pid, engine });
+        workers.end(pid);
+    }
+    workers
 }
 
 /// Clocks that never move.
@@ -186,7 +223,11 @@ fn the_tables_of_a_run_take_no_more_than_is_promised() {
         of_recorder <= RECORDER,
         "{of_recorder} bytes of what ran when"
     );
+    let layout = layout_of(Machine::X86_64, 8, 2).expect("there is a row for it");
+    let (seen, of_seen) = taken(|| seen(layout));
+    println!("workers that have ended: {of_seen}");
+    assert!(of_seen <= SEEN, "{of_seen} bytes of workers");
     println!("names, call tree, edges, sums, clocks, functions: {all:?}");
     assert!(sum <= TABLES, "{sum} bytes: {all:?}");
-    drop((names, tree, edges, sums, waiting, values, recorded));
+    drop((names, tree, edges, sums, waiting, values, recorded, seen));
 }

@@ -304,7 +304,7 @@ fn summarize(recording: &Recording, output: &Output, of_program: bool) {
         "PHP {} ({}), {} workers: {} samples, {} idle, {} late{how}",
         recording.engine.version,
         recording.engine.sapi,
-        recording.busy_percents.len(),
+        recording.busy.workers(),
         output.samples,
         quality.idle,
         quality.late

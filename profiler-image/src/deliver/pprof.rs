@@ -316,14 +316,6 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
     }
 }
 
-/// The busy shares of the busiest workers, as many as a receipt can hold.
-fn busiest(percents: &[u8]) -> Vec<u8> {
-    let mut percents = percents.to_vec();
-    percents.sort_unstable_by(|one, other| other.cmp(one));
-    percents.truncate(MAX_BUSY_PERCENTS);
-    percents
-}
-
 fn comment(
     snapshot: &Snapshot,
     samples: i64,
@@ -335,8 +327,8 @@ fn comment(
         phpprof: env!("CARGO_PKG_VERSION"),
         contract: of_sampler.contract,
         php: Php::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
-        workers: snapshot.busy_percents.len(),
-        busy_percents: busiest(&snapshot.busy_percents),
+        workers: snapshot.busy.workers(),
+        busy_percents: snapshot.busy.busiest(MAX_BUSY_PERCENTS),
         samples,
         quality: Counts {
             due: quality.due,
@@ -387,6 +379,7 @@ mod tests {
     use super::*;
     use crate::run::Seen;
     use crate::run::aggregate::Aggregate;
+    use crate::run::seen::Busy;
     use crate::run::snapshot::Samples;
     use crate::sample::Sampler;
     use crate::sample::tests::Scene;
@@ -411,7 +404,7 @@ mod tests {
             jit: false,
             extensions: None,
             seen,
-            busy_percents: Vec::new(),
+            busy: Busy::default(),
             began_unix_nanoseconds: 0,
             took: Duration::from_secs(1),
             asked_period: Duration::from_millis(10),
@@ -461,7 +454,7 @@ mod tests {
                 opcache_restarts: Some(0),
             },
             workers: 4,
-            busy_percents: busiest(&[8, 30, 61, 1]),
+            busy_percents: vec![61, 30, 8, 1],
             samples: 2970,
             quality: Counts {
                 due: 11880,

@@ -4,7 +4,6 @@
 //! worker. The sampler stays within a CPU budget: above it, proofs are left out first, then the rate is lowered by a third at a time, and the
 //! receipt says so.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +36,7 @@ pub mod recorder;
 mod recording;
 pub mod requests;
 pub mod schedule;
+pub mod seen;
 pub mod snapshot;
 pub mod stop;
 mod time;
@@ -52,6 +52,7 @@ use recorder::Recorder;
 pub use recording::{Options, RecordError, Recording};
 use requests::Requests;
 use schedule::{Schedule, Turn};
+use seen::{Busy, Workers};
 use snapshot::{Counted, Samples, Snapshot};
 pub use snapshot::{Ended, Seen};
 pub use time::own_cpu;
@@ -64,8 +65,6 @@ const LOOK_EVERY: u64 = 70 * SECOND / 1000;
 const WAIT_FOR_TURN: u64 = 11 * SECOND / 1000;
 /// After this time a target without PHP is given up; a starting container may not run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
-/// The largest number of workers of one run that are distinguished; samples of later ones are summed together.
-const MAX_SEEN: usize = 4096;
 
 /// Runs the sampler.
 ///
@@ -121,7 +120,8 @@ struct Run<'a> {
     next_ask: u64,
     ask_interval: u64,
     budget: Budget,
-    busy_percents: Vec<u8>,
+    /// How busy the workers were that have ended.
+    busy: Busy,
     /// CPU time that no sample could be given, of workers that have ended, in nanoseconds.
     cpu_unattributed: u64,
     idle_calls: Calls,
@@ -131,7 +131,7 @@ struct Run<'a> {
     /// The JIT has compiled code for a worker.
     jit: bool,
     extensions: Option<Extensions>,
-    seen: HashMap<i32, Seen>,
+    workers: Workers,
 }
 
 impl<'a> Run<'a> {
@@ -161,14 +161,14 @@ impl<'a> Run<'a> {
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
             budget: Budget::new(None, asked_period(options), 0, now(), u64::MAX),
-            busy_percents: Vec::new(),
+            busy: Busy::default(),
             cpu_unattributed: 0,
             idle_calls: Calls::default(),
             not_running: 0,
             lateness: Lateness::default(),
             jit: false,
             extensions: None,
-            seen: HashMap::new(),
+            workers: Workers::default(),
         })
     }
 
@@ -310,6 +310,7 @@ impl<'a> Run<'a> {
             {
                 let mut member = self.members.remove(index);
                 self.sampler.functions.forget(&mut member.worker.local);
+                self.workers.end(member.summed_as);
                 self.count(member);
             }
         }
@@ -321,7 +322,7 @@ impl<'a> Run<'a> {
                 pid: process.pid,
                 engine: Arc::clone(&process.engine),
             };
-            let is_told_apart = tell_apart(&mut self.seen, process.tid, seen);
+            let is_told_apart = self.workers.tell_apart(process.tid, seen);
             let summed_as = if is_told_apart {
                 process.tid
             } else {
@@ -351,7 +352,9 @@ impl<'a> Run<'a> {
             recorder.idle(member.worker.process.tid);
         }
         self.jit |= member.worker.reader.has_jit_code == Some(true);
-        self.busy_percents.extend(member.busy_percent());
+        if let Some(percent) = member.busy_percent() {
+            self.busy.add(percent);
+        }
         self.cpu_unattributed += member.cpu_unattributed();
     }
 
@@ -410,7 +413,9 @@ impl<'a> Run<'a> {
         for member in &self.members {
             heap.add(&member.worker.reader);
         }
-        let busy = self.members.iter().filter_map(Member::busy_percent);
+        let mut busy = self.busy;
+        let percents = self.members.iter().filter_map(Member::busy_percent);
+        percents.for_each(|percent| busy.add(percent));
         let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
         Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
@@ -419,8 +424,8 @@ impl<'a> Run<'a> {
             engine: Arc::clone(engine),
             jit: self.jit || self.members.iter().any(has_jit_code),
             extensions: self.extensions,
-            seen: self.seen.clone(),
-            busy_percents: self.busy_percents.iter().copied().chain(busy).collect(),
+            seen: self.workers.seen.clone(),
+            busy,
             began_unix_nanoseconds,
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
@@ -462,8 +467,8 @@ impl<'a> Run<'a> {
             engine: begun.engine,
             jit: self.jit,
             extensions: self.extensions,
-            seen: self.seen,
-            busy_percents: self.busy_percents,
+            seen: self.workers.seen,
+            busy: self.busy,
             ended,
             began_unix_nanoseconds: begun.unix_nanoseconds,
             took,
@@ -477,15 +482,6 @@ impl<'a> Run<'a> {
             lateness: self.lateness,
         }
     }
-}
-
-/// Remembers a worker if there is room, or if its thread id was another's before.
-fn tell_apart(seen: &mut HashMap<i32, Seen>, tid: i32, worker: Seen) -> bool {
-    let has_room = seen.len() < MAX_SEEN || seen.contains_key(&tid);
-    if has_room {
-        seen.insert(tid, worker);
-    }
-    has_room
 }
 
 fn asked_period(options: &Options) -> u64 {

@@ -13,6 +13,7 @@ use super::heap::HeapTold;
 use super::lateness::Lateness;
 use super::recorder::Recorder;
 use super::requests::Told;
+use super::seen::Busy;
 use super::snapshot::{Ended, Keep, Seen};
 use super::stop::Stop;
 use crate::request::asked::Asked;
@@ -76,8 +77,8 @@ pub struct Recording {
     pub extensions: Option<Extensions>,
     /// The workers of the run, by the number that their samples were summed under ([`crate::target::process::Process::tid`]).
     pub seen: HashMap<i32, Seen>,
-    /// For each worker that was busy at least once: the percentage of its turns in which it was busy.
-    pub busy_percents: Vec<u8>,
+    /// How busy the workers were that were busy at least once.
+    pub busy: Busy,
     /// Why the run ended.
     pub ended: Ended,
     /// The Unix time of the first turn.

@@ -14,6 +14,7 @@ use super::Recording;
 use super::aggregate::{Aggregate, Settled};
 use super::heap::HeapTold;
 use super::requests::Told;
+use super::seen::Busy;
 use crate::sample::{Quality, Sampler};
 use crate::stack::names::NameList;
 use crate::target::process::calls::Calls;
@@ -55,8 +56,8 @@ pub struct Snapshot {
     pub extensions: Option<Extensions>,
     /// The workers, by the number that their samples were summed under.
     pub seen: HashMap<i32, Seen>,
-    /// For each worker that was busy at least once: the percentage of its turns in which it was busy.
-    pub busy_percents: Vec<u8>,
+    /// How busy the workers were that were busy at least once.
+    pub busy: Busy,
     /// Unix time of the first turn.
     pub began_unix_nanoseconds: i64,
     /// How long the run has taken.
@@ -108,7 +109,7 @@ impl Recording {
             jit: self.jit,
             extensions: self.extensions,
             seen: self.seen.clone(),
-            busy_percents: self.busy_percents.clone(),
+            busy: self.busy,
             began_unix_nanoseconds: self.began_unix_nanoseconds,
             took: self.took,
             asked_period: self.asked_period,

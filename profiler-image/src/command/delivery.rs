@@ -41,7 +41,7 @@ impl Delivery {
         let spoken = contract::spoken(environment.get(contract::VARIABLE))?;
         let grants = environment.get(GRANTS).unwrap_or_default();
         let grants = Grants::parse(grants).map_err(|failure| {
-            let message = format!("{failure}; use -o FILE to write the profile to a file");
+            let message = format!("{failure}, or -o FILE to write the profile to a file");
             Failure { message, ..failure }
         })?;
         let checkpoints = environment.get(CHECKPOINTS).map(CheckpointGrants::parse);

@@ -22,6 +22,8 @@ pub const REQUESTS: &str = "PHPPROF_REQUESTS";
 /// The largest number of routes, and of pins.
 const AT_MOST: usize = 4;
 const CHECKPOINTS_AT_MOST: usize = 30;
+/// What to do about a variable that this sampler does not understand: only an operator sets them.
+pub const NEXT: &str = "use the sampler's image of the operator's release";
 /// The largest size of the unpacked JSON of [`CHECKPOINTS`].
 const JSON_AT_MOST: u64 = 1 << 20;
 
@@ -90,7 +92,7 @@ impl Grants {
     /// A [`Failure`] that quotes nothing of the grant.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let grants: Self = from_json(GRANTS, text)?;
-        check_rungs(GRANTS, &grants.profile)?;
+        check_routes(GRANTS, &grants.profile)?;
         let asks = |grant: &Grant| grant.stop.starts_with("https://");
         match grants.profile.iter().all(asks) {
             true => Ok(grants),
@@ -106,7 +108,7 @@ impl RequestGrants {
     /// A [`Failure`] that quotes nothing of the grant.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let grants: Self = from_json(REQUESTS, text)?;
-        check_rungs(REQUESTS, &grants.requests).map(|()| grants)
+        check_routes(REQUESTS, &grants.requests).map(|()| grants)
     }
 }
 
@@ -129,7 +131,7 @@ impl CheckpointGrants {
             return Err(bad(CHECKPOINTS, &what));
         }
         for routes in &grants.checkpoints {
-            check_rungs(CHECKPOINTS, routes)?;
+            check_routes(CHECKPOINTS, routes)?;
         }
         Ok(grants)
     }
@@ -142,18 +144,19 @@ impl CheckpointGrants {
 }
 
 fn bad(variable: &str, what: &str) -> Failure {
-    Failure::new(Reason::Usage, "grants", format!("{variable}: {what}"))
+    let message = format!("{variable}: {what}; {NEXT}");
+    Failure::new(Reason::Usage, "grants", message)
 }
 
 fn from_json<'a, T: Deserialize<'a>>(variable: &str, text: &'a str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        let what = format!("not the JSON of contract/README.md (line {line}, column {column})");
+        let what = format!("not JSON of the expected form (line {line}, column {column})");
         bad(variable, &what)
     })
 }
 
-fn check_rungs(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
+fn check_routes(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
     if routes.is_empty() || routes.len() > AT_MOST {
         return Err(bad(variable, &format!("there are 1 to {AT_MOST} grants")));
     }
@@ -292,7 +295,16 @@ mod tests {
     fn check_refused(grant: &str) {
         let failure = Grants::parse(grant).unwrap_err();
         assert_eq!(failure.reason, Reason::Usage);
+        assert!(failure.message.ends_with(NEXT), "{failure}");
         assert!(!failure.message.contains("secret"), "{failure}");
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong_and_what_to_do() {
+        let message = Grants::parse(r#"{"profile":{}}"#).unwrap_err().message;
+        let wrong = "PHPPROF_GRANTS: not JSON of the expected form (line 1, column 11)";
+        let next = "use the sampler's image of the operator's release";
+        assert_eq!(message, format!("{wrong}; {next}"));
     }
 
     #[test]

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rungs_are_tried_in_order_each_three_times_and_then_again() {
+    fn the_routes_are_tried_in_order_each_three_times_and_then_again() {
         let again = || Verdict::Again("HTTP 503".into());
         let nobody = || Verdict::Unreachable("timeout".into());
         check_ladder(&[Verdict::Stored], "D stored");

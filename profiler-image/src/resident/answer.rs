@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::deliver::grants::{Grant, UploadRoute, check_printable, is_pinned};
+use crate::deliver::grants::{Grant, NEXT, UploadRoute, check_printable, is_pinned};
 use crate::deliver::put::{Verdict, verdict_of_call};
 use crate::deliver::relay_client::{self, CallError};
 use crate::failure::{Failure, Reason};
@@ -99,9 +99,9 @@ impl Ask {
     /// A [`Failure`] that quotes nothing of it.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let ask: Result<Self, _> = serde_json::from_str(text);
-        let ask = ask.map_err(|_| "it is not the JSON of contract/README.md");
+        let ask = ask.map_err(|_| "it is not JSON of the expected form");
         let ask = ask.and_then(|ask| ask.check().map(|()| ask));
-        ask.map_err(|what| Failure::new(Reason::Usage, ASK, format!("{ASK}: {what}")))
+        ask.map_err(|what| Failure::new(Reason::Usage, ASK, format!("{ASK}: {what}; {NEXT}")))
     }
 
     fn check(&self) -> Result<(), &'static str> {
@@ -185,7 +185,7 @@ pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
         return Err("it is longer than 256 KiB");
     }
     let answer: AnswerText =
-        serde_json::from_str(text).map_err(|_| "it is not the JSON of contract/README.md")?;
+        serde_json::from_str(text).map_err(|_| "it is not JSON of the expected form")?;
     answer.ask.check()?;
     if !LEASE_SECONDS.contains(&answer.lease_seconds) {
         return Err("leaseSeconds is 1 to 86400");

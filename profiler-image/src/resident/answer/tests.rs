@@ -48,6 +48,7 @@ fn the_environment_of_the_contract_is_understood() {
 fn a_bad_environment_is_refused_without_quoting_it() {
     let check = |text: &str| {
         let failure = Ask::parse(text).unwrap_err();
+        assert!(failure.message.ends_with(NEXT), "{failure}");
         assert_eq!(failure.reason, Reason::Usage);
         assert!(!failure.message.contains("secret"), "{failure}");
     };
@@ -66,7 +67,7 @@ fn check_refused(change: impl FnOnce(&mut Value), expected: &str) {
 
 #[test]
 fn an_answer_out_of_its_bounds_is_refused() {
-    let shape = "it is not the JSON of contract/README.md";
+    let shape = "it is not JSON of the expected form";
     let lease = "leaseSeconds is 1 to 86400";
     let again = "askAgainSeconds is 1 to 3600";
     check_refused(|answer| *answer = json!("secret"), shape);
@@ -196,7 +197,7 @@ fn an_answer_is_taken_ends_the_sampler_or_is_asked_for_again() {
     };
     again(said(503, ""), "HTTP 503", false);
     again(said(404, ""), "HTTP 404", false);
-    let refused = "the answer is refused: it is not the JSON of contract/README.md";
+    let refused = "the answer is refused: it is not JSON of the expected form";
     again(said(200, "secret"), refused, false);
     let gone = CallError::Unreachable("connection refused".into());
     again(heard(Err(gone), ID), "connection refused", false);

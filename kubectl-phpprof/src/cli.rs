@@ -282,9 +282,11 @@ pub struct Top {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopSort {
+    // Users read self and total, as on the page. Code has pprof's words for them, because self is a keyword.
     #[value(name = "self")]
-    Own,
-    Total,
+    Flat,
+    #[value(name = "total")]
+    Cum,
     Name,
 }
 

@@ -51,7 +51,7 @@ impl Compared {
         })
     }
 
-    /// By how many points a function's own part can differ by chance.
+    /// By how many points a function's self time can differ by chance.
     pub fn noise(&self, change: &Change) -> f64 {
         match self.requests {
             None => self.diff.flat_noise(change),
@@ -83,7 +83,7 @@ impl Compared {
     }
 }
 
-/// By how many points of these totals the function's own part has grown.
+/// By how many points of these totals the function's self time has grown.
 fn points(before: i64, after: i64, change: &Change) -> f64 {
     let share = |value: i64, total: i64| match total {
         0 => 0.0,

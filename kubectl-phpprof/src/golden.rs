@@ -312,7 +312,7 @@ fn descriptions_are_what_they_were() {
 #[test]
 fn tops_are_what_they_were() {
     let profile = profile(500);
-    let table = |by| TopTable::of(&profile, &View::default(), TopSort::Own, by).unwrap();
+    let table = |by| TopTable::of(&profile, &View::default(), TopSort::Flat, by).unwrap();
     for (name, form) in [
         ("table", TopForm::Table),
         ("wide", TopForm::Wide),
@@ -380,7 +380,7 @@ fn findings_are_what_they_were() {
 #[test]
 fn what_is_waited_for_is_a_label() {
     let labelled = waiting::labelled(&slow_profile());
-    let by = TopTable::of(&labelled, &View::default(), TopSort::Own, Some("waiting"));
+    let by = TopTable::of(&labelled, &View::default(), TopSort::Flat, Some("waiting"));
     let text = by.unwrap().text(TopForm::Table, 10, Some(80));
     insta::assert_snapshot!("top_by_waiting_80", text);
 }

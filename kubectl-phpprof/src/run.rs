@@ -225,7 +225,7 @@ fn top(profile: &Profile, arguments: &Run, screen: Screen) -> Result<String, Fai
         sample_type: arguments.sample_type.map(|it| it.name().to_owned()),
         labels: Vec::new(),
     };
-    let table = table_of(profile, &view, TopSort::Own, arguments.by.as_deref())?;
+    let table = table_of(profile, &view, TopSort::Flat, arguments.by.as_deref())?;
     Ok(table.text(TopForm::Table, 10, screen.width))
 }
 

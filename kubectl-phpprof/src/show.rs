@@ -99,8 +99,8 @@ impl TopTable {
         };
         rows.sort_by(|a, b| {
             let by_size = match sort {
-                TopSort::Own => (b.flat, b.cum).cmp(&(a.flat, a.cum)),
-                TopSort::Total => (b.cum, b.flat).cmp(&(a.cum, a.flat)),
+                TopSort::Flat => (b.flat, b.cum).cmp(&(a.flat, a.cum)),
+                TopSort::Cum => (b.cum, b.flat).cmp(&(a.cum, a.flat)),
                 TopSort::Name => std::cmp::Ordering::Equal,
             };
             by_size.then_with(|| (&a.name, &a.file).cmp(&(&b.name, &b.file)))

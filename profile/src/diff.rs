@@ -82,7 +82,7 @@ pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, View
     let [before_errors, after_errors] =
         [&before, &after_kept].map(|profile| Errors::of(profile, name));
     for ((function, file), change) in &mut changes {
-        change.errors = [&before_errors, &after_errors].map(|errors| errors.own(function, file));
+        change.errors = [&before_errors, &after_errors].map(|errors| errors.flat(function, file));
     }
     let mut diff = Diff {
         errors: [before_errors.all, after_errors.all],

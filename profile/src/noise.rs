@@ -15,8 +15,8 @@ const STANDARD_ERRORS: f64 = 3.0;
 
 /// The squared errors of a profile's values in one sample type, in the square of its unit.
 pub(crate) struct Errors<'a> {
-    /// The error of each function's own value, by name and file.
-    own: HashMap<(&'a str, &'a str), f64>,
+    /// The error of each function's flat value, by name and file.
+    flat: HashMap<(&'a str, &'a str), f64>,
     /// The error of the total.
     pub(crate) all: f64,
 }
@@ -26,21 +26,21 @@ impl<'a> Errors<'a> {
         let lookup = Lookup::new(profile);
         let count = profile.value_index("samples");
         let mut errors = Errors {
-            own: HashMap::new(),
+            flat: HashMap::new(),
             all: 0.0,
         };
         for (sample, value) in values(profile, sample_type) {
             let error = squared_error(sample, value, count);
             errors.all += error;
             if let Some(leaf) = lookup.frames(sample).next() {
-                *errors.own.entry((leaf.name, leaf.file)).or_default() += error;
+                *errors.flat.entry((leaf.name, leaf.file)).or_default() += error;
             }
         }
         errors
     }
 
-    pub(crate) fn own(&self, name: &str, file: &str) -> f64 {
-        self.own.get(&(name, file)).copied().unwrap_or(0.0)
+    pub(crate) fn flat(&self, name: &str, file: &str) -> f64 {
+        self.flat.get(&(name, file)).copied().unwrap_or(0.0)
     }
 }
 

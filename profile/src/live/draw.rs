@@ -178,10 +178,10 @@ fn head(top: &Top, is_wide: bool) -> Cells<'static> {
         let text = match (column, top.tab) {
             (Column::OwnNow, Tab::Workers) => "BUSY%",
             (Column::OwnNow, Tab::Routes) => "NOW%",
-            (Column::OwnNow, _) => "OWN%",
+            (Column::OwnNow, _) => "SELF%",
             (Column::TotalNow, _) => "TOTAL%",
             (Column::Own, Tab::Routes | Tab::Workers) => "TIME",
-            (Column::Own, _) => "OWN",
+            (Column::Own, _) => "SELF",
             (Column::Total, _) => "TOTAL",
             (Column::Name, Tab::Functions) => "FUNCTION",
             (Column::Name, Tab::Lines) => "LINE",

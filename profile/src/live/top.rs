@@ -33,11 +33,11 @@ pub enum Clock {
 /// What rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The own time in the last tick.
+    /// The self time in the last tick.
     OwnNow,
     /// The time in the last tick, including callees.
     TotalNow,
-    /// The own time since the beginning.
+    /// The self time since the beginning.
     Own,
     /// The time since the beginning, including callees.
     Total,
@@ -68,11 +68,11 @@ pub struct Row<'a> {
     pub name: &'a str,
     /// The file of a function, the function of a line, or what a worker does.
     pub place: &'a str,
-    /// The own time in the last tick, in nanoseconds of the chosen clock.
+    /// The self time in the last tick, in nanoseconds of the chosen clock.
     pub own_now: i64,
     /// The time in the last tick, including callees.
     pub total_now: i64,
-    /// The own time since the beginning.
+    /// The self time since the beginning.
     pub own: i64,
     /// The time since the beginning, including callees.
     pub total: i64,

@@ -61,7 +61,7 @@ fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
     let (_, drawn) = shown.split_once("\x1b[?1049h").context("not drawn")?;
     let (drawn, left) = drawn.split_once("\x1b[?1049l").context("not restored")?;
     ensure!(
-        drawn.contains("OWN%") && drawn.contains("spin"),
+        drawn.contains("SELF%") && drawn.contains("spin"),
         "{drawn:?}"
     );
     ensure!(drawn.contains("saved phpprof-top-"), "{drawn:?}");

@@ -35,7 +35,7 @@ Keys:
   /          only rows with this in their name      space   freeze the table
   s          save the profile, as a pprof           q       quit
 
-OWN% and TOTAL% are shares of the last second, OWN and TOTAL are sums since the start.";
+SELF% and TOTAL% are shares of the last second, SELF and TOTAL are sums since the start.";
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = KEYS)]

@@ -245,7 +245,7 @@ pub struct Quality {
     pub taken: i64,
     /// Samples that were skipped because they were too late.
     pub late: i64,
-    /// Samples that a quiet read verified.
+    /// Samples that a quiescent read verified.
     pub quiet: i64,
     /// Busy samples whose leaf is [unstable].
     pub unstable: i64,

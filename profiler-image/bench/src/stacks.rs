@@ -105,7 +105,7 @@ fn judge(
     csv: &mut String,
 ) -> Result<(Vec<String>, Counts)> {
     let (counts, how, recording) = measure(php, row, samples)?;
-    let quiet = recording.sampler.quality.quiet;
+    let quiet = recording.sampler.quality.quiescent;
     println!(
         "{:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",
         label(row),

@@ -171,7 +171,9 @@ struct Counts {
     due: u64,
     taken: u64,
     late: u64,
-    quiet: u64,
+    /// The contract has the older name.
+    #[serde(rename = "quiet")]
+    quiescent: u64,
     unstable: i64,
     denied: u64,
     idle: u64,
@@ -334,7 +336,7 @@ fn comment(
             due: quality.due,
             taken: quality.taken,
             late: quality.late,
-            quiet: quality.quiet,
+            quiescent: quality.quiescent,
             unstable,
             denied: quality.denied,
             idle: quality.idle,
@@ -460,7 +462,7 @@ mod tests {
                 due: 11880,
                 taken: 11873,
                 late: 7,
-                quiet: 12,
+                quiescent: 12,
                 unstable: 27,
                 denied: 0,
                 idle: 8903,

@@ -46,7 +46,7 @@ pub struct Quality {
     /// Turns that came too late to be used.
     pub late: u64,
     /// Quiescent reads, by the quiescent reader or of a sleeping worker.
-    pub quiet: u64,
+    pub quiescent: u64,
     /// Turns in which the kernel refused the read or the worker had ended.
     pub denied: u64,
     /// Turns between requests.

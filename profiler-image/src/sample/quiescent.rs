@@ -16,7 +16,7 @@ use crate::stack::trace::Trace;
 impl Sampler {
     /// Proves the edges of the last sample, which was taken while the worker slept.
     pub fn prove_asleep(&mut self, worker: &Worker, sampled: &Sampled) {
-        self.quality.quiet += 1;
+        self.quality.quiescent += 1;
         if !sampled.is_open {
             return;
         }
@@ -29,7 +29,7 @@ impl Sampler {
 
     /// Proves what the quiescent reader saw.
     pub fn believe(&mut self, worker: &mut Worker, observation: &mut Observation, now: u64) {
-        self.quality.quiet += 1;
+        self.quality.quiescent += 1;
         self.functions.begin();
         let Trace { frames, ids, .. } = std::mem::take(&mut self.trace);
         let mut trace = Trace {

@@ -26,6 +26,7 @@ use rustix::fs::{RawDir, SeekFrom, seek};
 use smallvec::SmallVec;
 
 use super::Scope;
+use super::absence::{Absence, Left};
 use super::diagnosis::Refused;
 use super::families::Families;
 use super::files::Room;
@@ -40,8 +41,6 @@ use super::threads::{Changes, Threads};
 
 /// The processes are listed at least once in this many milliseconds, even if none seems to have started.
 const LIST_EVERY: u64 = 1000;
-/// A target without a process has ended if it still has none after this many milliseconds.
-const GONE_AFTER: u64 = 1000;
 /// The buffer of one call for the listing: some 300 processes.
 const LIST_BYTES: usize = 8192;
 /// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all machines on which Linux runs PHP.
@@ -88,10 +87,7 @@ pub struct Discovery {
     room: Room,
     /// The best reason so far for a process that is not sampled.
     refused: Option<Arc<Refused>>,
-    /// The scope had no process when its processes were last counted; and when to count again.
-    is_empty: bool,
-    count_at: u64,
-    is_gone: bool,
+    absence: Absence,
 }
 
 impl Discovery {
@@ -112,9 +108,7 @@ impl Discovery {
             },
             room: Room::left(),
             refused: None,
-            is_empty: false,
-            count_at: 0,
-            is_gone: false,
+            absence: Absence::default(),
         }
     }
 
@@ -192,11 +186,10 @@ impl Discovery {
         self.seen.values().map(Seen::without_room).sum()
     }
 
-    /// Whether the target has ended for good: no process of the scope is left, and after a second there was still none. The
-    /// master of a php-fpm pool without workers counts as one.
+    /// Whether the target has ended for good, as [`Absence`] decides. The master of a php-fpm pool without workers counts as a worker.
     #[must_use]
     pub fn is_target_gone(&self) -> bool {
-        self.is_gone
+        self.absence.is_final()
     }
 
     /// Removes the processes that have ended, and returns those that have to be examined.
@@ -254,6 +247,7 @@ impl Discovery {
         let mut other = Other {
             executable: executable_hash(new.pid),
             is_starting: false,
+            is_without_php: new.stat.has_ended(),
             lacks_room: false,
             doubts: new.doubts,
             may_count,
@@ -265,6 +259,7 @@ impl Discovery {
             match self.attach(new.pid, &new.stat) {
                 Ok(program) => Verdict::Php(program),
                 Err(refusal) => {
+                    other.is_without_php = refusal == Refusal::NoPhpFound;
                     other.lacks_room = refusal == Refusal::Unreadable(Fault::NoFiles);
                     let may_pass = may_pass(&refusal, is_young(new.born, now), new.doubts);
                     if may_pass {
@@ -351,21 +346,28 @@ impl Discovery {
         })
     }
 
-    /// Checks once a second whether the scope still has a process, if none runs PHP.
+    /// Checks once a second what the scope still has, if no process runs PHP.
     fn count_those_left(&mut self, now: u64) {
         let may_come = matches!(self.scope, Scope::All | Scope::Fitting(_));
         if may_come || self.seen.values().any(|seen| seen.process().is_some()) {
-            (self.is_empty, self.is_gone) = (false, false);
+            self.absence.end();
             return;
         }
-        if now < self.count_at {
-            return;
-        }
-        self.count_at = now + GONE_AFTER;
-        let lives = |pid| Stat::of(pid).is_some_and(|stat| !stat.has_ended());
-        let mut meant = self.seen.iter().filter(|(_, seen)| seen.in_scope);
-        let is_empty = !meant.any(|(&pid, _)| lives(pid));
-        (self.is_empty, self.is_gone) = (is_empty, is_empty && self.is_empty);
+        let (scope, seen) = (&self.scope, &self.seen);
+        self.absence.last(now, || left(scope, seen));
+    }
+}
+
+/// What is left of a target without a worker.
+fn left(scope: &Scope, seen: &HashMap<i32, Seen>) -> Left {
+    let lives = |pid| Stat::of(pid).is_some_and(|stat| !stat.has_ended());
+    let mut meant = seen.iter().filter(|(_, seen)| seen.in_scope);
+    let is_container = matches!(scope, Scope::Container(_));
+    let only_others = is_container && meant.clone().all(|(_, seen)| seen.is_without_php());
+    match meant.any(|(&pid, _)| lives(pid)) {
+        false => Left::Nothing,
+        true if only_others => Left::Others,
+        true => Left::Php,
     }
 }
 
@@ -420,4 +422,59 @@ fn boot_milliseconds() -> u64 {
         .ok()
         .and_then(|time| u64::try_from(time.num_milliseconds()).ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks what is left of these processes: whether each lives, is in scope, and is known to run no PHP.
+    #[track_caller]
+    fn check(scope: &Scope, processes: &[(bool, bool, bool)], expected: Left) {
+        let own_pid = i32::try_from(std::process::id()).unwrap();
+        let seen = |(index, &(lives, in_scope, is_without_php)): (i32, &(bool, bool, bool))| {
+            let other = Other {
+                executable: None,
+                is_starting: false,
+                doubts: 0,
+                is_without_php,
+                lacks_room: false,
+                may_count: true,
+                look_at: 0,
+            };
+            let seen = Seen {
+                start_time: 0,
+                in_scope,
+                born: 0,
+                verdict: Verdict::Other(other),
+            };
+            // No process has such a number.
+            (if lives { own_pid } else { i32::MAX - index }, seen)
+        };
+        let processes = (0..).zip(processes).map(seen).collect();
+        assert_eq!(left(scope, &processes), expected, "{processes:?}");
+    }
+
+    #[test]
+    fn what_is_left_of_a_container_is_php_unless_all_is_known_to_be_another_program() {
+        let container = Scope::Container("3f".repeat(32));
+        check(&container, &[], Left::Nothing);
+        check(&container, &[(false, true, true)], Left::Nothing);
+        check(&container, &[(true, false, false)], Left::Nothing);
+        check(&container, &[(true, true, true)], Left::Others);
+        check(
+            &container,
+            &[(true, true, true), (false, true, true)],
+            Left::Others,
+        );
+        // As a master of php-fpm that may not be read.
+        check(&container, &[(true, true, false)], Left::Php);
+        check(
+            &container,
+            &[(true, true, true), (false, true, false)],
+            Left::Php,
+        );
+        // A process that the user named may start PHP whenever it likes.
+        check(&Scope::Pids(vec![1]), &[(true, true, true)], Left::Php);
+    }
 }

@@ -1,5 +1,6 @@
 //! The PHP processes and threads of the target, or the reason why there are none.
 
+mod absence;
 pub mod diagnosis;
 pub mod discovery;
 mod families;

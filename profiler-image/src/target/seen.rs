@@ -52,6 +52,8 @@ pub(super) struct Other {
     pub is_starting: bool,
     /// How often it was refused for such a reason.
     pub doubts: u8,
+    /// It was examined and runs no PHP.
+    pub is_without_php: bool,
     /// It has an engine, but there is no room for its files.
     pub lacks_room: bool,
     /// It is in scope, or an `execve` may bring it there.
@@ -75,6 +77,14 @@ impl Seen {
         match &self.verdict {
             Verdict::Php(program) => Some(&program.process),
             Verdict::Other(_) => None,
+        }
+    }
+
+    /// Whether it is known to run no PHP.
+    pub fn is_without_php(&self) -> bool {
+        match &self.verdict {
+            Verdict::Php(_) => false,
+            Verdict::Other(other) => other.is_without_php,
         }
     }
 

@@ -36,6 +36,8 @@ pub enum Setup {
     Release,
     /// The same with values for a cloud. The release is not installed, but checked by the API server.
     Cloud,
+    /// A release in a registry, and another registry. No test has both.
+    Published,
     /// The cluster of `make demo`.
     Demo,
     /// A clone with the toolchain.
@@ -51,6 +53,7 @@ impl Setup {
             "example" => Setup::Example,
             "release" => Setup::Release,
             "cloud" => Setup::Cloud,
+            "published" => Setup::Published,
             "demo" => Setup::Demo,
             "build" => Setup::Build,
             _ => return None,

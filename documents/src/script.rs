@@ -6,7 +6,7 @@
 use crate::{Setup, blocks};
 
 /// Options and commands that run until they are stopped.
-const GOES_ON: [&str; 3] = [" -w", " --live", " phpprof ui"];
+const GOES_ON: [&str; 4] = [" -w", " --live", " phpprof ui", " port-forward "];
 
 /// The commands of a page's blocks with these setups, in order. A program that does not end is stopped after this many seconds.
 pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {

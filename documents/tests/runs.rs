@@ -13,8 +13,8 @@ fn a_third_of_the_commands_run_in_make_test() {
     let none = all.iter().filter(|run| matches!(run, Run::No(_))).count();
     println!("{in_test} of {} in make test, {none} nowhere", all.len());
     assert!(in_test * 3 >= all.len(), "{in_test} of {}", all.len());
-    // These are measurements that take hours, and one for a cluster of the reader's.
-    assert!(none <= 6, "{none} of {} run nowhere", all.len());
+    // These are six measurements that take hours and demos on a cluster of the reader's, and two for a release that is published.
+    assert!(none <= 8, "{none} of {} run nowhere", all.len());
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(crate) fn files(folder: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// The objects of a file, moved to another namespace.
-fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
+pub(crate) fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(file)?;
     let text = text.replace("namespace: shop", &format!("namespace: {namespace}"));
     let documents = serde_yaml::Deserializer::from_str(&text).map(Value::deserialize);
@@ -27,7 +27,7 @@ fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
 }
 
 /// The spec of the Job that an object contains. This cluster does not know Argo's own kinds, so only their Jobs are tested.
-fn job(object: &Value) -> Option<&Value> {
+pub(crate) fn job(object: &Value) -> Option<&Value> {
     match object["kind"].as_str()? {
         "Job" => object.pointer("/spec"),
         "CronJob" => object.pointer("/spec/jobTemplate/spec"),

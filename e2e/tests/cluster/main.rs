@@ -1,5 +1,6 @@
 //! Tests phpprof's promises on a real cluster: `make e2e`.
 
+mod applied;
 mod archive;
 mod checkpoints;
 mod crowd;

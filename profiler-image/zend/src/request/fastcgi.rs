@@ -35,6 +35,9 @@ struct Bucket {
     val_len: usize,
 }
 
+/// The text of a parameter, and its address.
+type Value = (u64, Vec<u8>);
+
 /// `FCGI_HASH_FUNC`; each name here has at least four bytes.
 pub(super) fn hash_of(name: &[u8]) -> u32 {
     let at = |index: usize| name.get(index).copied().map_or(0, u32::from);
@@ -67,29 +70,8 @@ pub(super) fn read<M: Memory + ?Sized>(
     // Each request has a method: it proves that this is an environment.
     let is_wanted = [wanted.path, true, wanted.script, wanted.traceparent];
     let buckets = buckets(memory, row, (table_at, &read[1]), is_wanted, trail)?;
-    let limits = [MAX_TEXT, MAX_METHOD, MAX_TEXT, TRACEPARENT];
-    let mut asked = Vec::new();
-    for (index, bucket) in buckets.iter().enumerate() {
-        let bucket = bucket.unwrap_or(Bucket {
-            var: 0,
-            val: 0,
-            val_len: 0,
-        });
-        let name = if bucket.var == 0 {
-            0
-        } else {
-            NAMES[index].len()
-        };
-        asked.extend([
-            (bucket.var, name),
-            (bucket.val, bucket.val_len.min(limits[index])),
-        ]);
-    }
-    let read = ranges(memory, &asked)?;
-    let value = |index: usize| {
-        let is_named = read[2 * index] == NAMES[index];
-        is_named.then(|| (asked[2 * index + 1].0, read[2 * index + 1].as_slice()))
-    };
+    let values = values(memory, &buckets)?;
+    let value = |index: usize| values[index].as_ref().map(|(at, text)| (*at, &text[..]));
     let (method_at, method) = value(METHOD)?;
     trail.note(method_at, method);
     let mut request = Request {
@@ -164,4 +146,37 @@ fn buckets<M: Memory + ?Sized>(
         }
     }
     Some(found)
+}
+
+/// The values of the buckets that have the names of their parameters.
+fn values<M: Memory + ?Sized>(
+    memory: &M,
+    buckets: &[Option<Bucket>; 4],
+) -> Option<[Option<Value>; 4]> {
+    let limits = [MAX_TEXT, MAX_METHOD, MAX_TEXT, TRACEPARENT];
+    let mut asked = Vec::new();
+    for (index, bucket) in buckets.iter().enumerate() {
+        let bucket = bucket.unwrap_or(Bucket {
+            var: 0,
+            val: 0,
+            val_len: 0,
+        });
+        let name = if bucket.var == 0 {
+            0
+        } else {
+            NAMES[index].len()
+        };
+        asked.extend([
+            (bucket.var, name),
+            (bucket.val, bucket.val_len.min(limits[index])),
+        ]);
+    }
+    let mut read = ranges(memory, &asked)?;
+    Some(std::array::from_fn(|index| {
+        let is_named = read[2 * index] == NAMES[index];
+        is_named.then(|| {
+            let text = std::mem::take(&mut read[2 * index + 1]);
+            (asked[2 * index + 1].0, text)
+        })
+    }))
 }

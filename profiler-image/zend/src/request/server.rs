@@ -152,13 +152,12 @@ fn entries<M: Memory + ?Sized>(
     values(memory, layout, &found, wanted, trail)
 }
 
-fn values<M: Memory + ?Sized>(
-    memory: &M,
+/// For each bucket, where its key and its string are, and how much of both tells whether it is the variable. A string is read up to its text.
+fn keys_and_texts(
     layout: &Layout,
     found: &[Option<(u64, &[u8])>; 6],
-    wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<Vec<(u64, usize)>> {
     let (row, string) = (&layout.zend_array, &layout.zend_string);
     let mut asked = Vec::new();
     for (index, entry) in found.iter().enumerate() {
@@ -174,6 +173,18 @@ fn values<M: Memory + ?Sized>(
         ));
         asked.push((word_at(bucket, 0), if is_text { string.val } else { 0 }));
     }
+    Some(asked)
+}
+
+fn values<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    found: &[Option<(u64, &[u8])>; 6],
+    wanted: Wanted,
+    trail: &mut Trail,
+) -> Option<Request> {
+    let string = &layout.zend_string;
+    let asked = keys_and_texts(layout, found, trail)?;
     let heads = ranges(memory, &asked)?;
     let is_named = |index: usize| {
         let key = &heads[2 * index];

@@ -145,9 +145,11 @@ demo: cluster plugin ## from a PHP application on a cluster to a profile on the 
 	@$(STAGE) "demo" e2e/tools/with-cluster demo/run.sh
 
 .PHONY: generate
-generate: ## write all generated files: CRD YAML and chart from the API types, the plugin's reference, layout rows from php-abi.json
+generate: ## write all generated files: CRD YAML and chart from the API types, the references of plugin and sampler, layout rows from php-abi.json
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 	@cargo run --quiet -p kubectl-phpprof -- __reference > docs/reference/kubectl-phpprof.md
+	@cargo build --quiet -p phpprof
+	@cargo run --quiet -p phpprof-documents --example reference "$(CARGO_TARGET_DIR)/debug/phpprof" > docs/reference/phpprof.md
 	@cargo run --quiet -p phpprof-zend --example layouts
 
 # What the later stages need is built beside the first ones, on the other core. The benchmark's counts and truth come last: they want

@@ -5,6 +5,7 @@
 //! Invariant: each line of a shell block is in a command, a comment or a here-document.
 
 mod command;
+mod reference;
 mod runs;
 mod script;
 
@@ -14,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use command::{Command, commands};
+pub use reference::reference;
 pub use runs::{FIRST, IN_TEST, OF_HOST, Run, TUTORIAL, runs};
 pub use script::script;
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use phpprof_documents::{Setup, all_commands, pages, script, spans};
+use phpprof_documents::{Setup, all_commands, pages, reference, root, script, spans};
 use tempfile::TempDir;
 
 const PHPPROF: &str = env!("CARGO_BIN_EXE_phpprof");
@@ -71,6 +71,16 @@ fn phpprof_knows_what_its_commands_in_the_documents_say() -> Result<()> {
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     ensure!(count >= 10, "{count} commands");
+    Ok(())
+}
+
+#[test]
+fn the_committed_reference_is_generated_from_the_command_line() -> Result<()> {
+    let committed = std::fs::read_to_string(root().join("docs/reference/phpprof.md"))?;
+    ensure!(
+        committed == reference(Path::new(PHPPROF))?,
+        "docs/reference/phpprof.md is stale; run `make generate` and commit it"
+    );
     Ok(())
 }
 

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use ask::{DryRun, Dump, DumpForm, ObjectForm, RequestArguments, Run, RunLabel};
+pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, Run, RunLabel};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
 use crate::jsonpath::Path;
-use crate::output::Asked;
+use crate::output::{Asked, NAMED, NAMELESS, help};
 use crate::release::Prefix;
 
 /// Profile PHP in running pods, and view the profiles.
@@ -156,8 +156,7 @@ pub struct List {
     /// Requests by their labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE, custom-columns=HEAD:PATH,…, custom-columns-file=FILE
-    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Asked::parse)]
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
     pub output: Asked,
     /// Sort by the value at this JSONPath, for instance .metadata.creationTimestamp.
     #[arg(long, value_name = "PATH", value_parser = Path::parse)]
@@ -275,9 +274,8 @@ pub struct Top {
     /// Show a line per value of this label instead of per function; `waiting` is what workers waited for.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
-    /// Form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub output: TopForm,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
+    pub output: Asked,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,15 +288,6 @@ pub enum TopSort {
     Name,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TopForm {
-    Table,
-    Wide,
-    Json,
-    Yaml,
-    Name,
-}
-
 #[derive(Args, Debug)]
 pub struct Findings {
     /// Name of a request, or a profile file.
@@ -307,17 +296,8 @@ pub struct Findings {
     /// Only samples with this label. May be repeated.
     #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
-    /// Form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub output: FindingsForm,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FindingsForm {
-    Table,
-    Json,
-    Yaml,
-    Name,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
+    pub output: Asked,
 }
 
 #[derive(Args, Debug)]
@@ -331,15 +311,8 @@ pub struct Requests {
     /// How many HTTP requests to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub limit: usize,
-    /// Form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub output: RequestsForm,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestsForm {
-    Table,
-    Json,
+    #[arg(short, long, help = help(NAMELESS), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMELESS))]
+    pub output: Asked,
 }
 
 #[derive(Args, Debug)]
@@ -377,7 +350,7 @@ pub struct Diff {
     /// How many functions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
-    /// Where to write the differential flame graph (.html or .svg); or the form of the list: table, wide, json, yaml, name. Default: the list as a table.
+    /// Where to write the differential flame graph (.html or .svg); or the form of the list: table, wide, json, yaml, name, jsonpath=TEMPLATE and so on, as for top. Default: the list as a table.
     #[arg(short, long, value_name = "FILE|FORM")]
     pub output: Option<String>,
 }
@@ -414,9 +387,8 @@ pub struct Doctor {
     /// User id that PHP runs as, if the pod does not name it.
     #[arg(long, value_name = "UID")]
     pub run_as_user: Option<i64>,
-    /// Form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub output: ListForm,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
+    pub output: Asked,
 }
 
 #[derive(Args, Debug)]
@@ -424,9 +396,8 @@ pub struct Version {
     /// Print the version of the plugin only.
     #[arg(long)]
     pub client: bool,
-    /// Form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "table")]
-    pub output: ListForm,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
+    pub output: Asked,
 }
 
 #[derive(Args, Debug)]

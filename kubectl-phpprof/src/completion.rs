@@ -169,7 +169,14 @@ fn value(flag: &Arg) -> Next {
         "namespace" | "operator_namespace" => Next::Namespaces,
         "kubeconfig" | "filename" => Next::Files,
         "output" if is_of_lists(flag) => {
-            Next::Words(FORMS.map(|form| (form.to_owned(), String::new())).to_vec())
+            // The help names the forms that this verb has.
+            let help = about(flag.get_help());
+            let forms = FORMS.iter().filter(|form| help.contains(*form));
+            Next::Words(
+                forms
+                    .map(|form| ((*form).to_owned(), String::new()))
+                    .collect(),
+            )
         }
         "output" if possible.is_empty() => Next::Files,
         _ if possible.is_empty() => Next::Nothing,
@@ -363,7 +370,9 @@ mod tests {
         assert!(!words("").contains(&"__complete".to_owned()));
         assert!(words("run --").contains(&"--samples-per-second".to_owned()));
         assert!(words("-n shop list --").contains(&"--all-namespaces".to_owned()));
-        assert_eq!(words("list -o "), FORMS);
+        assert_eq!(words("list -o "), FORMS[1..]);
+        assert_eq!(words("dump deploy/web -o ")[..3], ["text", "json", "yaml"]);
+        assert!(!words("requests web -o ").contains(&"name".to_owned()));
         assert!(words("explain ").contains(&"UserUnknown".to_owned()));
         assert_eq!(
             words("schedule "),

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::cli::{Doctor, Global, ListForm};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
-use crate::list::yaml;
+use crate::output::Output;
 use crate::screen::Screen;
 use crate::table::printable;
 use crate::target;
@@ -22,10 +22,11 @@ pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<
     let mut target = target::parse(&arguments.target)?;
     target.container_name = arguments.container.clone();
     target.run_as_user = arguments.run_as_user;
+    let output = arguments.output.read()?;
     let cluster = Cluster::of(global).await?;
     let observed = observe::observe(&cluster, &target).await?;
     let checks = check_all(&observed);
-    print!("{}", text(&checks, arguments.output, screen));
+    print!("{}", text(&checks, &output, screen));
     verdict(&checks, &arguments.target)
 }
 
@@ -59,7 +60,7 @@ fn verdict(checks: &[Check], target: &str) -> Result<(), Failure> {
     ))
 }
 
-pub fn text(checks: &[Check], form: ListForm, screen: Screen) -> String {
+pub fn text(checks: &[Check], output: &Output, screen: Screen) -> String {
     let data = || {
         let rows = checks.iter().map(|check| {
             json!({"check": check.name, "verdict": word(check.verdict), "found": check.found, "remedy": check.remedy})
@@ -69,14 +70,14 @@ pub fn text(checks: &[Check], form: ListForm, screen: Screen) -> String {
             "checks": rows.collect::<Vec<_>>(),
         })
     };
-    match form {
-        ListForm::Json => serde_json::to_string_pretty(&data()).unwrap_or_default() + "\n",
-        ListForm::Yaml => yaml(&data()),
-        ListForm::Name => {
+    match output {
+        Output::Form(ListForm::Name) => {
             let failed = checks.iter().filter(|check| check.verdict == Verdict::Bad);
             failed.map(|check| format!("{}\n", check.name)).collect()
         }
-        ListForm::Table | ListForm::Wide => table(checks, screen),
+        output => output
+            .of_data(data, "/checks")
+            .unwrap_or_else(|| table(checks, screen)),
     }
 }
 

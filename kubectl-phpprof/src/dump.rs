@@ -4,16 +4,19 @@
 
 use std::io::Write as _;
 
-use phpprof_profile::dump::{json, text, workers};
+use phpprof_profile::dump::{json as to_json, text, workers};
+use serde_json::json;
 
-use crate::cli::{Dump, DumpForm, Global};
+use crate::cli::{Dump, Global, ListForm};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::output::Output;
 use crate::request::Request;
 use crate::run::{as_object, create, has_profile, tell_failed};
 use crate::{source, target, wait};
 
 pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
+    let output = arguments.output.read()?;
     let request = target::snapshot(arguments)?;
     let object = as_object(serde_json::to_value(request), "the command line")?;
     // From here on, Ctrl-C asks. It must not end the program between the creation and the waiting.
@@ -30,9 +33,12 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     tell_failed(&request);
     let source = source::of_request(&cluster, &name, None).await?;
     let workers = workers(&source.profile);
-    match arguments.output {
-        DumpForm::Json => Ok(json(&workers)),
-        DumpForm::Text if workers.is_empty() => Err(Failure::new(
+    let document = || json!({ "workers": workers });
+    match output.of_data(document, "/workers") {
+        // A document has the fields of a worker in their own order.
+        _ if output == Output::Form(ListForm::Json) => Ok(to_json(&workers)),
+        Some(text) => Ok(text),
+        None if workers.is_empty() => Err(Failure::new(
             Exit::NoProfile,
             format!("{name} saw no PHP worker"),
             format!(
@@ -40,6 +46,6 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
                 cluster.suggest.phpprof(&format!("describe {name}"))
             ),
         )),
-        DumpForm::Text => Ok(text(&workers)),
+        None => Ok(text(&workers)),
     }
 }

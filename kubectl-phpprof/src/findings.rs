@@ -10,9 +10,9 @@ use phpprof_profile::{Finding, View};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::cli::FindingsForm;
+use crate::cli::ListForm;
 use crate::connect::Cluster;
-use crate::list::yaml;
+use crate::output::Output;
 use crate::request::{Outcome, Request};
 use crate::source;
 use crate::suggest::Suggest;
@@ -37,14 +37,15 @@ pub async fn of_request(cluster: &Cluster, request: &Request<'_>) -> Vec<Finding
     phpprof_profile::findings(&source.profile, &View::default())
 }
 
-pub fn text(found: &[Finding], form: FindingsForm, width: Option<usize>) -> String {
-    let data = || json!({ "findings": found });
-    match form {
-        FindingsForm::Json => serde_json::to_string_pretty(&data()).unwrap_or_default() + "\n",
-        FindingsForm::Yaml => yaml(&data()),
-        FindingsForm::Name => found.iter().map(|one| format!("{}\n", one.id)).collect(),
-        FindingsForm::Table if found.is_empty() => String::new(),
-        FindingsForm::Table => {
+pub fn text(found: &[Finding], output: &Output, width: Option<usize>) -> String {
+    if let Some(text) = output.of_data(|| json!({ "findings": found }), "/findings") {
+        return text;
+    }
+    let width = width.filter(|_| !output.is_wide());
+    match output {
+        Output::Form(ListForm::Name) => found.iter().map(|one| format!("{}\n", one.id)).collect(),
+        _ if found.is_empty() => String::new(),
+        _ => {
             let told = found.iter().map(|one| told(one, width));
             table(found).text(width) + &told.collect::<String>()
         }
@@ -146,7 +147,10 @@ mod tests {
     #[test]
     fn there_is_nothing_to_say_of_nothing() {
         assert_eq!(brief(&[], "first", &Suggest::default(), None), "");
-        assert_eq!(text(&[], FindingsForm::Table, None), "");
-        assert_eq!(text(&[], FindingsForm::Yaml, None), "findings: []\n");
+        assert_eq!(text(&[], &Output::default(), None), "");
+        assert_eq!(
+            text(&[], &Output::Form(ListForm::Yaml), None),
+            "findings: []\n"
+        );
     }
 }

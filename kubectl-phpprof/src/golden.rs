@@ -8,14 +8,14 @@ use phpprof_crds::TargetReason;
 use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, View, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{FindingsForm, ListForm, Per, TopForm, TopSort};
+use crate::cli::{ListForm, Per, TopSort};
 use crate::compare::Compared;
 use crate::describe;
 use crate::doctor::checks::OperatorFacts;
 use crate::failure::Failure;
 use crate::findings;
 use crate::list::Listing;
-use crate::output::{Asked, Output};
+use crate::output::{Asked, NAMED, Output};
 use crate::progress::{Progress, ending};
 use crate::request::Request;
 use crate::show::{TopTable, diff_text};
@@ -249,7 +249,7 @@ fn watching_keeps_to_one_form() {
         "custom-columns=NAME:.metadata.name,PODS:.status.selected",
     ] {
         let listing = Listing {
-            output: Asked::parse(form).unwrap().read().unwrap(),
+            output: Asked::parse(form, NAMED).unwrap().read().unwrap(),
             namespaces: false,
             width: Some(80),
             now: now(),
@@ -314,22 +314,22 @@ fn tops_are_what_they_were() {
     let profile = profile(500);
     let table = |by| TopTable::of(&profile, &View::default(), TopSort::Flat, by).unwrap();
     for (name, form) in [
-        ("table", TopForm::Table),
-        ("wide", TopForm::Wide),
-        ("json", TopForm::Json),
-        ("yaml", TopForm::Yaml),
-        ("name", TopForm::Name),
+        ("table", ListForm::Table),
+        ("wide", ListForm::Wide),
+        ("json", ListForm::Json),
+        ("yaml", ListForm::Yaml),
+        ("name", ListForm::Name),
     ] {
         for width in WIDTHS {
             insta::assert_snapshot!(
                 format!("top_{name}_{width}"),
-                table(None).text(form, 4, Some(width))
+                table(None).text(&Output::Form(form), 4, Some(width))
             );
         }
     }
     insta::assert_snapshot!(
         "top_by_pod_80",
-        table(Some("pod")).text(TopForm::Table, 10, Some(80))
+        table(Some("pod")).text(&Output::default(), 10, Some(80))
     );
 }
 
@@ -360,13 +360,14 @@ fn slow_profile() -> Profile {
 fn findings_are_what_they_were() {
     let found = phpprof_profile::findings(&slow_profile(), &View::default());
     for (name, form) in [
-        ("table", FindingsForm::Table),
-        ("json", FindingsForm::Json),
-        ("yaml", FindingsForm::Yaml),
-        ("name", FindingsForm::Name),
+        ("table", ListForm::Table),
+        ("wide", ListForm::Wide),
+        ("json", ListForm::Json),
+        ("yaml", ListForm::Yaml),
+        ("name", ListForm::Name),
     ] {
         for width in WIDTHS {
-            let text = findings::text(&found, form, Some(width));
+            let text = findings::text(&found, &Output::Form(form), Some(width));
             insta::assert_snapshot!(format!("findings_{name}_{width}"), text);
         }
     }
@@ -381,7 +382,7 @@ fn findings_are_what_they_were() {
 fn what_is_waited_for_is_a_label() {
     let labelled = waiting::labelled(&slow_profile());
     let by = TopTable::of(&labelled, &View::default(), TopSort::Flat, Some("waiting"));
-    let text = by.unwrap().text(TopForm::Table, 10, Some(80));
+    let text = by.unwrap().text(&Output::default(), 10, Some(80));
     insta::assert_snapshot!("top_by_waiting_80", text);
 }
 
@@ -389,16 +390,16 @@ fn what_is_waited_for_is_a_label() {
 fn diffs_are_what_they_were() {
     let diff = Compared::of(&profile(500), &profile(900), &View::default(), Per::Share).unwrap();
     for (name, form) in [
-        ("table", TopForm::Table),
-        ("wide", TopForm::Wide),
-        ("json", TopForm::Json),
-        ("yaml", TopForm::Yaml),
-        ("name", TopForm::Name),
+        ("table", ListForm::Table),
+        ("wide", ListForm::Wide),
+        ("json", ListForm::Json),
+        ("yaml", ListForm::Yaml),
+        ("name", ListForm::Name),
     ] {
         for width in WIDTHS {
             insta::assert_snapshot!(
                 format!("diff_{name}_{width}"),
-                diff_text(&diff, form, 3, Some(width))
+                diff_text(&diff, &Output::Form(form), 3, Some(width))
             );
         }
     }
@@ -489,7 +490,7 @@ fn versions_are_what_they_were() {
     ] {
         insta::assert_snapshot!(
             format!("version_{name}"),
-            version::text(Some(Ok(facts.clone())), form)
+            version::text(Some(Ok(facts.clone())), &Output::Form(form))
         );
     }
     insta::assert_snapshot!(
@@ -498,7 +499,7 @@ fn versions_are_what_they_were() {
             Some(Err(
                 "you may not read deployment phpprof-operator in phpprof-system".into()
             )),
-            ListForm::Table
+            &Output::default()
         )
     );
 }

@@ -8,21 +8,23 @@ use std::io::IsTerminal;
 use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{Format, View, page, svg};
 
-use crate::cli::{Diff, Download, Findings, Flame, Global, Top, TopForm};
+use crate::cli::{Diff, Download, Findings, Flame, Global, Top};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::findings;
+use crate::output::{Asked, FORMS, NAMED, Output};
 use crate::release::normalized;
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, view, with_waiting_label, wrong_view};
 use crate::source::{Source, load, timeline_of};
 
 pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {
+    let output = arguments.output.read()?;
     let source = load(global, &arguments.source, None).await?;
     let view = view(&arguments.view);
     let by = arguments.by.as_deref();
     let table = table_of(&source.profile, &view, arguments.sort, by)?;
-    Ok(table.text(arguments.output, arguments.count, screen.width))
+    Ok(table.text(&output, arguments.count, screen.width))
 }
 
 impl Source {
@@ -39,6 +41,7 @@ pub async fn findings(
     arguments: &Findings,
     screen: Screen,
 ) -> Result<String, Failure> {
+    let output = arguments.output.read()?;
     let source = load(global, &arguments.source, None).await?;
     let view = View {
         sample_type: None,
@@ -48,7 +51,7 @@ pub async fn findings(
     if found.is_empty() {
         eprintln!("No findings in {}.", source.title);
     }
-    Ok(findings::text(&found, arguments.output, screen.width))
+    Ok(findings::text(&found, &output, screen.width))
 }
 
 pub async fn flame(global: &Global, arguments: &Flame) -> Result<String, Failure> {
@@ -100,15 +103,25 @@ fn compared_text(
     after: &Source,
     compared: &Compared,
 ) -> Result<String, Failure> {
-    let form = match arguments.output.as_deref() {
-        None | Some("table") => TopForm::Table,
-        Some("wide") => TopForm::Wide,
-        Some("json") => TopForm::Json,
-        Some("yaml") => TopForm::Yaml,
-        Some("name") => TopForm::Name,
-        Some(path) => return draw_both(path, before, after, &view(&arguments.view)),
-    };
-    Ok(diff_text(compared, form, arguments.count, screen.width))
+    let output = arguments.output.as_deref().unwrap_or("table");
+    match list_form(output)? {
+        Some(form) => Ok(diff_text(compared, &form, arguments.count, screen.width)),
+        None => draw_both(output, before, after, &view(&arguments.view)),
+    }
+}
+
+/// The form of the list; `None` for a file to draw.
+fn list_form(text: &str) -> Result<Option<Output>, Failure> {
+    let is_template = |form: &str| form.ends_with('=') && text.starts_with(form);
+    match Asked::parse(text, NAMED) {
+        Ok(asked) => asked.read().map(Some),
+        Err(refusal) if FORMS.iter().any(|form| is_template(form)) => Err(Failure::new(
+            Exit::Usage,
+            refusal,
+            "kubectl phpprof diff --help names the forms",
+        )),
+        Err(_) => Ok(None),
+    }
 }
 
 fn draw_both(path: &str, before: &Source, after: &Source, view: &View) -> Result<String, Failure> {

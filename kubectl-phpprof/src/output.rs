@@ -1,8 +1,8 @@
-//! `-o` and `--sort-by` for lists, in kubectl's own forms.
+//! `-o` and `--sort-by`, in kubectl's own forms.
 //!
-//! It knows nothing about the listed objects except that they are JSON.
+//! It knows nothing about what is shown except that it is JSON.
 //!
-//! Invariant: the command line refuses an unknown form and names the known ones.
+//! Invariant: the command line refuses an unknown form and names those that the verb has, in the words of its help.
 
 use std::cmp::Ordering;
 
@@ -12,10 +12,12 @@ use serde_json::Value;
 use crate::cli::ListForm;
 use crate::failure::{Exit, Failure};
 use crate::jsonpath::{Path, Template};
+use crate::list::yaml;
 use crate::table::Table;
 
 /// The forms for completion.
-pub const FORMS: [&str; 10] = [
+pub const FORMS: [&str; 11] = [
+    "text",
     "table",
     "wide",
     "json",
@@ -27,6 +29,17 @@ pub const FORMS: [&str; 10] = [
     "custom-columns=",
     "custom-columns-file=",
 ];
+
+/// The forms of lists and tables that are not templates. Rows without a name have only those of [`NAMELESS`].
+pub const NAMED: &str = "table, wide, json, yaml, name";
+pub const NAMELESS: &str = "table, wide, json, yaml";
+pub const TEXT: &str = "text, json, yaml";
+const TEMPLATES: &str = "jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE, custom-columns=HEAD:PATH,…, custom-columns-file=FILE";
+
+/// The help of a flag with these forms.
+pub fn help(forms: &str) -> String {
+    format!("One of {forms}, {TEMPLATES}")
+}
 
 /// The form on the command line. Its template may be in a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,22 +63,34 @@ pub struct Column {
     path: Path,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Output::Form(ListForm::Table)
+    }
+}
+
 impl Default for Asked {
     fn default() -> Self {
-        Asked::Output(Output::Form(ListForm::Table))
+        Asked::Output(Output::default())
     }
 }
 
 impl Asked {
-    /// Parses the form. It opens no file.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// A parser of the flag for these forms and for templates. It opens no file.
+    pub fn parser(
+        forms: &'static str,
+    ) -> impl Fn(&str) -> Result<Self, String> + Clone + Send + Sync {
+        |text| Self::parse(text, forms)
+    }
+
+    pub fn parse(text: &str, forms: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((form @ ("jsonpath-file" | "custom-columns-file"), "")) => {
                 Err(format!("{text:?} names no file; use {form}=FILE"))
             }
             Some(("jsonpath-file", path)) => Ok(Asked::JsonPathFile(path.to_owned())),
             Some(("custom-columns-file", path)) => Ok(Asked::ColumnsFile(path.to_owned())),
-            _ => Output::parse(text).map(Asked::Output),
+            _ => Output::parse(text, forms).map(Asked::Output),
         }
     }
 
@@ -122,7 +147,7 @@ fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
 }
 
 impl Output {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str, forms: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some(("jsonpath", template)) => Template::parse(template).map(Output::JsonPath),
             Some(("jsonpath-as-json", template)) => Template::parse(template)
@@ -132,14 +157,42 @@ impl Output {
                 .map(Column::parse)
                 .collect::<Result<_, _>>()
                 .map(Output::Columns),
-            _ => ListForm::from_str(text, false)
+            // A dump has no table, but a text for people.
+            _ if text == "text" && forms == TEXT => Ok(Output::Form(ListForm::Table)),
+            _ => forms
+                .split(", ")
+                .find(|form| *form == text)
+                .and_then(|form| ListForm::from_str(form, false).ok())
                 .map(Output::Form)
-                .map_err(|_| {
-                    format!(
-                        "{text:?} is not an output format; use table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE, custom-columns=HEAD:PATH,… or custom-columns-file=FILE"
-                    )
+                .ok_or_else(|| {
+                    format!("{text:?} is not an output format; use {forms}, {TEMPLATES}")
                 }),
         }
+    }
+
+    /// The document in a form for programs; `None` if the form is for people. `rows` points to the list that columns show.
+    pub fn of_data(&self, document: impl FnOnce() -> Value, rows: &str) -> Option<String> {
+        Some(match self {
+            // Serialising a value cannot fail.
+            Output::Form(ListForm::Json) => {
+                serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n"
+            }
+            Output::Form(ListForm::Yaml) => yaml(&document()),
+            Output::JsonPath(template) => template.text(&document()),
+            Output::Columns(columns) => {
+                let items = match document().pointer(rows) {
+                    Some(Value::Array(items)) => items.clone(),
+                    other => other.cloned().into_iter().collect(),
+                };
+                columns_table(columns, &items).text(None)
+            }
+            Output::Form(ListForm::Table | ListForm::Wide | ListForm::Name) => return None,
+        })
+    }
+
+    /// Whether the form is a table with all columns.
+    pub fn is_wide(&self) -> bool {
+        *self == Output::Form(ListForm::Wide)
     }
 
     /// Whether the form is a table for users. Only then are empty lists reported in words.
@@ -231,8 +284,12 @@ mod tests {
 
     #[test]
     fn forms_are_those_of_kubectl() {
-        assert_eq!(Output::parse("wide"), Ok(Output::Form(ListForm::Wide)));
-        let Ok(Output::Columns(columns)) = Output::parse("custom-columns=NAME:.name,SIZE:{.size}")
+        assert_eq!(
+            Output::parse("wide", NAMED),
+            Ok(Output::Form(ListForm::Wide))
+        );
+        let Ok(Output::Columns(columns)) =
+            Output::parse("custom-columns=NAME:.name,SIZE:{.size}", NAMED)
         else {
             panic!("columns");
         };
@@ -251,8 +308,41 @@ mod tests {
             "custom-columns=NAME",
             "custom-columns=",
         ] {
-            let refusal = Asked::parse(wrong).unwrap_err();
+            let refusal = Asked::parse(wrong, NAMED).unwrap_err();
             assert!(refusal.contains("; use "), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_verb_has_the_forms_that_its_help_names() {
+        for (form, forms, is_one) in [
+            ("name", NAMED, true),
+            ("name", NAMELESS, false),
+            ("wide", NAMELESS, true),
+            ("text", NAMELESS, false),
+            ("text", TEXT, true),
+            ("table", TEXT, false),
+            ("yaml", TEXT, true),
+        ] {
+            let refusal = Asked::parse(form, forms).err();
+            assert_eq!(refusal.is_none(), is_one, "{form}: {refusal:?}");
+            assert!(refusal.is_none_or(|it| it.contains(&format!("; use {forms}, jsonpath="))));
+        }
+    }
+
+    #[test]
+    fn data_is_printed_in_the_forms_for_programs() {
+        let check = |form: &str, rows: &str, expected: Option<&str>| {
+            let output = Output::parse(form, NAMED).unwrap();
+            let said = output.of_data(|| json!({"size": 2, "rows": items()}), rows);
+            assert_eq!(said.as_deref(), expected, "{form}");
+        };
+        check("jsonpath={.rows[*].name}", "/rows", Some("b a c"));
+        let columns = "custom-columns=NAME:.name";
+        check(columns, "/rows", Some("NAME\nb\na\nc\n"));
+        check("custom-columns=SIZE:.size", "", Some("SIZE\n2\n"));
+        for form in ["table", "wide", "name"] {
+            check(form, "/rows", None);
         }
     }
 

@@ -5,15 +5,17 @@
 
 use phpprof_profile::Amount;
 use phpprof_profile::timeline::{Request, Timeline, decode};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::cli::{Global, Requests, RequestsForm};
+use crate::cli::{Global, Requests};
 use crate::failure::{Exit, Failure};
+use crate::output::Output;
 use crate::screen::Screen;
 use crate::source::list_of;
 use crate::table::Table;
 
 pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Result<String, Failure> {
+    let output = arguments.output.read()?;
     let bytes = list_of(global, &arguments.source).await?;
     let list = decode(&bytes).map_err(|error| {
         Failure::new(
@@ -27,12 +29,12 @@ pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Resul
         eprintln!("No requests in {}.", arguments.source);
     }
     let more = list.requests.len().saturating_sub(chosen.len()) as u64 + list.unlisted_requests;
-    if more > 0 && arguments.output == RequestsForm::Table {
+    if more > 0 && output.is_table() {
         eprintln!(
             "{more} more requests were seen. Sampling sees short requests in proportion to their duration."
         );
     }
-    Ok(text(&list, &chosen, arguments.output, screen.width))
+    Ok(text(&list, &chosen, &output, screen.width))
 }
 
 /// The slowest requests of a route, or of all.
@@ -43,33 +45,30 @@ fn chosen<'a>(list: &'a Timeline, arguments: &Requests) -> Vec<&'a Request> {
     of_route.take(arguments.limit).collect()
 }
 
-pub fn text(
-    list: &Timeline,
-    chosen: &[&Request],
-    form: RequestsForm,
-    width: Option<usize>,
-) -> String {
-    match form {
-        RequestsForm::Table if chosen.is_empty() => String::new(),
-        RequestsForm::Table => table(chosen).text(width),
-        RequestsForm::Json => {
-            // The moments of a request are for the page. Here they would be mere numbers.
-            let requests: Vec<Request> = chosen
-                .iter()
-                .map(|request| Request {
-                    moments: Vec::new(),
-                    ..(*request).clone()
-                })
-                .collect();
-            let data = json!({
-                "beganUnixNanoseconds": list.began_unix_nanoseconds,
-                "durationNanoseconds": list.duration_nanoseconds,
-                "unlistedRequests": list.unlisted_requests,
-                "requests": requests,
-            });
-            serde_json::to_string_pretty(&data).unwrap_or_default() + "\n"
-        }
+pub fn text(list: &Timeline, chosen: &[&Request], output: &Output, width: Option<usize>) -> String {
+    let width = width.filter(|_| !output.is_wide());
+    match output.of_data(|| data(list, chosen), "/requests") {
+        Some(text) => text,
+        None if chosen.is_empty() => String::new(),
+        None => table(chosen).text(width),
     }
+}
+
+fn data(list: &Timeline, chosen: &[&Request]) -> Value {
+    // The moments of a request are for the page. Here they would be mere numbers.
+    let requests: Vec<Request> = chosen
+        .iter()
+        .map(|request| Request {
+            moments: Vec::new(),
+            ..(*request).clone()
+        })
+        .collect();
+    json!({
+        "beganUnixNanoseconds": list.began_unix_nanoseconds,
+        "durationNanoseconds": list.duration_nanoseconds,
+        "unlistedRequests": list.unlisted_requests,
+        "requests": requests,
+    })
 }
 
 fn table(chosen: &[&Request]) -> Table {
@@ -146,6 +145,7 @@ mod tests {
     use phpprof_profile::timeline::Moment;
 
     use super::*;
+    use crate::cli::ListForm;
 
     #[test]
     fn lists_of_requests_are_what_they_were() {
@@ -180,12 +180,16 @@ mod tests {
             ..Timeline::default()
         };
         let all: Vec<&Request> = list.requests.iter().collect();
-        for (name, form) in [("table", RequestsForm::Table), ("json", RequestsForm::Json)] {
+        for (name, form) in [("table", ListForm::Table), ("json", ListForm::Json)] {
             for width in [80, 200] {
-                let text = text(&list, &all, form, Some(width));
+                let text = text(&list, &all, &Output::Form(form), Some(width));
                 insta::assert_snapshot!(format!("requests_{name}_{width}"), text);
             }
         }
-        assert_eq!(text(&list, &[], RequestsForm::Table, None), "");
+        assert_eq!(text(&list, &[], &Output::default(), None), "");
+        let of = |form, width| text(&list, &all, &Output::Form(form), width);
+        let whole = of(ListForm::Table, None);
+        assert_eq!(of(ListForm::Wide, Some(80)), whole);
+        assert!(of(ListForm::Yaml, None).contains("\nrequests:\n"));
     }
 }

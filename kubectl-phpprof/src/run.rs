@@ -11,10 +11,11 @@ use phpprof_crds::REQUESTED_BY;
 use phpprof_profile::{Profile, View};
 use serde_json::Value;
 
-use crate::cli::{DryRun, Global, ObjectForm, RequestArguments, Run, TopForm, TopSort};
+use crate::cli::{DryRun, Global, ObjectForm, RequestArguments, Run, TopSort};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::list::{names, yaml};
+use crate::output::Output;
 use crate::progress::ending;
 use crate::request::{Outcome, Request};
 use crate::screen::Screen;
@@ -226,7 +227,7 @@ fn top(profile: &Profile, arguments: &Run, screen: Screen) -> Result<String, Fai
         labels: Vec::new(),
     };
     let table = table_of(profile, &view, TopSort::Flat, arguments.by.as_deref())?;
-    Ok(table.text(TopForm::Table, 10, screen.width))
+    Ok(table.text(&Output::default(), 10, screen.width))
 }
 
 async fn finish(

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use phpprof_profile::{Amount, Profile, Row, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{TopForm, TopSort, ViewArguments};
+use crate::cli::{ListForm, TopSort, ViewArguments};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
-use crate::list::yaml;
+use crate::output::Output;
 use crate::table::{Table, printable};
 
 pub fn view(arguments: &ViewArguments) -> View {
@@ -114,17 +114,14 @@ impl TopTable {
         })
     }
 
-    pub fn text(&self, form: TopForm, count: usize, width: Option<usize>) -> String {
+    pub fn text(&self, output: &Output, count: usize, width: Option<usize>) -> String {
+        if let Some(text) = output.of_data(|| self.data(count), "/rows") {
+            return text;
+        }
         let shown = self.rows.iter().take(count);
-        match form {
-            TopForm::Json => {
-                serde_json::to_string_pretty(&self.data(count)).unwrap_or_default() + "\n"
-            }
-            TopForm::Yaml => yaml(&self.data(count)),
-            TopForm::Name => shown.map(|row| printable(&row.name) + "\n").collect(),
-            TopForm::Table | TopForm::Wide => {
-                self.head(count) + &self.table(form, count).text(width)
-            }
+        match output {
+            Output::Form(ListForm::Name) => shown.map(|row| printable(&row.name) + "\n").collect(),
+            output => self.head(count) + &self.table(output.is_wide(), count).text(width),
         }
     }
 
@@ -143,7 +140,7 @@ impl TopTable {
         )
     }
 
-    fn table(&self, form: TopForm, count: usize) -> Table {
+    fn table(&self, is_wide: bool, count: usize) -> Table {
         let functions = self.by.is_none();
         let mut heads = vec![">SELF", ">SELF%", ">?SUM%"];
         if functions {
@@ -151,7 +148,7 @@ impl TopTable {
         } else {
             heads.push("~VALUE");
         }
-        if form == TopForm::Wide && functions {
+        if is_wide && functions {
             heads.push("<FILE");
         }
         let mut table = Table::new(&heads);
@@ -167,7 +164,7 @@ impl TopTable {
                 cells.extend([self.amount(row.cum), self.percent(row.cum)]);
             }
             cells.push(row.name.clone());
-            if form == TopForm::Wide && functions {
+            if is_wide && functions {
                 cells.push(row.file.clone());
             }
             table.row(cells);
@@ -227,19 +224,19 @@ fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<Row> {
     rows.collect()
 }
 
-pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option<usize>) -> String {
+pub fn diff_text(
+    compared: &Compared,
+    output: &Output,
+    count: usize,
+    width: Option<usize>,
+) -> String {
     let diff = &compared.diff;
-    match form {
-        TopForm::Json => {
-            return serde_json::to_string_pretty(&diff_data(compared, count)).unwrap_or_default()
-                + "\n";
-        }
-        TopForm::Yaml => return yaml(&diff_data(compared, count)),
-        TopForm::Name => {
-            let shown = diff.changes.iter().take(count);
-            return shown.map(|change| printable(&change.name) + "\n").collect();
-        }
-        TopForm::Table | TopForm::Wide => {}
+    if let Some(text) = output.of_data(|| diff_data(compared, count), "/rows") {
+        return text;
+    }
+    if *output == Output::Form(ListForm::Name) {
+        let shown = diff.changes.iter().take(count);
+        return shown.map(|change| printable(&change.name) + "\n").collect();
     }
     let amount = diff.amount();
     let what = match compared.requests {
@@ -265,7 +262,7 @@ pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option
         ">AFTER",
         "<FUNCTION",
     ];
-    if form == TopForm::Wide {
+    if output.is_wide() {
         heads.push("<FILE");
     }
     let mut table = Table::new(&heads);
@@ -280,7 +277,7 @@ pub fn diff_text(compared: &Compared, form: TopForm, count: usize, width: Option
             percent(diff.share_after(change.cum_after)),
             change.name.clone(),
         ];
-        if form == TopForm::Wide {
+        if output.is_wide() {
             cells.push(change.file.clone());
         }
         table.row(cells);

@@ -9,9 +9,10 @@ use crate::connect::Cluster;
 use crate::doctor::checks::OperatorFacts;
 use crate::doctor::observe::operator;
 use crate::failure::Failure;
-use crate::list::yaml;
+use crate::output::Output;
 
 pub async fn run(global: &Global, arguments: &Version) -> Result<String, Failure> {
+    let output = arguments.output.read()?;
     let found = if arguments.client {
         None
     } else {
@@ -21,10 +22,10 @@ pub async fn run(global: &Global, arguments: &Version) -> Result<String, Failure
         };
         Some(facts)
     };
-    Ok(text(found, arguments.output))
+    Ok(text(found, &output))
 }
 
-pub fn text(operator: Option<Result<OperatorFacts, String>>, form: ListForm) -> String {
+pub fn text(operator: Option<Result<OperatorFacts, String>>, output: &Output) -> String {
     let client = env!("CARGO_PKG_VERSION");
     let mut data = json!({"client": client});
     let mut text = format!("client    {client}\n");
@@ -45,10 +46,8 @@ pub fn text(operator: Option<Result<OperatorFacts, String>>, form: ListForm) -> 
             text.push_str(&format!("operator  unknown: {why}\n"));
         }
     }
-    match form {
-        ListForm::Json => serde_json::to_string_pretty(&data).unwrap_or_default() + "\n",
-        ListForm::Yaml => yaml(&data),
-        ListForm::Name => format!("{client}\n"),
-        ListForm::Table | ListForm::Wide => text,
+    match output {
+        Output::Form(ListForm::Name) => format!("{client}\n"),
+        output => output.of_data(|| data, "").unwrap_or(text),
     }
 }

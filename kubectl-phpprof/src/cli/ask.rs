@@ -3,6 +3,8 @@
 use clap::{Args, ValueEnum};
 use phpprof_crds::{RequestLabel, SamplerMode};
 
+use crate::output::{Asked, TEXT, help};
+
 /// Which PHP to sample, and how: for `run`, and for each run of a schedule.
 #[derive(Args, Debug, Clone)]
 pub struct RequestArguments {
@@ -126,18 +128,11 @@ pub struct Dump {
     /// Group id that PHP runs as.
     #[arg(long, value_name = "GID", requires = "run_as_user")]
     pub run_as_group: Option<i64>,
-    /// Text for people, or JSON.
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
-    pub output: DumpForm,
+    #[arg(short, long, help = help(TEXT), value_name = "FORM", default_value = "text", value_parser = Asked::parser(TEXT))]
+    pub output: Asked,
     /// How long to wait.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "2m")]
     pub timeout: u64,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DumpForm {
-    Text,
-    Json,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

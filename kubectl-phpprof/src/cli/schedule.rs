@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::ask::{DryRun, ObjectForm, RequestArguments};
 use super::job::JobArguments;
-use crate::output::Asked;
+use crate::output::{Asked, NAMED, help};
 
 #[derive(Args, Debug)]
 pub struct Schedule {
@@ -60,8 +60,7 @@ pub struct ScheduleCreate {
 
 #[derive(Args, Debug)]
 pub struct ScheduleList {
-    /// One of table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE, jsonpath-file=FILE, custom-columns=HEAD:PATH,…, custom-columns-file=FILE
-    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Asked::parse)]
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
     pub output: Asked,
 }
 

@@ -5,6 +5,7 @@ use phpprof_decide::pod::{ContainerView, SamplerKind, SamplerState, SamplerView}
 use super::*;
 use crate::cli::ListForm;
 use crate::doctor::text;
+use crate::output::Output;
 use crate::screen::Screen;
 use crate::suggest::Suggest;
 
@@ -289,7 +290,7 @@ fn the_report_reads_well_at_every_width() {
             name,
             text(
                 &checks,
-                form,
+                &Output::Form(form),
                 Screen {
                     width,
                     colour: false

@@ -45,6 +45,74 @@ fn top_shows_functions_by_their_time() {
 }
 
 #[test]
+fn what_is_shown_is_printed_in_the_forms_of_kubectl() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../profile/tests/findings");
+    let found = format!("findings {folder}/waiting-database-has.pb.gz");
+    let path = "-o jsonpath={.findings[*].id}";
+    check(&format!("{found} {path}"), 0, "waiting-database", "");
+    let columns = "-o custom-columns=ID:.id,SHARE:.share";
+    check(
+        &format!("{found} {columns}"),
+        0,
+        "ID                 SHARE\n",
+        "",
+    );
+    check(
+        &format!("{found} -o wide"),
+        0,
+        "PHP waits for the database",
+        "",
+    );
+    let top = "top after.pb.gz -o";
+    check(
+        &format!("{top} jsonpath={{.rows[0].self}}"),
+        0,
+        "2700000000",
+        "",
+    );
+    check(
+        &format!("{top} custom-columns=NAME:.function"),
+        0,
+        "NAME\nShop\\Cart::price\n",
+        "",
+    );
+    check(
+        &format!("{top} csv"),
+        2,
+        "",
+        "; use table, wide, json, yaml, name, jsonpath=",
+    );
+    check(
+        &format!("{top} jsonpath-file=none"),
+        3,
+        "",
+        "none: No such file",
+    );
+    let diff = "diff before.pb.gz after.pb.gz -o";
+    check(
+        &format!("{diff} jsonpath={{.rows[0].function}}"),
+        0,
+        "Shop\\Cart::price",
+        "",
+    );
+    check(
+        &format!("{diff} jsonpath={{.rows["),
+        2,
+        "",
+        "no closing brace",
+    );
+    check(
+        "version --client -o jsonpath={.client}",
+        0,
+        env!("CARGO_PKG_VERSION"),
+        "",
+    );
+    for line in ["requests x -o name", "dump pod/x -o table"] {
+        check(line, 2, "", "is not an output format");
+    }
+}
+
+#[test]
 fn findings_say_what_there_is_to_say() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../profile/tests/findings");
     let recorded = |name: &str| format!("{folder}/{name}.pb.gz");

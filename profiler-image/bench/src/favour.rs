@@ -4,15 +4,14 @@
 //! were proven below it.
 
 mod shares;
-mod stopped;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::stopped::Stopper;
 use anyhow::{Context, Result};
 use shares::{How, Share, broken};
-use stopped::Stopper;
 
 use crate::running::Running;
 use crate::sampled::{Stack, UNSTABLE, options, record, stacks};

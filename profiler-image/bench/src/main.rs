@@ -10,6 +10,7 @@ mod favour;
 mod running;
 mod sampled;
 mod stacks;
+mod stopped;
 mod wikis;
 
 use std::path::{Path, PathBuf};

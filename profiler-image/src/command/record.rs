@@ -133,18 +133,10 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
         true => None,
         false => Some(Delivery::new(&environment(arguments)?)?),
     };
-    let asked = Deadlines {
-        not_after: arguments.not_after,
-        upload_until: arguments.upload_until,
-    };
-    let server_now = || delivery.as_ref().and_then(Delivery::server_now);
-    let Some(deadlines) = asked.holding(upload::unix_seconds(), server_now) else {
+    let Some(deadlines) = deadlines(arguments, delivery.as_ref()) else {
         say("started after --not-after: nothing to do");
         return Ok(receipt::failed(Reason::NotAfterPassed, ""));
     };
-    if deadlines != asked {
-        say("this node's clock is ahead; the deadlines are moved by the difference");
-    }
     let duration = upload::time_to_sample(
         time(arguments),
         upload::unix_seconds(),
@@ -152,13 +144,9 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
     );
     let stop = host.stop.clone();
     let begin = arguments.snapshot.then(|| Arc::new(Begin::default()));
-    let checkpoints = match (&begin, &delivery) {
-        (Some(begin), _) => Some(Arc::clone(begin) as Arc<dyn Keep>),
-        (None, Some(delivery)) if arguments.live => delivery.live(&arguments.label, &stop)?,
-        (None, Some(delivery)) => delivery
-            .checkpoints(&arguments.label, &stop)
-            .map(|checkpoints| Arc::new(checkpoints) as Arc<dyn Keep>),
-        (None, None) => None,
+    let checkpoints = match &begin {
+        Some(begin) => Some(Arc::clone(begin) as Arc<dyn Keep>),
+        None => checkpoints(arguments, delivery.as_ref(), &stop)?,
     };
     let mut options = options(arguments, duration, stop, checkpoints, asked_of_requests);
     options.scope = host.scope().or(scope).ok_or_else(host::nothing_chosen)?;
@@ -192,10 +180,8 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
         let list = requests.take().filter(|_| !is_cut);
         snapshot.list_stored = delivery.store_requests(list, until, &options.stop);
     }
-    let spoken = delivery
-        .as_ref()
-        .map_or(contract::NUMBER, |delivery| delivery.spoken);
-    let of_sampler = of_sampler(spoken);
+    let spoken = delivery.as_ref().map(|delivery| delivery.spoken);
+    let of_sampler = of_sampler(spoken.unwrap_or(contract::NUMBER));
     let output = match &begin {
         Some(begin) => {
             let said = begin.look(&recording.seen);
@@ -222,6 +208,36 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
     }
     let sha256 = base64url(digest::digest(&digest::SHA256, bytes).as_ref());
     Ok(receipt::stored(route, output.samples, bytes.len(), &sha256))
+}
+
+/// The deadlines by this node's clock; `None` if it is too late to begin.
+fn deadlines(arguments: &Record, delivery: Option<&Delivery>) -> Option<Deadlines> {
+    let asked = Deadlines {
+        not_after: arguments.not_after,
+        upload_until: arguments.upload_until,
+    };
+    let server_now = || delivery.and_then(Delivery::server_now);
+    let deadlines = asked.holding(upload::unix_seconds(), server_now)?;
+    if deadlines != asked {
+        say("this node's clock is ahead; the deadlines are moved by the difference");
+    }
+    Some(deadlines)
+}
+
+/// Stores the samples so far, or shows them to a reader, while the run goes on.
+fn checkpoints(
+    arguments: &Record,
+    delivery: Option<&Delivery>,
+    stop: &Stop,
+) -> Result<Option<Arc<dyn Keep>>, Failure> {
+    let Some(delivery) = delivery else {
+        return Ok(None);
+    };
+    if arguments.live {
+        return delivery.live(&arguments.label, stop);
+    }
+    let checkpoints = delivery.checkpoints(&arguments.label, stop);
+    Ok(checkpoints.map(|checkpoints| Arc::new(checkpoints) as Arc<dyn Keep>))
 }
 
 /// The list of requests as a file.

@@ -16,10 +16,10 @@ pub const MAX_EDGES: usize = 28_672;
 const MAX_OPENED: usize = 8192;
 
 /// For this many sights of an open edge its proof is tried each time, and then at one in [`SELDOM`].
-const EAGER_SIGHTS: u32 = 128;
+const EAGER_SIGHTS: u16 = 128;
 /// The same for one that was refuted.
-const REFUSALS: u32 = 32;
-const SELDOM: u32 = 16;
+const REFUSALS: u16 = 32;
+const SELDOM: u16 = 16;
 
 /// The largest number of autoloaders that are remembered; calls of others are proven one by one.
 const MAX_AUTOLOADERS: usize = 16;
@@ -66,7 +66,7 @@ pub struct EdgeId(u32);
 struct Entry {
     known: Known,
     /// How often the call site was asked without a result.
-    asked: u32,
+    asked: u16,
     /// It was open once, so samples refer to it until the end of the run.
     was_open: bool,
 }
@@ -92,7 +92,8 @@ impl Edges {
         if let Known::Proven(_) = entry.known {
             return Some(entry.known);
         }
-        entry.asked = entry.asked.saturating_add(1);
+        // At the largest number, the last ones repeat.
+        entry.asked = entry.asked.checked_add(1).unwrap_or(u16::MAX - SELDOM + 1);
         let eager = match entry.known {
             Known::Refuted => REFUSALS,
             _ => EAGER_SIGHTS,
@@ -268,14 +269,16 @@ mod tests {
     #[test]
     fn what_is_not_proven_is_asked_again_at_first_each_time_and_then_seldom() {
         let mut edges = Edges::default();
-        let asked = |edges: &mut Edges, edge: Edge, sights: u32| {
+        let asked = |edges: &mut Edges, edge: Edge, sights: u16| {
             (0..sights).filter(|_| edges.known(&edge).is_none()).count()
         };
         edges.open(edge(1));
         edges.refute(edge(2));
         for (edge, eager) in [(edge(1), EAGER_SIGHTS), (edge(2), REFUSALS)] {
-            assert_eq!(asked(&mut edges, edge, eager), eager as usize);
+            assert_eq!(asked(&mut edges, edge, eager), usize::from(eager));
             assert_eq!(asked(&mut edges, edge, 10 * SELDOM), 10);
+            assert_eq!(asked(&mut edges, edge, 4000 * SELDOM), 4000);
+            assert_eq!(asked(&mut edges, edge, 4000 * SELDOM), 4000, "{edge:?}");
         }
     }
 }

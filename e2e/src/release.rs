@@ -107,6 +107,14 @@ pub async fn replace_older() -> Result<()> {
     Ok(())
 }
 
+/// Goes back to the release before, as docs/guides/upgrading.md says.
+pub async fn roll_back() -> Result<()> {
+    *INSTALLED.lock().await = None;
+    let back = ["rollback", NAME, "--namespace", NAMESPACE, "--wait"];
+    run("helm", &back, &[]).await?;
+    Ok(())
+}
+
 /// Removes the release as users do.
 pub async fn uninstall() -> Result<()> {
     *INSTALLED.lock().await = None;

@@ -1,4 +1,4 @@
-//! Upgrades an older release while it works.
+//! Upgrades an older release while it works, and goes back to it.
 
 use anyhow::{Result, ensure};
 use e2e::requests::{holds, only_target, status};
@@ -100,8 +100,23 @@ fn an_upgrade_keeps_what_runs_what_is_stored_and_the_keys() -> Result<()> {
         let after = keys(fixture).await?;
         ensure!(after.data == before.data, "other keys");
         ensure!(after.uid() == before.uid(), "another Secret");
-        found_in_the_archive(fixture, &stored, &all[2]).await
+        found_in_the_archive(fixture, &stored, &all[2]).await?;
+        goes_back(fixture, &stored, &before).await
     })
+}
+
+/// Rolls back while a run lasts. The older operator ends that run, though perhaps without its profile (docs/guides/upgrading.md), profiles as
+/// before, and opens what it had stored.
+async fn goes_back(fixture: &Fixture, stored: &ProfileRequest, keys_before: &Secret) -> Result<()> {
+    let lasting = fixture.sampled(spec("web-a", OUTLASTS, "Relay")).await?;
+    release::roll_back().await?;
+    fixture.ended(&lasting).await?;
+    let next = fixture.completed(spec("web-b", 1, "Auto")).await?;
+    for request in [stored, &next] {
+        has_its_profile(fixture, request).await?;
+    }
+    ensure!(keys(fixture).await?.data == keys_before.data, "other keys");
+    Ok(())
 }
 
 /// A request that the older operator accepted is stored outside the folder of the namespace's uid. No archive has it, but its request opens

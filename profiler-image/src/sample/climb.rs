@@ -263,7 +263,25 @@ impl Sampler {
         }
         // A call that is not proven may mix two moments: a look can show what an earlier call left above another caller.
         if trace.together < trace.frames.len() - index {
-            climb.is_refuted = self.is_refuted(worker, trace, index, at.site, name);
+            let edge = self.edge_at(trace, index, at.site, name)?;
+            let told = self.told_by_caller(worker, trace, index, edge);
+            let (caller, frame) = (trace.frames.get(index + 1)?, &trace.frames[index]);
+            // What is left from another caller may have calls above it that this one does not make.
+            let is_confirmed = |check: Check| check.confirmed(&worker.reader.copy, caller, frame);
+            if let Some(Known::Proven(check)) = told
+                && is_confirmed(check)
+            {
+                let call = known.unwrap_or_default();
+                return Some(Call {
+                    edge: None,
+                    check,
+                    ..call
+                });
+            }
+            climb.is_refuted = match told {
+                Some(known) => known == Known::Refuted,
+                None => self.is_refuted(worker, trace, index, edge),
+            };
             return None;
         }
         let found = if index + 1 == trace.frames.len() {
@@ -288,19 +306,11 @@ impl Sampler {
     }
 
     /// Whether the caller's op refutes the call of frame `index`.
-    fn is_refuted(
-        &mut self,
-        worker: &Worker,
-        trace: &Trace,
-        index: usize,
-        site: Option<(NameId, u32)>,
-        name: NameId,
-    ) -> bool {
-        let edge = self.edge_at(trace, index, site, name);
-        edge.is_some_and(|edge| match self.edges.known(&edge) {
+    fn is_refuted(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
+        match self.edges.known(&edge) {
             Some(known) => known == Known::Refuted,
             None => self.denies(worker, trace, index, edge),
-        })
+        }
     }
 
     /// What is known of a stack's root. The engine begins with a script. For anything else that it calls, such as a shutdown function

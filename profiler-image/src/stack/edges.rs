@@ -62,6 +62,17 @@ pub enum Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EdgeId(u32);
 
+/// Whether the caller's frame alone tells that it makes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It does, and two frames of the call have to satisfy this check.
+    Yes(Check),
+    /// It does not.
+    No,
+    /// The call site has to be asked.
+    Ask,
+}
+
 #[derive(Debug)]
 struct Entry {
     known: Known,
@@ -69,6 +80,17 @@ struct Entry {
     asked: u16,
     /// It was open once, so samples refer to it until the end of the run.
     was_open: bool,
+    /// The caller's frame alone tells the callee.
+    by_caller: bool,
+}
+
+impl Entry {
+    /// Whether the call site has to be asked now, after this many times in a row.
+    fn is_due(&mut self, eager: u16) -> bool {
+        // At the largest number, the last ones repeat.
+        self.asked = self.asked.checked_add(1).unwrap_or(u16::MAX - SELDOM + 1);
+        self.asked <= eager || self.asked.is_multiple_of(SELDOM)
+    }
 }
 
 /// All known edges of a run.
@@ -92,13 +114,43 @@ impl Edges {
         if let Known::Proven(_) = entry.known {
             return Some(entry.known);
         }
-        // At the largest number, the last ones repeat.
-        entry.asked = entry.asked.checked_add(1).unwrap_or(u16::MAX - SELDOM + 1);
         let eager = match entry.known {
             Known::Refuted => REFUSALS,
             _ => EAGER_SIGHTS,
         };
-        (entry.asked > eager && !entry.asked.is_multiple_of(SELDOM)).then_some(entry.known)
+        (!entry.is_due(eager)).then_some(entry.known)
+    }
+
+    /// Whether the caller's frame alone tells this call.
+    pub fn told(&mut self, edge: &Edge) -> Told {
+        let Some(entry) = self.entries.get_mut(edge) else {
+            return Told::Ask;
+        };
+        match entry.known {
+            Known::Proven(check) if entry.by_caller => Told::Yes(check),
+            // The site was asked for it, and names no callee.
+            Known::Open(_) => Told::No,
+            _ => match entry.is_due(REFUSALS) {
+                true => Told::Ask,
+                false => Told::No,
+            },
+        }
+    }
+
+    /// Whether the caller's code alone is known to tell this call, whatever its object is.
+    #[must_use]
+    pub fn is_told_by_code(&self, edge: &Edge) -> bool {
+        self.entries
+            .get(edge)
+            .is_some_and(|entry| entry.by_caller && entry.known != Known::Proven(Check::SameThis))
+    }
+
+    /// Records that the caller's frame alone tells this call.
+    pub fn prove_by_caller(&mut self, edge: Edge, check: Check) -> Known {
+        let known = self.prove(edge, check);
+        let entry = self.entry(edge);
+        (entry.known, entry.by_caller) = (known, true);
+        known
     }
 
     /// Records the call site's proof.
@@ -185,6 +237,7 @@ impl Edges {
             known: Known::Refuted,
             asked: 0,
             was_open: false,
+            by_caller: false,
         })
     }
 }
@@ -264,6 +317,25 @@ mod tests {
         edges.prove_if_open(edge(2));
         assert!(edges.is_settled(waiting));
         assert_eq!(edges.unsettled(), 0);
+    }
+
+    #[test]
+    fn a_call_is_told_once_its_caller_has_told_it() {
+        let mut edges = Edges::default();
+        assert_eq!(edges.told(&edge(1)), Told::Ask);
+        edges.refute(edge(1));
+        assert_eq!(edges.told(&edge(1)), Told::Ask);
+        // A quiescent read has shown it, but not why it is made.
+        edges.prove(edge(1), Check::Nothing);
+        assert_eq!(edges.told(&edge(1)), Told::Ask);
+        edges.prove_by_caller(edge(1), Check::SameThis);
+        assert_eq!(edges.told(&edge(1)), Told::Yes(Check::SameThis));
+        assert!(!edges.is_told_by_code(&edge(1)));
+        edges.open(edge(2));
+        assert_eq!(edges.told(&edge(2)), Told::No);
+        edges.prove_by_caller(edge(2), Check::Nothing);
+        assert_eq!(edges.unsettled(), 0);
+        assert!(edges.is_told_by_code(&edge(2)));
     }
 
     #[test]

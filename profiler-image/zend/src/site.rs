@@ -82,19 +82,29 @@ impl Check {
     /// Whether the two frames contradict it. Bytes that were not copied contradict nothing.
     #[must_use]
     pub fn contradicted(self, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
+        self.agreement(copy, caller, callee) == Some(false)
+    }
+
+    /// Whether the two frames show that it holds.
+    #[must_use]
+    pub fn confirmed(self, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
+        self.agreement(copy, caller, callee) == Some(true)
+    }
+
+    /// Whether it holds; `None` if the copied bytes do not tell.
+    fn agreement(self, copy: &Copy, caller: &Frame, callee: &Frame) -> Option<bool> {
         let object_at = |frame: &Frame, offset: u32| {
             copy.zval(frame.address.wrapping_add(u64::from(offset)))
                 .and_then(|(value, kind)| (kind == IS_OBJECT).then_some(value))
         };
         match self {
-            Self::Nothing => false,
-            Self::SameThis => caller.this != callee.this,
-            Self::ThisIn(offset) => {
-                object_at(caller, offset).is_some_and(|object| object != callee.this)
+            Self::Nothing => Some(true),
+            Self::SameThis => Some(caller.this == callee.this),
+            Self::ThisIn(offset) => object_at(caller, offset).map(|object| object == callee.this),
+            Self::Passed { from, to } => {
+                let both = object_at(caller, from).zip(object_at(callee, to));
+                both.map(|(passed, held)| passed == held)
             }
-            Self::Passed { from, to } => object_at(caller, from)
-                .zip(object_at(callee, to))
-                .is_some_and(|(passed, held)| passed != held),
         }
     }
 }

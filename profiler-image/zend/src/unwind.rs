@@ -269,6 +269,12 @@ impl Copy {
         copied.is_some() && !looks.is_empty() && shown.all(|zval| zval == copied)
     }
 
+    /// Whether an address is in the part around the top, of which there are looks.
+    #[must_use]
+    pub fn is_looked_at(&self, address: u64) -> bool {
+        address >= self.hot && self.inside(address)
+    }
+
     /// Whether this many bytes are in the copied part and below the looks.
     #[must_use]
     pub fn is_below_looks(&self, address: u64, length: usize) -> bool {

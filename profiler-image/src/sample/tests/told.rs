@@ -1,0 +1,82 @@
+//! Calls that only the first look shows: they count if their callers alone tell them.
+
+use super::*;
+
+/// What other looks than the first show in place of a frame's function.
+const OTHER: u64 = 0xdead_0000;
+
+/// An engine whose `{main}` calls `found`, which calls the function of this name, at an op that names `named`.
+fn nested(named: &'static str, called: &str) -> Scene {
+    let mut scene = Scene::new();
+    let init = NewOp {
+        opcode: INIT_FCALL,
+        op2: Some(named),
+        ..NewOp::default()
+    };
+    let ops = [init, DO_UCALL.into()];
+    let found = scene.image.user(Some("found"), &ops);
+    scene.image.call(found.func, found.op(1), 0);
+    scene.call(called, 0);
+    scene
+}
+
+/// The frames of the first moment from `{main}` on that are followed if the other looks show the upper `moved` frames as other calls. The
+/// functions are known, the calls are not.
+fn followed_frames(scene: &Scene, moved: usize) -> usize {
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let (layout, copy) = (scene.image.layout, &mut worker.reader.copy);
+    let mut frame = tops[0].current_execute_data;
+    for _ in 0..moved {
+        let at = usize::try_from(frame - copy.hot).unwrap();
+        frame = frame_at(layout, copy.hot, &copy.looks[0], frame)
+            .unwrap()
+            .prev;
+        let func = at + layout.execute_data.func;
+        for look in &mut copy.looks[1..] {
+            look[func..func + 8].copy_from_slice(&OTHER.to_le_bytes());
+        }
+    }
+    let words = Words {
+        tops: &tops,
+        last: &last,
+    };
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.asked = 0;
+    sampler.standing.begin(false);
+    sampler.follow_one(&mut worker, words, (0, 0), (&mut trace, &mut climb), 1);
+    assert_eq!(trace.frames.len(), 3);
+    assert!(climb.open.is_empty());
+    climb.proven()
+}
+
+#[test]
+fn calls_that_their_callers_name_need_no_second_look() {
+    let scene = nested("text", "text");
+    assert_eq!(
+        [0, 1, 2].map(|moved| followed_frames(&scene, moved)),
+        [3; 3]
+    );
+}
+
+#[test]
+fn no_caller_tells_a_call_of_another_function() {
+    let scene = nested("text", "other");
+    assert_eq!([1, 2].map(|moved| followed_frames(&scene, moved)), [2; 2]);
+}
+
+/// `{main}` itself may be another call by then.
+#[test]
+fn nothing_is_told_above_a_stack_of_which_no_frame_stood() {
+    assert_eq!(followed_frames(&nested("text", "text"), 3), 0);
+}
+
+#[test]
+fn code_of_the_jit_tells_no_calls() {
+    let scene = nested("text", "text").with_jit(32);
+    assert_eq!([1, 2].map(|moved| followed_frames(&scene, moved)), [2, 1]);
+}

@@ -179,8 +179,10 @@ fn a_pipe_sees_no_progress_and_a_quiet_run_says_nothing() -> Result<()> {
     let [piped, quiet] = &said_of[..] else {
         unreachable!("two were started")
     };
+    // A busy machine adds a line about its rate.
+    let lines = piped.lines().filter(|line| !line.contains("instead of"));
     ensure!(
-        !piped.contains(['\r', '\x1b']) && piped.lines().count() == 3,
+        !piped.contains(['\r', '\x1b']) && lines.count() == 3,
         "{piped}"
     );
     ensure!(quiet.is_empty(), "{quiet}");

@@ -113,10 +113,8 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
         // A pause of random length, so that no program is in step with the snapshots.
         let digits = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
         std::thread::sleep(Duration::from_micros(100 + u64::from(digits % 400)));
-        let stack = stopper.stack().with_context(|| label(row))?;
-        let stack = stack.context("a stopped stack does not hold together")?;
-        for called in stack {
-            *seen.entry(called.name).or_default() += 1;
+        for name in stopper.stack().with_context(|| label(row))? {
+            *seen.entry(name).or_default() += 1;
         }
     }
     let options = options(pid, RATE_HZ, Duration::from_secs(seconds), row.remote)?;

@@ -11,7 +11,6 @@ use phpprof::request::asked::Asked;
 use phpprof::run::aggregate::{Settlement, Sum};
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording};
-use phpprof::stack::names::Name;
 use phpprof::target::Scope;
 
 use crate::CPUS;
@@ -23,8 +22,6 @@ pub const UNSTABLE: &str = "[unstable]";
 pub struct Stack {
     /// Names and lines, root first; the names are without the folders of scripts.
     pub lines: Vec<(String, u32)>,
-    /// The innermost function, if it is one of the engine or of an extension; what the engine does for it does not count.
-    pub internal_leaf: Option<String>,
     /// The worker's thread.
     pub tid: i32,
     pub sum: Sum,
@@ -97,13 +94,8 @@ fn named(recording: &Recording, name: impl Fn(&str) -> String) -> Vec<Stack> {
     let mut lines = Vec::new();
     let stack = |settlement: &Settlement| {
         samples.settled.lines(settlement, &mut lines);
-        let names = lines.iter().map(|&(id, _)| samples.names.get(id));
-        let is_call = |name: &Name<'_>| name.name == UNSTABLE || !name.name.starts_with('[');
-        let leaf = { names }.rfind(is_call);
-        let internal = leaf.filter(|leaf| leaf.start_line == 0 && leaf.name != UNSTABLE);
         Stack {
             lines: lines.iter().map(|&(id, line)| (name(id), line)).collect(),
-            internal_leaf: internal.map(|leaf| leaf.name.to_owned()),
             tid: settlement.tid,
             sum: settlement.sum,
         }

@@ -5,22 +5,18 @@
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use phpprof::target::process::stat::Stat;
 use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_zend::Memory;
 use phpprof_zend::engine::{Engine, find};
 use phpprof_zend::function::{HEAD, Key, NamedFunction};
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 
-/// How long a process may take to stop.
-const STOPS_WITHIN: Duration = Duration::from_secs(1);
-
-/// A process that runs PHP, and is stopped now and then.
+/// A child of this process that runs PHP, and is stopped now and then.
 pub struct Stopper {
     pid: Pid,
     memory: ProcessMemory,
@@ -28,30 +24,19 @@ pub struct Stopper {
     names: HashMap<Key, String>,
 }
 
-/// A function on a stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
-    pub name: String,
-    /// It is a function of the engine or of an extension.
-    pub is_internal: bool,
-}
-
-/// A process that is stopped.
+/// A child that is stopped.
 struct Stopped(Pid);
 
 impl Stopped {
     fn stop(pid: Pid) -> Result<Self> {
         kill(pid, Signal::SIGSTOP)?;
         let stopped = Self(pid);
-        let begun = Instant::now();
-        loop {
-            let state = Stat::of(pid.as_raw()).map(|stat| stat.state);
-            match state {
-                Some('T') => return Ok(stopped),
-                None | Some('Z' | 'X') => anyhow::bail!("the target {pid} has ended"),
-                Some(_) => ensure!(begun.elapsed() < STOPS_WITHIN, "{pid} does not stop"),
-            }
-        }
+        let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED))?;
+        ensure!(
+            matches!(status, WaitStatus::Stopped(..)),
+            "the target has ended: {status:?}"
+        );
+        Ok(stopped)
     }
 }
 
@@ -77,14 +62,10 @@ impl Stopper {
         })
     }
 
-    /// The functions on its stack, root first; none between two requests. `None` if the stack does not hold together, as in the instant in
-    /// which the engine switches from one stack to another.
-    pub fn stack(&mut self) -> Result<Option<Vec<Called>>> {
+    /// The names of the functions on its stack, root first.
+    pub fn stack(&mut self) -> Result<Vec<String>> {
         let _stopped = Stopped::stop(self.pid)?;
         let top = self.memory.word(self.engine.current_execute_data())?;
-        if top == 0 {
-            return Ok(Some(Vec::new()));
-        }
         let mut frames = Vec::new();
         // The copy is empty, so unwinding fetches each frame.
         let mut copy = Copy::default();
@@ -95,37 +76,30 @@ impl Stopper {
             top,
             &mut frames,
         );
-        if end != End::Root {
-            return Ok(None);
-        }
-        let mut calls = Vec::new();
+        ensure!(
+            end == End::Root,
+            "a stopped stack does not hold together: {end:?}"
+        );
+        let mut names = Vec::new();
         for frame in frames.iter().rev() {
-            calls.extend(self.called(frame)?);
+            names.extend(self.name(frame)?);
         }
-        Ok(Some(calls))
+        Ok(names)
     }
 
     /// `None` for a frame that is only there until `__call` is called: it has no code of its own.
-    fn called(&mut self, frame: &Frame) -> Result<Option<Called>> {
+    fn name(&mut self, frame: &Frame) -> Result<Option<String>> {
         let layout = self.engine.layout;
         let mut head = [0; HEAD];
         self.memory.read(frame.func, &mut head)?;
         let Some(key) = Key::parse(layout, &head) else {
             return Ok(None);
         };
-        let is_internal = !key.is_user();
-        let called = |name: &str| Called {
-            name: name.to_owned(),
-            is_internal,
-        };
         if let Some(name) = self.names.get(&key) {
-            return Ok(Some(called(name)));
+            return Ok(Some(name.clone()));
         }
         let function = NamedFunction::resolve(&self.memory, layout, key).context("no name")?;
-        // Other code can take a user function's addresses in the next request.
-        if is_internal || self.engine.sapi == "cli" {
-            self.names.insert(key, function.name().to_owned());
-        }
-        Ok(Some(called(function.name())))
+        self.names.insert(key, function.name().to_owned());
+        Ok(Some(function.name().to_owned()))
     }
 }

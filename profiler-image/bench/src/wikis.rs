@@ -2,14 +2,12 @@
 //!
 //! `XDEBUG` names the extension. A second php-fpm, with the same configuration and Xdebug, is asked for the pages until each
 //! sampled stack has occurred or is explained, at most [`ROUNDS`] times; from the second time on with other clients, which
-//! hold locks and fill caches. A stack that ends in `[unstable]` must occur up to there. With `FULL=1`, the workers are also stopped, to see
-//! what self time the profiles should show ([`self_time`]).
+//! hold locks and fill caches. A stack that ends in `[unstable]` must occur up to there.
 
 mod calls;
 mod explained;
 mod held;
 mod names;
-mod self_time;
 mod traced;
 
 use std::fmt::Write as _;
@@ -23,7 +21,6 @@ use nix::unistd::Pid;
 use phpprof_bench::cells::Cell;
 use phpprof_bench::target::Target;
 use phpprof_bench::workload::{DOKUWIKI, Kind, MEDIAWIKI, Workload};
-use self_time::SelfTime;
 use traced::Traced;
 
 use crate::running::pin;
@@ -42,7 +39,6 @@ struct Row {
     rate: u32,
     label: String,
     profile: Profile,
-    self_time: SelfTime,
 }
 
 /// The number of rows that break their limits.
@@ -55,35 +51,25 @@ pub fn run(asked: &Asked) -> Result<usize> {
         let label = |rate| format!("{} {rate} Hz", workload.name);
         let rates = RATES.map(|rate| (rate, label(rate)));
         let rates = rates.into_iter().filter(|(_, label)| asked.wants(label));
-        let (rows, truth) = sample(workload, rates.collect(), asked.full)?;
+        let rows = sample(workload, rates.collect(), asked.full)?;
         if rows.is_empty() {
             continue;
         }
         let calls = trace(workload, &rows, &xdebug)?;
         for row in &rows {
             let held = Held::of(&row.profile, &calls);
-            let mut broken = broken(&row.profile, &held);
-            broken.extend(
-                truth
-                    .as_ref()
-                    .and_then(|truth| truth.broken(&row.self_time)),
-            );
-            print(workload, (row, truth.as_ref()), (&held, &broken), &mut csv)?;
-            failures += usize::from(!broken.is_empty());
+            print(workload, row, &held, &mut csv)?;
+            failures += usize::from(!broken(&row.profile, &held).is_empty());
         }
     }
     asked.write(&csv)?;
     Ok(failures)
 }
 
-/// Samples an application at these rates, and stops its workers if that is the long form.
-fn sample(
-    workload: Workload,
-    rates: Vec<(u32, String)>,
-    full: bool,
-) -> Result<(Vec<Row>, Option<SelfTime>)> {
+/// Samples an application at these rates.
+fn sample(workload: Workload, rates: Vec<(u32, String)>, full: bool) -> Result<Vec<Row>> {
     if rates.is_empty() {
-        return Ok((Vec::new(), None));
+        return Ok(Vec::new());
     }
     let mut target = start(workload)?;
     let master = target.pids().first().copied().context("no php-fpm runs")?;
@@ -92,21 +78,17 @@ fn sample(
     for (rate, label) in rates {
         let recording = record(&options(Pid::from_raw(master), rate, duration, false)?)?;
         target.check()?;
-        let (mut profile, mut self_time) = (Profile::default(), SelfTime::default());
+        let mut profile = Profile::default();
         for stack in full_names(&recording) {
-            let samples = u64::try_from(stack.sum.samples)?;
-            profile.add(&stack.names(), samples);
-            self_time.add(stack.internal_leaf.as_deref(), samples);
+            profile.add(&stack.names(), u64::try_from(stack.sum.samples)?);
         }
         rows.push(Row {
             rate,
             label,
             profile,
-            self_time,
         });
     }
-    let truth = full.then(|| SelfTime::of_stopped(master)).transpose()?;
-    Ok((rows, truth))
+    Ok(rows)
 }
 
 /// Starts an application of which one of four workers is busy, on the CPU that the sampler does not use.
@@ -155,17 +137,11 @@ fn trace(workload: Workload, rows: &[Row], xdebug: &Path) -> Result<Calls> {
     Ok(calls)
 }
 
-fn print(
-    workload: Workload,
-    (row, truth): (&Row, Option<&SelfTime>),
-    (held, broken): (&Held, &[String]),
-    csv: &mut String,
-) -> Result<()> {
+fn print(workload: Workload, row: &Row, held: &Held, csv: &mut String) -> Result<()> {
     let Row {
         rate,
         label,
         profile,
-        self_time,
     } = row;
     let unstable = profile.unstable_percent();
     println!(
@@ -184,10 +160,7 @@ fn print(
     for exception in &held.exceptions {
         println!("    {exception}");
     }
-    if let Some(truth) = truth {
-        println!("    {}", truth.beside(self_time));
-    }
-    for words in broken {
+    for words in broken(profile, held) {
         println!("    BROKEN: {words}");
     }
     writeln!(

@@ -205,7 +205,6 @@ mod tests {
     fn sampled_time_belongs_to_the_function_in_the_stack_also_where_its_rest_is_unproven() {
         let stack = |names: &[&str], cpu_nanoseconds| Stack {
             lines: names.iter().map(|&name| (name.to_owned(), 1)).collect(),
-            internal_leaf: None,
             tid: 7,
             sum: Sum {
                 cpu_nanoseconds,

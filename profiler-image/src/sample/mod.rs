@@ -15,6 +15,7 @@ mod phase;
 mod proof;
 mod quiescent;
 mod standing;
+mod told;
 
 use phpprof_zend::memory::Fault;
 use phpprof_zend::unwind::Copy;

@@ -16,8 +16,9 @@ use phpprof_zend::unwind::Frame;
 use super::Sampler;
 use super::climb::UNWINDING;
 use super::standing::{IDENTITY, PROOF, WORDS};
+use super::told::{is_plain, tells};
 use crate::read::worker::Worker;
-use crate::stack::edges::{Edge, Known, Told};
+use crate::stack::edges::{Edge, Known};
 use crate::stack::functions::FunctionId;
 use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
@@ -26,8 +27,6 @@ use crate::stack::trace::Trace;
 const ZVAL: usize = 16;
 /// How many call sites one read may ask, in any of its moments: beyond that, the rest of the stack waits for the next sample.
 const MOST_ASKED: usize = 128;
-/// How many calls above the last frame that stood their callers may tell.
-const MOST_TOLD: usize = 8;
 /// Ops before a call that are read with it: the one that names the callee is usually among them.
 const OPS_TOGETHER: u64 = 32;
 
@@ -99,68 +98,6 @@ impl Sampler {
                 self.ask(worker, trace, index, edge),
                 Some((Evidence::Proven(..), true))
             )
-    }
-
-    /// Whether the caller alone tells this call: its op names a function, or a method of its own object, and so do the ops of all callers above
-    /// the last one that stood. Then the program makes this call, of whatever moment the callee's frame is. `None` if the caller tells nothing.
-    /// Code of the JIT does not save each op, so there no caller tells.
-    pub(super) fn told_by_caller(
-        &mut self,
-        worker: &Worker,
-        trace: &Trace,
-        index: usize,
-        edge: Edge,
-    ) -> Option<Known> {
-        let is_interpreted = worker.reader.has_jit_code == Some(false);
-        if !is_interpreted
-            || !is_plain(worker, trace, index, &edge)
-            || !self.are_told(worker, trace, index + 1)
-        {
-            return None;
-        }
-        let has_stood = trace.together + index + 1 >= trace.frames.len();
-        match self.edges.told(&edge) {
-            Told::Yes(check) if check != Check::SameThis || has_stood => {
-                return Some(Known::Proven(check));
-            }
-            Told::Yes(_) | Told::No => return None,
-            Told::Ask => {}
-        }
-        match self.ask(worker, trace, index, edge)? {
-            (Evidence::Refuted, _) => Some(self.edges.refute(edge)),
-            (Evidence::Proven(check, words), true) if tells(check, words, has_stood) => {
-                Some(self.edges.prove_by_caller(edge, check))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether all calls from the last frame that stood up to this one are known to be told by their callers.
-    fn are_told(&mut self, worker: &Worker, trace: &Trace, index: usize) -> bool {
-        let last = trace.frames.len() - trace.together;
-        let has_stood = |frame: &Frame| worker.reader.copy.is_looked_at(frame.address);
-        if !trace.frames.get(last).is_some_and(has_stood) || last > index + MOST_TOLD {
-            return false;
-        }
-        (index..last).all(|at| {
-            let edge = self.edge_of(worker, trace, at);
-            edge.is_some_and(|edge| {
-                is_plain(worker, trace, at, &edge) && self.edges.is_told_by_code(&edge)
-            })
-        })
-    }
-
-    /// The edge to frame `index` from user code right below it.
-    fn edge_of(&mut self, worker: &Worker, trace: &Trace, index: usize) -> Option<Edge> {
-        let id_at = |index: usize| trace.ids.get(index).copied().flatten();
-        let (callee, caller) = (id_at(index)?, id_at(index + 1)?);
-        let key = self.functions.get(caller)?.function.key;
-        let frame = trace.frames.get(index + 1)?;
-        let op = key.op_index(worker.process.engine.layout, frame.opline)?;
-        let is_root = index + 2 == trace.frames.len();
-        let site = Some((self.functions.name(caller, is_root), op));
-        let callee = self.functions.name(callee, false);
-        self.edge_at(trace, index, site, callee)
     }
 
     /// Whether the call site refutes an unknown edge; it is refuted from then on.
@@ -464,18 +401,6 @@ impl Sampler {
         let evidence = site.judge(op.as_ref());
         Some((evidence, site.is_steady(op.as_ref(), evidence)))
     }
-}
-
-/// Whether a caller alone tells its call: by its code, or by its own object if it stood. The check still has to hold: the callee's frame may be
-/// left from another caller, with what that one called.
-fn tells(check: Check, words: Words, has_stood: bool) -> bool {
-    words == Words::Code || (check == Check::SameThis && has_stood)
-}
-
-/// Whether user code makes the call of frame `index` itself, and not the engine for it.
-fn is_plain(worker: &Worker, trace: &Trace, index: usize, edge: &Edge) -> bool {
-    let top = worker.process.engine.layout.call_info.top;
-    edge.via.is_none() && trace.frames[index].call_info & top == 0
 }
 
 /// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that

@@ -1,3 +1,4 @@
+mod forgotten;
 mod looks;
 mod scripts;
 mod torn;
@@ -198,50 +199,6 @@ fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_a
         );
     }
     assert_eq!(codes.arena.len(), 2);
-}
-
-#[test]
-fn names_are_right_after_more_codes_than_are_remembered() {
-    let (mut codes, mut maps, mut memory) = nothing_known();
-    let (_, mut others, _) = nothing_known();
-    let early = put(&mut memory, 1, "early", true);
-    assert_eq!(names(&mut codes, &memory, &mut others, &[early]), ["early"]);
-    // Each is another function at the same place.
-    for number in 0..200 {
-        let name = format!("f{number}");
-        let frame = put(&mut memory, 2, &name, true);
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
-        place.request_ends = false;
-        let mut ids = Vec::new();
-        codes.begin();
-        codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
-        let id = codes.name(ids[0].unwrap(), false);
-        assert_eq!(codes.names.get(id).name, name);
-        assert!(codes.bytes <= MAX_BYTES + (4 << 10));
-    }
-    // Its id has been reused since.
-    assert_eq!(names(&mut codes, &memory, &mut others, &[early]), ["early"]);
-}
-
-/// The function of a frameless call is identified while the stack's ids are in use.
-#[test]
-fn an_id_names_the_same_function_until_the_next_read_begins() {
-    let (mut codes, mut maps, mut memory) = nothing_known();
-    codes.begin();
-    let mut first = None;
-    for number in 0..200 {
-        let frame = put(&mut memory, 2, &format!("f{number}"), true);
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
-        place.request_ends = false;
-        let mut ids = Vec::new();
-        codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
-        let first = *first.get_or_insert(ids[0].unwrap());
-        let name = codes.name(first, false);
-        assert_eq!(codes.names.get(name).name, "f0");
-    }
-    assert!(codes.bytes > MAX_BYTES);
-    codes.begin();
-    assert_eq!(codes.bytes, 0);
 }
 
 #[test]

@@ -216,7 +216,8 @@ fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
         send(SEND_VAR, layout.op_types.is_const).check(PROVEN);
         send(FETCH_OBJ_R, unused).check(PROVEN);
 
-        let holds = |value: u64, kind: u8| {
+        let [contradicted, confirmed, unknown] = [(true, false), (false, true), (false, false)];
+        let said = |value: u64, kind: u8| {
             let mut image = EngineImage::new(layout);
             image.room(STACK, 0x200);
             image.put_zval(STACK + u64::from(from), OBJECT, IS_OBJECT);
@@ -226,11 +227,19 @@ fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
                 address,
                 ..Frame::default()
             };
-            !passed.contradicted(&copy, &frame(STACK), &frame(STACK + 0x100))
+            let (caller, callee) = (&frame(STACK), &frame(STACK + 0x100));
+            (
+                passed.contradicted(&copy, caller, callee),
+                passed.confirmed(&copy, caller, callee),
+            )
         };
-        assert!(holds(OBJECT, IS_OBJECT));
-        assert!(!holds(OBJECT + 8, IS_OBJECT));
-        assert!(holds(OBJECT + 8, IS_STRING), "it was assigned since");
+        assert_eq!(said(OBJECT, IS_OBJECT), confirmed);
+        assert_eq!(said(OBJECT + 8, IS_OBJECT), contradicted);
+        assert_eq!(
+            said(OBJECT + 8, IS_STRING),
+            unknown,
+            "it was assigned since"
+        );
     }
 }
 

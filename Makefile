@@ -57,7 +57,7 @@ unit: setup ## unit tests, and the sampler against real PHP on this machine
 
 .PHONY: real
 real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl), with programs whose shares are known; FULL=1 for all
-	@$(STAGE) "build runtimes" e2e/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
+	@$(STAGE) "build runtimes" profiler-image/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 
 .PHONY: truth

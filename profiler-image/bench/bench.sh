@@ -14,7 +14,7 @@ else
   release/program amd64 dist phpprof-bench --bin bench >/dev/null
   program=$target/x86_64-unknown-linux-musl/dist/bench
   # Without it the benchmark measures the rest, reports that, and fails.
-  e2e/runtimes/build frankenphp-8.2 || true
+  profiler-image/runtimes/build frankenphp-8.2 || true
 fi
 profiler-image/bench/workloads/applications
 exec "$program" target/bench/results.csv target/bench/cpu.svg "$@"

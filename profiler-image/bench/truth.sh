@@ -6,7 +6,7 @@
 # replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
 # Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others.
 #
-# Does not: install PHP; tools/packages and e2e/runtimes/build do.
+# Does not: install PHP; tools/packages and profiler-image/runtimes/build do.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo build --quiet --release --locked -p phpprof-bench
@@ -24,11 +24,11 @@ truth stacks "${PHP:-php8.2}" results "$@"
 [ -z "${PHP:-}" ] || exit "$failed"
 
 if [ "${FULL:-}" != 1 ] && [ $# = 0 ]; then
-  e2e/runtimes/build debian-trixie
+  profiler-image/runtimes/build debian-trixie
   truth stacks "$(in_root trixie) php8.4" results-8.4 hooks frameless
 fi
 if [ "${FULL:-}" = 1 ]; then
-  e2e/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
+  profiler-image/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
   truth favour php8.2 favour "$@"
 fi
 frankenphp=$runtimes/frankenphp-8.2/usr/local/bin/frankenphp ffi=$runtimes/ffi-8.2-zts/ffi.so

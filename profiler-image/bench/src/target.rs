@@ -180,7 +180,7 @@ impl Target {
         let program = runtimes.join("frankenphp-8.2/usr/local/bin/frankenphp");
         ensure!(
             program.exists(),
-            "FrankenPHP is not built: e2e/runtimes/build frankenphp-8.2"
+            "FrankenPHP is not built: profiler-image/runtimes/build frankenphp-8.2"
         );
         let extensions = runtimes.join("php-8.2-zts/usr/local/lib/php/extensions");
         let inner = fs::read_dir(&extensions)?.flatten().next();

@@ -140,7 +140,7 @@ fn a_session_that_waits_for_another_request_of_it_is_told_by_its_lock() -> Resul
     Ok(())
 }
 
-/// FrankenPHP from e2e/runtimes/build.
+/// FrankenPHP from profiler-image/runtimes/build.
 fn frankenphp() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));

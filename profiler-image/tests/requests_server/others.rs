@@ -1,4 +1,4 @@
-//! The same application under Apache's mod_php, FrankenPHP and RoadRunner, which are Debian's or from e2e/runtimes/build.
+//! The same application under Apache's mod_php, FrankenPHP and RoadRunner, which are Debian's or from profiler-image/runtimes/build.
 //!
 //! Invariant: everything that was started ends when its value is dropped.
 
@@ -69,7 +69,7 @@ http:
 logs: {level: error}
 ";
 
-/// The folder of e2e/runtimes/build.
+/// The folder of profiler-image/runtimes/build.
 pub fn runtimes() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into())).join("runtimes")
@@ -100,7 +100,7 @@ impl Kind {
             let text = text.replace("ADDRESS", &address.to_string());
             text.replace("WORKERS", &self.workers().to_string())
         };
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/runtimes");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtimes");
         match self {
             Self::Apache(_) => {
                 fs::write(folder.join("apache.conf"), filled(APACHE))?;

@@ -1,4 +1,4 @@
-//! Heaps of PHP in common runtimes: functions that keep memory have the shares of `e2e/runtimes/truth/Memory.php`, over several requests
+//! Heaps of PHP in common runtimes: functions that keep memory have the shares of `profiler-image/runtimes/truth/Memory.php`, over several requests
 //! too, and functions that free it have almost none.
 
 use std::collections::HashMap;

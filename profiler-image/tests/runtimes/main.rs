@@ -1,7 +1,7 @@
 //! `make real`: PHP in common runtimes, sampled with the built binary, and compared with the ground truth.
 //!
 //! It prints a line for each kind, and its faults. With FULL=1 all kinds; with words, those whose names
-//! contain one of them. It does not build runtimes: e2e/runtimes/build does.
+//! contain one of them. It does not build runtimes: profiler-image/runtimes/build does.
 
 mod churn;
 mod heap;
@@ -24,7 +24,7 @@ use profiler::Recorder;
 use server::{Asking, Running};
 use truth::{Calls, Truth, Verdict, check_verdicts, judge};
 
-const CALLS: &str = include_str!("../../../e2e/runtimes/truth/calls.txt");
+const CALLS: &str = include_str!("../../runtimes/truth/calls.txt");
 const SECONDS: u32 = 4;
 /// Many workers take turns to wait for a CPU: chance needs longer to average out.
 const SECONDS_OF_MANY: u32 = 8;

@@ -220,7 +220,7 @@ pub fn ini(php: Php) -> Result<String> {
     let folder = runtimes().join(name).join("usr/local/lib/php/extensions");
     let inner = fs::read_dir(&folder).with_context(|| {
         format!(
-            "{} is not built: e2e/runtimes/build {name}",
+            "{} is not built: profiler-image/runtimes/build {name}",
             folder.display()
         )
     })?;

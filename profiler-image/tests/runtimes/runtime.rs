@@ -1,6 +1,6 @@
 //! The paths of a PHP's programs, and how to start one.
 //!
-//! It installs and builds nothing: tools/packages and e2e/runtimes/build do.
+//! It installs and builds nothing: tools/packages and profiler-image/runtimes/build do.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,12 +91,12 @@ impl Php {
     }
 }
 
-/// e2e/runtimes of this repository.
+/// profiler-image/runtimes of this repository.
 pub fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/runtimes")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("runtimes")
 }
 
-/// The folder of e2e/runtimes/build.
+/// The folder of profiler-image/runtimes/build.
 pub fn runtimes() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into())).join("runtimes")

@@ -1,4 +1,4 @@
-//! Compares a profile with the calls of the ground truth (e2e/runtimes/truth), and with its measurements: pure.
+//! Compares a profile with the calls of the ground truth (profiler-image/runtimes/truth), and with its measurements: pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;

@@ -31,7 +31,7 @@ impl Traced {
     pub fn start(application: &'static Application, xdebug: &Path) -> Result<Self> {
         ensure!(
             xdebug.exists(),
-            "{} is not there: e2e/runtimes/build xdebug-8.2",
+            "{} is not there: profiler-image/runtimes/build xdebug-8.2",
             xdebug.display()
         );
         let folder = tempfile::Builder::new()

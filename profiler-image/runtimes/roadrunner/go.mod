@@ -1,4 +1,4 @@
-module phpprof.dev/e2e/runtimes/roadrunner
+module phpprof.dev/profiler-image/runtimes/roadrunner
 
 go 1.26
 

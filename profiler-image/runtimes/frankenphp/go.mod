@@ -1,4 +1,4 @@
-module phpprof.dev/e2e/runtimes/frankenphp
+module phpprof.dev/profiler-image/runtimes/frankenphp
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module phpprof.dev/e2e/images/writer
+module phpprof.dev/tools/image-writer
 
 go 1.26
 

@@ -130,8 +130,8 @@ cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 e2e: IMAGES := application kubectl-phpprof runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on a real cluster
 	@$(TOOLS) prometheus
-	@$(STAGE) "tests on the cluster" e2e/tools/with-cluster tools/twice cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --no-fail-fast -- --format=pretty --test-threads=64
-	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" e2e/tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
+	@$(STAGE) "tests on the cluster" tools/with-cluster tools/twice cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --no-fail-fast -- --format=pretty --test-threads=64
+	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
 
 .PHONY: plugin
 plugin: setup ## install kubectl phpprof next to the test cluster's programs
@@ -142,7 +142,7 @@ plugin: setup ## install kubectl phpprof next to the test cluster's programs
 demo: IMAGES := phpprof operator demo $(addprefix demo-,$(filter-out fpm,$(RUNTIME)))
 demo: STORE := $(or $(STORE),volume)
 demo: cluster plugin ## from a PHP application on a cluster to a profile on the screen
-	@$(STAGE) "demo" e2e/tools/with-cluster demo/run.sh
+	@$(STAGE) "demo" tools/with-cluster demo/run.sh
 
 .PHONY: generate
 generate: ## write all generated files: CRD YAML and chart from the API types, the references of plugin and sampler, layout rows from php-abi.json

@@ -150,7 +150,7 @@ The flame graph: $PWD/$out/flame.html (one page: open it in a browser)
 The profile:     $PWD/$out/merged.pb.gz ($(wc -c <"$out/merged.pb.gz") bytes), in the store as $(jq -r .status.profile.url "$out/request.json")
 
 Try next:
-  eval "\$(e2e/tools/env)" # kubectl, and the plugin, for this cluster
+  eval "\$(tools/env)" # kubectl, and the plugin, for this cluster
   kubectl phpprof doctor deploy/web -n $namespace
   kubectl phpprof describe $request -n $namespace
   go tool pprof -http=:8080 $out/merged.pb.gz

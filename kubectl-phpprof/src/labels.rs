@@ -7,31 +7,10 @@
 use clap::ValueEnum as _;
 use kube::api::DynamicObject;
 use phpprof_crds::{Mode, ProfileRequestSpec};
-use phpprof_profile::waiting;
+use phpprof_profile::{labels, waiting};
 
 use crate::cli::RunLabel;
 use crate::failure::{Exit, Failure};
-
-/// The labels that each sample can have. The plugin itself adds the last one.
-const OF_SAMPLES: [&str; 8] = [
-    "namespace",
-    "pod",
-    "container",
-    "php",
-    "sapi",
-    "pid",
-    "thread",
-    waiting::LABEL,
-];
-/// The labels that only a snapshot has.
-const OF_SNAPSHOTS: [&str; 6] = [
-    "state",
-    "pool",
-    "system_call",
-    "waits_on",
-    "peer_port",
-    "request",
-];
 
 /// Refuses a label that no sample of this request can have.
 pub fn check(object: &DynamicObject, key: &str) -> Result<(), Failure> {
@@ -40,11 +19,11 @@ pub fn check(object: &DynamicObject, key: &str) -> Result<(), Failure> {
         return Ok(());
     };
     let possible = possible(&spec);
-    if possible.iter().any(|it| it == key) {
+    if possible.contains(&key) {
         return Ok(());
     }
     let choose = format!("choose one of these with --by: {}", possible.join(", "));
-    let hint = match of_requests().find(|(known, _)| known == key) {
+    let hint = match of_requests().find(|(known, _)| *known == key) {
         Some((_, label)) => format!(
             "add {} to --labels, or its label to spec.labels of the file; or {choose}",
             flag(label)
@@ -58,26 +37,26 @@ pub fn check(object: &DynamicObject, key: &str) -> Result<(), Failure> {
     ))
 }
 
-fn possible(spec: &ProfileRequestSpec) -> Vec<String> {
+fn possible(spec: &ProfileRequestSpec) -> Vec<&'static str> {
     let of_mode = match spec.mode {
-        Mode::Snapshot => OF_SNAPSHOTS.as_slice(),
+        Mode::Snapshot => labels::OF_SNAPSHOTS.as_slice(),
         _ => &[],
     };
-    let fixed = OF_SAMPLES.iter().chain(of_mode);
+    // The plugin itself adds the last one.
+    let fixed = labels::of_samples().chain([waiting::LABEL]);
     let is_asked = |label: RunLabel| label.label().is_some_and(|it| spec.labels.contains(&it));
     let asked = of_requests().filter(|(_, label)| is_asked(*label));
-    let mut keys: Vec<String> = fixed.map(|key| (*key).to_owned()).collect();
+    let mut keys: Vec<_> = fixed.chain(of_mode.iter().copied()).collect();
     keys.extend(asked.map(|(key, _)| key));
-    keys.sort();
+    keys.sort_unstable();
     keys
 }
 
 /// The labels of HTTP requests, each with its key in a profile.
-fn of_requests() -> impl Iterator<Item = (String, RunLabel)> {
-    let labels = RunLabel::value_variants().iter().copied();
-    labels
-        .filter(|label| label.label().is_some())
-        .map(|label| (flag(label).replace('-', "_"), label))
+fn of_requests() -> impl Iterator<Item = (&'static str, RunLabel)> {
+    let of_key = |key: &str| RunLabel::from_str(&key.replace('_', "-"), false).ok();
+    let keys = labels::OF_REQUESTS.into_iter();
+    keys.filter_map(move |key| Some((key, of_key(key)?)))
 }
 
 /// The label as `--labels` spells it.
@@ -130,6 +109,14 @@ mod tests {
         let target = json!({"podName": "web-1"});
         check(json!({"target": target}), "script", None);
         check(json!({"target": target, "mode": "Snapshot"}), "state", None);
+    }
+
+    #[test]
+    fn each_label_of_a_request_can_be_asked_for() {
+        let keys: Vec<_> = of_requests().map(|(key, _)| key).collect();
+        assert_eq!(keys, labels::OF_REQUESTS);
+        let all = RunLabel::value_variants().iter();
+        assert_eq!(all.filter_map(|it| it.label()).count(), keys.len());
     }
 
     #[test]

@@ -380,6 +380,10 @@ mod tests {
                 .collect();
             let pod = worker.pod.as_deref().unwrap_or_default();
             let labels = [vec![Label::Str("pod", pod)], worker.labels()].concat();
+            let mut keys = labels.iter().map(|label| match label {
+                Label::Str(key, _) | Label::Num(key, ..) => *key,
+            });
+            assert!(keys.all(|key| crate::labels::all().any(|it| it == key)));
             builder.add(&frames, &[1, 0, 0], &labels);
             assert_eq!(workers(&builder.finish()), [worker]);
         }

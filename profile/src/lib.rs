@@ -17,6 +17,7 @@ mod encode;
 pub mod findings;
 mod folded;
 mod format;
+pub mod labels;
 #[cfg(feature = "live")]
 pub mod live;
 mod lookup;

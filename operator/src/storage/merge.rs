@@ -4,7 +4,9 @@
 //! the operator stored before a restart stay.
 
 use phpprof_crds::{ProfileRequest, ProfileResult, TargetState, TargetStatus};
-use phpprof_profile::{MergeLimits, Merged, Merger, Settings, Source as _, TrustedMetadata};
+use phpprof_profile::{
+    MergeLimits, Merged, Merger, Settings, Source as _, TrustedMetadata, labels,
+};
 
 use super::collector::{Collector, Fault, Upload, beside};
 use crate::decide::checkpoints::lists_requests;
@@ -13,7 +15,6 @@ use crate::decide::limits::Limits;
 use crate::sampler::object_keys::{MANIFEST, MERGED, key};
 use crate::sampler::receipt::UploadReceipt;
 use crate::storage::manifest::{Requests, manifest};
-use crate::storage::ours::OF_WORKERS;
 
 /// The index of the sample type that receipts count.
 const SAMPLES: usize = 0;
@@ -68,7 +69,7 @@ impl Collector {
                 false => Settings::default(),
             }
         };
-        let mut merger = Merger::new(&settings, pods, MergeLimits::default(), OF_WORKERS);
+        let mut merger = Merger::new(&settings, pods, MergeLimits::default(), &labels::OF_WORKERS);
         let mut changed = Vec::new();
         for target in targets {
             let _turn = self.desk.acquire().await;

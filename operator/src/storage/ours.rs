@@ -2,31 +2,8 @@
 //!
 //! Invariant: accepted profiles can be merged with each other, and no sum of up to a hundred of them overflows.
 
-use phpprof_profile::{HEAP, Profile, Settings, Source};
+use phpprof_profile::{HEAP, Profile, Settings, Source, labels};
 
-/// Every label that a sampler writes. The operator sets those of the first line again itself.
-const LABELS: [&str; 18] = [
-    "namespace",
-    "pod",
-    "container",
-    "php",
-    "sapi",
-    "pid",
-    "thread",
-    "method",
-    "route",
-    "script",
-    "request_age",
-    "trace_id",
-    "state",
-    "pool",
-    "system_call",
-    "waits_on",
-    "peer_port",
-    "request",
-];
-/// Labels that distinguish the workers of a pod. A merged profile drops them first.
-pub const OF_WORKERS: &[&str] = &["pid", "thread"];
 /// The most that a value may sum to: a hundred days of nanoseconds, far more than 64 workers in an hour.
 const LARGEST_SUM: i64 = 1 << 53;
 
@@ -41,7 +18,9 @@ pub fn check(profile: &impl Source) -> Result<(), String> {
     let mut fault = None;
     profile.each(&mut |sample| {
         let label = sample.label.iter().map(|label| head.string(label.key));
-        let foreign = label.into_iter().find(|key| !LABELS.contains(key));
+        let foreign = label
+            .into_iter()
+            .find(|key| labels::all().all(|it| it != *key));
         if let Some(key) = foreign {
             fault.get_or_insert_with(|| format!("no sampler writes the label {key:?}"));
         }
@@ -117,7 +96,7 @@ mod tests {
 
     #[test]
     fn parca_takes_a_stored_profile_with_every_label() {
-        let labels = LABELS.map(|key| Label::Str(key, "x"));
+        let labels: Vec<_> = labels::all().map(|key| Label::Str(key, "x")).collect();
         let mut builder = Builder::new(Settings::default().with_heap());
         builder.add(&[FrameRef::default()], &[1, 2, 3, 4, 5], &labels);
         let series = ["__name__", "namespace", "pod", "container"];

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use phpprof_profile::dump::{Frame, Worker};
+use phpprof_profile::labels::{OF_ENGINES, OF_WORKERS};
 use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer};
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::{Extensions, Opcache};
@@ -258,6 +259,7 @@ fn frame_of(frame: &Frame) -> FrameRef<'_> {
 #[must_use]
 pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSampler) -> Output {
     let mut writer = writer(snapshot);
+    let ([php, sapi], [pid, thread]) = (OF_ENGINES, OF_WORKERS);
     // In order, so that the same samples give the same file; and one by one, because all of them at once take many megabytes.
     let settled = &snapshot.samples.settled;
     let (mut lines, mut samples, mut without_worker) = (Vec::new(), 0, 0);
@@ -292,11 +294,11 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
         }
         if let Some(worker) = snapshot.seen.get(tid) {
             // A container may run several PHP versions, so each sample has its own.
-            all.push(Label::Str("php", &worker.engine.version));
-            all.push(Label::Str("sapi", &worker.engine.sapi));
-            all.push(Label::Num("pid", i64::from(worker.pid), ""));
+            all.push(Label::Str(php, &worker.engine.version));
+            all.push(Label::Str(sapi, &worker.engine.sapi));
+            all.push(Label::Num(pid, i64::from(worker.pid), ""));
             if worker.engine.is_thread_safe() {
-                all.push(Label::Num("thread", i64::from(*tid), ""));
+                all.push(Label::Num(thread, i64::from(*tid), ""));
             }
         }
         writer.add(&frames, &values(sum, snapshot.heap.is_some()), &all);

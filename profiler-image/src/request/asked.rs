@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use phpprof_profile::labels::OF_REQUESTS;
 use phpprof_zend::request::{Request, Wanted};
 
 use super::route::{Rules, template};
@@ -46,7 +47,7 @@ impl Label {
     /// Its key in a profile.
     #[must_use]
     pub fn key(self) -> &'static str {
-        ["method", "route", "script", "request_age", "trace_id"][self as usize]
+        OF_REQUESTS[self as usize]
     }
 }
 
@@ -200,6 +201,10 @@ mod tests {
     fn labels_are_read_by_their_names() {
         let all = labels("Method,Route,Script,RequestAge,TraceID").unwrap();
         assert_eq!(all, [true; Label::COUNT]);
+        for label in Label::ALL {
+            let name = label.name().to_lowercase();
+            assert_eq!(label.key().replace('_', ""), name);
+        }
         assert_eq!(labels("").unwrap(), Labels::default());
         assert_eq!(
             labels("route").unwrap_err(),

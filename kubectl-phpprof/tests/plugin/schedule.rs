@@ -376,3 +376,35 @@ fn a_schedule_that_cannot_be_is_refused_at_once() {
     }
     assert!(server.asked.lock().unwrap().is_empty());
 }
+
+#[test]
+fn what_is_suggested_for_schedules_names_the_namespace_and_the_cluster() {
+    let server = Server::start(|asked| {
+        let path = asked
+            .path
+            .replace("/namespaces/other/", "/namespaces/shop/");
+        match (asked.method.as_str(), path.split('?').next()?) {
+            ("GET", CRONJOBS) => list(vec![cron_job("kubectl-phpprof")]),
+            ("POST", CRONJOBS) => refusal(409, "cronjobs.batch \"phpprof-web\" already exists"),
+            ("POST", path) if path.ends_with("/jobs") => {
+                let mut job = asked.body.clone();
+                job["metadata"]["name"] = json!("phpprof-web-x2x4z");
+                json_answer(201, &job)
+            }
+            ("POST", _) => json_answer(201, &asked.body),
+            _ => refusal(404, "it was not found"),
+        }
+    });
+    let flags = "-n other --context test";
+    for (line, suggested) in [
+        ("schedule run web", "list -l phpprof.dev/schedule=web"),
+        ("schedule run web", "kubectl logs job/phpprof-web-x2x4z"),
+        ("schedule run api", "kubectl phpprof schedule list"),
+        ("schedule delete api", "kubectl phpprof schedule list"),
+        (CREATE, "kubectl phpprof schedule delete web"),
+    ] {
+        let said = run_on(&server, &format!("{line} {flags}"));
+        let suggested = format!("{suggested} {flags}");
+        assert!(said.err.contains(&suggested), "{line}: {}", said.err);
+    }
+}

@@ -16,7 +16,7 @@ use phpprof::run::seen::{MAX_SEEN, Workers};
 use phpprof::stack::call_tree::{Call, CallTree, MAX_PATHS, PathId};
 use phpprof::stack::edges::{Edge, Edges, MAX_EDGES};
 use phpprof::stack::functions::MAX_BYTES;
-use phpprof::stack::names::{MAX_NAMES, MAX_TEXT, Name, NameId, Names};
+use phpprof::stack::names::{MAX_CHANGED, MAX_NAMES, MAX_TEXT, Name, NameId, Names};
 use phpprof::stack::trace::{Ending, Stack};
 use phpprof_zend::engine::{Engine, Module};
 use phpprof_zend::layouts::{Layout, Machine, layout_of};
@@ -57,6 +57,10 @@ fn names() -> (Names, Vec<NameId>) {
             start_line: 1,
         })
     }));
+    for (&name, body) in ids.iter().zip(0..).take(4 * MAX_CHANGED) {
+        names.of_body(name, body);
+        names.of_body(name, body + 1);
+    }
     (names, ids)
 }
 

@@ -158,13 +158,13 @@ impl CallTree {
             let shown = match call.is_hidden {
                 true => above.shown,
                 false => *by_line
-                    .entry((above.shown, node.name, node.line))
+                    .entry((above.shown, node.name.shown(), node.line))
                     .or_insert(own),
             };
             let is_proven = above.is_proven && call.edge.is_none_or(|edge| edges.is_settled(edge));
             lines.push(Line {
                 parent: node.parent.0,
-                name: node.name,
+                name: node.name.shown(),
                 line: node.line,
                 is_hidden: call.is_hidden,
                 is_proven,

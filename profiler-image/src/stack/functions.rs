@@ -72,7 +72,7 @@ pub struct FunctionId(u32);
 pub struct Code {
     /// The function as call sites know it.
     pub function: Function,
-    /// The name for users.
+    /// The name for users, of this body.
     pub name: NameId,
     /// The name as the root of a stack, once it was one.
     main: Option<NameId>,
@@ -279,7 +279,10 @@ impl Functions {
             return code.name;
         }
         let names = &mut self.names;
-        *code.main.get_or_insert_with(|| names.main(code.name))
+        *code.main.get_or_insert_with(|| {
+            let main = names.main(code.name);
+            names.of_body(main, code.ops.body(&code.function.key))
+        })
     }
 
     /// The opcode and line of an op.

@@ -1,7 +1,8 @@
 //! The names in samples, each kept once.
 //!
 //! A name stays the same when a worker compiles a script again or is replaced. So names are the keys of stacks and proofs,
-//! and memory grows with the program's functions, not with time.
+//! and memory grows with the program's functions, not with time. Code that was changed has an id of its own under the same name: its op of
+//! the same index can be on another line, and call something else. Users see the name only ([`NameId::shown`]).
 
 use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::sync::Arc;
@@ -12,10 +13,27 @@ use rustc_hash::{FxHashMap, FxHasher};
 pub const MAX_NAMES: usize = 14_336;
 /// The same for the texts of all names and files together.
 pub const MAX_TEXT: usize = 1 << 20;
+/// How many changed bodies are told apart, of all functions together: further ones count as the first of their name. It is the capacity of
+/// a hash table of 2^11.
+pub const MAX_CHANGED: usize = 1792;
 
-/// Index into [`Names`].
+/// Index into [`Names`], and above it the number of a changed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(u32);
+
+impl NameId {
+    const INDEX_BITS: u32 = 16;
+
+    /// The id of the name for every body.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        Self(self.0 & ((1 << Self::INDEX_BITS) - 1))
+    }
+
+    fn index(self) -> usize {
+        self.shown().0 as usize
+    }
+}
 
 /// A function's name for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +52,9 @@ pub struct Names {
     list: Arc<List>,
     by_hash: FxHashMap<u64, NameId>,
     files: FxHashMap<u64, Text>,
+    /// The first body of each name, 0 for none yet.
+    first_bodies: Vec<u32>,
+    changed: FxHashMap<(NameId, u32), NameId>,
 }
 
 /// The position of a text in [`List::texts`].
@@ -70,7 +91,7 @@ impl NameList {
 
 impl List {
     fn get(&self, id: NameId) -> Name<'_> {
-        let row = self.rows.get(id.0 as usize).unwrap_or(&self.rows[0]);
+        let row = self.rows.get(id.index()).unwrap_or(&self.rows[0]);
         Name {
             name: self.text(row.name),
             file: self.text(row.file),
@@ -133,6 +154,30 @@ impl Names {
         self.add(name, hash).unwrap_or(Self::OVERFLOW)
     }
 
+    /// The id of a name for code with this body, a hash of its ops and lines.
+    pub fn of_body(&mut self, name: NameId, body: u32) -> NameId {
+        let Some(first) = self.first_bodies.get_mut(name.index()) else {
+            return name;
+        };
+        if *first == 0 {
+            *first = body;
+        }
+        if name == Self::OVERFLOW || *first == body {
+            return name;
+        }
+        let is_full = self.changed.len() >= MAX_CHANGED;
+        match self.changed.get(&(name, body)) {
+            Some(&id) => id,
+            None if is_full => name,
+            None => {
+                let number = self.changed.len() as u32 + 1;
+                let id = NameId(name.0 | number << NameId::INDEX_BITS);
+                self.changed.insert((name, body), id);
+                id
+            }
+        }
+    }
+
     /// The name of a script's top level as the root of a stack.
     pub fn main(&mut self, script: NameId) -> NameId {
         if script == Self::OVERFLOW {
@@ -158,6 +203,7 @@ impl Names {
         };
         let id = NameId(u32::try_from(list.rows.len()).ok()?);
         list.rows.push(row);
+        self.first_bodies.push(0);
         self.by_hash.insert(hash, id);
         Some(id)
     }
@@ -197,6 +243,8 @@ impl Default for Names {
             list: Arc::default(),
             by_hash: FxHashMap::default(),
             files: FxHashMap::default(),
+            first_bodies: Vec::with_capacity(MAX_NAMES),
+            changed: FxHashMap::default(),
         };
         // In the order of the constants.
         for name in [
@@ -256,5 +304,21 @@ mod tests {
         let long = "x".repeat(MAX_TEXT / 2);
         assert!(names.intern(name(&long, "/a.php")) != Names::OVERFLOW);
         assert_eq!(names.intern(name(&long, "/b.php")), Names::OVERFLOW);
+    }
+
+    #[test]
+    fn changed_code_has_an_id_of_its_own_up_to_the_cap() {
+        let mut names = Names::default();
+        let [one, two] = ["f", "g"].map(|text| names.intern(name(text, "/a.php")));
+        assert_eq!(names.of_body(one, 5), one);
+        let changed = names.of_body(one, 6);
+        assert!(changed != one && changed.shown() == one && changed == names.of_body(one, 6));
+        assert_eq!(names.get(changed), names.get(one));
+        assert_eq!([names.of_body(one, 5), names.of_body(two, 6)], [one, two]);
+        assert!(names.of_body(two, 7) != changed);
+        let ids = (8..8 + MAX_CHANGED as u32).map(|body| names.of_body(two, body));
+        assert_eq!(ids.last(), Some(two));
+        assert_eq!(names.of_body(one, 6), changed);
+        assert_eq!(names.of_body(Names::OVERFLOW, 7), Names::OVERFLOW);
     }
 }

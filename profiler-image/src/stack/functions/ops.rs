@@ -4,11 +4,13 @@
 //! [`MAX_OPS_AT_ONCE`] are read at once; of longer code, and of code of more lines than 16 bits count, each op is read when it
 //! is first seen.
 
+use std::hash::Hasher as _;
+
 use phpprof_zend::Layout;
 use phpprof_zend::function::Key;
 use phpprof_zend::memory::{Memory, byte_at, half_at};
 use phpprof_zend::op::Op;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 /// Two megabytes of ops.
@@ -77,6 +79,20 @@ impl Ops {
                 Some((op.opcode, op.lineno))
             }
         }
+    }
+
+    /// A hash of all opcodes and lines; of longer code, of how many they are.
+    pub(super) fn body(&self, key: &Key) -> u32 {
+        let mut hasher = FxHasher::default();
+        match self {
+            Self::Whole { first_line, ops } => {
+                hasher.write_u32(*first_line);
+                hasher.write(ops.as_flattened());
+            }
+            Self::Met(_) => hasher.write_u32(key.last),
+        }
+        let hash = hasher.finish();
+        (hash ^ (hash >> 32)) as u32
     }
 
     pub(super) fn bytes(&self) -> usize {

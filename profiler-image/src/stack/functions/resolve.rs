@@ -181,7 +181,7 @@ impl Functions {
         let known = map.find(self, &identity).1;
         let name = self.name_of(&named);
         let known = known.and_then(|id| self.get(id));
-        if known.is_none_or(|known| known.name != name) {
+        if known.is_none_or(|known| known.name.shown() != name) {
             self.add(place, &set, 0, named);
         }
     }
@@ -228,11 +228,12 @@ impl Functions {
             // Each request has its own class.
             function.key.scope = 0;
         }
+        let ops = Ops::read(set, place.layout, &function.key);
         let code = Code {
             home: home_of(place, func, &function),
-            ops: Ops::read(set, place.layout, &function.key),
+            name: self.names.of_body(name, ops.body(&function.key)),
+            ops,
             function,
-            name,
             main: None,
             scope: key.scope,
         };

@@ -1,3 +1,4 @@
+mod bodies;
 mod forgotten;
 mod looks;
 mod scripts;

@@ -4,7 +4,7 @@
 //!
 //! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the time of one of its requests.
 
-use phpprof_profile::{Change, Diff, Profile, View, diff};
+use phpprof_profile::{Change, Diff, ONLY, Profile, View, diff};
 use serde_json::Value;
 
 use crate::cli::Per;
@@ -94,6 +94,16 @@ fn points(before: i64, after: i64, change: &Change) -> f64 {
 
 /// The requests that the samplers of all pods have seen. Receipts count them only if a label or filter of requests was asked for.
 fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
+    if let Some(labels) = profile.comments().find_map(|it| it.strip_prefix(ONLY)) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "the profile {which} has only samples with {}, and counts the requests of all",
+                printable(labels)
+            ),
+            "download it again without --label, or compare with --per share",
+        ));
+    }
     let receipt = |text: &str| serde_json::from_str(text).unwrap_or_default();
     let receipts: Vec<Value> = profile.comments().map(receipt).collect();
     // A sampler also counts the requests whose samples its filter drops.
@@ -122,7 +132,7 @@ fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use phpprof_profile::{Builder, FrameRef, Settings};
+    use phpprof_profile::{Builder, Format, FrameRef, Limits, Settings, decode};
 
     fn profile(slow: i64, fast: i64, requests: Option<u64>) -> Profile {
         let mut builder = Builder::new(Settings::default());
@@ -239,6 +249,27 @@ mod tests {
             let message = refused.map(|_| ()).unwrap_err().message;
             assert!(message.contains("some requests only"), "{message}");
         }
+    }
+
+    /// Its receipts are those of the whole profile.
+    #[test]
+    fn a_file_with_the_samples_of_a_label_is_not_compared_by_the_requests_of_all() {
+        let before = profile(50, 50, Some(100));
+        let view = View {
+            labels: vec![("route".to_owned(), "/shop".to_owned())],
+            ..View::default()
+        };
+        let bytes = Format::Pprof.write(&before, &view, "web", None).unwrap();
+        let filtered = decode(&bytes, &Limits::default()).unwrap();
+        let of = |per| Compared::of(&before, &filtered, &View::default(), per).map(|_| ());
+        assert_eq!(of(Per::Share), Ok(()));
+        let refused = of(Per::Request).unwrap_err();
+        let message =
+            "the profile after has only samples with route=/shop, and counts the requests of all";
+        assert_eq!(
+            (refused.exit, refused.message.as_str()),
+            (Exit::Usage, message)
+        );
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Format {
     ) -> Result<Vec<u8>, ViewError> {
         let stacks = || Stacks::of(profile, view);
         Ok(match self {
-            Format::Pprof => encode_gzip(&view.filtered(profile)),
+            Format::Pprof => encode_gzip(&view.kept(profile)),
             Format::Folded => folded(&stacks()?).into_bytes(),
             Format::Speedscope => speedscope(&stacks()?, title).into_bytes(),
             Format::Callgrind => callgrind(&stacks()?).into_bytes(),

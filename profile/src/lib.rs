@@ -57,7 +57,7 @@ pub use packed::Packed;
 pub use pieces::{PieceBounds, SampleType, pieces};
 pub use proto::Profile;
 pub use source::Source;
-pub use stacks::{Function, Stacks, Step, View, ViewError};
+pub use stacks::{Function, ONLY, Stacks, Step, View, ViewError};
 pub use text::Amount;
 pub use top::{Row, top, total};
 pub use writer::Writer;

@@ -18,6 +18,9 @@ pub struct View {
     pub labels: Vec<(String, String)>,
 }
 
+/// How the comment of a file begins that has only the samples with some labels; the labels follow. Its receipts are those of all samples.
+pub const ONLY: &str = "only samples with ";
+
 /// Why a profile has no such view.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ViewError {
@@ -96,6 +99,16 @@ impl View {
         let mut kept = profile.clone();
         kept.sample
             .retain(|sample| self.has_labels(profile, sample));
+        kept
+    }
+
+    /// The same as a file's content: a comment names the labels, because nothing else in the file shows that samples were left out.
+    pub(crate) fn kept(&self, profile: &Profile) -> Profile {
+        let mut kept = self.filtered(profile);
+        for (key, value) in &self.labels {
+            kept.comment.push(kept.string_table.len() as i64);
+            kept.string_table.push(format!("{ONLY}{key}={value}"));
+        }
         kept
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A sampler sees no calls. If the format needs the number of calls, it gets the number of stacks with the call.
 //!
-//! Invariant: the own costs of all functions add up to the totals. A call that is on a stack several times (recursion) counts once in its
+//! Invariant: the self costs of all functions add up to the totals. A call that is on a stack several times (recursion) counts once in its
 //! inclusive cost. No name can begin a line.
 
 use std::collections::{BTreeMap, HashSet};
@@ -18,8 +18,8 @@ type Call = (usize, i64, usize);
 
 #[derive(Default)]
 struct Costs {
-    /// The own costs of a function and line.
-    own: BTreeMap<(usize, i64), Vec<i64>>,
+    /// The self costs of a function and line.
+    flat: BTreeMap<(usize, i64), Vec<i64>>,
     /// The number of stacks with the call, and the callee's cost including its callees.
     calls: BTreeMap<Call, (u64, Vec<i64>)>,
 }
@@ -40,7 +40,7 @@ pub fn callgrind(stacks: &Stacks<'_>) -> String {
         numbers(&totals)
     );
     let functions: std::collections::BTreeSet<_> = costs
-        .own
+        .flat
         .keys()
         .map(|(function, _)| *function)
         .chain(costs.calls.keys().map(|(caller, _, _)| *caller))
@@ -49,7 +49,7 @@ pub fn callgrind(stacks: &Stacks<'_>) -> String {
     for function in functions {
         let _ = writeln!(text, "\n{}", names.function("fl", "fn", function));
         let all_lines = (function, i64::MIN)..=(function, i64::MAX);
-        for ((_, line), values) in costs.own.range(all_lines) {
+        for ((_, line), values) in costs.flat.range(all_lines) {
             let _ = writeln!(text, "{} {}", line.max(&0), numbers(values));
         }
         let all_calls = (function, i64::MIN, 0)..=(function, i64::MAX, usize::MAX);
@@ -76,7 +76,7 @@ fn sum(stacks: &Stacks<'_>) -> Costs {
     let mut costs = Costs::default();
     for (steps, values) in &stacks.stacks {
         let leaf = steps.last().copied().unwrap_or((no_frame, 0));
-        add(costs.own.entry(leaf).or_default(), values);
+        add(costs.flat.entry(leaf).or_default(), values);
         let mut seen = HashSet::new();
         for pair in steps.windows(2) {
             let [(caller, line), (callee, _)] = *pair else {

@@ -45,7 +45,7 @@ pub(super) struct Node {
     pub parent: usize,
     /// The largest number for the root, which has no function.
     pub function: usize,
-    pub own: Values,
+    pub flat: Values,
 }
 
 /// The part of a receipt that rules use (`contract/comment.json`).
@@ -164,7 +164,7 @@ impl<'a> Facts<'a> {
             nodes: vec![Node {
                 parent: 0,
                 function: usize::MAX,
-                own: Values::default(),
+                flat: Values::default(),
             }],
             total: Values::default(),
             period: profile.period,
@@ -205,13 +205,13 @@ impl<'a> Facts<'a> {
                 self.nodes.push(Node {
                     parent,
                     function,
-                    own: Values::default(),
+                    flat: Values::default(),
                 });
             }
         }
         self.total.add(values);
         if let Some(node) = self.nodes.get_mut(at) {
-            node.own.add(values);
+            node.flat.add(values);
         }
         if let (Some(leaf), Some(kind)) = (path.last(), kind) {
             self.kinds.insert(*leaf, kind);

@@ -79,7 +79,7 @@ pub(crate) enum Shows {
     },
     /// One of these called the function.
     CalledBy(&'static [&'static str]),
-    /// One of these is the leaf, and its calls are long: its caller has almost no time of its own.
+    /// One of these is the leaf, and its calls are long: its caller has almost no self time.
     LongCalls(&'static [&'static str]),
     /// A function that prepares a statement about as often as it runs it.
     PreparesAgain,

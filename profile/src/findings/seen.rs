@@ -26,8 +26,8 @@ pub(super) enum Seen {
     Heap(f64, Highest),
 }
 
-/// The largest own share of a caller of long calls, and the fewest samples of its calls that make this meaningful.
-const OWN_OF_CALLER: f64 = 0.005;
+/// The largest self share of a caller of long calls, and the fewest samples of its calls that make this meaningful.
+const FLAT_OF_CALLER: f64 = 0.005;
 const SAMPLES_OF_CALLS: i64 = 200;
 
 /// A statement that is prepared for each run takes at least this share of preparing and running together.
@@ -58,12 +58,12 @@ const EXECUTE: &[&str] = &[
 pub(super) fn seen(rule: &Rule, facts: &Facts<'_>) -> Option<Seen> {
     let by_stack = |focus: &dyn Fn(usize) -> Option<usize>| {
         let nodes = facts.nodes.iter().enumerate().skip(1);
-        let stacks = nodes.filter(|(_, node)| node.own != Values::default());
+        let stacks = nodes.filter(|(_, node)| node.flat != Values::default());
         let stacks = stacks.filter_map(|(index, node)| {
             Some(Stack {
                 node: index,
                 focus: focus(index)?,
-                value: of(rule.measure, node.own),
+                value: of(rule.measure, node.flat),
             })
         });
         Some(Seen::Stacks(stacks.collect()))
@@ -166,11 +166,11 @@ fn called_by(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
 
 fn waits(facts: &Facts<'_>, focus: impl Fn(usize, &str) -> Option<usize>) -> Seen {
     let nodes = facts.nodes.iter().enumerate();
-    let stacks = nodes.filter(|(_, node)| node.own.waits > 0);
+    let stacks = nodes.filter(|(_, node)| node.flat.waits > 0);
     let stacks = stacks.filter_map(|(index, node)| {
         Some(Stack {
             node: index,
-            value: node.own.waits,
+            value: node.flat.waits,
             focus: focus(index, facts.kinds.get(&node.function)?)?,
         })
     });
@@ -183,21 +183,21 @@ fn long_calls(facts: &Facts<'_>, marks: &[bool]) -> Seen {
     let is_marked = |function: usize| marks.get(function).copied().unwrap_or(false);
     let leaves = || {
         let nodes = facts.nodes.iter().enumerate();
-        nodes.filter(|(_, node)| is_marked(node.function) && node.own.cpu > 0)
+        nodes.filter(|(_, node)| is_marked(node.function) && node.flat.cpu > 0)
     };
     for (_, node) in leaves() {
         let sum = calls.entry(node.parent).or_default();
-        *sum = sum.saturating_add(node.own.samples);
+        *sum = sum.saturating_add(node.flat.samples);
     }
     let is_long = |parent: usize| {
         let calls = calls.get(&parent).copied().unwrap_or(0);
-        let own = facts.nodes.get(parent).map_or(0, |node| node.own.samples);
-        calls >= SAMPLES_OF_CALLS && own as f64 <= OWN_OF_CALLER * calls as f64
+        let flat = facts.nodes.get(parent).map_or(0, |node| node.flat.samples);
+        calls >= SAMPLES_OF_CALLS && flat as f64 <= FLAT_OF_CALLER * calls as f64
     };
     let stacks = leaves().filter(|(_, node)| is_long(node.parent));
     let stacks = stacks.map(|(index, node)| Stack {
         node: index,
-        value: node.own.cpu,
+        value: node.flat.cpu,
         focus: node.function,
     });
     Seen::Stacks(stacks.collect())
@@ -214,10 +214,10 @@ fn prepares_again(facts: &Facts<'_>) -> Seen {
     for (index, node) in facts.nodes.iter().enumerate().rev() {
         let (mut prepares, mut runs, mut both) = open.remove(&index).unwrap_or_default();
         if is(&prepare, node.function) {
-            prepares = prepares.saturating_add(node.own.wall);
+            prepares = prepares.saturating_add(node.flat.wall);
             both.push(index);
         } else if is(&execute, node.function) {
-            runs = runs.saturating_add(node.own.wall);
+            runs = runs.saturating_add(node.flat.wall);
             both.push(index);
         }
         let all = prepares.saturating_add(runs);
@@ -237,7 +237,7 @@ fn prepares_again(facts: &Facts<'_>) -> Seen {
                 nodes
                     .map(|(at, it)| Stack {
                         node: at,
-                        value: it.own.wall,
+                        value: it.flat.wall,
                         focus: node.function,
                     })
                     .collect::<Vec<_>>(),
@@ -260,8 +260,8 @@ fn little_for_the_jit(facts: &Facts<'_>, least: f64) -> Option<Seen> {
         .filter(|node| facts.is_php(node.function));
     let (cpu, samples) = own.fold((0_i64, 0_i64), |(cpu, samples), node| {
         (
-            cpu.saturating_add(node.own.cpu),
-            samples.saturating_add(node.own.samples),
+            cpu.saturating_add(node.flat.cpu),
+            samples.saturating_add(node.flat.samples),
         )
     });
     let all = facts.total;

@@ -166,8 +166,8 @@ fn nothing(top: &Top) -> &'static str {
 /// The column's width, if it is fixed.
 fn size(column: Column) -> Option<u16> {
     match column {
-        Column::OwnNow | Column::TotalNow => Some(SHARE),
-        Column::Own | Column::Total => Some(TIME),
+        Column::FlatNow | Column::CumNow => Some(SHARE),
+        Column::Flat | Column::Cum => Some(TIME),
         Column::Name => None,
     }
 }
@@ -176,13 +176,13 @@ fn head(top: &Top, is_wide: bool) -> Cells<'static> {
     let (sorted, reversed) = top.sorted();
     let cell = |column: Column| {
         let text = match (column, top.tab) {
-            (Column::OwnNow, Tab::Workers) => "BUSY%",
-            (Column::OwnNow, Tab::Routes) => "NOW%",
-            (Column::OwnNow, _) => "SELF%",
-            (Column::TotalNow, _) => "TOTAL%",
-            (Column::Own, Tab::Routes | Tab::Workers) => "TIME",
-            (Column::Own, _) => "SELF",
-            (Column::Total, _) => "TOTAL",
+            (Column::FlatNow, Tab::Workers) => "BUSY%",
+            (Column::FlatNow, Tab::Routes) => "NOW%",
+            (Column::FlatNow, _) => "SELF%",
+            (Column::CumNow, _) => "TOTAL%",
+            (Column::Flat, Tab::Routes | Tab::Workers) => "TIME",
+            (Column::Flat, _) => "SELF",
+            (Column::Cum, _) => "TOTAL",
             (Column::Name, Tab::Functions) => "FUNCTION",
             (Column::Name, Tab::Lines) => "LINE",
             (Column::Name, Tab::Routes) => "ROUTE",
@@ -229,16 +229,16 @@ fn cells_of(top: &Top, theme: Theme, row: &Row<'_>, (name, place): (u16, u16)) -
     };
     let cell = |column: Column| {
         let text = match column {
-            Column::OwnNow => share(row.own_now, whole),
-            Column::TotalNow => share(row.total_now, whole),
-            Column::Own => time(row.own),
-            Column::Total => time(row.total),
+            Column::FlatNow => share(row.flat_now, whole),
+            Column::CumNow => share(row.cum_now, whole),
+            Column::Flat => time(row.flat),
+            Column::Cum => time(row.cum),
             Column::Name => fitted(row.name, usize::from(name)),
         };
-        let is_much = percent(row.own_now, whole).is_some_and(|share| share >= MUCH);
+        let is_much = percent(row.flat_now, whole).is_some_and(|share| share >= MUCH);
         let style = match column {
-            Column::OwnNow if is_much && top.tab != Tab::Workers => theme.much(),
-            Column::Name if row.total_now == 0 => FAINT,
+            Column::FlatNow if is_much && top.tab != Tab::Workers => theme.much(),
+            Column::Name if row.cum_now == 0 => FAINT,
             _ => Style::new(),
         };
         Cell::new(aligned(text, column)).style(style)

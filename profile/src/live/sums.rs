@@ -34,17 +34,17 @@ impl Tab {
 /// Nanoseconds on the wall's clock and on a CPU.
 pub(crate) type Times = [i64; 2];
 
-/// The time of one row: its own, and including its callees.
+/// The time of one row: self time, and including its callees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    pub own: Times,
-    pub total: Times,
+    pub flat: Times,
+    pub cum: Times,
 }
 
 impl Used {
     fn add(&mut self, other: &Used) {
-        add(&mut self.own, other.own);
-        add(&mut self.total, other.total);
+        add(&mut self.flat, other.flat);
+        add(&mut self.cum, other.cum);
     }
 }
 
@@ -148,13 +148,13 @@ impl<'a> Tick<'a> {
         let (mut functions, mut lines) = (HashSet::new(), HashSet::new());
         let mut leaf = None;
         for frame in lookup.frames(sample) {
-            let own = if leaf.is_none() { times } else { [0; 2] };
+            let flat = if leaf.is_none() { times } else { [0; 2] };
             leaf.get_or_insert(frame.name);
             let function = (frame.name, frame.file);
-            let total = |is_first: bool| if is_first { times } else { [0; 2] };
+            let cum = |is_first: bool| if is_first { times } else { [0; 2] };
             let used = |is_first| Used {
-                own,
-                total: total(is_first),
+                flat,
+                cum: cum(is_first),
             };
             let of_function = used(functions.insert(function));
             self.functions
@@ -169,8 +169,8 @@ impl<'a> Tick<'a> {
             }
         }
         let used = Used {
-            own: times,
-            total: times,
+            flat: times,
+            cum: times,
         };
         let label = |key: &str| {
             let mut labels = sample.label.iter();

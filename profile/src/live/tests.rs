@@ -94,12 +94,8 @@ fn row<'a>(top: &'a Top, name: &str) -> Row<'a> {
 fn check(top: &Top, name: &str, now: [i64; 2], all: [i64; 2]) {
     let row = row(top, name);
     let ms = 1_000_000;
-    assert_eq!(
-        [row.own_now, row.total_now],
-        now.map(|it| it * ms),
-        "{name}"
-    );
-    assert_eq!([row.own, row.total], all.map(|it| it * ms), "{name}");
+    assert_eq!([row.flat_now, row.cum_now], now.map(|it| it * ms), "{name}");
+    assert_eq!([row.flat, row.cum], all.map(|it| it * ms), "{name}");
 }
 
 #[test]
@@ -125,7 +121,7 @@ fn keys_sort_by_another_column_and_turn_the_order() {
     let mut top = top();
     assert_eq!(names(&top)[..2], ["usleep", "md5"]);
     press(&mut top, ">");
-    assert_eq!(top.sorted(), (Column::TotalNow, false));
+    assert_eq!(top.sorted(), (Column::CumNow, false));
     assert_eq!(names(&top)[0], "{main}");
     press(&mut top, ">>>>>>");
     assert_eq!(names(&top), [CART, "md5", "query", "usleep", "{main}"]);
@@ -133,7 +129,7 @@ fn keys_sort_by_another_column_and_turn_the_order() {
     assert_eq!(names(&top)[0], "{main}");
     // Each table has its own order.
     press(&mut top, "\t");
-    assert_eq!(top.sorted(), (Column::OwnNow, false));
+    assert_eq!(top.sorted(), (Column::FlatNow, false));
 }
 
 #[test]
@@ -201,9 +197,9 @@ fn rows_beyond_the_bound_are_one() {
     }
     let rows = top.rows();
     assert_eq!(rows.len(), MAX_ROWS + 1);
-    let all: i64 = rows.iter().map(|row| row.own).sum();
+    let all: i64 = rows.iter().map(|row| row.flat).sum();
     assert_eq!(all, 2 * half as i64);
-    assert_eq!(row(&top, "(other)").own, 200);
+    assert_eq!(row(&top, "(other)").flat, 200);
 }
 
 fn picture(top: &Top, columns: u16, rows: u16) -> String {

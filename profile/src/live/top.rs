@@ -34,13 +34,13 @@ pub enum Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// The self time in the last tick.
-    OwnNow,
+    FlatNow,
     /// The time in the last tick, including callees.
-    TotalNow,
+    CumNow,
     /// The self time since the beginning.
-    Own,
+    Flat,
     /// The time since the beginning, including callees.
-    Total,
+    Cum,
     /// Alphabetically.
     Name,
 }
@@ -50,13 +50,13 @@ impl Column {
     pub fn of(tab: Tab) -> &'static [Column] {
         match tab {
             Tab::Functions | Tab::Lines => &[
-                Column::OwnNow,
-                Column::TotalNow,
-                Column::Own,
-                Column::Total,
+                Column::FlatNow,
+                Column::CumNow,
+                Column::Flat,
+                Column::Cum,
                 Column::Name,
             ],
-            Tab::Routes | Tab::Workers => &[Column::OwnNow, Column::Own, Column::Name],
+            Tab::Routes | Tab::Workers => &[Column::FlatNow, Column::Flat, Column::Name],
         }
     }
 }
@@ -69,13 +69,13 @@ pub struct Row<'a> {
     /// The file of a function, the function of a line, or what a worker does.
     pub place: &'a str,
     /// The self time in the last tick, in nanoseconds of the chosen clock.
-    pub own_now: i64,
+    pub flat_now: i64,
     /// The time in the last tick, including callees.
-    pub total_now: i64,
+    pub cum_now: i64,
     /// The self time since the beginning.
-    pub own: i64,
+    pub flat: i64,
     /// The time since the beginning, including callees.
-    pub total: i64,
+    pub cum: i64,
 }
 
 /// What the owner of the terminal has to do after a key.
@@ -209,10 +209,10 @@ impl Top {
                 Tab::Workers => &sum.doing,
                 _ => place,
             },
-            own_now: sum.now.own[clock],
-            total_now: sum.now.total[clock],
-            own: sum.all.own[clock],
-            total: sum.all.total[clock],
+            flat_now: sum.now.flat[clock],
+            cum_now: sum.now.cum[clock],
+            flat: sum.all.flat[clock],
+            cum: sum.all.cum[clock],
         }
     }
 
@@ -303,15 +303,15 @@ impl Top {
 /// The largest first. Equal rows are ordered by their value since the beginning, then by name.
 fn compare(one: &Row<'_>, other: &Row<'_>, column: Column) -> Ordering {
     let value = |row: &Row<'_>| match column {
-        Column::OwnNow => row.own_now,
-        Column::TotalNow => row.total_now,
-        Column::Own => row.own,
-        Column::Total => row.total,
+        Column::FlatNow => row.flat_now,
+        Column::CumNow => row.cum_now,
+        Column::Flat => row.flat,
+        Column::Cum => row.cum,
         Column::Name => 0,
     };
     let sums = |row: &Row<'_>| match column {
         Column::Name => (0, 0),
-        _ => (row.own, row.total),
+        _ => (row.flat, row.cum),
     };
     let largest = (value(other), sums(other)).cmp(&(value(one), sums(one)));
     largest.then_with(|| (one.name, one.place).cmp(&(other.name, other.place)))

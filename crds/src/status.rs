@@ -156,6 +156,9 @@ pub struct TargetStatus {
     /// Workers that were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<i64>,
+    /// Workers that were not sampled, because the sampler's limit of open files had no room for them. Absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers_not_sampled: Option<i64>,
 
     /// For each of these workers, the busiest first: the share of the time in which it was busy, in percent. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -50,6 +50,7 @@ pub fn text(
         ));
     }
     text.push_str(&rates(request, &targets, width));
+    text.push_str(&not_sampled(&targets, width));
     text.push_str(&remedies(request, &targets, width));
     text.push_str(&findings::brief(found, &request.name(), suggest, width));
     text
@@ -171,6 +172,23 @@ fn rates(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>
     format!(
         "\nSampled less often than requested:\n{slow}    {}\n",
         "The sampler reached its CPU budget (limits.samplerCPUPercent in the chart), or its node had no CPU left: set a lower --samples-per-second, or raise the budget."
+    )
+}
+
+/// The pods with workers that are in no sample.
+fn not_sampled(targets: &[TargetView<'_>], width: Option<usize>) -> String {
+    let missing = targets.iter().filter_map(|target| {
+        let missing = target.number("/workersNotSampled")?;
+        let line = format!("  {}: {missing} workers", printable(target.pod()));
+        Some(cut(&line, width.unwrap_or(usize::MAX)) + "\n")
+    });
+    let missing: String = missing.collect();
+    if missing.is_empty() {
+        return missing;
+    }
+    format!(
+        "\nNot sampled:\n{missing}    {}\n",
+        "The sampler's limit of open files has no room for them: raise it on the node (LimitNOFILE of the container runtime), or profile a container with fewer workers."
     )
 }
 

@@ -74,6 +74,7 @@ fn sampled() -> Value {
 fn slow() -> Value {
     let mut slow = sampled();
     slow["effectiveSamplesPerSecond"] = json!(62.4);
+    slow["workersNotSampled"] = json!(17);
     slow
 }
 

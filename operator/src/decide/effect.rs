@@ -307,6 +307,7 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.state = TargetState::Uploaded;
     target.php = Some(full.php.clone());
     target.workers = Some(full.workers);
+    target.workers_not_sampled = Some(full.workers_not_sampled).filter(|workers| *workers > 0);
     target.busy_percents = full.busy_percents.clone();
     target.samples = Some(receipt.samples);
     target.effective_samples_per_second = full.effective_samples_per_second;

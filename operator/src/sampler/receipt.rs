@@ -97,6 +97,7 @@ pub struct FullReceipt {
     pub contract: u32,
     pub php: PhpRuntime,
     pub workers: i64,
+    pub workers_not_sampled: i64,
     pub busy_percents: Vec<i64>,
     pub samples: i64,
     pub quality: Quality,
@@ -212,8 +213,15 @@ mod tests {
     fn a_receipt_without_what_came_later_is_still_one() {
         let receipt = full(r#"{"samples":3,"quality":{"unstable":1},"samplesPerSecond":99}"#);
         assert_eq!((receipt.samples, receipt.quality.unstable), (3, 1));
+        assert_eq!(receipt.workers_not_sampled, 0);
         assert_eq!(receipt.effective_samples_per_second, None);
         assert_eq!(receipt.quality.cpu_unattributed_milliseconds, 0);
+    }
+
+    #[test]
+    fn a_receipt_with_what_a_later_sampler_adds_is_still_one() {
+        let receipt = full(r#"{"workers":4,"new":{"a":[1]},"quality":{"taken":7,"new":1}}"#);
+        assert_eq!((receipt.workers, receipt.quality.taken), (4, 7));
     }
 
     #[test]

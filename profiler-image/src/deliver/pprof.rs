@@ -65,6 +65,7 @@ struct Comment<'a> {
     contract: u32,
     php: Php<'a>,
     workers: usize,
+    workers_not_sampled: usize,
     busy_percents: Vec<u8>,
     samples: i64,
     quality: Counts,
@@ -332,6 +333,7 @@ fn comment(
         contract: of_sampler.contract,
         php: Php::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
         workers: snapshot.busy.workers(),
+        workers_not_sampled: snapshot.without_room,
         busy_percents: snapshot.busy.busiest(MAX_BUSY_PERCENTS),
         samples,
         quality: Counts {

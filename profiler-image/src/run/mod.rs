@@ -432,6 +432,7 @@ impl<'a> Run<'a> {
             effective_period: self.effective_period(),
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
             not_running: self.options.only_running.then_some(self.not_running),
+            without_room: self.without_room,
             list_stored: None,
         }
     }

@@ -70,6 +70,8 @@ pub struct Snapshot {
     pub cpu_unattributed: Duration,
     /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,
+    /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
+    pub without_room: usize,
     /// Whether the list of requests is stored, if one was wanted.
     pub list_stored: Option<bool>,
 }
@@ -116,6 +118,7 @@ impl Recording {
             effective_period: self.effective_period,
             cpu_unattributed: self.cpu_unattributed,
             not_running: self.not_running,
+            without_room: self.without_room,
             list_stored: None,
         }
     }

@@ -27,8 +27,8 @@ fn php_fpm(scene: &Scene) -> Result<Running> {
     Ok(master)
 }
 
-/// Records with this limit; returns how many processes have samples, and what was said.
-fn recorded(scene: &Scene, master: &Running, limit: &str) -> Result<(usize, String)> {
+/// Records with this limit; returns how many processes have samples, how many more the receipt counts, and what was said.
+fn recorded(scene: &Scene, master: &Running, limit: &str) -> Result<(usize, usize, String)> {
     let output = scene.path("x.pb.gz");
     let record = record(["-d", "1", "--include-idle", "-o"]);
     let mut command = Command::new("sh");
@@ -40,15 +40,21 @@ fn recorded(scene: &Scene, master: &Running, limit: &str) -> Result<(usize, Stri
         .arg(format!("--pid={}", master.pid()));
     let ended = run(command.stdin(Stdio::null()))?;
     ensure!(ended.status.success(), "{}", said(&ended));
-    Ok((Read::file(&output)?.pids().len(), said(&ended)))
+    let read = Read::file(&output)?;
+    let counted = read.receipt["workersNotSampled"].as_u64();
+    let counted = counted.context("no count")?.try_into()?;
+    Ok((read.pids().len(), counted, said(&ended)))
 }
 
 #[test]
 fn a_soft_limit_of_open_files_hides_no_worker() -> Result<()> {
     let scene = Scene::new()?;
     let master = php_fpm(&scene)?;
-    let (sampled, told) = recorded(&scene, &master, "-Sn 24")?;
-    ensure!(sampled == WORKERS + 1, "{sampled}: {told}");
+    let (sampled, counted, told) = recorded(&scene, &master, "-Sn 24")?;
+    ensure!(
+        sampled == WORKERS + 1 && counted == 0,
+        "{sampled}, {counted}: {told}"
+    );
     ensure!(!told.contains("not sampled"), "{told}");
     Ok(())
 }
@@ -57,7 +63,7 @@ fn a_soft_limit_of_open_files_hides_no_worker() -> Result<()> {
 fn who_may_not_open_files_for_all_workers_is_told_how_many_are_missing() -> Result<()> {
     let scene = Scene::new()?;
     let master = php_fpm(&scene)?;
-    let (sampled, told) = recorded(&scene, &master, "-n 90")?;
+    let (sampled, counted, told) = recorded(&scene, &master, "-n 90")?;
     let line = told
         .lines()
         .find(|line| line.contains("workers were not sampled"));
@@ -65,8 +71,8 @@ fn who_may_not_open_files_for_all_workers_is_told_how_many_are_missing() -> Resu
     let number = missing.trim_start_matches("phpprof: ").split(' ').next();
     let number: usize = number.context("no number")?.parse()?;
     ensure!(
-        sampled > 1 && sampled + number == WORKERS + 1,
-        "{sampled}: {told}"
+        sampled > 1 && sampled + number == WORKERS + 1 && counted == number,
+        "{sampled}, {counted}: {told}"
     );
     ensure!(missing.contains("(90)"), "{missing}");
     Ok(())

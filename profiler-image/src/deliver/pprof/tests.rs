@@ -41,6 +41,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
         effective_period: Duration::from_millis(10),
         cpu_unattributed: Duration::ZERO,
         not_running: None,
+        without_room: 0,
         list_stored: None,
     }
 }
@@ -84,6 +85,7 @@ fn the_comment_has_the_fields_of_the_contract() {
             opcache_restarts: Some(0),
         },
         workers: 4,
+        workers_not_sampled: 2,
         busy_percents: vec![61, 30, 8, 1],
         samples: 2970,
         quality: Counts {

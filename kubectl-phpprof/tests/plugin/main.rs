@@ -3,9 +3,15 @@
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod live;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod runs;
 #[cfg(test)]
 mod schedule;
 #[cfg(test)]

@@ -1,25 +1,24 @@
 //! The flame graph page in a real browser: drawing, search, zoom and filters, by mouse and by keyboard.
 
 mod access;
+mod colours;
 mod findings;
 mod noise;
+mod policy;
 mod state;
 mod time;
 mod views;
 
 pub use access::{found, with_axe};
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use phpprof_profile::page::{CONTENT_SECURITY_POLICY, differential, page};
-use phpprof_profile::{Format, Profile, View, merge, top, total};
+use phpprof_profile::page::page;
+use phpprof_profile::{Profile, View, merge, top, total};
 
 use crate::browser::Browser;
-use crate::profiles::{HOSTILE, hostile, large, shop};
-use crate::server::{File, serve};
-use crate::timelines::shop_timeline;
+use crate::profiles::{large, shop};
 
 /// The first frame of this function.
 fn frame(name: &str) -> String {
@@ -132,23 +131,6 @@ fn a_rate_that_was_not_kept_is_said() {
         said.contains(" · 62.4 instead of 99 samples per second in 1 of 2 profiles · "),
         "{said}"
     );
-}
-
-#[test]
-fn a_link_opens_under_the_policy_as_a_header() {
-    let timeline = shop_timeline();
-    let html = page(&shop(400), &View::default(), "shop/first", Some(&timeline)).unwrap();
-    let file = File {
-        kind: "text/html; charset=utf-8",
-        policy: Some(CONTENT_SECURITY_POLICY),
-        bytes: html.into_bytes(),
-    };
-    let url = serve(HashMap::from([("/r/shop/first".to_owned(), file)])) + "/r/shop/first";
-    let mut browser = Browser::start(1200, 800);
-    browser.open(&url);
-    assert!(browser.eval(FRAMES).as_i64().unwrap() >= 12);
-    assert_eq!(browser.complaints(), Vec::<String>::new());
-    assert_eq!(browser.requests(), [url]);
 }
 
 #[test]
@@ -316,29 +298,6 @@ fn labels_and_sample_types_choose_what_is_drawn() {
 }
 
 #[test]
-fn dark_and_light_follow_the_machine_and_the_button() {
-    let mut page = saved_shop();
-    let ground = "getComputedStyle(document.body).backgroundColor";
-    assert_eq!(page.browser.eval(ground), "rgb(255, 255, 255)");
-    page.browser.prefer("dark");
-    page.browser
-        .wait_for(&format!("{ground} === 'rgb(15, 19, 24)'"));
-    page.picture("dark.png");
-    page.browser.key("d");
-    assert_eq!(page.browser.eval(ground), "rgb(255, 255, 255)");
-    page.browser.click("document.querySelector('#theme')");
-    assert_eq!(page.browser.eval(ground), "rgb(15, 19, 24)");
-    page.browser.call(
-        "Emulation.setDeviceMetricsOverride",
-        serde_json::json!({"width": 420, "height": 800, "deviceScaleFactor": 1, "mobile": false}),
-    );
-    page.browser
-        .wait_for("document.querySelector('#chart svg').getAttribute('width') < 420");
-    page.picture("narrow.png");
-    page.check_quiet();
-}
-
-#[test]
 fn twenty_thousand_distinct_stacks_are_drawn_and_zoomed_in_seconds() {
     let profile = large(20_000);
     assert_eq!(
@@ -375,134 +334,4 @@ fn twenty_thousand_distinct_stacks_are_drawn_and_zoomed_in_seconds() {
             && searched < Duration::from_secs(6)
     );
     page.check_quiet();
-}
-
-#[test]
-fn names_from_the_target_stay_text() {
-    let mut page = saved(&page(&hostile(), &View::default(), HOSTILE[0], None).unwrap());
-    assert_eq!(page.browser.eval("document.title"), HOSTILE[0]);
-    assert_eq!(
-        page.browser
-            .eval("document.querySelectorAll('script, img, iframe, svg svg, object').length"),
-        3
-    );
-    page.browser.hover(&frame(HOSTILE[1]));
-    assert!(page.browser.text("#tip").contains(HOSTILE[1]));
-    page.browser.click(&frame(HOSTILE[1]));
-    page.browser.key("/");
-    page.browser.write("[(*+");
-    page.browser
-        .wait_for("document.querySelector('#matches').textContent === 'not found'");
-    assert_eq!(
-        page.browser
-            .eval("document.querySelectorAll('script, img, iframe, svg svg, object').length"),
-        3
-    );
-    page.picture("hostile.png");
-    page.check_quiet();
-}
-
-#[test]
-fn the_policy_lets_no_other_script_and_no_request_through() {
-    let mut page = saved_shop();
-    page.browser.eval(
-        "(() => { const script = document.createElement('script'); script.textContent = 'document.title = \"pwned\"'; document.body.append(script); \
-         const image = new Image(); image.src = 'http://127.0.0.1:9/'; document.body.append(image); })()",
-    );
-    page.browser.wait_for("true");
-    assert_eq!(page.browser.eval("document.title"), "shop/first");
-    let refused = page.browser.complaints();
-    assert!(
-        refused
-            .iter()
-            .filter(|complaint| complaint.contains("Content Security Policy"))
-            .count()
-            >= 2,
-        "{refused:?}"
-    );
-}
-
-#[test]
-fn two_profiles_are_compared_in_red_and_blue() {
-    let mut page = saved(
-        &differential(
-            &shop(200),
-            &shop(900),
-            &View::default(),
-            "shop: before and after",
-        )
-        .unwrap(),
-    );
-    assert!(
-        page.browser
-            .text("#rows tr:first-child td.name")
-            .starts_with(r"Shop\Product::price")
-    );
-    assert!(
-        page.browser
-            .text("#rows tr:first-child td.number")
-            .starts_with('+')
-    );
-    let colour = |page: &mut Saved, name: &str| {
-        let frame = frame(name);
-        page.browser
-            .eval(&format!(
-                "{frame}.querySelector('rect').getAttribute('fill')"
-            ))
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
-    let channel = |colour: &str, at: usize| i64::from_str_radix(&colour[at..at + 2], 16).unwrap();
-    let grew = colour(&mut page, r"Shop\Product::price");
-    assert!(channel(&grew, 1) > channel(&grew, 5) + 40, "{grew} is red");
-    let shrank = colour(&mut page, r"Shop\Search::find");
-    assert!(
-        channel(&shrank, 5) > channel(&shrank, 1) + 40,
-        "{shrank} is blue"
-    );
-    assert_eq!(colour(&mut page, "[gc]"), noise::GREY);
-    page.browser.hover(&frame("[gc]"));
-    let tip = page.browser.text("#tip");
-    assert!(tip.ends_with(" after, no more than chance"), "{tip}");
-    assert_eq!(
-        page.browser.text("#legend"),
-        "takes more than beforetakes lessno more than chance"
-    );
-    page.picture("diff.png");
-    page.browser
-        .click("document.querySelectorAll('#widths button')[0]");
-    page.check_quiet();
-}
-
-#[test]
-fn the_picture_has_the_colours_of_the_page() {
-    let profile: Profile = shop(400);
-    let svg = String::from_utf8(
-        Format::Svg
-            .write(&profile, &View::default(), "shop", None)
-            .unwrap(),
-    )
-    .unwrap();
-    let mut page = saved_shop();
-    for name in [r"Shop\Product::price", "array_map", "[gc]", "{main}"] {
-        let frame = frame(name);
-        let fill = page.browser.eval(&format!(
-            "{frame}.querySelector('rect').getAttribute('fill')"
-        ));
-        let of_picture = svg
-            .lines()
-            .find(|line| line.contains(&format!("<title>{name}")))
-            .and_then(|line| line.split("fill=\"").nth(1))
-            .map(|rest| rest[..7].to_owned())
-            .unwrap();
-        assert_eq!(fill, of_picture, "{name}");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("flame.svg");
-    std::fs::write(&path, svg).unwrap();
-    let url = format!("file://{}", path.display());
-    page.browser.open(&url);
-    page.picture("picture.png");
-    assert_eq!(page.browser.complaints(), Vec::<String>::new());
 }

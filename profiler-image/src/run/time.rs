@@ -3,6 +3,8 @@
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 
+use crate::target::process::calls::cpu_time;
+
 pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds of the monotonic clock.
@@ -18,13 +20,15 @@ pub(super) fn unix_now() -> f64 {
 /// The CPU time of this process, in nanoseconds.
 #[must_use]
 pub fn own_cpu() -> u64 {
-    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+    nanoseconds(cpu_time(ClockId::CLOCK_PROCESS_CPUTIME_ID))
 }
 
 fn clock(id: ClockId) -> u64 {
-    clock_gettime(id)
-        .ok()
-        .and_then(|time| u64::try_from(time.num_nanoseconds()).ok())
+    nanoseconds(clock_gettime(id).ok())
+}
+
+fn nanoseconds(time: Option<TimeSpec>) -> u64 {
+    time.and_then(|time| u64::try_from(time.num_nanoseconds()).ok())
         .unwrap_or(0)
 }
 

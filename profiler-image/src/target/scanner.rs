@@ -11,11 +11,12 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 
 use super::Scope;
 use super::diagnosis::Refused;
 use super::discovery::Discovery;
+use super::process::calls::cpu_time;
 use super::threads::Changes;
 
 /// The shortest interval between two scans. New and ended workers are noticed within 100 ms: this interval, a scan, and a turn.
@@ -139,7 +140,7 @@ fn wait(asked: &Receiver<()>, at_least: Duration, at_most: Duration) -> bool {
 
 /// The CPU time of this thread.
 fn own_cpu() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+    cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

@@ -114,8 +114,14 @@ pub fn against_strace() -> Result<Vec<String>> {
             seen(&["read", "pread64"]),
             OWN_CALLS,
         ),
+        (
+            "reads of CPU clocks",
+            said.process_clock_reads,
+            seen(&["clock_gettime"]),
+            OWN_CALLS,
+        ),
     ] {
-        println!("  {what:<18} {counted:>8} {seen:>8}");
+        println!("  {what:<19} {counted:>8} {seen:>8}");
         if counted.abs_diff(seen) > own {
             wrong.push(format!("{counted} {what} were counted, strace sees {seen}"));
         }

@@ -1,4 +1,4 @@
-//! Counts the system calls that read targets: exactly, where the calls are made.
+//! Counts the system calls that read targets, and those that read CPU clocks: exactly, where the calls are made.
 //!
 //! There is one count for the whole process, because the kernel charges it as a whole; `make bench` compares it with `strace -c` once.
 
@@ -8,12 +8,16 @@ use std::ops::AddAssign;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+
 static GATHERS: AtomicU64 = AtomicU64::new(0);
 static READS: AtomicU64 = AtomicU64::new(0);
 static VECTORS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static OPENS: AtomicU64 = AtomicU64::new(0);
 static FILE_READS: AtomicU64 = AtomicU64::new(0);
+static CLOCK_READS: AtomicU64 = AtomicU64::new(0);
 
 /// Calls since the process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,8 +32,10 @@ pub struct Calls {
     pub bytes: u64,
     /// Files under `/proc` that were opened; listing a folder counts as one.
     pub opens: u64,
-    /// Reads of files under `/proc` other than memory.
+    /// Reads of files under `/proc`, except those of memory that replace a call.
     pub file_reads: u64,
+    /// Reads of CPU clocks, of any process or thread. The other clocks cost no system call, because the vDSO has them.
+    pub clock_reads: u64,
 }
 
 impl Calls {
@@ -44,6 +50,7 @@ impl Calls {
             bytes: get(&BYTES),
             opens: get(&OPENS),
             file_reads: get(&FILE_READS),
+            clock_reads: get(&CLOCK_READS),
         }
     }
 
@@ -57,6 +64,7 @@ impl Calls {
             bytes: self.bytes - earlier.bytes,
             opens: self.opens - earlier.opens,
             file_reads: self.file_reads - earlier.file_reads,
+            clock_reads: self.clock_reads - earlier.clock_reads,
         }
     }
 }
@@ -69,6 +77,7 @@ impl AddAssign for Calls {
         self.bytes += more.bytes;
         self.opens += more.opens;
         self.file_reads += more.file_reads;
+        self.clock_reads += more.clock_reads;
     }
 }
 
@@ -85,6 +94,12 @@ pub(super) fn count_memory_read(vectors: usize, bytes: usize) {
 /// Counts a read of a file under `/proc`.
 pub fn count_file_read() {
     FILE_READS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Reads a CPU clock; `None` once its process has ended. The vDSO has no such clock (lib/vdso/gettimeofday.c).
+pub fn cpu_time(clock: ClockId) -> Option<TimeSpec> {
+    CLOCK_READS.fetch_add(1, Ordering::Relaxed);
+    clock_gettime(clock).ok()
 }
 
 /// Opens a file under `/proc`.

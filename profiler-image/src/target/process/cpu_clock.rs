@@ -5,8 +5,10 @@
 //! nothing in the process has run in between; another process with the same PID does not have the time of the earlier one.
 
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
+
+use super::calls;
 
 /// The clock of a process, by its PID.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +24,6 @@ impl CpuClock {
     /// The CPU time of all threads; `None` once the process has ended.
     #[must_use]
     pub fn now(self) -> Option<TimeSpec> {
-        clock_gettime(self.0).ok()
+        calls::cpu_time(self.0)
     }
 }

@@ -85,6 +85,7 @@ impl ProcessMemory {
     /// As [`Memory::read`].
     pub fn bound_word(&self, address: u64) -> Result<u64, Fault> {
         let mut bytes = [0; 8];
+        calls::count_file_read();
         match self.read_file(address, &mut bytes) {
             // A seccomp filter may refuse to read a file that it allows to open.
             Err(Fault::Denied) => {}
@@ -103,7 +104,6 @@ impl ProcessMemory {
 
     fn read_file(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         let file = self.file.as_ref().ok_or(Fault::Denied)?;
-        calls::count_memory_read(1, bytes.len());
         match file.read_exact_at(bytes, address) {
             Ok(()) => Ok(()),
             // The kernel reads nothing from the memory of a process that has ended.
@@ -167,6 +167,7 @@ impl Memory for ProcessMemory {
             self.without_the_call();
         }
         for piece in pieces {
+            calls::count_memory_read(1, piece.bytes.len());
             self.read_file(piece.address, piece.bytes)?;
         }
         Ok(())

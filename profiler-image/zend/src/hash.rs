@@ -5,12 +5,10 @@
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::text::{ZendString, hash_of};
+use crate::zval::{TYPE, ZVAL};
 
 /// A chain of a valid table has a few entries; this bounds a hostile one.
 const MAX_CHAIN: usize = 256;
-/// The size of a zval, and the offset of its type (Zend/zend_types.h).
-const ZVAL: usize = 16;
-const TYPE: usize = 8;
 /// How many deleted entries [`first`] skips before it gives up.
 const MAX_HOLES: u32 = 64;
 

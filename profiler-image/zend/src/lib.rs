@@ -29,6 +29,7 @@ pub mod testing;
 pub mod text;
 pub mod tsrm;
 pub mod unwind;
+pub mod zval;
 
 pub use layouts::Layout;
 pub use memory::{Fault, Memory, Piece};

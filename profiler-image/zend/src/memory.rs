@@ -41,6 +41,12 @@ pub struct Piece<'a> {
     pub bytes: &'a mut [u8],
 }
 
+/// Whether an address is in one of these ranges.
+#[must_use]
+pub fn is_in(ranges: &[Range<u64>], address: u64) -> bool {
+    ranges.iter().any(|range| range.contains(&address))
+}
+
 /// The memory of one process. Addresses and words are little-endian 64-bit, as on x86_64 and aarch64.
 pub trait Memory {
     /// Fills `bytes` from `address`.

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece, half_at, word_at};
+use crate::memory::{Memory, Piece, half_at, is_in, word_at};
 
 /// Scripts of which one table is read; the others are not known.
 pub const MAX_SCRIPTS: usize = 16_384;
@@ -56,10 +56,6 @@ pub fn read_scripts<M: Memory + ?Sized>(
         table.read_scripts(memory, layout, shared, first, scripts);
     }
     scripts.sort_unstable();
-}
-
-fn is_in(shared: &[Range<u64>], address: u64) -> bool {
-    shared.iter().any(|range| range.contains(&address))
 }
 
 struct Table {

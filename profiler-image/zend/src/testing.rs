@@ -13,17 +13,13 @@ use crate::opcache::{APP_SHARED_GLOBALS, HASH, HASH_ENTRIES, NUM_ENTRIES};
 use crate::text::hash_of;
 use crate::unwind::{Copy, Frame};
 
+pub use crate::zval::{IS_NULL, IS_STRING};
 pub use code::{FILE, NewOp, UserFunction};
 
 /// Size of a [`EngineImage::block`].
 pub const BLOCK: u64 = 0x200;
 /// The distance between frames of [`EngineImage::call`].
 const FRAME: u64 = 0x100;
-/// Types of a zval (Zend/zend_types.h).
-pub const IS_NULL: u8 = 1;
-/// A zval that holds a `zend_string`.
-pub const IS_STRING: u8 = 6;
-
 /// An address that looks like one of the heap.
 const BASE: u64 = 0x7f00_0000_0000;
 const GLOBALS_SIZE: u64 = 0x1800;

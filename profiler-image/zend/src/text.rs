@@ -6,14 +6,14 @@
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 use crate::short::Text;
+use crate::zval::IS_STRING;
 
 /// The longest name or path; a longer one is refused, because it is probably garbage.
 const MAX_LENGTH: u64 = 4096;
 
 /// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a freed block the heap
 /// has its pointer to the next free block there, and from 8.4 on another one at the block's end, over the text.
-const IS_STRING: u32 = 6;
-const TYPE: u32 = 0x0f;
+const TYPE_MASK: u32 = 0x0f;
 const END_OF_FLAGS: u32 = 0x2000;
 const TYPE_INFO: usize = 4;
 
@@ -40,7 +40,7 @@ impl ZendString {
             memory.read(address, &mut head[..string.val]).ok()?;
         }
         let type_info = half_at(&head, TYPE_INFO);
-        if type_info & TYPE != IS_STRING || type_info >= END_OF_FLAGS {
+        if type_info & TYPE_MASK != u32::from(IS_STRING) || type_info >= END_OF_FLAGS {
             return None;
         }
         let hash = word_at(&head, string.h);

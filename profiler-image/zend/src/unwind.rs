@@ -12,6 +12,7 @@ use std::ops::Range;
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, byte_at, half_at, word_at};
 use crate::short::Short;
+use crate::zval::{IS_OBJECT, IS_UNDEF, ZVAL};
 use delegates::delegates;
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
@@ -20,16 +21,12 @@ pub const MAX_FRAMES: usize = 4096;
 const MAX_FETCHES: usize = 256;
 /// How much is read of a frame outside the copy: its header and the first variables, which proofs need.
 const FETCH: usize = 256;
-/// Bytes of a zval.
-const ZVAL: usize = 16;
 const READS_OF_HEAP_FRAME: usize = 3;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 /// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its start belongs to another page.
 const PAGE: u64 = 256 << 10;
 /// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
 const MAX_OLDER: usize = 4 << 20;
-const IS_UNDEF: u8 = 0;
-const IS_OBJECT: u8 = 8;
 /// Dummy frames and placeholders in one stack; each is beside a frame with a function.
 const MAX_NAMELESS: usize = 1024;
 

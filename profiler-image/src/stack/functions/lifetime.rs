@@ -2,7 +2,7 @@
 
 use phpprof_zend::Layout;
 use phpprof_zend::function::{HEAD, Key};
-use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::memory::{Memory, Piece, is_in};
 use phpprof_zend::unwind::Frame;
 
 use super::Place;
@@ -110,8 +110,5 @@ pub(super) fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool
 }
 
 pub(super) fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {
-    place
-        .shared_ranges
-        .iter()
-        .any(|range| range.contains(&address))
+    is_in(place.shared_ranges, address)
 }

@@ -9,14 +9,10 @@ use super::{
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::text::hash_of;
+use crate::zval::{IS_ARRAY, IS_DOUBLE, IS_STRING, TYPE, ZVAL};
 
-/// Zend/zend_types.h; the same in every version.
-const IS_DOUBLE: u8 = 5;
-const IS_STRING: u8 = 6;
-const IS_ARRAY: u8 = 7;
 /// `TRACK_VARS_SERVER` (main/php_globals.h).
 const TRACK_VARS_SERVER: u64 = 3;
-const ZVAL: usize = 16;
 /// How many entries of `$_SERVER` are read.
 const MAX_ENTRIES: usize = 512;
 /// How many buckets of the symbol table's chain are read.
@@ -108,7 +104,7 @@ fn entries<M: Memory + ?Sized>(
     wanted: Wanted,
     trail: &mut Trail,
 ) -> Option<Request> {
-    if byte_at(zval, 8) != IS_ARRAY {
+    if byte_at(zval, TYPE) != IS_ARRAY {
         return None;
     }
     let row = &layout.zend_array;
@@ -166,7 +162,7 @@ fn keys_and_texts(
             continue;
         };
         trail.note(*at, bucket.get(..ZVAL)?);
-        let is_text = byte_at(bucket, 8) == IS_STRING;
+        let is_text = byte_at(bucket, TYPE) == IS_STRING;
         asked.push((
             word_at(bucket, row.bucket_key),
             string.val + NAMES[index].len(),
@@ -213,7 +209,8 @@ fn values<M: Memory + ?Sized>(
     if let (Some(uri), Some(path)) = (value(URI), &path) {
         trail.note(texts[URI].0, seen(uri, path));
     }
-    let began = found[TIME].filter(|(_, bucket)| is_named(TIME) && byte_at(bucket, 8) == IS_DOUBLE);
+    let began =
+        found[TIME].filter(|(_, bucket)| is_named(TIME) && byte_at(bucket, TYPE) == IS_DOUBLE);
     Some(Request {
         // Without a method there is no request.
         method: method_of(value(METHOD)?).filter(|_| wanted.method),

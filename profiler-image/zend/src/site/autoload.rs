@@ -2,13 +2,14 @@
 //! engine is autoloading (`EG(in_autoload)`; `zend_lookup_class_ex`, Zend/zend_execute_API.c; 8.6 has no such
 //! table).
 
-use super::{IS_STRING, Site, Words};
+use super::{Site, Words};
 use crate::hash::find;
 use crate::memory::Memory;
 use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::phase::{FETCH_CLASS_CONSTANT, function_looks_up_class, looks_up_class};
 use crate::short::Text;
 use crate::text::ZendString;
+use crate::zval::IS_STRING;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// The words that prove that the class which this op looks up is being autoloaded.

@@ -6,20 +6,17 @@
 //! opline must prove the code, too.
 //! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair to which they point are read later.
 
-use super::{Check, Evidence, IS_OBJECT, IS_STRING, Site, Words};
+use super::{Check, Evidence, Site, Words};
 use crate::hash::pair;
 use crate::memory::{Memory, word_at};
 use crate::op::Op;
 use crate::text::ZendString;
+use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, IS_STRING, ZVAL};
 
-pub(super) const IS_ARRAY: u8 = 7;
-const IS_REFERENCE: u8 = 10;
 /// `zend_reference.val` (Zend/zend_types.h), in all versions.
 const REFERENCE_VALUE: u64 = 8;
 /// `zend_closure.func` (Zend/zend_closures.c): it follows a `zend_object`, in all versions.
 pub(super) const CLOSURE_FUNCTION: u64 = 56;
-/// Bytes of a zval.
-const ZVAL: u64 = 16;
 
 /// The index of the argument that an internal function calls, if it is always the same.
 #[must_use]
@@ -57,7 +54,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// The address of an argument of the caller.
     pub(super) fn argument(&self, index: u64) -> Option<u64> {
         let arguments = self.layout.execute_data.first_argument as u64;
-        let offset = arguments + index * ZVAL;
+        let offset = arguments + index * ZVAL as u64;
         self.caller.frame.address.checked_add(offset)
     }
 
@@ -143,7 +140,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if kind != IS_REFERENCE {
             return Some((value, kind));
         }
-        let mut zval = [0_u8; ZVAL as usize];
+        let mut zval = [0_u8; ZVAL];
         self.memory
             .read(value.checked_add(REFERENCE_VALUE)?, &mut zval)
             .ok()?;

@@ -6,20 +6,18 @@
 //! make a pair.
 //! Invariant: at most [`MAX_OPS`] ops are followed, and a computed callable proves an edge only if it names the callee.
 
-use super::callable::IS_ARRAY;
 use super::generator::OBJECT_CLASS;
-use super::{IS_STRING, Site, Words};
+use super::{Site, Words};
 use crate::hash::{Index, element};
 use crate::memory::{Memory, byte_at, word_at};
 use crate::op::{ADD_ARRAY_ELEMENT, FETCH_DIM_R, FETCH_OBJ_R, INIT_ARRAY, Op};
 use crate::text::ZendString;
+use crate::zval::{IS_ARRAY, IS_LONG, IS_STRING, ZVAL};
 
 /// How far back the op that made a temporary is searched for.
 const MAX_OPS: u64 = 8;
 /// How many temporaries lead to a value.
 const MAX_STEPS: usize = 4;
-const IS_LONG: u8 = 4;
-const ZVAL: usize = 16;
 /// The bit of FETCH_OBJ_R's `extended_value` that is not its cache slot (`ZEND_FETCH_REF`, Zend/zend_compile.h).
 const FETCH_REF: u32 = 1;
 /// A declared property is at most this far from the object's beginning; dynamic ones have a negative offset.

@@ -8,10 +8,10 @@ use crate::memory::Memory;
 use crate::op::{Op, is_frameless};
 use crate::phase::function_looks_up_class;
 use crate::unwind::{Copy, Frame};
+use crate::zval::IS_NULL;
 
 /// More functions than any build can call in this way: 8.4 has some forty.
 const MAX_FUNCTIONS: u32 = 4096;
-const IS_NULL: u8 = 1;
 
 /// The function that an op calls without a frame; `table` is the address of `zend_flf_functions`.
 pub fn function_of<M: Memory + ?Sized>(memory: &M, table: u64, op: &Op) -> Option<u64> {

@@ -7,13 +7,14 @@
 //! is consistent, and counts only while both frames stand. The frame of an ended generator stays in free memory, with its
 //! last caller and the address of a `zend_generator` that may now be another one: it proves nothing by itself.
 
-use super::{Check, Evidence, IS_OBJECT, Site, Words};
+use super::{Check, Evidence, Site, Words};
 use crate::memory::{Memory, word_at};
 use crate::op::{
     ADD_ARRAY_UNPACK, FE_FETCH_R, FE_FETCH_RW, FE_RESET_R, FE_RESET_RW, Op, SEND_UNPACK,
     is_yield_from,
 };
 use crate::unwind::Frame;
+use crate::zval::IS_OBJECT;
 
 /// `zend_object_iterator.data` (Zend/zend_iterators.h): it follows a `zend_object`, in all versions.
 const ITERATOR_DATA: u64 = 56;

@@ -1,9 +1,10 @@
 //! Property hooks (8.4 and later), which are called without a DO_* or by an INIT_* of their own.
 
-use super::{Check, Evidence, IS_OBJECT, Site, Words};
+use super::{Check, Evidence, Site, Words};
 use crate::memory::Memory;
 use crate::op::{ASSIGN_OBJ, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, Op, RETURN};
 use crate::text::ZendString;
+use crate::zval::IS_OBJECT;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// `$o->p` with a hook, from 8.4 on: after its first call, FETCH_OBJ_R pushes the frame of `$p::get` itself;

@@ -1,8 +1,9 @@
 //! The constructor that NEW calls.
 
-use super::{Check, Evidence, IS_OBJECT, Site, Words};
+use super::{Check, Evidence, Site, Words};
 use crate::memory::Memory;
 use crate::op::Op;
+use crate::zval::IS_OBJECT;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     pub(super) fn judge_new(&self, init: &Op) -> Evidence {

@@ -2,14 +2,12 @@
 //!
 //! Their places differ between versions, as the row's rules tell. What this module does not do: judge.
 
-use super::{IS_STRING, Site, Words};
+use super::{Site, Words};
 use crate::hash::find;
 use crate::memory::{Memory, word_at};
 use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::text::ZendString;
-
-/// The offset of a cache slot's number in a literal (`Z_CACHE_SLOT`: `zval.u2`).
-const ZVAL_U2: u64 = 12;
+use crate::zval::{IS_STRING, TYPE, U2};
 
 /// How much is read of a literal's text with its header, of an operand's literals, and of a cache slot.
 const TEXT: usize = 96;
@@ -50,7 +48,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let text = |literal: u64| {
             let mut zval = [0; 16];
             let is_read = literal != 0 && self.memory.read(literal, &mut zval).is_ok();
-            let is_string = is_read && zval[8] == IS_STRING;
+            let is_string = is_read && zval[TYPE] == IS_STRING;
             (if is_string { word_at(&zval, 0) } else { 0 }, TEXT)
         };
         let stored = word(own);
@@ -99,7 +97,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return Some(in_op);
         }
         let literal = self.literal_address(op, operand, 0)?;
-        self.memory.half(literal.checked_add(ZVAL_U2)?).ok()
+        self.memory.half(literal.checked_add(U2 as u64)?).ok()
     }
 
     /// Whether no function has the name in the `index`-th literal after the operand.
@@ -180,7 +178,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.memory
             .read(self.literal_address(op, operand, index)?, &mut literal)
             .ok()?;
-        (literal[8] == IS_STRING)
+        (literal[TYPE] == IS_STRING)
             .then(|| ZendString::read(self.memory, self.layout, word_at(&literal, 0)))?
     }
 

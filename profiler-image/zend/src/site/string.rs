@@ -3,14 +3,14 @@
 //! The object stays in the operand, or in the array that is joined, until the method has returned.
 //! Invariant: an op proves only the `__toString` of an object that it converts.
 
-use super::callable::IS_ARRAY;
-use super::{IS_OBJECT, IS_STRING, Site, Words};
+use super::{Site, Words};
 use crate::hash::holds;
 use crate::memory::Memory;
 use crate::op::{
     ASSIGN_DIM_OP, ASSIGN_OBJ_OP, ASSIGN_OP, ASSIGN_STATIC_PROP_OP, CAST, CONCAT, ECHO,
     FAST_CONCAT, Op, ROPE_ADD, ROPE_END, ROPE_INIT,
 };
+use crate::zval::{IS_ARRAY, IS_OBJECT, IS_STRING};
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// The words that prove that this op converts the callee's object.

@@ -3,13 +3,12 @@
 use super::super::callable::CLOSURE_FUNCTION;
 use super::*;
 use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL};
+use crate::zval::{IS_ARRAY, IS_REFERENCE};
 
 const OPERAND: u32 = 112;
 const NAME_OPERAND: u32 = 128;
 const LIST: u64 = 0x32_0000;
 const REFERENCE: u64 = 0x33_0000;
-const IS_ARRAY: u8 = 7;
-const IS_REFERENCE: u8 = 10;
 const IS_VAR: u8 = 4;
 
 /// The content of a test's zval.

@@ -4,6 +4,7 @@ use super::super::callable::CLOSURE_FUNCTION;
 use super::*;
 use crate::hash::Index;
 use crate::op::{ADD_ARRAY_ELEMENT, FETCH_DIM_R, INIT_ARRAY, INIT_DYNAMIC_CALL, INIT_USER_CALL};
+use crate::zval::{IS_ARRAY, IS_LONG};
 
 const VARIABLE: u32 = 112;
 const OTHER: u32 = 128;
@@ -12,8 +13,6 @@ const TEMPORARIES: [u32; 2] = [144, 160];
 const ARRAY: u64 = 0x32_0000;
 const OBJECT_ROOM: u64 = 0x80;
 const PROPERTY: u64 = 40;
-const IS_LONG: u8 = 4;
-const IS_ARRAY: u8 = 7;
 const IS_VAR: u8 = 4;
 const JMP: u8 = 42;
 

@@ -1,20 +1,18 @@
 //! Conversions to a string: ops, and `implode`.
 
-use super::super::callable::IS_ARRAY;
 use super::*;
 use crate::op::{
     ASSIGN_DIM_OP, ASSIGN_OBJ_OP, ASSIGN_OP, ASSIGN_STATIC_PROP_OP, CAST, CONCAT, ECHO,
     FAST_CONCAT, ROPE_ADD, ROPE_END, ROPE_INIT,
 };
+use crate::zval::{IS_ARRAY, IS_LONG, IS_REFERENCE};
 
 const FIRST: u32 = 112;
 const SECOND: u32 = 128;
 const LIST: u64 = 0x32_0000;
 const REFERENCE: u64 = 0x33_0000;
-const IS_REFERENCE: u8 = 10;
 const ZEND_SUB: u32 = 2;
 const OP_DATA: u8 = 137;
-const IS_LONG: u32 = 4;
 
 fn proven(offset: u64) -> Evidence {
     Evidence::Proven(Check::Nothing, Words::Operand(STACK + offset))
@@ -76,7 +74,7 @@ fn an_op_proves_the_method_of_the_object_that_it_converts() {
     }
     check(ECHO, 0, [true, false], true);
     check(CAST, u32::from(IS_STRING), [true, false], true);
-    check(CAST, IS_LONG, [false, false], true);
+    check(CAST, u32::from(IS_LONG), [false, false], true);
     check(ASSIGN_OP, u32::from(CONCAT), [false, true], true);
     check(ASSIGN_OP, ZEND_SUB, [false, false], true);
     check(ASSIGN_OBJ, 0, [false, false], true);

@@ -4,19 +4,13 @@
 //! request and the pod alone. So a decision can be repeated after any crash without a second sampler.
 
 use jiff::{SignedDuration, Timestamp};
-use phpprof_crds::{
-    ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState, TargetStatus,
-};
+use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState};
 
 use crate::decide::admission::admit;
-use crate::decide::effect::{Cancellation, Effect, Job};
-use crate::decide::limits::{Deadlines, Limits, later, not_after};
-use crate::decide::mode::mode;
-use crate::decide::observed::{Blind, Observed, PodView, Queued};
-use crate::decide::run::{run, subject};
+use crate::decide::effect::{Effect, Job};
+use crate::decide::limits::{Deadlines, Limits, later};
+use crate::decide::observed::{Blind, Observed, Queued};
 use crate::decide::status::{Verdict, all_failed, fail, is_terminal, pods, progress, settle};
-use crate::decide::target::{Step, step};
-use crate::sampler::injection::{Injection, Residence, Subject, Task};
 
 /// What to persist, then what to do, then when to decide again.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,55 +238,10 @@ impl Round<'_> {
     fn run(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
         let mut effects = Vec::new();
         let mut wake: Option<Timestamp> = None;
-        let mut wake_at =
-            |instant: Timestamp| wake = Some(wake.map_or(instant, |wake| wake.min(instant)));
         for target in &mut status.targets {
-            let pod = self.observed.pods.get(&target.pod_uid);
-            let read = self.observed.receipts.get(&target.pod_uid);
-            match (step(self.now, target, pod, read, &deadlines), pod) {
-                (Step::Settled, _) | (Step::Inject, None) => {}
-                (Step::Inject, Some(_)) if self.ends_early() => {
-                    let why = self
-                        .observed
-                        .halted
-                        .as_deref()
-                        .unwrap_or("the request was cancelled");
-                    let message = format!("{why} before this pod's sampler was added");
-                    fail(target, TargetReason::Cancelled, &message);
-                }
-                (Step::Inject, Some(pod)) => {
-                    effects.push(Effect::Inject(Box::new(self.injection(target, pod))))
-                }
-                (Step::Fail(..) | Step::Verify(_), _) if self.is_under_way(target) => {}
-                (Step::ReadReceipt(state), _) => {
-                    target.state = state;
-                    effects.extend(self.cancel(target, &deadlines));
-                    match self.read_receipt(target, &deadlines) {
-                        Some(Ok(effect)) => effects.push(effect),
-                        Some(Err(retry_at)) => wake_at(retry_at),
-                        None => {}
-                    }
-                }
-                (Step::Fail(reason, message), _) => {
-                    match self.recover(target, reason, message, &deadlines) {
-                        Some(Ok(effect)) => effects.push(effect),
-                        Some(Err(retry_at)) => wake_at(retry_at),
-                        None => {}
-                    }
-                }
-                (Step::Wait { state, until }, _) => {
-                    target.state = state;
-                    wake_at(until);
-                    effects.extend(self.cancel(target, &deadlines));
-                }
-                (Step::Verify(receipt), _) => {
-                    target.state = TargetState::Verifying;
-                    match self.verify(target, receipt, &deadlines) {
-                        Ok(effect) => effects.push(effect),
-                        Err(retry_at) => wake_at(retry_at),
-                    }
-                }
-            }
+            let turn = self.advance(target, &deadlines);
+            effects.extend(turn.effects);
+            wake = wake.into_iter().chain(turn.wake_at).min();
         }
         let verdict = match &self.observed.store_trouble {
             Some(trouble) => waiting_for_store(&trouble.message, deadlines.give_up),
@@ -313,53 +262,6 @@ impl Round<'_> {
             status,
             effects,
             next,
-        }
-    }
-
-    /// The samples taken so far are enough: the request was cancelled, or profiling was stopped.
-    fn ends_early(&self) -> bool {
-        self.request.spec.cancel || self.observed.halted.is_some()
-    }
-
-    /// Tells the target's sampler to stop, unless it was told before or has to continue.
-    fn cancel(&self, target: &TargetStatus, deadlines: &Deadlines) -> Option<Effect> {
-        let is_told = self.observed.stopped.contains(&target.pod_uid);
-        let stop = self.ends_early() && !is_told;
-        stop.then(|| Effect::Cancel(cancellation(target, deadlines.last_upload)))
-    }
-
-    /// Such a job triggers a reconciliation when it ends.
-    fn is_under_way(&self, target: &TargetStatus) -> bool {
-        let job = Job::Target(target.pod_uid.clone());
-        self.observed.under_way.contains(&job)
-    }
-
-    fn injection(&self, target: &TargetStatus, pod: &PodView) -> Injection {
-        let (now, spec, limits) = (self.now, &self.request.spec, self.limits);
-        let not_after = not_after(now, spec.duration_seconds, limits);
-        let upload_until = later(not_after, limits.upload_deadline);
-        let start_slack = limits.start_slack;
-        let task = match target.resident {
-            false => Task::Once(Box::new(run(
-                self.request,
-                target,
-                (not_after, upload_until),
-            ))),
-            true => Task::Resident(Residence {
-                first_answer_seconds: start_slack.as_secs(),
-                idle_seconds: limits.resident_idle.as_secs(),
-                // The container may start late. From then on, it has this time for its first answer.
-                ask_until: later(later(now, start_slack), start_slack),
-            }),
-        };
-        Injection {
-            subject: Subject {
-                pod_addresses: pod.addresses.clone(),
-                ..subject(self.request, target)
-            },
-            ephemeral_container_name: target.ephemeral_container_name.clone(),
-            mode: mode(pod.container(&target.container_name), &spec.target),
-            task,
         }
     }
 
@@ -425,14 +327,6 @@ impl Round<'_> {
     }
 }
 
-fn cancellation(target: &TargetStatus, until: Timestamp) -> Cancellation {
-    Cancellation {
-        pod_uid: target.pod_uid.clone(),
-        key: target.object_key.clone(),
-        until,
-    }
-}
-
 fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {
     let message =
         format!("the store does not work; the operator retries until {give_up:.0}: {message}");
@@ -443,5 +337,6 @@ fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {
 }
 
 mod asking;
+mod targets;
 #[cfg(test)]
 mod tests;

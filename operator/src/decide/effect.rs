@@ -195,72 +195,7 @@ pub fn record(
 ) {
     let mut verdict = None;
     for done in done {
-        match done {
-            Done::Injected
-            | Done::TryAgain(_)
-            | Done::StoreAway(_)
-            | Done::ReceiptRead { .. }
-            | Done::Stopped { .. }
-            | Done::Deleted => {}
-            Done::TargetFailed {
-                pod_uid,
-                reason,
-                message,
-            } => {
-                if let Some(target) = open_target(status, pod_uid) {
-                    fail(target, *reason, message);
-                }
-            }
-            Done::Verified {
-                pod_uid,
-                receipt,
-                full,
-                cut_short,
-            } => {
-                if let Some(target) = open_target(status, pod_uid) {
-                    verified(target, receipt, full);
-                    if let Some(message) = cut_short {
-                        target.reason = Some(TargetReason::TargetExited);
-                        target.message = message.clone();
-                    }
-                }
-            }
-            Done::Recovered {
-                pod_uid,
-                key,
-                receipt,
-                full,
-                reason,
-                message,
-            } => {
-                if let Some(target) = open_target(status, pod_uid) {
-                    verified(target, receipt, full);
-                    target.object_key = key.clone();
-                    target.reason = Some(*reason);
-                    target.message = message.clone();
-                }
-            }
-            Done::Merged {
-                profile,
-                note,
-                changed,
-                links,
-                cancelled,
-            } => {
-                status.profile = Some(profile.clone());
-                status.links = links.clone();
-                changed_in(status.targets.iter_mut(), changed);
-                verdict = Some(merged(&status.targets, note, cancelled.as_deref()));
-            }
-            Done::Exported => status.export_time = Some(Time(now)),
-            Done::Listed => verdict = Some(all_failed(&status.targets)),
-            Done::MergeFailed(message) => {
-                verdict = Some(Verdict {
-                    reason: Reason::MergeFailed,
-                    message: message.clone(),
-                });
-            }
-        }
+        verdict = record_one(status, done, now).or(verdict);
     }
     let changes_targets = |done: &Done| {
         matches!(
@@ -273,6 +208,76 @@ pub fn record(
     }
     if let Some(verdict) = verdict {
         settle(status, verdict, generation, now);
+    }
+}
+
+/// Records one result. The verdict, if the request as a whole has a new one.
+fn record_one(status: &mut ProfileRequestStatus, done: &Done, now: Timestamp) -> Option<Verdict> {
+    match done {
+        Done::Injected
+        | Done::TryAgain(_)
+        | Done::StoreAway(_)
+        | Done::ReceiptRead { .. }
+        | Done::Stopped { .. }
+        | Done::Deleted => None,
+        Done::TargetFailed {
+            pod_uid,
+            reason,
+            message,
+        } => {
+            fail(open_target(status, pod_uid)?, *reason, message);
+            None
+        }
+        Done::Verified {
+            pod_uid,
+            receipt,
+            full,
+            cut_short,
+        } => {
+            let target = open_target(status, pod_uid)?;
+            verified(target, receipt, full);
+            if let Some(message) = cut_short {
+                target.reason = Some(TargetReason::TargetExited);
+                target.message = message.clone();
+            }
+            None
+        }
+        Done::Recovered {
+            pod_uid,
+            key,
+            receipt,
+            full,
+            reason,
+            message,
+        } => {
+            let target = open_target(status, pod_uid)?;
+            verified(target, receipt, full);
+            target.object_key = key.clone();
+            target.reason = Some(*reason);
+            target.message = message.clone();
+            None
+        }
+        Done::Merged {
+            profile,
+            note,
+            changed,
+            links,
+            cancelled,
+        } => {
+            status.profile = Some(profile.clone());
+            status.links = links.clone();
+            changed_in(status.targets.iter_mut(), changed);
+            Some(merged(&status.targets, note, cancelled.as_deref()))
+        }
+        Done::Exported => {
+            status.export_time = Some(Time(now));
+            None
+        }
+        Done::Listed => Some(all_failed(&status.targets)),
+        Done::MergeFailed(message) => Some(Verdict {
+            reason: Reason::MergeFailed,
+            message: message.clone(),
+        }),
     }
 }
 

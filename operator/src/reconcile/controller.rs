@@ -18,7 +18,6 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
-use crate::decide::checkpoints::leftovers;
 use crate::decide::decision::{Next, decide};
 use crate::decide::effect::{Done, Effect, record};
 use crate::decide::observed::Observed;
@@ -30,11 +29,12 @@ use crate::metrics::Port;
 use crate::reconcile::calls::call;
 use crate::reconcile::changes::{count, log};
 use crate::reconcile::context::Context;
-use crate::reconcile::deletion::{abandon, keep_record, resume};
+use crate::reconcile::deletion::{abandon, resume};
 use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
 use crate::reconcile::fleet::{Fleet, reference};
 use crate::reconcile::follow::{follow, take_over};
+use crate::reconcile::milestones::{clear, is_accepted, is_over, see_progress};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::requests::{Known, strip, strip_all_but_who_asked};
 use crate::reconcile::scopes::{routed, scopes};
@@ -264,21 +264,7 @@ async fn look_after(
         let (effects, next);
         (request, effects, next) = decided(&context, (request, known), &reference).await?;
         clear(&context, &request, &done);
-        let namespace = request.namespace().unwrap_or_default();
-        if is_accepted(&request) && !was_accepted {
-            context.archives.ensure(&namespace);
-            keep_record(&context, &request);
-        }
-        if is_over(&request) {
-            context.watches.release(&reference);
-        }
-        if is_over(&request) && !was_over {
-            context.forget(&request);
-            Fleet::call_next(&context);
-            if is_accepted(&request) {
-                context.archives.count_again(&namespace);
-            }
-        }
+        see_progress(&context, &reference, &request, (was_accepted, was_over));
         if effects.is_empty() {
             match next {
                 Next::Now => continue,
@@ -322,11 +308,6 @@ async fn decided(
     Ok((request, decision.effects, decision.next))
 }
 
-fn is_accepted(request: &ProfileRequest) -> bool {
-    let status = request.status.as_ref();
-    status.is_some_and(|status| status.start_time.is_some())
-}
-
 /// How long the reconciliation waits, so that changes at about the same time are written together.
 fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
     let namespace = request.namespace().unwrap_or_default();
@@ -337,11 +318,6 @@ fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
     let (now, writes) = (context.now(), context.written.writes(request)?);
     let until = wait_until(request, writes, verified)?;
     (now < until).then(|| self::until(now, until))
-}
-
-fn is_over(request: &ProfileRequest) -> bool {
-    let status = request.status.as_ref();
-    status.is_some_and(|status| status.completion_time.is_some())
 }
 
 /// Observes the cluster for the request, or returns that it could not.
@@ -404,27 +380,6 @@ fn recorded(context: &Context, request: &ProfileRequest, done: &[Done]) -> Profi
     let status = recorded.status.get_or_insert_default();
     record(status, done, request.metadata.generation, now);
     recorded
-}
-
-/// Deletes in the background what is no longer needed once the request is collected.
-fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
-    let is_over = |done: &Done| {
-        matches!(
-            done,
-            Done::Merged { .. } | Done::MergeFailed(_) | Done::Listed
-        )
-    };
-    if done.iter().any(is_over) {
-        let (context, request) = (context.clone(), request.clone());
-        let cleared = async move {
-            context.collector.clear(leftovers(&request)).await;
-            // If the record stays, the next leader deletes it when it starts.
-            if let Err(error) = context.collector.forget(&request, &context.limits).await {
-                tracing::info!(%error, "deleting the record of a request failed; retrying later");
-            }
-        };
-        tokio::spawn(cleared.in_current_span());
-    }
 }
 
 /// Writes the status if it has changed, and only over the version that the decision was based on.

@@ -14,6 +14,7 @@ mod follow;
 mod granting;
 pub mod halts;
 pub mod jobs;
+mod milestones;
 mod observe;
 pub mod requests;
 pub mod residents;

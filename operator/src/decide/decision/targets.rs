@@ -1,0 +1,145 @@
+//! What one target does next while its request runs.
+//!
+//! Invariant: only its own state changes; what it needs from outside is an effect.
+
+use jiff::Timestamp;
+use phpprof_crds::{TargetReason, TargetState, TargetStatus};
+
+use super::Round;
+use crate::decide::effect::{Cancellation, Effect, Job};
+use crate::decide::limits::{Deadlines, later, not_after};
+use crate::decide::mode::mode;
+use crate::decide::observed::PodView;
+use crate::decide::run::{run, subject};
+use crate::decide::status::fail;
+use crate::decide::target::{Step, step};
+use crate::sampler::injection::{Injection, Residence, Subject, Task};
+
+/// The effects of a target's step, and when to decide again even if nothing changes.
+#[derive(Default)]
+pub(super) struct Turn {
+    pub effects: Vec<Effect>,
+    pub wake_at: Option<Timestamp>,
+}
+
+impl Turn {
+    fn of(effect: Effect) -> Self {
+        Turn {
+            effects: vec![effect],
+            wake_at: None,
+        }
+    }
+
+    /// A question to the store, or when to ask.
+    fn asking(asked: Result<Effect, Timestamp>) -> Self {
+        match asked {
+            Ok(effect) => Turn::of(effect),
+            Err(retry_at) => Turn {
+                effects: Vec::new(),
+                wake_at: Some(retry_at),
+            },
+        }
+    }
+}
+
+impl Round<'_> {
+    /// Sets the state of a target that is not settled.
+    pub(super) fn advance(&self, target: &mut TargetStatus, deadlines: &Deadlines) -> Turn {
+        let pod = self.observed.pods.get(&target.pod_uid);
+        let read = self.observed.receipts.get(&target.pod_uid);
+        match (step(self.now, target, pod, read, deadlines), pod) {
+            (Step::Settled, _) | (Step::Inject, None) => Turn::default(),
+            (Step::Inject, Some(_)) if self.ends_early() => {
+                let halted = self.observed.halted.as_deref();
+                let why = halted.unwrap_or("the request was cancelled");
+                let message = format!("{why} before this pod's sampler was added");
+                fail(target, TargetReason::Cancelled, &message);
+                Turn::default()
+            }
+            (Step::Inject, Some(pod)) => {
+                Turn::of(Effect::Inject(Box::new(self.injection(target, pod))))
+            }
+            (Step::Fail(..) | Step::Verify(_), _) if self.is_under_way(target) => Turn::default(),
+            (Step::ReadReceipt(state), _) => {
+                target.state = state;
+                let cancel = self.cancel(target, deadlines);
+                let asked = self.read_receipt(target, deadlines);
+                let turn = asked.map(Turn::asking).unwrap_or_default();
+                Turn {
+                    effects: cancel.into_iter().chain(turn.effects).collect(),
+                    ..turn
+                }
+            }
+            (Step::Fail(reason, message), _) => {
+                let asked = self.recover(target, reason, message, deadlines);
+                asked.map(Turn::asking).unwrap_or_default()
+            }
+            (Step::Wait { state, until }, _) => {
+                target.state = state;
+                Turn {
+                    effects: self.cancel(target, deadlines).into_iter().collect(),
+                    wake_at: Some(until),
+                }
+            }
+            (Step::Verify(receipt), _) => {
+                target.state = TargetState::Verifying;
+                Turn::asking(self.verify(target, receipt, deadlines))
+            }
+        }
+    }
+
+    /// The samples taken so far are enough: the request was cancelled, or profiling was stopped.
+    pub(super) fn ends_early(&self) -> bool {
+        self.request.spec.cancel || self.observed.halted.is_some()
+    }
+
+    /// Tells the target's sampler to stop, unless it was told before or has to continue.
+    fn cancel(&self, target: &TargetStatus, deadlines: &Deadlines) -> Option<Effect> {
+        let is_told = self.observed.stopped.contains(&target.pod_uid);
+        let stop = self.ends_early() && !is_told;
+        stop.then(|| Effect::Cancel(cancellation(target, deadlines.last_upload)))
+    }
+
+    /// Such a job triggers a reconciliation when it ends.
+    pub(super) fn is_under_way(&self, target: &TargetStatus) -> bool {
+        let job = Job::Target(target.pod_uid.clone());
+        self.observed.under_way.contains(&job)
+    }
+
+    fn injection(&self, target: &TargetStatus, pod: &PodView) -> Injection {
+        let (now, spec, limits) = (self.now, &self.request.spec, self.limits);
+        let not_after = not_after(now, spec.duration_seconds, limits);
+        let upload_until = later(not_after, limits.upload_deadline);
+        let start_slack = limits.start_slack;
+        let task = match target.resident {
+            false => Task::Once(Box::new(run(
+                self.request,
+                target,
+                (not_after, upload_until),
+            ))),
+            true => Task::Resident(Residence {
+                first_answer_seconds: start_slack.as_secs(),
+                idle_seconds: limits.resident_idle.as_secs(),
+                // The container may start late. From then on, it has this time for its first answer.
+                ask_until: later(later(now, start_slack), start_slack),
+            }),
+        };
+        Injection {
+            subject: Subject {
+                pod_addresses: pod.addresses.clone(),
+                ..subject(self.request, target)
+            },
+            ephemeral_container_name: target.ephemeral_container_name.clone(),
+            mode: mode(pod.container(&target.container_name), &spec.target),
+            task,
+        }
+    }
+}
+
+fn cancellation(target: &TargetStatus, until: Timestamp) -> Cancellation {
+    Cancellation {
+        pod_uid: target.pod_uid.clone(),
+        key: target.object_key.clone(),
+        until,
+    }
+}

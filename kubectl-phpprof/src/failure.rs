@@ -121,6 +121,10 @@ impl Failure {
                 ),
             );
         };
+        Failure::of_status(suggest, action, status)
+    }
+
+    fn of_status(suggest: &Suggest, action: &str, status: &kube::core::Status) -> Self {
         let message = format!("cannot {action}: {}", status.message);
         match status.code {
             401 => Failure::new(

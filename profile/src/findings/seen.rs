@@ -56,18 +56,8 @@ const EXECUTE: &[&str] = &[
 ];
 
 pub(super) fn seen(rule: &Rule, facts: &Facts<'_>) -> Option<Seen> {
-    let by_stack = |focus: &dyn Fn(usize) -> Option<usize>| {
-        let nodes = facts.nodes.iter().enumerate().skip(1);
-        let stacks = nodes.filter(|(_, node)| node.flat != Values::default());
-        let stacks = stacks.filter_map(|(index, node)| {
-            Some(Stack {
-                node: index,
-                focus: focus(index)?,
-                value: of(rule.measure, node.flat),
-            })
-        });
-        Some(Seen::Stacks(stacks.collect()))
-    };
+    let by_stack =
+        |focus: &dyn Fn(usize) -> Option<usize>| Some(stacks(rule.measure, facts, focus));
     let marks = |names: &[&str]| marked(facts, names);
     let leaf = |node: usize| facts.nodes.get(node).map(|node| node.function);
     let has = |marks: &[bool], function: usize| marks.get(function).copied().unwrap_or(false);
@@ -117,6 +107,20 @@ pub(super) fn seen(rule: &Rule, facts: &Facts<'_>) -> Option<Seen> {
             (share >= rule.least).then(|| Seen::Heap(share, heap.clone()))
         }
     }
+}
+
+/// The stacks that have a focus, each with what it has of the measure.
+fn stacks(measure: Measure, facts: &Facts<'_>, focus: &dyn Fn(usize) -> Option<usize>) -> Seen {
+    let nodes = facts.nodes.iter().enumerate().skip(1);
+    let stacks = nodes.filter(|(_, node)| node.flat != Values::default());
+    let stacks = stacks.filter_map(|(index, node)| {
+        Some(Stack {
+            node: index,
+            focus: focus(index)?,
+            value: of(measure, node.flat),
+        })
+    });
+    Seen::Stacks(stacks.collect())
 }
 
 fn of(measure: Measure, values: Values) -> i64 {

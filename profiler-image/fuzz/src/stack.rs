@@ -82,20 +82,8 @@ pub fn read<M: Memory + ?Sized>(
             compiler_globals: Some(compiler_globals),
             frameless_functions: None,
             through: None,
-            caller: Side {
-                frame: caller,
-                function: caller_function,
-                scope: caller_function.key.scope,
-                is_passing: !caller_function.key.is_named(),
-                has_own_opline: true,
-            },
-            callee: Side {
-                frame: callee,
-                function: callee_function,
-                scope: callee_function.key.scope,
-                is_passing: !callee_function.key.is_named(),
-                has_own_opline: true,
-            },
+            caller: side(caller, caller_function),
+            callee: side(callee, callee_function),
         }),
         _ => false,
     });
@@ -107,6 +95,16 @@ pub fn read<M: Memory + ?Sized>(
             .is_some_and(|leaf| is_inside_include(memory, layout, leaf.opline)),
         names: texts(&functions, |function| function.name()),
         files: texts(&functions, |function| function.file()),
+    }
+}
+
+fn side<'a>(frame: &'a Frame, function: &'a Function) -> Side<'a> {
+    Side {
+        frame,
+        function,
+        scope: function.key.scope,
+        is_passing: !function.key.is_named(),
+        has_own_opline: true,
     }
 }
 

@@ -114,19 +114,45 @@ pub fn main(arguments: &Record) -> ExitCode {
     host.end(code)
 }
 
+/// What a run needs until its end.
+struct Prepared {
+    options: Options,
+    deadlines: Deadlines,
+    delivery: Option<Delivery>,
+    /// For a snapshot.
+    begin: Option<Arc<Begin>>,
+    /// Where the list of requests goes on a host.
+    list: Option<OutputFile>,
+}
+
 /// Records and delivers; returns the receipt.
 fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<String, Failure> {
+    let Some(prepared) = prepare(arguments, scope, host)? else {
+        say("started after --not-after: nothing to do");
+        return Ok(receipt::failed(Reason::NotAfterPassed, ""));
+    };
+    let options = &prepared.options;
+    let recording = record(options);
+    host.be_still();
+    let recording = recording.map_err(|error| host.explain(&error, failure_of(&error, options)))?;
+    if options.stop.is_drop() {
+        return Err(upload::dropped());
+    }
+    deliver(arguments, host, prepared, recording)
+}
+
+/// Checks and opens all that a run needs; `None` if it is too late to begin.
+fn prepare(
+    arguments: &Record,
+    scope: Option<Scope>,
+    host: &mut Host,
+) -> Result<Option<Prepared>, Failure> {
     let asked_of_requests = arguments.requests.asked()?;
     let list = arguments
         .requests
         .file()
         .map(OutputFile::open)
         .transpose()?;
-    let tell = |text: &str| {
-        if !arguments.quiet {
-            say(text);
-        }
-    };
     // A process that is not dumpable cannot open its own /dev/stdout, and its children would not be dumpable. This precedes the grants.
     behave();
     let delivery = match host.writes() {
@@ -134,8 +160,7 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
         false => Some(Delivery::new(&environment(arguments)?)?),
     };
     let Some(deadlines) = deadlines(arguments, delivery.as_ref()) else {
-        say("started after --not-after: nothing to do");
-        return Ok(receipt::failed(Reason::NotAfterPassed, ""));
+        return Ok(None);
     };
     let duration = upload::time_to_sample(
         time(arguments),
@@ -159,14 +184,32 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
         ENDLESS => host.end_of_endless().to_owned(),
         seconds => format!("for {seconds} s"),
     };
-    tell(&format!("sampling {how_long} at {rate} samples a second"));
-    let recording = record(&options);
-    host.be_still();
-    let mut recording =
-        recording.map_err(|error| host.explain(&error, failure_of(&error, &options)))?;
-    if options.stop.is_drop() {
-        return Err(upload::dropped());
+    if !arguments.quiet {
+        say(&format!("sampling {how_long} at {rate} samples a second"));
     }
+    Ok(Some(Prepared {
+        options,
+        deadlines,
+        delivery,
+        begin,
+        list,
+    }))
+}
+
+/// Builds the profile, and delivers or keeps it; returns the receipt.
+fn deliver(
+    arguments: &Record,
+    host: &mut Host,
+    prepared: Prepared,
+    mut recording: Recording,
+) -> Result<String, Failure> {
+    let Prepared {
+        options,
+        deadlines,
+        delivery,
+        begin,
+        list,
+    } = prepared;
     let mut snapshot = recording.snapshot();
     let requests = recording.recorder.take().filter(|_| begin.is_none());
     let mut requests = requests.map(|recorder| timeline(recorder, &snapshot));
@@ -198,9 +241,9 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
     }
     if !arguments.quiet {
         summarize(&recording, &output, options.of_program);
-    }
-    if let Some(written) = written {
-        tell(&format!("{} samples, {written}", output.samples));
+        if let Some(written) = written {
+            say(&format!("{} samples, {written}", output.samples));
+        }
     }
     if let Some(Delivery { grants, agents, .. }) = &delivery {
         route = upload::upload(&grants.profile, agents, bytes, until, &options.stop)?;

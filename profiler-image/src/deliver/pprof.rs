@@ -12,6 +12,7 @@ use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer};
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::{Extensions, Opcache};
 use serde::Serialize;
+use smallvec::SmallVec;
 
 use crate::contract;
 use crate::request::asked::Label as RequestLabel;
@@ -260,7 +261,6 @@ fn frame_of(frame: &Frame) -> FrameRef<'_> {
 #[must_use]
 pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSampler) -> Output {
     let mut writer = writer(snapshot);
-    let ([php, sapi], [pid, thread]) = (OF_ENGINES, OF_WORKERS);
     // In order, so that the same samples give the same file; and one by one, because all of them at once take many megabytes.
     let settled = &snapshot.samples.settled;
     let (mut lines, mut samples, mut without_worker) = (Vec::new(), 0, 0);
@@ -293,15 +293,7 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
             let of_request = told.table.labels(*of_request);
             all.extend(of_request.map(|(key, value)| Label::Str(key, value)));
         }
-        if let Some(worker) = snapshot.seen.get(tid) {
-            // A container may run several PHP versions, so each sample has its own.
-            all.push(Label::Str(php, &worker.engine.version));
-            all.push(Label::Str(sapi, &worker.engine.sapi));
-            all.push(Label::Num(pid, i64::from(worker.pid), ""));
-            if worker.engine.is_thread_safe() {
-                all.push(Label::Num(thread, i64::from(*tid), ""));
-            }
-        }
+        all.extend(of_worker(snapshot, *tid).into_iter().flatten());
         writer.add(&frames, &values(sum, snapshot.heap.is_some()), &all);
         samples += sum.samples;
         if *tid == ANY_WORKER {
@@ -319,6 +311,21 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
         samples: u64::try_from(samples).unwrap_or(0),
         without_worker: u64::try_from(without_worker).unwrap_or(0),
     }
+}
+
+/// The labels of a worker. A container may run several PHP versions, so each sample has its own.
+fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[Label<'_>; 4]>> {
+    let worker = snapshot.seen.get(&tid)?;
+    let ([php, sapi], [pid, thread]) = (OF_ENGINES, OF_WORKERS);
+    let mut labels = SmallVec::from_iter([
+        Label::Str(php, &worker.engine.version),
+        Label::Str(sapi, &worker.engine.sapi),
+        Label::Num(pid, i64::from(worker.pid), ""),
+    ]);
+    if worker.engine.is_thread_safe() {
+        labels.push(Label::Num(thread, i64::from(tid), ""));
+    }
+    Some(labels)
 }
 
 fn comment(

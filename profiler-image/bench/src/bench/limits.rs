@@ -78,17 +78,7 @@ pub fn against_strace() -> Result<Vec<String>> {
         rate: 99,
         mem: false,
     };
-    let length = Length {
-        slice: Duration::from_secs(5),
-        rounds: 1,
-        steady_after: Duration::from_secs(5),
-    };
-    let target = Target::start(&cell)?;
-    let out = tempfile::NamedTempFile::new()?;
-    let command = own_command(&asked(&cell, &target, &length))?;
-    let table = strace(&command, Stdio::from(out.reopen()?))?;
-    let said: Said = serde_json::from_str(&std::fs::read_to_string(out.path())?)
-        .context("the sampler has not said what it counted")?;
+    let (said, table) = traced(&cell)?;
     let seen = |names: &[&str]| -> u64 {
         let of = table.iter().filter(|(name, _)| names.contains(&&name[..]));
         of.map(|(_, calls)| calls).sum()
@@ -130,6 +120,22 @@ pub fn against_strace() -> Result<Vec<String>> {
         println!("    {name:<24} {calls:>7}");
     }
     Ok(wrong)
+}
+
+/// What the sampler counts in this cell, and what strace sees of it.
+fn traced(cell: &Cell) -> Result<(Said, Vec<(String, u64)>)> {
+    let length = Length {
+        slice: Duration::from_secs(5),
+        rounds: 1,
+        steady_after: Duration::from_secs(5),
+    };
+    let target = Target::start(cell)?;
+    let out = tempfile::NamedTempFile::new()?;
+    let command = own_command(&asked(cell, &target, &length))?;
+    let table = strace(&command, Stdio::from(out.reopen()?))?;
+    let said: Said = serde_json::from_str(&std::fs::read_to_string(out.path())?)
+        .context("the sampler has not said what it counted")?;
+    Ok((said, table))
 }
 
 #[cfg(test)]

@@ -113,23 +113,7 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
         let value = 10_f64.powi(decade);
         text(svg, left - 6.0, y(value) + 4.0, "end", &format!("{value}"));
     }
-    // Below the panel, two in a row.
-    for (index, (profiler, rate)) in panel.lines.keys().enumerate() {
-        let (column, row) = ((index % 2) as f64, (index / 2) as f64);
-        let (at, y) = (
-            left + column * width / 2.0,
-            top + height + 58.0 + 16.0 * row,
-        );
-        let words = format!("{profiler}, {rate} Hz");
-        text(svg, at + 30.0, y, "start", &words);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{at:.1}\" y1=\"{1:.1}\" x2=\"{0:.1}\" y2=\"{1:.1}\" {2}/>",
-            at + 25.0,
-            y - 4.0,
-            stroke(profiler, *rate)
-        );
-    }
+    draw_legend(svg, panel, left, top + height + 58.0);
     for decade in 0..=decades as i32 {
         let at = y(10_f64.powi(decade));
         let _ = writeln!(
@@ -158,6 +142,24 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
                 colour(profiler)
             );
         }
+    }
+}
+
+/// The lines' names below the panel, two in a row.
+fn draw_legend(svg: &mut String, panel: &Panel, left: f64, top: f64) {
+    let [width, _] = PANEL;
+    for (index, (profiler, rate)) in panel.lines.keys().enumerate() {
+        let (column, row) = ((index % 2) as f64, (index / 2) as f64);
+        let (at, y) = (left + column * width / 2.0, top + 16.0 * row);
+        let words = format!("{profiler}, {rate} Hz");
+        text(svg, at + 30.0, y, "start", &words);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{at:.1}\" y1=\"{1:.1}\" x2=\"{0:.1}\" y2=\"{1:.1}\" {2}/>",
+            at + 25.0,
+            y - 4.0,
+            stroke(profiler, *rate)
+        );
     }
 }
 

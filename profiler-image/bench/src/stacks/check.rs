@@ -206,15 +206,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
         );
     }
     let unstable = counts.percent(counts.unstable);
-    let allowed = match target.name {
-        "small" if how.jit => 0.5,
-        "small" => 2.0,
-        // Without quiescent reads the other targets are only printed.
-        _ if how.remote => 100.0,
-        // A stack that exists only for a moment is rarely seen twice; here only wrong names count.
-        "attack" => 100.0,
-        _ => 2.0,
-    };
+    let allowed = allowed_unstable(target, how);
     limit(
         unstable < allowed,
         format!("{unstable:.2} % unstable, {allowed} % allowed"),
@@ -235,24 +227,37 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
             how.reads_per_sample
         ),
     );
+    broken.extend(wrong_share(how, counts));
+    broken
+}
+
+/// How many samples may be unstable, in percent.
+fn allowed_unstable(target: &Target, how: How) -> f64 {
+    match target.name {
+        "small" if how.jit => 0.5,
+        "small" => 2.0,
+        // Without quiescent reads the other targets are only printed.
+        _ if how.remote => 100.0,
+        // A stack that exists only for a moment is rarely seen twice; here only wrong names count.
+        "attack" => 100.0,
+        _ => 2.0,
+    }
+}
+
+/// A share of small calls that differs from the true one, or says nothing of it, in words.
+fn wrong_share(how: How, counts: &Counts) -> Option<String> {
+    let truth = how.true_small_percent?;
     // While the sampler waits for a CPU it sees nothing, and all of that time counts for the next sample. The target's turns
     // end at the kernel's ticks if it waits too, and so do the sampler's waits, so this does not average out.
-    let had_a_cpu = how.own_cpu_percent.is_none_or(|percent| percent >= 95.0);
-    if let Some(truth) = how.true_small_percent {
-        limit(
-            had_a_cpu,
-            format!(
-                "the machine is busy: the sampler had a CPU for {:.0} % of the time, which says nothing of shares",
-                how.own_cpu_percent.unwrap_or_default()
-            ),
-        );
-        let share = sampled_small_percent(counts);
-        limit(
-            !had_a_cpu || (share - truth).abs() <= 1.0,
-            format!("small calls {share:.2} % of the sampled time, {truth:.2} % of the true"),
-        );
+    if let Some(percent) = how.own_cpu_percent.filter(|percent| *percent < 95.0) {
+        return Some(format!(
+            "the machine is busy: the sampler had a CPU for {percent:.0} % of the time, which says nothing of shares"
+        ));
     }
-    broken
+    let share = sampled_small_percent(counts);
+    let words =
+        || format!("small calls {share:.2} % of the sampled time, {truth:.2} % of the true");
+    ((share - truth).abs() > 1.0).then(words)
 }
 
 #[cfg(test)]

@@ -238,17 +238,7 @@ impl Functions {
             scope: key.scope,
         };
         let identity = code.identity();
-        self.bytes += code.bytes();
-        let id = match self.free.pop() {
-            Some(id) => id,
-            None => {
-                self.arena.push(None);
-                FunctionId(u32::try_from(self.arena.len() - 1).unwrap_or(u32::MAX))
-            }
-        };
-        if let Some(slot) = self.arena.get_mut(id.0 as usize) {
-            *slot = Some(code);
-        }
+        let id = self.put(code);
         let key = identity.0;
         let in_shared = outlives(place, &key);
         let map = if in_shared {
@@ -277,6 +267,21 @@ impl Functions {
                 .entry(key.code)
                 .and_modify(|block| block.is_ambiguous = true)
                 .or_insert(block);
+        }
+        id
+    }
+
+    fn put(&mut self, code: Code) -> FunctionId {
+        self.bytes += code.bytes();
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => {
+                self.arena.push(None);
+                FunctionId(u32::try_from(self.arena.len() - 1).unwrap_or(u32::MAX))
+            }
+        };
+        if let Some(slot) = self.arena.get_mut(id.0 as usize) {
+            *slot = Some(code);
         }
         id
     }

@@ -1,4 +1,5 @@
-//! Builds `requests.json` from recorded requests: pure.
+//! Builds `requests.json` from recorded requests: pure. `phpprof_profile::timeline` reads it within bounds, and merges the lists of several
+//! pods.
 //!
 //! Invariant: it only contains names that the profile of the same run may contain: the run's functions, proven as far as the profile's
 //! stacks, and values of requests from the table of the requested labels.

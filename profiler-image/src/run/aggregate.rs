@@ -1,7 +1,7 @@
 //! Sums samples by stack, labels of the request, and worker: memory grows with distinct stacks, not with time.
 //!
-//! Invariant: no time is lost. Without room for a worker of its own, samples are summed without the worker; what cannot be
-//! proven is summed under a frame that says so.
+//! Invariant: no time is lost. Without room for a worker of its own, samples are summed without the worker (`withoutWorker` in the
+//! receipt); what cannot be proven is summed under a frame that says so.
 
 use rustc_hash::FxHashMap;
 

@@ -1,7 +1,7 @@
 //! How much CPU the sampler may use, and what it omits to stay within that: pure.
 //!
-//! Under pressure, it first cuts proofs (more of a profile is `[unstable]`), then the rate; both come back when the pressure is
-//! over. Start-up and the last second do not count. Invariant: the rate is never above the requested one.
+//! Under pressure, it first cuts proofs, by fewer looks and further reads (more of a profile is `[unstable]`), then the rate; both
+//! come back when the pressure is over. Start-up and the last second do not count. Invariant: the rate is never above the requested one.
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;

@@ -2,7 +2,7 @@
 //!
 //! One thread does all of this; only the quiescent reader and the scanner have their own. The duration counts from the first turn with a
 //! worker. The sampler stays within a CPU budget: above it, proofs are left out first, then the rate is lowered by a third at a time, and the
-//! receipt says so.
+//! receipt says so. The state of Xdebug and of opcache is read from one worker after the first samples, and once more at the end.
 
 use std::sync::Arc;
 use std::time::Duration;

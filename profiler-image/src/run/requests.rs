@@ -1,8 +1,8 @@
 //! Which request a sample belongs to, and what happens to the sample: summed under the request's labels, kept until the request is old
 //! enough, or dropped by the filter.
 //!
-//! A request is read once, when a sample first shows it. Invariant: a sample whose request is not certain has no labels, is dropped if
-//! there is a filter, and is counted.
+//! A request is read once, when a sample first shows it, in at most eight gathers; without labels and a filter, nothing of it is read.
+//! Invariant: a sample whose request is not certain has no labels, is dropped if there is a filter, and is counted.
 
 use phpprof_zend::request::{Request, Source};
 

@@ -1,7 +1,7 @@
 //! One turn: checks each worker that is due, reads it unless it still sleeps, and sums its sample.
 //!
 //! Invariant: a turn that failed keeps its time, which goes to the worker's next sample. A read of a process that is known to
-//! be gone is not summed.
+//! be gone is not summed: its PID may belong to another one.
 
 use super::aggregate::Sum;
 use super::member::{Asleep, Member};

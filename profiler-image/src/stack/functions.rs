@@ -9,7 +9,7 @@
 //! | a closure, an include, eval()'d code | its code block, read in each sample; in shared memory by the opline in it | never |
 //! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
 //!
-//! All functions of a stack that have to be read in a sample are read in one gather.
+//! All functions of a stack that have to be read in a sample are read in one gather. Names and lines are read at a function's first sight.
 
 mod fetch;
 mod lifetime;

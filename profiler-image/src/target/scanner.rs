@@ -1,8 +1,8 @@
 //! The thread that looks for workers, so that a long look delays no sample.
 //!
 //! It scans ten times a second while something may change soon ([`Discovery::rest`]). Otherwise it sleeps for a second, or until
-//! it is asked: the sampling thread is awake anyway, and tells at the price of one short read whether a process has started. A wake-up
-//! of another thread costs as much as a sample. The thread's CPU time counts as the sampler's. It ends with the [`Scanner`], at
+//! it is asked: the sampling thread is awake anyway, and tells each 70 ms, at the price of one short read, whether a process has started. A
+//! wake-up of another thread costs as much as a sample. The thread's CPU time counts as the sampler's. It ends with the [`Scanner`], at
 //! the latest after the current scan.
 
 use std::sync::Arc;

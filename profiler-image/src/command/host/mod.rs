@@ -1,5 +1,9 @@
 //! What `record` does for users on a host, beside sampling: it chooses processes in other ways, starts a program, writes other
-//! formats, and shows progress. The image is built without it (feature `host`); `pod.rs` then provides the same names.
+//! formats, shows progress, lists the PHP processes, and has `dump` and `top`.
+//!
+//! It is the Cargo feature `host`, on by default and off in the image, where `pod.rs` provides the same names. A second binary of the same
+//! name would need a second package, with a second copy of `record`'s arguments. Formats and the flame graph page come with the crate
+//! `profile` in any case, and the linker leaves out unused code.
 
 pub mod dump;
 mod listing;

@@ -76,9 +76,13 @@ impl Sampler {
         self.asked = 0;
         trace.is_fast = is_fast(words.tops);
         let mut kept = Kept::NOTHING;
+        let mut has_callers = true;
         for (moment, (top, look)) in moments(words.tops.len()).enumerate() {
             self.follow_one(worker, words, (top, look), (trace, climb), now);
             if climb.is_whole {
+                if !has_callers && !self.follow_callers(worker, words, look, (trace, climb), now) {
+                    self.follow_one(worker, words, (top, look), (trace, climb), now);
+                }
                 return Followed::Whole;
             }
             if climb.is_full {
@@ -91,7 +95,10 @@ impl Sampler {
             if moment == 0 {
                 match self.follow_first_look(worker, words, (trace, climb), now) {
                     Ok(followed) => return followed,
-                    Err(shown) => kept = kept.or(shown),
+                    Err(shown) => {
+                        has_callers = shown.address != 0;
+                        kept = kept.or(shown);
+                    }
                 }
             }
         }
@@ -106,7 +113,6 @@ impl Sampler {
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> Result<Followed, Kept> {
-        let layout = worker.process.engine.layout;
         let first = words.tops[0].current_execute_data;
         let mut kept = shown(&worker.reader.copy, trace, climb, first);
         if trace.end == End::Root && trace.stood == trace.frames.len() {
@@ -128,9 +134,53 @@ impl Sampler {
             }
             kept = kept.or(shown(&worker.reader.copy, trace, climb, first));
         }
+        self.follow_callees(worker, words, kept, (trace, climb), now)
+    }
+
+    /// Follows the first look from the callers that have stood since, which a later moment shows, up to the first word's depth. Returns
+    /// whether that is a whole stack.
+    fn follow_callers(
+        &mut self,
+        worker: &mut Worker,
+        words: Words<'_>,
+        look: usize,
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) -> bool {
+        let copy = &worker.reader.copy;
+        let (layout, first) = (
+            worker.process.engine.layout,
+            words.tops[0].current_execute_data,
+        );
+        let stood = copy.stood(layout, &trace.frames, 0..look + 1);
+        let mut callers = trace.frames.iter().rev().take(stood).rev();
+        let Some(caller) =
+            callers.find(|frame| copy.inside(frame.address) && frame.address <= first)
+        else {
+            return false;
+        };
+        self.follow_from(worker, words, (caller.address, 0, 0), (trace, climb), now);
+        let kept = shown(&worker.reader.copy, trace, climb, first);
+        matches!(
+            self.follow_callees(worker, words, kept, (trace, climb), now),
+            Ok(Followed::Whole)
+        )
+    }
+
+    /// Follows the first look from the known part up to the first word's depth; returns the known part if that is not whole.
+    fn follow_callees(
+        &mut self,
+        worker: &mut Worker,
+        words: Words<'_>,
+        mut kept: Kept,
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) -> Result<Followed, Kept> {
         if kept.address == 0 {
             return Err(kept);
         }
+        let layout = worker.process.engine.layout;
+        let first = words.tops[0].current_execute_data;
         for _ in 0..CALLEES {
             let copy = &worker.reader.copy;
             let Some(callee) = copy.callee_of(layout, kept.address, first) else {

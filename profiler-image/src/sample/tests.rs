@@ -1,5 +1,6 @@
 //! Whole samples of a small engine, which is in the memory of the test itself and does not move.
 
+mod first_look;
 mod told;
 mod variables;
 
@@ -265,86 +266,6 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
     assert_eq!(
         (&names[..], is_proven),
         (&["{main}".to_owned(), "found".to_owned()][..], false)
-    );
-}
-
-/// The frame that a first look shows differently.
-#[derive(Clone, Copy, PartialEq)]
-enum Whose {
-    Callee,
-    Caller,
-}
-
-/// Samples a call by `{main}`, and then a read whose first look shows other words at these offsets of the frames.
-fn sampled_with_a_first_look(scene: &Scene, words: &[(Whose, usize, u64)]) -> Vec<String> {
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
-    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
-        panic!("no frame")
-    };
-    let copy = &mut worker.reader.copy;
-    let callee = tops[0].current_execute_data;
-    let layout = scene.image.layout;
-    let caller = frame_at(layout, copy.hot, &copy.looks[0], callee)
-        .unwrap()
-        .prev;
-    for &(whose, offset, value) in words {
-        let frame = if whose == Whose::Callee {
-            callee
-        } else {
-            caller
-        };
-        let at = usize::try_from(frame - copy.hot).unwrap() + offset;
-        copy.looks[0][at..at + 8].copy_from_slice(&value.to_le_bytes());
-    }
-    let words = Words {
-        tops: &tops,
-        last: &last,
-    };
-    let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    let followed = sampler.follow(&mut worker, words, (&mut trace, &mut climb), 2);
-    assert!(matches!(followed, Followed::Whole));
-    names(&sampler, climb.path())
-}
-
-/// The later looks show the word's call, but a later moment would favour calls that last longer.
-#[test]
-fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
-    let scene = Scene::calling();
-    let row = &scene.image.layout.execute_data;
-    let words = [
-        // Any function that is known by now.
-        (Whose::Callee, row.func, scene.main.func),
-        (Whose::Callee, row.opline, scene.main.op(0)),
-        (Whose::Caller, row.opline, scene.main.op(0)),
-    ];
-    assert_eq!(sampled_with_a_first_look(&scene, &words), ["{main}"]);
-}
-
-#[test]
-fn a_call_whose_caller_has_gone_on_to_another_op_since_is_the_leaf() {
-    let scene = Scene::calling();
-    let opline = scene.image.layout.execute_data.opline;
-    let words = [(Whose::Caller, opline, scene.main.op(0))];
-    assert_eq!(
-        sampled_with_a_first_look(&scene, &words),
-        ["{main}", "found"]
-    );
-}
-
-/// That leaf is not in memory: between it and the word there are no frames to search.
-#[test]
-fn a_call_without_a_frame_is_the_leaf_where_the_word_leads_to_an_earlier_calls_frame() {
-    let mut scene = Scene::frameless("implode", IS_NULL);
-    scene.call("text", scene.image.layout.call_info.top);
-    let row = &scene.image.layout.execute_data;
-    let words = [
-        (Whose::Callee, row.prev_execute_data, scene.main_frame),
-        (Whose::Callee, row.this_type_info, 0),
-    ];
-    assert_eq!(
-        sampled_with_a_first_look(&scene, &words),
-        ["{main}", "found", "implode"]
     );
 }
 

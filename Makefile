@@ -51,7 +51,7 @@ lint: setup ## formats, lints, licences, chart, scripts, the documents' English
 
 .PHONY: unit
 unit: setup ## unit tests, and the sampler against real PHP on this machine
-	@$(STAGE) "unit tests" tools/twice cargo test --quiet --workspace --locked --exclude e2e --no-fail-fast
+	@$(STAGE) "unit tests" tools/twice tools/in-lanes cargo test --quiet --workspace --locked --exclude e2e --no-fail-fast
 	@$(STAGE) "image writer" go -C tools/image-writer test ./...
 	@$(STAGE) "release tool" go -C release/tool test ./...
 

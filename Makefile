@@ -39,9 +39,16 @@ setup: ## check what the machine must have, and install the rest
 	@tools/own-target
 
 .PHONY: lint
-lint: setup ## formats, lints, licences, chart, scripts, the documents' English
-	@$(STAGE) "format" cargo fmt --all --check
+lint: style clippy ## formats, lints, licences, chart, scripts, the documents' English
+
+.PHONY: clippy
+clippy: setup
 	@$(STAGE) "clippy" cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
+
+# What takes seconds.
+.PHONY: style
+style: setup
+	@$(STAGE) "format" cargo fmt --all --check
 	@$(STAGE) "scripts and Go" tools/lint
 	@$(TOOLS) helm cargo-deny vale
 	@$(STAGE) "English" vale --output=line README.md CHANGELOG.md docs contract examples e2e/cluster
@@ -157,7 +164,7 @@ generate: ## write all generated files: CRD YAML and chart from the API types, t
 .PHONY: test
 test: setup ## all tests, in their short form
 	@tools/ahead
-	@$(MAKE) lint
+	@$(MAKE) style
 	@$(MAKE) unit
 	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
@@ -167,13 +174,15 @@ test: setup ## all tests, in their short form
 	@$(MAKE) bench BENCH=smoke
 	@$(MAKE) truth
 
-# The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, and builds for what follows.
+# The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, builds for what follows, and
+# clippy, which is last because cargo would let the cluster's tests wait for it.
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
 	@tools/beside $(MAKE) fuzz
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
+	@tools/beside $(MAKE) clippy
 
 # Its targets of make are tests themselves, or run here.
 .PHONY: commands

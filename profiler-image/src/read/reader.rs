@@ -7,7 +7,6 @@
 //! The pointer comes first, and the sample is of its moment. The target's CPU has to fetch each cache line back that was read when the
 //! program writes to it, which takes a tenth of a microsecond. So reading slows down exactly the calls, because they push frames.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,9 +23,6 @@ use super::request_watch::RequestWatch;
 use super::window::Window;
 use crate::target::process::{Process, ProcessMemory};
 
-/// How far the first look's nearest part reaches below and above the expected top. It is short, so that the frames of the sample's moment
-/// are read soon after that moment: 0.45 microseconds instead of 0.7 (median; both after a first piece that is not used).
-const NEAR: u64 = 1024;
 /// The looks show the top frame and its caller's if the top is this far above their beginning.
 const SHOWN: u64 = 1024;
 /// Only this much of a larger page is read.
@@ -41,7 +37,7 @@ const LONGEST: Duration = Duration::from_micros(50);
 /// Reads for one sample while the page, or the top on it, is not at the expected place, or the read was delayed.
 const MAX_READS: usize = 3;
 /// The pieces of one read, without an allocation.
-type Pieces<'a> = SmallVec<[Piece<'a>; 36]>;
+type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
 
 /// The words of `executor_globals` that a sample needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,13 +80,6 @@ impl Globals {
     /// The size of the page, as far as it is read.
     fn extent(&self) -> u64 {
         self.end.saturating_sub(self.page).min(MAX_EXTENT)
-    }
-
-    /// The part of the page that reaches so far below and above the top, as offsets.
-    fn around_top(&self, reach: u64) -> Range<usize> {
-        let top = self.top.saturating_sub(self.page);
-        let offset = |offset: u64| usize::try_from(offset.min(self.extent())).unwrap_or(0);
-        offset(top.saturating_sub(reach))..offset(top.saturating_add(reach))
     }
 }
 
@@ -308,45 +297,42 @@ impl Reader {
 
     /// Reads a stack whose page and top are expected there.
     fn read_at(&mut self, known: &Globals) -> Result<Reading, Fault> {
-        let page = known.page;
+        let (page, extent) = (known.page, known.extent());
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
-        let (mut unused, mut last, mut time) = ([0_u8; 8], [0_u8; Globals::SIZE], [0_u8; 8]);
+        let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
         let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);
-        let reach = self.window.reach();
-        let hot = known.around_top(reach);
+        let (top, reach) = (known.top.saturating_sub(page), self.window.reach());
+        let hot = usize::try_from(top.saturating_sub(reach).min(extent)).unwrap_or(0);
+        let end = usize::try_from(top.saturating_add(reach).min(extent)).unwrap_or(0);
         let looks = match self.has_room {
-            true => self.window.looks(hot.len()),
+            true => self.window.looks(end - hot),
             false => FEW_LOOKS,
         };
         let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
             SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let copy = &mut self.copy;
-        copy.make_room(page, hot.clone(), looks);
+        copy.make_room(page, hot..end, looks);
+        let hot_at = copy.hot;
+        // The frames around the top change fastest, so they are looked at several times, right before and after each read of the top's
+        // pointer, except before the first one: nothing is touched before that. The part below comes last.
         let mut pieces = Pieces::new();
-        // The piece after the first one is read some tenths of a microsecond later than between two others. So the first one is a word that
-        // the target never writes, `EG(uninitialized_zval)`, and the sample's moment comes after it.
-        pieces.push(Piece {
-            address: self.executor_globals,
-            bytes: &mut unused,
-        });
-        let slices = tops.iter_mut().map(|top| Piece {
-            address: at,
-            bytes: &mut top[..length],
-        });
-        let near = known.around_top(NEAR.min(reach));
-        let near = near.start - hot.start..near.end - hot.start;
-        add_looks(&mut pieces, slices, (copy.hot, &mut copy.looks), near);
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
         };
+        let mut between = tops.iter_mut();
+        for (index, look) in copy.looks.iter_mut().enumerate() {
+            if index != 1
+                && let Some(top) = between.next()
+            {
+                add(Some(at), &mut top[..length]);
+            }
+            add(Some(hot_at), look);
+        }
         let phases = &self.phase_globals;
         add(phases.in_compilation(self.layout), &mut in_compilation);
         add(phases.gc_enabled(self.layout), &mut gc);
-        add(
-            (hot.start > 0).then_some(page),
-            &mut copy.bytes[..hot.start],
-        );
+        add((hot > 0).then_some(page), &mut copy.bytes[..hot]);
         add(Some(at), &mut last[..length]);
         add(self.jit.map(JitBuffer::marks), &mut jit);
         add(self.request_time_at, &mut time);
@@ -384,35 +370,6 @@ impl Reader {
             tops,
             last: Globals::parse(self.layout, &last),
         })
-    }
-}
-
-/// Adds the looks, and the reads of the top's pointer between them.
-///
-/// The frames around the top change fastest, so they are looked at several times, right before and after each read of the pointer, except
-/// before the first one: nothing is touched before that. The first look begins with what is nearest to the expected top.
-fn add_looks<'a>(
-    pieces: &mut Pieces<'a>,
-    mut tops: impl Iterator<Item = Piece<'a>>,
-    (hot, looks): (u64, &'a mut [Vec<u8>]),
-    near: Range<usize>,
-) {
-    let Some((first, others)) = looks.split_first_mut() else {
-        return;
-    };
-    pieces.extend(tops.next());
-    let (below, rest) = first.split_at_mut(near.start);
-    let (nearest, above) = rest.split_at_mut(near.len());
-    for (offset, bytes) in [(near.start, nearest), (0, below), (near.end, above)] {
-        let address = hot.saturating_add(offset as u64);
-        pieces.extend((!bytes.is_empty()).then_some(Piece { address, bytes }));
-    }
-    for bytes in others {
-        pieces.push(Piece {
-            address: hot,
-            bytes,
-        });
-        pieces.extend(tops.next());
     }
 }
 

@@ -7,6 +7,7 @@
 //! The pointer comes first, and the sample is of its moment. The target's CPU has to fetch each cache line back that was read when the
 //! program writes to it, which takes a tenth of a microsecond. So reading slows down exactly the calls, because they push frames.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,13 @@ impl Globals {
     /// The size of the page, as far as it is read.
     fn extent(&self) -> u64 {
         self.end.saturating_sub(self.page).min(MAX_EXTENT)
+    }
+
+    /// The part of the page that reaches so far below and above the top, as offsets.
+    fn around_top(&self, reach: u64) -> Range<usize> {
+        let top = self.top.saturating_sub(self.page);
+        let offset = |offset: u64| usize::try_from(offset.min(self.extent())).unwrap_or(0);
+        offset(top.saturating_sub(reach))..offset(top.saturating_add(reach))
     }
 }
 
@@ -297,42 +305,35 @@ impl Reader {
 
     /// Reads a stack whose page and top are expected there.
     fn read_at(&mut self, known: &Globals) -> Result<Reading, Fault> {
-        let (page, extent) = (known.page, known.extent());
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
         let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
         let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);
-        let (top, reach) = (known.top.saturating_sub(page), self.window.reach());
-        let hot = usize::try_from(top.saturating_sub(reach).min(extent)).unwrap_or(0);
-        let end = usize::try_from(top.saturating_add(reach).min(extent)).unwrap_or(0);
+        let hot = known.around_top(self.window.reach());
         let looks = match self.has_room {
-            true => self.window.looks(end - hot),
+            true => self.window.looks(hot.len()),
             false => FEW_LOOKS,
         };
         let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
             SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let copy = &mut self.copy;
-        copy.make_room(page, hot..end, looks);
-        let hot_at = copy.hot;
-        // The frames around the top change fastest, so they are looked at several times, right before and after each read of the top's
-        // pointer, except before the first one: nothing is touched before that. The part below comes last.
+        copy.make_room(known.page, hot.clone(), looks);
         let mut pieces = Pieces::new();
+        let slices = tops.iter_mut().map(|top| Piece {
+            address: at,
+            bytes: &mut top[..length],
+        });
+        add_looks(&mut pieces, slices, (copy.hot, &mut copy.looks));
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
         };
-        let mut between = tops.iter_mut();
-        for (index, look) in copy.looks.iter_mut().enumerate() {
-            if index != 1
-                && let Some(top) = between.next()
-            {
-                add(Some(at), &mut top[..length]);
-            }
-            add(Some(hot_at), look);
-        }
         let phases = &self.phase_globals;
         add(phases.in_compilation(self.layout), &mut in_compilation);
         add(phases.gc_enabled(self.layout), &mut gc);
-        add((hot > 0).then_some(page), &mut copy.bytes[..hot]);
+        add(
+            (hot.start > 0).then_some(known.page),
+            &mut copy.bytes[..hot.start],
+        );
         add(Some(at), &mut last[..length]);
         add(self.jit.map(JitBuffer::marks), &mut jit);
         add(self.request_time_at, &mut time);
@@ -370,6 +371,27 @@ impl Reader {
             tops,
             last: Globals::parse(self.layout, &last),
         })
+    }
+}
+
+/// Adds the looks at the part at `hot`, and the reads of the top's pointer between them.
+///
+/// The frames around the top change fastest, so they are looked at several times, right before and after each read of the pointer, except
+/// before the first one: nothing is touched before that.
+fn add_looks<'a>(
+    pieces: &mut Pieces<'a>,
+    mut tops: impl Iterator<Item = Piece<'a>>,
+    (hot, looks): (u64, &'a mut [Vec<u8>]),
+) {
+    pieces.extend(tops.next());
+    for (index, bytes) in looks.iter_mut().enumerate() {
+        if index > 1 {
+            pieces.extend(tops.next());
+        }
+        pieces.push(Piece {
+            address: hot,
+            bytes,
+        });
     }
 }
 

@@ -1,6 +1,10 @@
 //! Calls that only the first look shows: they count if their callers alone tell them.
 
+use phpprof_zend::site::Check;
+use phpprof_zend::site::Words::{Cache, Code};
+
 use super::*;
+use crate::sample::told::tells;
 
 /// What other looks than the first show in place of a frame's function.
 const OTHER: u64 = 0xdead_0000;
@@ -73,6 +77,20 @@ fn no_caller_tells_a_call_of_another_function() {
 #[test]
 fn nothing_is_told_above_a_stack_of_which_no_frame_stood() {
     assert_eq!(followed_frames(&nested("text", "text"), 3), 0);
+}
+
+/// Its frame may be left from a call on another object, of another class.
+#[test]
+fn a_caller_tells_a_method_of_its_own_object_only_if_it_has_stood() {
+    let told = |words, has_stood| {
+        [Check::Nothing, Check::SameThis].map(|check| tells(check, words, has_stood))
+    };
+    assert_eq!(
+        (told(Code, false), told(Code, true)),
+        ([true; 2], [true; 2])
+    );
+    assert_eq!(told(Cache, false), [false, false]);
+    assert_eq!(told(Cache, true), [false, true]);
 }
 
 #[test]

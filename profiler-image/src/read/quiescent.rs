@@ -16,7 +16,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use phpprof_zend::Layout;
 use phpprof_zend::function::{HEAD, Key, NamedFunction};
-use phpprof_zend::memory::{Memory, Piece};
+use phpprof_zend::memory::{Memory, Piece, is_in};
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 use smallvec::SmallVec;
 
@@ -215,7 +215,7 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     memory.gather(&mut pieces).ok()?;
     drop(pieces);
     let ranges = &request.shared_ranges;
-    let is_shared = |address| ranges.iter().any(|range| range.contains(&address));
+    let is_shared = |address| is_in(ranges, address);
     observation.keys.clear();
     let keys = heads.iter().map(|head| Key::parse(layout, head));
     observation.keys.extend(keys);

@@ -4,14 +4,16 @@
 //! stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because such a call may end soon.
 //! Invariant: an edge is proven by words of one moment only; what is neither proven nor refuted stays open.
 
+use phpprof_zend::Layout;
 use phpprof_zend::function::{Function, Key};
-use phpprof_zend::memory::Memory;
+use phpprof_zend::memory::{Memory, is_in};
 use phpprof_zend::op::{Op, is_frameless, may_push_frame};
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::site::callable::callable_argument;
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::site::{Check, Evidence, Side, Site, Words};
 use phpprof_zend::unwind::Frame;
+use phpprof_zend::zval::ZVAL;
 
 use super::Sampler;
 use super::climb::UNWINDING;
@@ -23,8 +25,6 @@ use crate::stack::functions::FunctionId;
 use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
-/// Bytes of a zval.
-const ZVAL: usize = 16;
 /// How many call sites one read may ask, in any of its moments: beyond that, the rest of the stack waits for the next sample.
 const MOST_ASKED: usize = 128;
 /// Ops before a call that are read with it: the one that names the callee is usually among them.
@@ -352,26 +352,14 @@ impl Sampler {
         let opline = trace.frames[site_at].opline;
         let set = ReadSet::new(memory);
         let callee = self.functions.get(id_at(index)?)?;
-        let (frames, key) = (&trace.frames, &at_site.function.key);
-        if key.is_named() {
-            let size = engine.layout.zend_op.sizeof as u64;
-            let first = key.code.max(opline.saturating_sub(OPS_TOGETHER * size));
-            let length = opline.saturating_sub(first).saturating_add(size);
-            let ops = (first, usize::try_from(length).unwrap_or(0));
-            let functions = [(site_at, at_site), (index, callee)].map(|(index, code)| {
-                let is_relinked = code.function.is_relinked();
-                let at = |offset: usize| frames[index].func.saturating_add(offset as u64);
-                (
-                    if is_relinked {
-                        at(engine.layout.function.scope)
-                    } else {
-                        0
-                    },
-                    8,
-                )
-            });
-            set.fetch([ops].into_iter().chain(functions));
-        }
+        let frames = &trace.frames;
+        let ends = [(site_at, at_site), (index, callee)];
+        fetch_site(
+            &set,
+            engine.layout,
+            frames,
+            ends.map(|(index, code)| (index, &code.function)),
+        );
         let op = match edge.via {
             Some(_) if through.is_none() => None,
             None if edge.site.1 == UNWINDING => None,
@@ -403,6 +391,33 @@ impl Sampler {
     }
 }
 
+/// Reads what a call site needs of the code in one call: its ops, and the scopes of functions that are linked again in each request. `ends` are
+/// the indices and functions of the caller and the callee.
+fn fetch_site<M: Memory + ?Sized>(
+    set: &ReadSet<'_, M>,
+    layout: &Layout,
+    frames: &[Frame],
+    ends: [(usize, &Function); 2],
+) {
+    let [(caller, at_site), _] = ends;
+    let (opline, key) = (frames[caller].opline, &at_site.key);
+    if !key.is_named() {
+        return;
+    }
+    let size = layout.zend_op.sizeof as u64;
+    let first = key.code.max(opline.saturating_sub(OPS_TOGETHER * size));
+    let length = opline.saturating_sub(first).saturating_add(size);
+    let ops = (first, usize::try_from(length).unwrap_or(0));
+    let scopes = ends
+        .into_iter()
+        .filter(|(_, function)| function.is_relinked())
+        .map(|(index, _)| {
+            let scope = layout.function.scope as u64;
+            (frames[index].func.saturating_add(scope), 8)
+        });
+    set.fetch([ops].into_iter().chain(scopes));
+}
+
 /// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that
 /// the call went on.
 fn is_below_looks(worker: &Worker, callee: &Frame, zval: u64) -> bool {
@@ -419,8 +434,7 @@ fn may_be_replaced(worker: &Worker, key: &Key) -> bool {
 }
 
 fn is_shared(worker: &Worker, address: u64) -> bool {
-    let mut ranges = worker.process.shared_ranges.iter();
-    ranges.any(|range| range.contains(&address))
+    is_in(&worker.process.shared_ranges, address)
 }
 
 fn side<'a>(

@@ -11,6 +11,7 @@ use phpprof_zend::Layout;
 use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::unwind::{Copy, Frame, frame_at};
+use phpprof_zend::zval::ZVAL;
 use smallvec::SmallVec;
 
 use crate::read::pauses::Pauses;
@@ -185,7 +186,6 @@ impl Standing {
 
     /// Whether all looks of the last call show the same zval at an address as the copy.
     pub(super) fn shows(&self, copy: &Copy, address: u64) -> bool {
-        const ZVAL: usize = 16;
         let copied = copy.at(address).and_then(|bytes| bytes.get(..ZVAL));
         let offset = usize::try_from(address.wrapping_sub(self.shown.hot)).unwrap_or(usize::MAX);
         let mut looks = self.shown.looks.iter();

@@ -20,6 +20,7 @@ use crate::op::{
 use crate::short::Short;
 use crate::text::ZendString;
 use crate::unwind::{Copy, Frame};
+use crate::zval::{IS_OBJECT, IS_STRING};
 
 mod autoload;
 pub mod callable;
@@ -39,8 +40,6 @@ pub use words::Words;
 /// The class of an operand without a name (Zend/zend_compile.h).
 const ZEND_FETCH_CLASS_MASK: u32 = 0x0f;
 const ZEND_FETCH_CLASS_PARENT: u32 = 2;
-const IS_STRING: u8 = 6;
-const IS_OBJECT: u8 = 8;
 /// How far back from a DO_* its INIT_* is searched for: a call with more ops between them is refused.
 const MAX_OPS_BACK: u64 = 4096;
 const MAX_PARENTS: usize = 64;

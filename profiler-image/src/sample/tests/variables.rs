@@ -2,6 +2,7 @@
 
 use phpprof_zend::op::{INIT_DYNAMIC_CALL, Op};
 use phpprof_zend::site::{Evidence, Words};
+use phpprof_zend::zval::IS_OBJECT;
 
 use super::super::follow;
 use super::*;
@@ -10,7 +11,6 @@ use super::*;
 fn scene() -> Scene {
     /// `zend_closure.func` (Zend/zend_closures.c).
     const FUNCTION: u64 = 56;
-    const IS_OBJECT: u8 = 8;
     let mut scene = Scene::new();
     let image = &mut scene.image;
     let layout = image.layout;

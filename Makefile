@@ -176,13 +176,14 @@ test: setup ## all tests, in their short form
 	@$(MAKE) truth
 
 # The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, builds for what follows, and
-# clippy, which is last because cargo would let the cluster's tests wait for it.
+# clippy, which is last because cargo would let the cluster's tests wait for it, as for all that is built without --release.
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
 	@tools/beside $(MAKE) fuzz
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
+	@tools/beside cargo test --quiet --locked -p phpprof-profile --test readers --no-run
 	@tools/beside $(MAKE) clippy
 
 # Its targets of make are tests themselves, or run here.

@@ -167,6 +167,7 @@ test: setup ## all tests, in their short form
 	@tools/ahead
 	@$(MAKE) style
 	@$(MAKE) unit
+	@tools/ahead --wanted
 	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
 	@$(MAKE) real

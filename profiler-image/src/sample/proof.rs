@@ -80,7 +80,7 @@ impl Sampler {
                 if may_be_autoloader {
                     self.edges.note_autoloader(edge.callee);
                 }
-                let has_told = tells(check, words, true);
+                let has_told = tells(check, words);
                 match has_told && is_plain(worker, trace, index, &edge) {
                     true => self.edges.prove_by_caller(edge, check),
                     false => self.edges.prove(edge, check),

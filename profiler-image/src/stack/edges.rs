@@ -137,14 +137,6 @@ impl Edges {
         }
     }
 
-    /// Whether the caller's code alone is known to tell this call, whatever its object is.
-    #[must_use]
-    pub fn is_told_by_code(&self, edge: &Edge) -> bool {
-        self.entries
-            .get(edge)
-            .is_some_and(|entry| entry.by_caller && entry.known != Known::Proven(Check::SameThis))
-    }
-
     /// Records that the caller's frame alone tells this call.
     pub fn prove_by_caller(&mut self, edge: Edge, check: Check) -> Known {
         let known = self.prove(edge, check);
@@ -330,12 +322,11 @@ mod tests {
         assert_eq!(edges.told(&edge(1)), Told::Ask);
         edges.prove_by_caller(edge(1), Check::SameThis);
         assert_eq!(edges.told(&edge(1)), Told::Yes(Check::SameThis));
-        assert!(!edges.is_told_by_code(&edge(1)));
         edges.open(edge(2));
         assert_eq!(edges.told(&edge(2)), Told::No);
         edges.prove_by_caller(edge(2), Check::Nothing);
         assert_eq!(edges.unsettled(), 0);
-        assert!(edges.is_told_by_code(&edge(2)));
+        assert_eq!(edges.told(&edge(2)), Told::Yes(Check::Nothing));
     }
 
     #[test]

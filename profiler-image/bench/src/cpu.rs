@@ -35,8 +35,8 @@ struct Row {
     seconds: f64,
 }
 
-/// The number of rows that break their limits; in the short form those that break them twice, because the machine may be busy.
-pub fn run(asked: &Asked) -> Result<usize> {
+/// The rows that break their limits, in words; in the short form those that break them twice, because the machine may be busy.
+pub fn run(asked: &Asked) -> Result<Vec<String>> {
     let server = Server::from_environment();
     if server.is_none() {
         println!("no threads: FRANKENPHP and FFI name no programs");
@@ -54,26 +54,33 @@ pub fn run(asked: &Asked) -> Result<usize> {
         "hashing, %",
         "waiting, %"
     );
-    let mut failures = 0;
+    let mut failures = Vec::new();
     for row in rows(asked.full)
         .iter()
         .filter(|row| asked.wants(&label(row)))
         .filter(|row| server.is_some() || !row.threads)
     {
         let mut broken = judge(asked, server.as_ref(), row, &mut csv)?;
-        if broken && !asked.full {
+        if !broken.is_empty() && !asked.full {
             println!("    once more");
             broken = judge(asked, server.as_ref(), row, &mut csv)?;
         }
-        failures += usize::from(broken);
+        if !broken.is_empty() {
+            failures.push(format!("{}: {}", label(row), broken.join("; ")));
+        }
     }
     asked.write(&csv)?;
     Ok(failures)
 }
 
-/// Measures a row and prints it; returns whether it breaks its limits.
-fn judge(asked: &Asked, server: Option<&Server>, row: &Row, csv: &mut String) -> Result<bool> {
-    let mut broke = false;
+/// Measures a row, prints it, and returns the limits that it breaks.
+fn judge(
+    asked: &Asked,
+    server: Option<&Server>,
+    row: &Row,
+    csv: &mut String,
+) -> Result<Vec<String>> {
+    let mut all = Vec::new();
     for outcome in measure(&asked.php, server, row)? {
         print(row, &outcome, csv)?;
         let broken = outcome.broken(row.slice_milliseconds, asked.full);
@@ -83,9 +90,9 @@ fn judge(asked: &Asked, server: Option<&Server>, row: &Row, csv: &mut String) ->
         if broken.is_empty() && outcome.is_busy() {
             println!("    the machine is busy: shares are not judged");
         }
-        broke |= !broken.is_empty();
+        all.extend(broken);
     }
-    Ok(broke)
+    Ok(all)
 }
 
 /// All rows, or those of the short form: each wait once, threads that take turns, and the low rate.

@@ -38,14 +38,14 @@ struct Outcome {
     unstable_percent: f64,
 }
 
-/// The number of rows that break their limits.
-pub fn run(asked: &Asked) -> Result<usize> {
+/// The rows that break their limits, in words.
+pub fn run(asked: &Asked) -> Result<Vec<String>> {
     let mut csv = format!("{COLUMNS}\n");
     println!(
         "{:<28} {:>9} {:>8} {:>9}  {:<18} {:>6} {:>8}",
         "shares of", "snapshots", "samples", "unstable", "farthest off", "true", "sampled"
     );
-    let mut failures = 0;
+    let mut failures = Vec::new();
     for row in rows(asked.full)
         .iter()
         .filter(|row| asked.wants(&label(row)))
@@ -59,7 +59,10 @@ pub fn run(asked: &Asked) -> Result<usize> {
         if broken.len() > SHOWN {
             println!("    BROKEN: {} more", broken.len() - SHOWN);
         }
-        failures += usize::from(!broken.is_empty());
+        if let Some(first) = broken.first() {
+            let of = broken.len();
+            failures.push(format!("{}: {first}; {of} in all", label(row)));
+        }
     }
     asked.write(&csv)?;
     Ok(failures)

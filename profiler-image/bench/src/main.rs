@@ -48,9 +48,12 @@ impl Asked {
 
 fn main() -> ExitCode {
     match run() {
-        Ok(0) => ExitCode::SUCCESS,
+        Ok(broken) if broken.is_empty() => ExitCode::SUCCESS,
         Ok(broken) => {
-            eprintln!("truth: {broken} rows break their limits");
+            eprintln!("truth: {} rows break their limits", broken.len());
+            for row in broken {
+                eprintln!("    {row}");
+            }
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -60,8 +63,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The number of rows that break their limits.
-fn run() -> Result<usize> {
+/// The rows that break their limits: each label, and the limits in words.
+fn run() -> Result<Vec<String>> {
     let mut arguments = std::env::args().skip(1);
     let part = arguments.next().context(USAGE)?;
     let asked = Asked {

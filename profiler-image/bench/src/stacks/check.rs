@@ -163,12 +163,11 @@ pub fn sampled_small_percent(counts: &Counts) -> f64 {
     100.0 * small as f64 / ((small + long) as f64).max(1.0)
 }
 
-/// Mixed paths, in words, if they are more than 20 in a million. For a short row the limit is so low that chance may break it.
+/// Whether a stack is wrong that no other row can excuse. The other limits are shares of the samples, and chance may break those of a
+/// short row.
 #[must_use]
-pub fn mixed(counts: &Counts) -> Option<String> {
-    let allowed = counts.samples.div_ceil(50_000);
-    let words = || format!("{} mixed paths, {allowed} allowed", counts.wrong_path);
-    (counts.wrong_path > allowed).then(words)
+pub fn is_wrong(counts: &Counts) -> bool {
+    counts.wrong_edges > 0 || counts.truncated > 0
 }
 
 /// The broken limits of a row, in words.
@@ -196,8 +195,11 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
             counts.examples.join(", ")
         ),
     );
-    let mixed = mixed(counts);
-    limit(mixed.is_none(), mixed.unwrap_or_default());
+    let mixed_allowed = counts.samples.div_ceil(50_000);
+    limit(
+        counts.wrong_path <= mixed_allowed,
+        format!("{} mixed paths, {mixed_allowed} allowed", counts.wrong_path),
+    );
     // With the JIT it is unknown whether a call without a frame still lasts.
     for ((caller, callee), &seen) in target.leaves.iter().zip(&counts.leaves) {
         limit(
@@ -341,6 +343,9 @@ mod tests {
             ..Counts::default()
         };
         assert_eq!(broken(target("paths"), HOW, &mixed).len(), 1);
+        assert!(!is_wrong(&mixed));
+        assert!(is_wrong(&counts("paths", &["{main}", "w"])));
+        assert!(is_wrong(&counts("paths", &["w", "left"])));
         let still = How {
             moved_percent: 10.0,
             ..HOW

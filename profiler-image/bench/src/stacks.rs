@@ -1,5 +1,5 @@
-//! Compares every stack of programs whose calls are known with these calls; with `FULL=1` a million samples a row, or `SAMPLES`, unpaced,
-//! or 100,000 on schedule.
+//! Compares every stack of programs whose calls are known with these calls: 100,000 samples a row, with `FULL=1` a million, or `SAMPLES`.
+//! They are taken without a pause, except in rows that need a schedule, which have fewer.
 
 mod check;
 pub mod targets;
@@ -39,11 +39,13 @@ const ENGINES: [Engine; 4] = [
     },
 ];
 
-/// Samples of a long row, which are taken unpaced if the target allows that.
+/// Samples of a long row.
 const MANY: u64 = 1_000_000;
 const MANY_PACED: u64 = 100_000;
-const FEW: u64 = 12_000;
-/// Samples of a row whose shares of time are compared with the target's own: chance changes them by half a point.
+/// Samples of a short row.
+const FEW: u64 = 100_000;
+const FEW_PACED: u64 = 12_000;
+/// Samples of a short row whose shares of time are compared with the target's own: chance changes them by half a point.
 const FEW_WITH_SHARES: u64 = 20_000;
 
 /// One row of the table.
@@ -187,13 +189,7 @@ fn rows(full: bool) -> Vec<Row> {
 fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, Recording)> {
     let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
     let spent = own_cpu();
-    let unpaced = row.is_long && !row.target.is_paced;
-    let most = match (row.is_long, unpaced) {
-        (true, true) => MANY,
-        (true, false) => MANY_PACED,
-        (false, _) if row.target.states_shares => FEW_WITH_SHARES,
-        (false, _) => FEW,
-    };
+    let (unpaced, most) = pace(row);
     let recording = record(&Options {
         max_samples: Some(samples.unwrap_or(most)),
         unpaced,
@@ -229,6 +225,18 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
             .then(|| 100.0 * spent as f64 / (recording.took.as_nanos() as f64).max(1.0)),
     };
     Ok((counts, how, recording))
+}
+
+/// Whether a row is sampled without a pause, and how many samples it has. A short row is on schedule where time counts: its shares of
+/// time, and what it costs to read without the quiescent reader.
+fn pace(row: &Row) -> (bool, u64) {
+    match (row.is_long, row.target.is_paced) {
+        (true, false) => (true, MANY),
+        (true, true) => (false, MANY_PACED),
+        (false, _) if row.target.states_shares => (false, FEW_WITH_SHARES),
+        (false, is_paced) if is_paced || row.remote => (false, FEW_PACED),
+        (false, _) => (true, FEW),
+    }
 }
 
 fn reads_per_sample(recording: &Recording, counts: &Counts) -> f64 {

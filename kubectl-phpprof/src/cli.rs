@@ -341,7 +341,8 @@ pub struct Diff {
     /// requests in proportion to their duration, so compare runs of the same rate and load. request cannot be used with --label.
     #[arg(long, value_name = "WHAT", default_value = "share")]
     pub per: Per,
-    /// End with exit code 9 if the self time of a function has grown by more than this many points: hundredths of the total before.
+    /// End with exit code 9 if the self time of a function has grown by more than this many points, and by more than chance. Points are
+    /// percent of all time; with --per request, percent of the time of a request before.
     #[arg(long, value_name = "POINTS", value_parser = points)]
     pub fail_above: Option<f64>,
     /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.

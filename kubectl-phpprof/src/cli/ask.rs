@@ -99,7 +99,8 @@ pub struct Run {
     /// How long to wait. Default: the duration and 20 minutes.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub timeout: Option<u64>,
-    /// End with exit code 0 if there is no profile, for hooks that must not stop a rollout. A wrong command line still ends with 2.
+    /// End with exit code 0 whatever fails in the cluster, also a missing right or a timeout, for hooks that must not stop a rollout. A
+    /// wrong command line still ends with 2, and Ctrl-C with 130.
     #[arg(long)]
     pub allow_failure: bool,
 }

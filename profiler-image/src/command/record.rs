@@ -49,7 +49,7 @@ pub struct Record {
     #[arg(long, value_name = "ID", group = "what", help_heading = WHAT)]
     container_id: Option<String>,
     /// How long to sample, from the first sample on, at most a day: 30, 30s, 2m, 1h. 0 means until Ctrl-C, which keeps what was sampled.
-    /// Default: 10 s.
+    /// Default: 10 s; for a program, until it ends.
     #[arg(short, long, alias = "duration-seconds", value_name = "TIME", value_parser = seconds, help_heading = HOW)]
     duration: Option<u64>,
     /// Samples per second of each worker.

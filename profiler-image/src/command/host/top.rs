@@ -31,10 +31,10 @@ use super::{Common, none_of, with_listing};
 
 const KEYS: &str = "\
 Keys:
-  1-4, Tab   functions, lines, routes, workers      c       wall time or CPU time
-  < >        sort by another column                 r       reverse the order
-  /          only rows with this in their name      space   freeze the table
-  s          save the profile, as a pprof           q       quit
+  1-4, Tab   functions, lines, routes, workers      c         wall time or CPU time
+  < >        sort by another column                 r         reverse the order
+  /          only rows with this in their name      p, space  freeze the table
+  s          save the profile, as a pprof           q         quit
 
 SELF% and TOTAL% are shares of the last second, SELF and TOTAL are sums since the start.";
 

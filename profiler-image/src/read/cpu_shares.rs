@@ -70,6 +70,12 @@ impl<T> CpuShares<T> {
         self.waiting = 0;
     }
 
+    /// Calls `change` for each sample that waits for its share.
+    pub fn each(&mut self, change: impl FnMut(&mut T)) {
+        let samples = self.sharers.iter_mut().map(|(_, sample)| sample);
+        samples.for_each(change);
+    }
+
     /// Nanoseconds that no sample was given yet.
     #[must_use]
     pub fn waiting(&self) -> u64 {

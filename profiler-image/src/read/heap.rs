@@ -112,7 +112,7 @@ impl HeapWatch {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use phpprof_zend::layouts::ROWS;
     use phpprof_zend::memory::Recorded;
 
@@ -122,7 +122,7 @@ mod tests {
     const AT: u64 = CHUNK + 64;
     const PAGE: u64 = CHUNK + 0x4000;
 
-    fn memory(layout: &Layout, size: u64, peak: u64) -> Recorded {
+    pub(crate) fn memory(layout: &Layout, size: u64, peak: u64) -> Recorded {
         let mut memory = Recorded::default();
         memory.room(CHUNK, 4096);
         memory.put_word(CHUNK, AT);
@@ -139,7 +139,7 @@ mod tests {
         memory
     }
 
-    fn read(watch: &mut HeapWatch, memory: &Recorded) -> Option<Heap> {
+    pub(crate) fn read(watch: &mut HeapWatch, memory: &Recorded) -> Option<Heap> {
         watch.seek(memory, PAGE);
         let mut pieces: Vec<Piece<'_>> = watch.piece().into_iter().collect();
         memory.gather(&mut pieces).unwrap();

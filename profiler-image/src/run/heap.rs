@@ -141,6 +141,12 @@ impl HeapAccount {
         }
     }
 
+    /// Calls `change` for the fate of each sample that may be given more.
+    pub fn each(&mut self, change: impl FnMut(&mut Fate)) {
+        let added = self.added.iter_mut().map(|(fate, _)| fate);
+        added.chain(&mut self.last).for_each(change);
+    }
+
     /// The peak that can be reported with a sample of this fate.
     #[must_use]
     pub fn highest(&self, fate: Option<Fate>) -> Option<Highest> {

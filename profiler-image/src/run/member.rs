@@ -111,6 +111,18 @@ impl Member {
         u8::try_from(percent).ok().filter(|_| self.busy_samples > 0)
     }
 
+    /// Tells its samples that wait for their CPU time, or hold memory, what became of their request if that was young.
+    pub fn decide(&mut self) {
+        let Some(is_kept) = self.served.decided() else {
+            return;
+        };
+        let decide = |fate: &mut Fate| *fate = fate.decided(is_kept);
+        self.cpu.each(decide);
+        if let Some(heap) = &mut self.heap {
+            heap.each(decide);
+        }
+    }
+
     /// Takes the CPU time that has become visible, and distributes it to the samples in which the worker ran; `ran` is the newest sample if
     /// the worker ran in it.
     pub fn spend(

@@ -79,6 +79,16 @@ impl Fate {
             Self::Dropped => None,
         }
     }
+
+    /// The fate of a sample once it is decided whether the samples of a young request are kept.
+    #[must_use]
+    pub fn decided(self, is_kept: bool) -> Self {
+        match self {
+            Self::Young(number, sample) if is_kept => Self::Summed(number, sample),
+            Self::Young(..) => Self::Dropped,
+            other => other,
+        }
+    }
 }
 
 /// The requests of a worker.
@@ -92,11 +102,11 @@ pub struct Served {
     last: Option<Known>,
     /// When the worker was last idle: nanoseconds of the monotonic clock.
     idle_at: Option<u64>,
-    /// The samples of a request before it was old enough.
+    /// The samples of a request before it was old enough, and its number; 0 means none.
     young: FxHashMap<Labelled, Sum>,
     young_of: u32,
-    /// The number of the last request that was old enough.
-    old: u32,
+    /// Whether they were kept in the end, until [`Served::decided`] tells it.
+    is_kept: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -270,10 +280,7 @@ impl Requests {
                 self.counts.young += 1;
                 Fate::Dropped
             }
-            _ => {
-                served.old = served.number;
-                Fate::Summed(served.number, labelled)
-            }
+            _ => Fate::Summed(served.number, labelled),
         }
     }
 
@@ -300,18 +307,24 @@ impl Requests {
 
     /// Adds the earlier samples of a request that is now old enough.
     pub fn release_young(&mut self, served: &mut Served, tid: i32, aggregate: &mut Aggregate) {
-        if served.young_of == served.number {
-            for (sample, sum) in served.young.drain() {
-                aggregate.merge(sample, tid, sum);
-            }
+        if served.young_of == 0 || served.young_of != served.number {
+            return;
         }
+        for (sample, sum) in served.young.drain() {
+            aggregate.merge(sample, tid, sum);
+        }
+        (served.young_of, served.is_kept) = (0, Some(true));
     }
 
     /// Drops the samples of a request that never was old enough.
     fn end_young(&mut self, served: &mut Served) {
+        if served.young_of == 0 {
+            return;
+        }
         let samples: i64 = served.young.values().map(|sum| sum.samples).sum();
         self.counts.young += u64::try_from(samples).unwrap_or(0);
         served.young.clear();
+        (served.young_of, served.is_kept) = (0, Some(false));
     }
 
     fn known(&mut self, request: &Request) -> Known {
@@ -382,19 +395,22 @@ impl Served {
         });
     }
 
+    /// Whether the samples of the last young request are kept, if that was decided since the last call. Until its samples that wait
+    /// elsewhere have this fate ([`Fate::decided`]), nothing may be given to them.
+    pub fn decided(&mut self) -> Option<bool> {
+        self.is_kept.take()
+    }
+
     /// Adds what has become known later of a sample with this fate: its CPU time, and its heap.
     pub fn give(&mut self, fate: Fate, tid: i32, more: Sum, aggregate: &mut Aggregate) {
         match fate {
             Fate::Summed(_, sample) => aggregate.merge(sample, tid, more),
-            Fate::Young(number, sample) if number == self.old => {
-                aggregate.merge(sample, tid, more);
-            }
-            Fate::Young(number, sample) if number == self.young_of => {
+            Fate::Young(_, sample) => {
                 if let Some(sum) = self.young.get_mut(&sample) {
                     sum.add(more);
                 }
             }
-            Fate::Young(..) | Fate::Dropped => {}
+            Fate::Dropped => {}
         }
     }
 }

@@ -105,7 +105,7 @@ impl Run<'_> {
     }
 
     /// Adds a sample of a stack, `None` between requests. `is_certain` tells whether its request is certain.
-    fn add(
+    pub(super) fn add(
         &mut self,
         index: usize,
         current: u64,
@@ -113,52 +113,67 @@ impl Run<'_> {
         (stack, is_certain): (Option<Stack>, bool),
         ran: bool,
     ) {
-        let member = &mut self.members[index];
-        let (quality, aggregate) = (&mut self.sampler.quality, &mut self.aggregate);
-        quality.taken += 1;
+        self.sampler.quality.taken += 1;
+        let counted = self.counted(index, current, (stack, is_certain), ran);
+        let (member, aggregate) = (&mut self.members[index], &mut self.aggregate);
         // A sample's wall value is the time that it represents.
         let wall = i64::try_from(current - member.sampled_at).unwrap_or(i64::MAX);
         let from = std::mem::replace(&mut member.sampled_at, current);
         let (requests, served) = (&mut self.requests, &mut member.served);
-        let counted = match stack {
-            Some(stack) => {
-                member.busy_samples += 1;
-                let is_left_out = self.options.only_running && !ran;
-                self.not_running += u64::from(is_left_out);
-                (!is_left_out).then(|| requests.fate(served, stack, current, is_certain))
-            }
-            None => {
-                quality.idle += 1;
-                member.idle_samples += 1;
-                let is_kept = self.options.include_idle && !requests.asked().filter.is_on();
-                is_kept.then(|| Fate::Summed(0, Stack::of_phase(Names::IDLE).into()))
-            }
-        };
-        let is_kept = match counted {
+        let counted = match counted {
             Some(Fate::Summed(_, sample)) => {
                 requests.release_young(served, member.summed_as, aggregate);
                 aggregate.add(sample, member.summed_as, wall);
-                true
+                counted
             }
             Some(Fate::Young(number, sample)) => {
-                let sum = Sum::of_one(wall);
-                requests.keep_young(served, number, sample, sum)
+                let has_room = requests.keep_young(served, number, sample, Sum::of_one(wall));
+                Some(if has_room {
+                    Fate::Young(number, sample)
+                } else {
+                    Fate::Dropped
+                })
             }
-            Some(Fate::Dropped) | None => false,
+            Some(Fate::Dropped) | None => counted,
         };
+        member.decide();
         let fate = stack.map(|_| counted.unwrap_or(Fate::Dropped));
         if let Some(heap) = &mut member.heap {
             heap.take(&member.worker.reader, fate, |fate, change| {
-                served.give(fate, member.summed_as, change, aggregate);
+                member
+                    .served
+                    .give(fate, member.summed_as, change, aggregate);
             });
             self.heap.offer(heap.highest(fate));
         }
         let mut recorder = self.recorder.as_mut();
         if let Some(recorder) = recorder.as_deref_mut() {
-            let fate = counted.filter(|_| is_kept);
+            let fate = counted.filter(|fate| *fate != Fate::Dropped);
             record(recorder, member, stack, fate, (from, ran));
         }
         member.spend(look, counted.filter(|_| ran), aggregate, recorder);
+    }
+
+    /// Counts a sample by kind; returns its fate, or `None` if the options leave it out.
+    fn counted(
+        &mut self,
+        index: usize,
+        current: u64,
+        (stack, is_certain): (Option<Stack>, bool),
+        ran: bool,
+    ) -> Option<Fate> {
+        let member = &mut self.members[index];
+        let Some(stack) = stack else {
+            self.sampler.quality.idle += 1;
+            member.idle_samples += 1;
+            let is_kept = self.options.include_idle && !self.requests.asked().filter.is_on();
+            return is_kept.then(|| Fate::Summed(0, Stack::of_phase(Names::IDLE).into()));
+        };
+        member.busy_samples += 1;
+        let is_left_out = self.options.only_running && !ran;
+        self.not_running += u64::from(is_left_out);
+        let served = &mut member.served;
+        (!is_left_out).then(|| self.requests.fate(served, stack, current, is_certain))
     }
 }
 
@@ -192,212 +207,4 @@ fn record(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::process::{Child, Command, Stdio};
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use phpprof_zend::testing::IS_NULL;
-
-    use super::*;
-    use crate::request::asked::Asked;
-    use crate::run::stop::Stop;
-    use crate::run::{Options, SECOND, Schedule};
-    use crate::sample::tests::Scene;
-    use crate::target::Scope;
-    use crate::target::process::ProcessMemory;
-
-    /// A process that waits for input.
-    fn sleeper() -> (Child, i32) {
-        let mut child = Command::new("cat")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Before its first answer it may sleep because of a page fault.
-        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-        let answer = &mut [0];
-        child.stdout.as_mut().unwrap().read_exact(answer).unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        (child, pid)
-    }
-
-    fn end(mut child: Child) {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn options() -> Options {
-        Options {
-            scope: Scope::Pids(Vec::new()),
-            samples_per_second: 99,
-            duration: Duration::from_secs(1),
-            max_samples: None,
-            unpaced: true,
-            include_idle: false,
-            only_running: false,
-            heap: false,
-            of_program: false,
-            cpu_budget_percent: None,
-            quiescent_cpus: None,
-            stop: Stop::default(),
-            checkpoints: None,
-            requests: Asked::default(),
-        }
-    }
-
-    /// A run of one worker: its stack is the scene's, in the memory of this test, and its clocks are those of that process.
-    fn run_of<'a>(options: &'a Options, scene: &Scene, pid: i32) -> Run<'a> {
-        let mut run = Run::new(options).unwrap();
-        let mut process = scene.process();
-        (process.pid, process.tid) = (pid, pid);
-        run.members.push(Member::new(process.into(), pid, now()));
-        run
-    }
-
-    /// The numbers of taken and failed turns, and the samples of each stack.
-    fn counts(run: &Run<'_>) -> (u64, u64, Vec<i64>) {
-        let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
-        let (stacks, _) = settled.sum();
-        let samples = stacks.iter().map(|stack| stack.sum.samples).collect();
-        let quality = run.sampler.quality;
-        (quality.taken, quality.denied, samples)
-    }
-
-    #[test]
-    fn what_was_read_of_a_worker_that_has_ended_meanwhile_is_not_summed() {
-        let (child, pid) = sleeper();
-        let options = options();
-        let scene = Scene::frameless("strpos", IS_NULL);
-        let mut run = run_of(&options, &scene, pid);
-        let mark = run.members[0].worker.clocks.mark();
-        run.read_one(0, now(), mark, &mut None);
-        assert_eq!(counts(&run), (1, 0, vec![1]));
-        let sampled_at = run.members[0].sampled_at;
-        end(child);
-        // The memory can still be read, as if another process had the same PID.
-        run.read_one(0, now(), mark, &mut None);
-        assert_eq!(counts(&run), (1, 1, vec![1]));
-        assert_eq!(run.members[0].sampled_at, sampled_at);
-    }
-
-    #[test]
-    fn what_was_read_of_a_worker_that_runs_another_program_is_not_summed() {
-        let (child, pid) = sleeper();
-        let options = options();
-        let scene = Scene::frameless("strpos", IS_NULL);
-        let mut run = run_of(&options, &scene, pid);
-        let mut process = scene.process();
-        (process.pid, process.tid) = (pid, pid);
-        process.fingerprint ^= 1;
-        run.members[0] = Member::new(process.into(), pid, now());
-        for failed in 1..=2 {
-            run.read_one(0, now(), None, &mut None);
-            assert_eq!(counts(&run), (0, failed, vec![]));
-            assert!(std::mem::take(&mut run.may_be_gone));
-        }
-        end(child);
-    }
-
-    #[test]
-    fn turns_that_are_missed_lower_the_effective_rate() {
-        let (child, pid) = sleeper();
-        let options = Options {
-            unpaced: false,
-            ..options()
-        };
-        let scene = Scene::frameless("strpos", IS_NULL);
-        let mut run = run_of(&options, &scene, pid);
-        let engine = Arc::clone(&run.members[0].worker.process.engine);
-        let mut schedule = Schedule::new(0, run.period, 1);
-        // Each turn comes three periods after the one before: two of three are missed.
-        for number in 0..10 {
-            let turn = run.turn(&mut schedule, run.period * (number * 3 + 2));
-            run.take(turn);
-        }
-        let snapshot = run.snapshot(&engine, 0, Duration::from_secs(1));
-        let (asked, effective) = (snapshot.asked_period, snapshot.effective_period);
-        assert!(effective >= asked * 3, "{effective:?} instead of {asked:?}");
-        let quality = run.sampler.quality;
-        assert_eq!((quality.due, quality.late, quality.taken), (30, 20, 10));
-        end(child);
-    }
-
-    #[test]
-    fn a_look_waits_for_the_next_turn_if_that_is_soon() {
-        let options = options();
-        let mut run = Run::new(&options).unwrap();
-        run.next_look = 10 * SECOND;
-        let next = |due: u64| run.next_wake_up(&Schedule::new(due, SECOND, 1));
-        assert_eq!(next(9 * SECOND), 9 * SECOND);
-        assert_eq!(next(10 * SECOND + SECOND / 99), 10 * SECOND + SECOND / 99);
-        assert_eq!(next(10 * SECOND + SECOND / 50), 10 * SECOND);
-    }
-
-    #[test]
-    fn a_sample_that_is_cut_asks_for_a_quiescent_read_and_a_whole_one_does_not() {
-        let (child, pid) = sleeper();
-        let options = options();
-        let whole = Scene::frameless("strpos", IS_NULL);
-        for (scene, expected) in [(Scene::cut(), Some(0)), (whole, None)] {
-            let mut run = run_of(&options, &scene, pid);
-            let mut wanted = None;
-            run.read_one(0, now(), None, &mut wanted);
-            assert_eq!(wanted, expected);
-        }
-        end(child);
-    }
-
-    #[test]
-    fn the_mark_of_a_worker_that_has_run_for_long_is_not_read_until_it_sleeps() {
-        let (child, pid) = sleeper();
-        let options = options();
-        let scene = Scene::frameless("strpos", IS_NULL);
-        let mut run = run_of(&options, &scene, pid);
-        let member = &mut run.members[0];
-        for _ in 0..8 {
-            assert!(member.mark().is_some());
-            member.note(true);
-        }
-        assert_eq!(member.mark(), None);
-        let sleeps = (0..500).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            run.take_one(0, &mut None);
-            run.members[0].mark().is_some()
-        });
-        assert!(sleeps);
-        end(child);
-    }
-
-    #[test]
-    fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
-        let (mut child, pid) = sleeper();
-        let options = options();
-        let scene = Scene::frameless("strpos", IS_NULL);
-        let mut run = run_of(&options, &scene, pid);
-        let is_asleep = (0..500).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            run.take_one(0, &mut None);
-            run.members[0].asleep.is_some()
-        });
-        assert!(is_asleep);
-        let (taken, _, _) = counts(&run);
-        let (ended, gone) = sleeper();
-        run.members[0].worker.reader.memory = Arc::new(ProcessMemory::open(gone).unwrap());
-        end(ended);
-        // Each read of memory fails from here on, so each turn that reads would fail.
-        (0..3).for_each(|_| run.take_one(0, &mut None));
-        let all = taken + 3;
-        assert_eq!(counts(&run), (all, 0, vec![i64::try_from(all).unwrap()]));
-        // Once the worker has run, its turns read, and fail.
-        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-        let is_read_again = (0..500).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            run.take_one(0, &mut None);
-            run.sampler.quality.denied > 0
-        });
-        assert!(is_read_again);
-        end(child);
-    }
-}
+pub(super) mod tests;

@@ -1,8 +1,9 @@
 //! The fate of samples by their request, and the cost of reading a request, in the memory of this test.
 
+mod young;
+
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::testing::IS_NULL;
@@ -14,8 +15,6 @@ use crate::request::asked::{Filter, labels};
 use crate::run::time::now;
 use crate::sample::tests::Scene;
 use crate::sample::{Outcome, Sampler};
-use crate::stack::call_tree::{Call, CallTree, PathId};
-use crate::stack::edges::Edges;
 use crate::stack::names::Names;
 use crate::target::process::ProcessMemory;
 
@@ -101,86 +100,6 @@ fn a_sample_whose_request_is_not_certain_has_no_labels_and_is_dropped_by_a_filte
     let mut other = serving(&mut requests, "POST", "/a", 0);
     assert_eq!(requests.fate(&mut other, stack(), 1, true), Fate::Dropped);
     assert_eq!(requests.counts.filtered, 1);
-}
-
-/// The summed samples of a request that is sampled at these ages, and those that were dropped as young.
-fn counted(include_young: bool, ages: &[u64]) -> (i64, i64, u64) {
-    let filter = Filter {
-        min_age: Some(Duration::from_millis(500)),
-        include_young,
-        ..Filter::default()
-    };
-    let mut requests = Requests::new(&asked("", filter));
-    let mut aggregate = Aggregate::default();
-    let mut served = serving(&mut requests, "GET", "/a", 0);
-    let mut fates = Vec::new();
-    for age in ages {
-        let fate = requests.fate(&mut served, stack(), age * MS, true);
-        match fate {
-            Fate::Summed(_, sample) => {
-                requests.release_young(&mut served, 7, &mut aggregate);
-                aggregate.add(sample, 7, 1);
-            }
-            Fate::Young(number, sample) => {
-                requests.keep_young(&mut served, number, sample, Sum::of_one(1));
-            }
-            Fate::Dropped => {}
-        }
-        fates.push(fate);
-    }
-    // CPU time becomes known later.
-    for fate in fates {
-        let cpu = Sum {
-            cpu_nanoseconds: 10,
-            ..Sum::default()
-        };
-        served.give(fate, 7, cpu, &mut aggregate);
-    }
-    requests.idle(&mut served, SECOND);
-    let settled = aggregate.settle(&CallTree::default(), &Edges::default());
-    let (stacks, _) = settled.sum();
-    let sum = |of: fn(&Sum) -> i64| stacks.iter().map(|stack| of(&stack.sum)).sum();
-    let samples = sum(|sum| sum.samples);
-    (
-        samples,
-        sum(|sum| sum.cpu_nanoseconds),
-        requests.counts.young,
-    )
-}
-
-#[test]
-fn a_sample_counts_from_the_moment_its_request_is_old_enough() {
-    assert_eq!(counted(false, &[100, 400, 500, 900]), (2, 20, 2));
-    assert_eq!(counted(false, &[100, 499]), (0, 0, 2));
-}
-
-#[test]
-fn what_a_request_did_in_its_youth_counts_once_it_is_old_enough() {
-    assert_eq!(counted(true, &[100, 400, 500, 900]), (4, 40, 0));
-    assert_eq!(counted(true, &[100, 499]), (0, 0, 2));
-}
-
-#[test]
-fn the_stacks_of_a_young_request_take_a_bounded_room() {
-    let filter = Filter {
-        min_age: Some(Duration::from_secs(1)),
-        include_young: true,
-        ..Filter::default()
-    };
-    let mut requests = Requests::new(&asked("", filter));
-    let mut served = serving(&mut requests, "GET", "/a", 0);
-    let (mut tree, mut count) = (CallTree::default(), 0);
-    for line in 0..10_000 {
-        let path = tree.add(PathId::NONE, Names::IDLE, line, line, Call::default());
-        let stack = Stack {
-            path: path.unwrap(),
-            ..stack()
-        };
-        requests.keep_young(&mut served, 1, stack.into(), Sum::of_one(1));
-        count += 1;
-    }
-    assert_eq!(served.young.len(), MAX_YOUNG);
-    assert_eq!(requests.counts.young, count - MAX_YOUNG as u64);
 }
 
 /// A php-fpm worker in the memory of this test, with or without a watch of its requests.

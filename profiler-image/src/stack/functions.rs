@@ -30,7 +30,7 @@ use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::unwind::Frame;
 
 pub use lifetime::stands;
-use ops::Ops;
+use ops::{Ops, ops_size};
 use scripts::Scripts;
 
 use crate::read::pauses::Pauses;
@@ -40,6 +40,9 @@ use super::stand::Stand;
 
 /// Names that are read in one sample; the others are read in the next one.
 const MAX_RESOLVED: usize = 64;
+/// The ops of new functions that are read in one sample, in bytes, without those of the last one: 500 for each of [`MAX_RESOLVED`]. The
+/// other functions are read in the next sample.
+const MAX_OPS_READ: usize = 1 << 20;
 /// Functions that one map remembers before it is cleared.
 const MAX_REMEMBERED: usize = 65_536;
 /// The memory of all functions together, in bytes, before all are forgotten. Without a visible end of a request, closures and
@@ -194,6 +197,8 @@ pub struct Functions {
     pub names: Names,
     /// Addresses that were read since the last [`Functions::begin`] without a result: another try with the same read does not help.
     refused: SmallVec<[u64; FEW]>,
+    /// The bytes of ops that were read since then.
+    ops_read: usize,
     pauses: Pauses,
 }
 
@@ -202,6 +207,7 @@ impl Functions {
     /// are forgotten here, and nowhere else.
     pub fn begin(&mut self) {
         self.refused.clear();
+        self.ops_read = 0;
         if self.bytes > MAX_BYTES {
             (self.arena, self.free, self.bytes) = (Vec::new(), Vec::new(), 0);
             self.age += 1;
@@ -262,6 +268,15 @@ impl Functions {
                     .and_then(|look| look.code);
             }
         }
+    }
+
+    /// Whether a new function is read in this sample: not if there are enough ops of others.
+    fn has_room_for(&mut self, layout: &Layout, key: Option<Key>) -> bool {
+        let has_room = self.ops_read < MAX_OPS_READ;
+        if has_room {
+            self.ops_read += key.and_then(|key| ops_size(layout, &key)).unwrap_or(0);
+        }
+        has_room
     }
 
     /// The code of an id.

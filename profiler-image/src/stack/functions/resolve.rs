@@ -42,10 +42,12 @@ impl Functions {
         }
         let set = ReadSet::new(place.memory);
         let words = words(place, looks);
+        let layout = place.layout;
         let is_early = |look: &&mut Look| is_unknown_and_passing(place, look);
         let early: SmallVec<[_; FEW]> = looks
             .iter_mut()
             .filter(is_early)
+            .filter(|look| self.has_room_for(layout, look.key))
             .take(MAX_RESOLVED)
             .collect();
         let code = early.iter().flat_map(|look| code_of(place, look));
@@ -61,6 +63,7 @@ impl Functions {
         let mut new: SmallVec<[&mut Look; FEW]> = looks
             .iter_mut()
             .filter(|look| look.key.is_some() && look.code.is_none())
+            .filter(|look| look.stands.is_some() || self.has_room_for(layout, look.key))
             .take(MAX_RESOLVED)
             .collect();
         let texts = texts(place, &set, &new);
@@ -200,7 +203,10 @@ impl Functions {
         for (frame, key) in frames.iter().zip(keys) {
             ids.push(key.and_then(|key| {
                 let known = self.known(place, &set, &key, None);
-                known.or_else(|| self.resolve(place, &set, frame, (key, false)))
+                if known.is_some() || !self.has_room_for(place.layout, Some(key)) {
+                    return known;
+                }
+                self.resolve(place, &set, frame, (key, false))
             }));
         }
     }

@@ -1,6 +1,7 @@
 mod bodies;
 mod forgotten;
 mod looks;
+mod ops;
 mod scripts;
 mod torn;
 mod volume;

@@ -2,7 +2,7 @@
 //!
 //! They are read at once at the function's first sight, because a sample can be at any of them. Invariant: at most
 //! [`MAX_OPS_AT_ONCE`] are read at once; of longer code, and of code of more lines than 16 bits count, each op is read when it
-//! is first seen.
+//! is first seen, and at most [`MAX_MET`] are remembered. So [`Ops::bytes`] never changes.
 
 use std::hash::Hasher as _;
 
@@ -15,6 +15,9 @@ use smallvec::SmallVec;
 
 /// Two megabytes of ops.
 const MAX_OPS_AT_ONCE: u32 = 1 << 16;
+/// Ops of one function that are remembered before all are forgotten: the capacity of a hash table of 2^10, with 13 bytes for each place.
+const MAX_MET: usize = 896;
+const MET_BYTES: usize = 13 << 10;
 /// How much is read without an allocation: a function of some hundred ops.
 const IN_PLACE: usize = 4096;
 
@@ -75,6 +78,9 @@ impl Ops {
                 }
                 let offset = u64::from(index) * layout.zend_op.sizeof as u64;
                 let op = Op::read(memory, layout, key.code.checked_add(offset)?)?;
+                if met.len() >= MAX_MET {
+                    met.clear();
+                }
                 met.insert(index, (op.opcode, op.lineno));
                 Some((op.opcode, op.lineno))
             }
@@ -98,7 +104,39 @@ impl Ops {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Whole { ops, .. } => size_of_val(&ops[..]),
-            Self::Met(met) => met.len() * 16,
+            Self::Met(_) => MET_BYTES,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phpprof_zend::layouts::{Machine, layout_of};
+    use phpprof_zend::memory::Recorded;
+
+    #[test]
+    fn no_more_ops_of_a_long_function_are_remembered_than_are_counted() {
+        let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+        let key = Key {
+            code: 0x10_0000,
+            last: MAX_OPS_AT_ONCE + 1,
+            kind: 2,
+            ..Key::default()
+        };
+        let mut memory = Recorded::default();
+        memory.room(key.code, key.last as usize * layout.zend_op.sizeof);
+        let mut ops = Ops::read(&memory, layout, &key);
+        let counted = ops.bytes();
+        for index in (0..5000).chain(0..5000) {
+            assert_eq!(ops.get(&memory, layout, &key, index), Some((0, 0)));
+            let Ops::Met(met) = &ops else {
+                panic!("all are read at once")
+            };
+            let place = size_of::<(u32, (u8, u32))>() + 1;
+            let places = (met.capacity() * 8 / 7).next_power_of_two();
+            assert!(places * place <= counted, "{}", met.len());
+        }
+        assert_eq!(ops.bytes(), counted);
     }
 }

@@ -45,3 +45,30 @@ fn an_id_names_the_same_function_until_the_next_read_begins() {
     codes.begin();
     assert_eq!(codes.bytes, 0);
 }
+
+/// The ops of long functions are read when they are met, and belong to nobody's account but their own.
+#[test]
+fn what_a_request_met_of_a_long_function_leaves_the_account_of_others_as_it_was() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let (_, mut others, _) = nothing_known();
+    let other = put(&mut memory, 1, "other", true);
+    names(&mut codes, &memory, &mut others, &[other]);
+    let before = codes.bytes;
+    let long = put(&mut memory, 2, "long", true);
+    let key = Key {
+        code: CODE,
+        last: (1 << 16) + 1,
+        kind: 2,
+        name: STRINGS + 0x200,
+        filename: FILE,
+        ..Key::default()
+    };
+    memory.put_function(long.func, &key);
+    names(&mut codes, &memory, &mut maps, &[long]);
+    let id = maps.1.by_func[&long.func].code;
+    for op in 0..1000 {
+        assert!(codes.op(&memory, memory.layout, id, op).is_some());
+    }
+    codes.forget(&mut maps.1);
+    assert_eq!(codes.bytes, before);
+}

@@ -21,6 +21,9 @@ use crate::stack::trace::Trace;
 
 /// The looks around a word that have to show the frames if only words in memory tell the callee.
 const AROUND: usize = 3;
+/// How many frames one sample may unwind, in all moments of its reads: beyond that, it shows no further moment. It is a stack of 300 frames
+/// in each moment of a read.
+pub(super) const MOST_UNWOUND: usize = 16_384;
 /// How many frames above those that a word leads to are searched for in the first look.
 const CALLEES: usize = 8;
 
@@ -79,10 +82,13 @@ impl Sampler {
         let mut has_callers = true;
         for (moment, (top, look)) in moments(words.tops.len()).enumerate() {
             self.follow_one(worker, words, (top, look), (trace, climb), now);
+            if climb.is_whole
+                && !has_callers
+                && !self.follow_callers(worker, words, look, (trace, climb), now)
+            {
+                self.follow_one(worker, words, (top, look), (trace, climb), now);
+            }
             if climb.is_whole {
-                if !has_callers && !self.follow_callers(worker, words, look, (trace, climb), now) {
-                    self.follow_one(worker, words, (top, look), (trace, climb), now);
-                }
                 return Followed::Whole;
             }
             if climb.is_full {
@@ -245,13 +251,19 @@ impl Sampler {
         now: u64,
     ) {
         let layout = worker.process.engine.layout;
+        climb.begin();
+        if self.unwound >= MOST_UNWOUND {
+            (trace.end, trace.stood) = (End::Torn, 0);
+            trace.frames.clear();
+            return;
+        }
         worker.reader.copy.take_look(look);
         trace.around = around_if_below_stood(worker, top, words);
         let memory = Arc::clone(&worker.reader.memory);
         let copy = &mut worker.reader.copy;
         trace.end = unwind(&*memory, layout, copy, address, &mut trace.frames);
+        self.unwound += trace.frames.len();
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
-        climb.begin();
         trace.may_have_gone_on = (top, look) == (0, 0);
         if trace.end == End::Torn {
             // Without a root it is unknown which part of the chain is true.

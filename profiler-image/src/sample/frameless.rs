@@ -1,5 +1,6 @@
 //! Internal functions that PHP calls without a frame, from 8.4 on. Their frames are inserted where PHP's own backtraces have
 //! them: between a caller at such a call and the callee of the function; at the top of a stack only while the call lasts.
+//! Invariant: at most [`MAX_ABSENT`] are looked up in one stack, which is unknown from the next one on.
 
 use phpprof_zend::op::{Op, is_frameless};
 use phpprof_zend::site::frameless::{frame, function_of, is_inside};
@@ -11,6 +12,9 @@ use crate::stack::functions::FunctionId;
 use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
+/// Such calls in one stack: each takes several reads.
+const MAX_ABSENT: usize = 64;
+
 impl Sampler {
     /// Inserts them into the identified frames of the trace.
     pub(super) fn add_frameless(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {
@@ -18,6 +22,7 @@ impl Sampler {
             return;
         };
         let top = worker.process.engine.layout.call_info.top;
+        let mut left = MAX_ABSENT;
         for index in (0..trace.frames.len()).rev() {
             let has_called = match index
                 .checked_sub(1)
@@ -38,6 +43,12 @@ impl Sampler {
             if index == 0 && (may_be_over() || worker.reader.has_jit_code != Some(false)) {
                 continue;
             }
+            if left == 0 {
+                // Without an id the climb ends there.
+                trace.insert(index, frame(&frame_at, frame_at.func), None);
+                return;
+            }
+            left -= 1;
             let Some(function) = function_of(&*worker.reader.memory, table, &op) else {
                 continue;
             };

@@ -31,7 +31,7 @@ use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
-use follow::{Followed, Words};
+use follow::{Followed, MOST_UNWOUND, Words};
 use standing::Standing;
 
 /// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call of its own.
@@ -103,6 +103,8 @@ pub struct Sampler {
     standing: Standing,
     /// How many call sites this read has asked.
     asked: usize,
+    /// How many frames this sample has unwound, in all moments of its reads.
+    unwound: usize,
     /// The buffer of the last read: the workers are read one after the other.
     copy: Copy,
 }
@@ -131,6 +133,7 @@ impl Sampler {
             request.begin();
         }
         self.standing.begin(self.has_room);
+        self.unwound = 0;
         std::mem::swap(&mut self.copy, &mut worker.reader.copy);
         let (mut trace, mut climb) = (
             std::mem::take(&mut self.trace),
@@ -144,7 +147,7 @@ impl Sampler {
                 let is_cut = ending == Ending::Cut;
                 (is_cut && path == PathId::NONE) || (is_elsewhere && (is_cut || sampled.is_open))
             };
-            let may_read_on = self.has_room;
+            let may_read_on = self.has_room && self.unwound < MOST_UNWOUND;
             if !matches!(&outcome, Outcome::Sample(sampled) if may_read_on && is_doubtful(sampled))
             {
                 break;

@@ -1,5 +1,6 @@
 //! Whole samples of a small engine, which is in the memory of the test itself and does not move.
 
+mod bounds;
 mod first_look;
 mod told;
 mod variables;

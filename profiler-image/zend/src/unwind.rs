@@ -120,6 +120,8 @@ pub struct Copy {
     fetched: Vec<(u64, Fetched)>,
     pages: usize,
     fetches: usize,
+    /// Generators that were looked up.
+    nodes: usize,
 }
 
 impl Copy {
@@ -140,10 +142,10 @@ impl Copy {
     /// Forgets what was fetched for an earlier stack.
     pub fn forget(&mut self) {
         self.fetched.clear();
-        (self.pages, self.fetches) = (0, 0);
+        (self.pages, self.fetches, self.nodes) = (0, 0, 0);
     }
 
-    /// How many reads of the target unwinding has made since [`Copy::forget`].
+    /// How many reads of frames unwinding has made since [`Copy::forget`].
     #[must_use]
     pub fn fetches(&self) -> usize {
         self.fetches

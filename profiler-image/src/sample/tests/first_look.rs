@@ -15,6 +15,15 @@ enum Whose {
 
 /// Samples a call by `{main}`, and then a read whose first look shows other words at these offsets of the frames.
 fn sampled_with_a_first_look(scene: &Scene, words: &[(Whose, usize, u64)]) -> Vec<String> {
+    followed_with_a_first_look(scene, words, MOST_UNWOUND).unwrap()
+}
+
+/// The same while the sample may unwind so many frames; `None` if no moment is whole.
+fn followed_with_a_first_look(
+    scene: &Scene,
+    words: &[(Whose, usize, u64)],
+    frames: usize,
+) -> Option<Vec<String>> {
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
     let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
@@ -40,9 +49,9 @@ fn sampled_with_a_first_look(scene: &Scene, words: &[(Whose, usize, u64)]) -> Ve
         last: &last,
     };
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.unwound = MOST_UNWOUND - frames;
     let followed = sampler.follow(&mut worker, words, (&mut trace, &mut climb), 2);
-    assert!(matches!(followed, Followed::Whole));
-    names(&sampler, climb.path())
+    matches!(followed, Followed::Whole).then(|| names(&sampler, climb.path()))
 }
 
 /// The later looks show the word's call, but a later moment would favour calls that last longer.
@@ -66,6 +75,11 @@ fn where_the_words_frame_leads_nowhere_in_the_first_look_its_callers_that_stood_
     let prev = scene.image.layout.execute_data.prev_execute_data;
     let words = [(Whose::Callee, prev, 0x10)];
     assert_eq!(sampled_with_a_first_look(&scene, &words), ["{main}"]);
+    // A sample that may unwind no more while these are followed is not whole.
+    for frames in 0..8 {
+        let shown = followed_with_a_first_look(&scene, &words, frames);
+        assert!(shown.is_none_or(|names| names == ["{main}"]), "{frames}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The generators that a placeholder of `yield from` represents.
 //!
-//! Invariant: at most [`MAX_DELEGATES`] are followed.
+//! Invariant: at most [`MAX_DELEGATES`] are followed, and at most [`MAX_NODES`] in all stacks of one copy.
 
 use super::{Copy, Frame, MAX_FRAMES};
 use crate::layouts::Layout;
@@ -8,6 +8,8 @@ use crate::memory::{Memory, Piece};
 
 /// `yield from` chains longer than this are refused.
 const MAX_DELEGATES: usize = 64;
+/// Reads of generators for one copy: its moments are unwound some fifty times.
+const MAX_NODES: usize = 4096;
 
 /// A placeholder is replaced by the frames of the delegating generators, the innermost first
 /// (`zend_generator_check_placeholder_frame`, Zend/zend_generators.c).
@@ -19,15 +21,15 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     frames: &mut Vec<Frame>,
 ) -> Option<()> {
     // The engine's loop: from the outermost generator up, while the parent is not the root, which runs itself.
-    let outermost = Node::read(memory, layout, placeholder.this)?;
+    let outermost = Node::read(memory, layout, copy, placeholder.this)?;
     let root = match layout.rules.placeholder_ends_at_root {
-        true => outermost.root(memory, layout)?,
+        true => outermost.root(memory, layout, copy)?,
         false => 0,
     };
     let mut outer_first = vec![outermost.execute_data];
     let mut parent = outermost.parent;
     while parent != root {
-        let node = Node::read(memory, layout, parent)?;
+        let node = Node::read(memory, layout, copy, parent)?;
         if root == 0 && node.parent == 0 {
             break;
         }
@@ -56,7 +58,16 @@ struct Node {
 }
 
 impl Node {
-    fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, generator: u64) -> Option<Self> {
+    fn read<M: Memory + ?Sized>(
+        memory: &M,
+        layout: &Layout,
+        copy: &mut Copy,
+        generator: u64,
+    ) -> Option<Self> {
+        if copy.nodes >= MAX_NODES {
+            return None;
+        }
+        copy.nodes += 1;
         let row = &layout.generator;
         let (mut execute_data, mut parent, mut children, mut ptr) =
             ([0; 8], [0; 8], [0; 4], [0; 8]);
@@ -90,10 +101,15 @@ impl Node {
     }
 
     /// The root of the tree: a leaf has a pointer to it, another node a pointer to a leaf.
-    fn root<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<u64> {
+    fn root<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        copy: &mut Copy,
+    ) -> Option<u64> {
         if self.children == 0 {
             return Some(self.ptr);
         }
-        Some(Self::read(memory, layout, self.ptr)?.ptr)
+        Some(Self::read(memory, layout, copy, self.ptr)?.ptr)
     }
 }

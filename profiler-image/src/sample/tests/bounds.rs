@@ -1,0 +1,103 @@
+//! Stacks that are so deep, or of such calls, that a sample shows only a part of them.
+
+use phpprof_zend::unwind::Frame;
+
+use super::*;
+
+/// The distance between frames: the result of a frame's op lies right above its header.
+const APART: u64 = RESULT as u64;
+
+/// Puts frames of one function onto each other, the first one at `at` with `prev` as its caller; returns the last one's address.
+fn pile(
+    image: &mut EngineImage,
+    (at, prev): (u64, u64),
+    count: u64,
+    (function, op, call_info): (UserFunction, u64, u32),
+) -> u64 {
+    for index in 0..count {
+        let address = at + index * APART;
+        image.put_frame(&Frame {
+            address,
+            func: function.func,
+            opline: function.op(op),
+            prev: if index == 0 { prev } else { address - APART },
+            call_info,
+            ..Frame::default()
+        });
+    }
+    at + (count - 1) * APART
+}
+
+/// The end of a sample, the names of its path, and how many frames were unwound for it.
+fn sampled(scene: &Scene) -> (Ending, Vec<String>, usize) {
+    let mut sampler = Sampler::new();
+    let Outcome::Sample(Sampled { stack, .. }) = sampler.sample(&mut scene.worker(), 1) else {
+        panic!("no sample")
+    };
+    let names = names(&sampler, stack.path);
+    (stack.ending, names, sampler.unwound)
+}
+
+#[test]
+fn a_stack_with_many_calls_without_a_frame_is_known_up_to_the_64th() {
+    for count in [63, 64, 100] {
+        let mut scene = Scene::frameless("implode", IS_NULL);
+        let image = &mut scene.image;
+        let call = NewOp {
+            opcode: FRAMELESS_ICALL_2,
+            result: RESULT,
+            extended_value: NUMBER,
+            ..NewOp::default()
+        };
+        let text = image.user(Some("text"), &[call]);
+        let found = image.top;
+        let called = (text, 0, image.layout.call_info.top);
+        let last = pile(image, (found + 0x100, found), count, called);
+        image.put_top(last);
+        let row = &image.layout.executor_globals;
+        image.put_word(image.executor_globals, row.vm_stack_top, last + 0x100);
+        let (ending, names, _) = sampled(&scene);
+        let is_whole = count <= 64;
+        assert_eq!(ending == Ending::Whole, is_whole, "{count}");
+        let calls = usize::try_from(count.min(64)).unwrap();
+        let expected = [vec!["{main}", "found"], ["implode", "text"].repeat(calls)].concat();
+        assert_eq!(names, expected, "{count}");
+    }
+}
+
+/// `{main}` calls `found`, which calls itself, all on an older page of the VM stack. The top frame was not called by it.
+fn deep(calls: u64) -> Scene {
+    let mut scene = Scene::new();
+    let image = &mut scene.image;
+    let init = NewOp {
+        opcode: INIT_FCALL,
+        op2: Some("found"),
+        ..NewOp::default()
+    };
+    let found = image.user(Some("found"), &[init, DO_UCALL.into()]);
+    let text = image.user(Some("text"), &[DO_UCALL.into()]);
+    let older = image.block();
+    // Blocks follow each other.
+    (0..(calls + 4) * APART / BLOCK + 2).for_each(|_| _ = image.block());
+    image.put_word(image.page, image.layout.vm_stack_prev, older);
+    let root = older + 0x100;
+    let started = (scene.main, 1, image.layout.call_info.top);
+    pile(image, (root, 0), 1, started);
+    let last = pile(image, (root + APART, root), calls, (found, 1, 0));
+    pile(image, (scene.main_frame, last), 1, (text, 0, 0));
+    image.put_top(scene.main_frame);
+    scene
+}
+
+#[test]
+fn a_sample_unwinds_so_many_frames_and_keeps_what_it_has_proven() {
+    let calls = 600;
+    let (ending, names, unwound) = sampled(&deep(calls as u64));
+    assert_eq!((ending, names.len()), (Ending::Cut, calls + 1));
+    assert!(names[1..].iter().all(|name| name == "found"));
+    let frames = calls + 2;
+    assert!(
+        (MOST_UNWOUND..MOST_UNWOUND + frames).contains(&unwound),
+        "{unwound}"
+    );
+}

@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{DeserializeGuard, Status};
 use kube::runtime::controller::{self, Action, Controller};
-use kube::runtime::reflector::{self, ObjectRef, Store, reflector};
+use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use phpprof_crds::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
@@ -26,6 +26,7 @@ use crate::decide::limits::later;
 use crate::http::keyring::{ArchiveRef, Keyring};
 use crate::lease::Role;
 use crate::reconcile::calls::call;
+use crate::reconcile::reflected::reflected;
 use crate::reconcile::requests::strip_metadata;
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::paged;
@@ -204,9 +205,9 @@ pub async fn run(archives: Arc<Archives>, changes: Changes, namespaces: Vec<Stri
         let arriving = watcher(api, paged())
             .default_backoff()
             .modify(|arriving| strip_metadata(arriving.meta_mut()));
-        let touched = reflector(writer, arriving).touched_objects();
+        let changed = reflected(writer, arriving);
         let archives = archives.clone();
-        Controller::for_stream(touched, known)
+        Controller::for_stream(changed, known)
             .with_config(controller::Config::default().concurrency(CONCURRENCY))
             .reconcile_on(changes)
             .run(

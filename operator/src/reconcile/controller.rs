@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Controller};
-use kube::runtime::reflector::{self, ObjectRef, reflector};
+use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use phpprof_crds::{Mode, ProfileRequest, ProfileRequestStatus};
@@ -36,6 +36,7 @@ use crate::reconcile::fleet::{Fleet, reference};
 use crate::reconcile::follow::{follow, take_over};
 use crate::reconcile::milestones::{clear, is_accepted, is_over, see_progress};
 use crate::reconcile::observe::{confirm, observe};
+use crate::reconcile::reflected::reflected;
 use crate::reconcile::requests::{Known, strip, strip_all_but_who_asked};
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::{RequestRef, paged};
@@ -115,17 +116,10 @@ async fn look_after_all(
 ) {
     let seen = context.clone();
     let arriving = watcher(requests, paged()).default_backoff().modify(strip);
-    // Controller::new leaves deletions out. Deletions that a broken watch has missed are found after the next list.
-    let touched = reflector(writer, arriving)
-        .inspect_ok(move |event| {
-            seen.requests.touch();
-            if matches!(event, watcher::Event::InitDone) {
-                seen.look_again();
-            }
-        })
-        .touched_objects();
+    // Controller::new leaves deletions out.
+    let changed = reflected(writer, arriving).inspect_ok(move |_| seen.requests.touch());
     let deletions = context.clone();
-    Controller::for_stream(touched, known)
+    Controller::for_stream(changed, known)
         .with_config(controller::Config::default().concurrency(UNLIMITED))
         .reconcile_on(changes)
         .run(reconcile, |_, error, _| retry(error), context)
@@ -440,3 +434,6 @@ fn opened(
         false => status,
     }
 }
+
+#[cfg(test)]
+mod tests;

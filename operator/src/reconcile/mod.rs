@@ -16,6 +16,7 @@ pub mod halts;
 pub mod jobs;
 mod milestones;
 mod observe;
+mod reflected;
 pub mod requests;
 pub mod residents;
 mod resolve;

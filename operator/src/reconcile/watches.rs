@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, channel::mpsc, future};
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::reflector::{ObjectRef, Store, reflector, store};
+use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, core::DeserializeGuard};
 use phpprof_crds::ProfileRequest;
 use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
+
+use crate::reconcile::reflected::reflected;
 
 /// The reference that triggers the controller when a pod changes.
 pub type RequestRef = ObjectRef<DeserializeGuard<ProfileRequest>>;
@@ -114,22 +116,20 @@ impl PodWatches {
             .default_backoff()
             .modify(crate::reconcile::view::strip);
         let (triggers, interested) = (self.triggers.clone(), requests.clone());
-        let changes = reflector(writer, stream)
-            .touched_objects()
-            .for_each(move |change| {
-                if let Err(error) = change {
-                    tracing::warn!(%error, "watching pods failed; retrying");
-                }
-                for request in interested
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .iter()
-                {
-                    // A closed channel means that the controller has ended, and soon the process will.
-                    let _ = triggers.unbounded_send(request.clone());
-                }
-                future::ready(())
-            });
+        let changes = reflected(writer, stream).for_each(move |change| {
+            if let Err(error) = change {
+                tracing::warn!(%error, "watching pods failed; retrying");
+            }
+            for request in interested
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+            {
+                // A closed channel means that the controller has ended, and soon the process will.
+                let _ = triggers.unbounded_send(request.clone());
+            }
+            future::ready(())
+        });
         Watch {
             ready: readiness(pods.clone()),
             pods,
@@ -178,4 +178,28 @@ fn readiness(pods: Store<Pod>) -> signal::Receiver<bool> {
         }
     });
     wait
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::api::ApiServer;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_look_again_when_the_store_has_what_changed_while_the_watch_was_broken() {
+        let pod = |node: &str| json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": node, "containers": []}});
+        let server = ApiServer::new([vec![pod("old")], vec![pod("new")]], json!({}));
+        let (watches, mut changes) = PodWatches::new(server.client());
+        let request = RequestRef::new("first").within("shop");
+        let (pods, _) = watches.subscribe("shop", &request);
+        let mut seen = Vec::new();
+        let minute = Duration::from_secs(60);
+        while let Ok(Some(_)) = tokio::time::timeout(minute, changes.next()).await {
+            let nodes = pods.state().into_iter().map(|pod| pod.spec.clone());
+            seen = nodes.flatten().filter_map(|spec| spec.node_name).collect();
+        }
+        assert_eq!(seen, ["new"]);
+    }
 }

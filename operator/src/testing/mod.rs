@@ -1,5 +1,6 @@
 //! Values that the tests of several files use.
 
+pub mod api;
 mod toy_cluster;
 
 pub use phpprof_decide::testing::{at, pod, request, sampler};

@@ -1,0 +1,159 @@
+//! An API server whose watch breaks, and the operator's context with a client of it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::{Request, Response};
+use futures::channel::mpsc::UnboundedReceiver;
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::events::Recorder;
+use object_store::memory::InMemory;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tower::service_fn;
+
+use super::at;
+use crate::decide::limits::Limits;
+use crate::export::exporter::ExportArgs;
+use crate::http::keyring::Keyring;
+use crate::http::live::Live;
+use crate::lease::Role;
+use crate::metrics::Metrics;
+use crate::reconcile::archives::Archives;
+use crate::reconcile::context::Context;
+use crate::reconcile::requests::Requests;
+use crate::reconcile::watches::{PodWatches, RequestRef};
+use crate::storage::archive::Archive;
+use crate::storage::collector::Collector;
+use crate::storage::store::Store;
+use crate::storage::usage::Usage;
+
+/// How long the first watch lasts, and how long the second page of a list takes.
+pub const LASTS: Duration = Duration::from_secs(1);
+
+/// An API server with one kind of objects. It forgets what the first watch has seen, as after a restart, so the client lists again. That
+/// list has two pages: the second is empty, and comes late.
+#[derive(Default)]
+pub struct ApiServer {
+    objects: [Vec<Value>; 2],
+    other: Value,
+    lists: AtomicUsize,
+    watches: AtomicUsize,
+    patches: Mutex<Vec<Value>>,
+}
+
+impl ApiServer {
+    /// Has these objects before the watch breaks, and these after it. It gives `other` for all that is neither a list nor a watch.
+    pub fn new(objects: [Vec<Value>; 2], other: Value) -> Arc<Self> {
+        Arc::new(ApiServer {
+            objects,
+            other,
+            ..ApiServer::default()
+        })
+    }
+
+    pub fn client(self: &Arc<Self>) -> Client {
+        let server = self.clone();
+        let answer = move |request| {
+            let server = server.clone();
+            async move { Ok::<_, kube::Error>(server.answer(request).await) }
+        };
+        Client::new(service_fn(answer), "default")
+    }
+
+    /// The bodies of all patches.
+    pub fn patches(&self) -> Vec<Value> {
+        self.patches.lock().unwrap().clone()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let said = if query.contains("watch=true") {
+            self.watch().await
+        } else if query.contains("limit=") {
+            self.list(query.contains("continue=")).await
+        } else {
+            let is_patch = request.method() == "PATCH";
+            let body = axum::body::Body::new(request.into_body());
+            let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+            if is_patch {
+                let body = serde_json::from_slice(&body).unwrap();
+                self.patches.lock().unwrap().push(body);
+            }
+            self.other.clone()
+        };
+        Response::new(Body::from(format!("{said}\n").into_bytes()))
+    }
+
+    async fn watch(&self) -> Value {
+        if self.watches.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(LASTS).await;
+        let status = json!({"kind": "Status", "status": "Failure", "message": "too old resource version",
+            "reason": "Expired", "code": 410});
+        json!({"type": "ERROR", "object": status})
+    }
+
+    async fn list(&self, is_second_page: bool) -> Value {
+        let mut page = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
+        if is_second_page {
+            tokio::time::sleep(LASTS).await;
+            return page;
+        }
+        let is_after = self.lists.fetch_add(1, Ordering::Relaxed) > 0;
+        page["items"] = json!(self.objects[usize::from(is_after)]);
+        if is_after {
+            page["metadata"]["continue"] = json!("next");
+        }
+        page
+    }
+}
+
+/// A context with a store in memory, and the requests that it wants to be reconciled again.
+pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let (keyring, role) = (Keyring::for_test(), Arc::new(Role::new(true)));
+    let archive = Arc::new(Archive::new(store.clone()));
+    let (archives, _) = Archives::new(
+        client.clone(),
+        keyring.clone(),
+        archive.clone(),
+        role.clone(),
+        None,
+    );
+    let collector = Collector::new(store.clone());
+    let (watches, changes) = PodWatches::new(client.clone());
+    let context = Context {
+        limits: Limits::default(),
+        sampler: Default::default(),
+        keyring,
+        relay_url: "https://relay".into(),
+        cancellations: Default::default(),
+        live: Arc::new(Live::new(role.clone(), collector.desk())),
+        links: Vec::new(),
+        exporter: ExportArgs::default().open(None).unwrap(),
+        collector,
+        archive,
+        archives,
+        usage: Usage::new(store.clone()),
+        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+        watches,
+        expectations: Default::default(),
+        metrics: Metrics::new(None),
+        halts: Default::default(),
+        jobs: Default::default(),
+        running: Default::default(),
+        accepting: Default::default(),
+        written: Default::default(),
+        places: Semaphore::new(1),
+        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
+        role,
+        clock: || at(0),
+        client,
+        store,
+    };
+    (context, changes)
+}

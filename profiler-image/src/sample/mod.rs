@@ -42,7 +42,7 @@ const READS: usize = 4;
 pub struct Quality {
     /// Turns that the schedule requested.
     pub due: u64,
-    /// Turns in which a worker was read.
+    /// Turns in which a worker was read, or still slept since its last read.
     pub taken: u64,
     /// Turns that came too late to be used.
     pub late: u64,
@@ -54,7 +54,7 @@ pub struct Quality {
     pub idle: u64,
     /// Samples with an edge that had no proof when they were taken.
     pub open: u64,
-    /// First reads of busy workers during which the top moved.
+    /// Reads of busy workers during which the top moved. A sample takes up to four.
     pub moved: u64,
 }
 

@@ -129,7 +129,7 @@ pub struct How {
     pub jit: bool,
     /// The quiescent reader could not use the target's CPU.
     pub remote: bool,
-    /// Share of first reads during which the top moved, in percent.
+    /// Reads during which the top moved, for each hundred samples: a sample takes one to four.
     pub moved_percent: f64,
     /// Reads of the target's memory per sample; almost none while it sleeps.
     pub reads_per_sample: f64,
@@ -218,7 +218,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     limit(
         tests_something,
         format!(
-            "the top moved in {:.0} % of the reads only",
+            "the top moved in {:.0} reads of 100 samples only",
             how.moved_percent
         ),
     );

@@ -6,7 +6,7 @@
 //! open the file, if the process belongs to another user and is dumpable: then that user owns the file.
 //!
 //! The call takes a PID, which may have been reused. A caller that has to be sure reads by [`ProcessMemory::bound_word`],
-//! or checks after the read whether a descriptor of the process still works (`Watch::is_alive`).
+//! or checks after the read whether a descriptor of the process still works (`Clocks::look`).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};

@@ -3,8 +3,10 @@
 //! The replica that leads holds it. The others refuse samplers and readers, which open new connections until they reach the leader. The
 //! data is not trusted: it is decoded within bounds before it is held.
 //!
-//! Invariant: it holds at most [`ROOM`], the newest seconds of each sampler. If nobody reads a sampler's seconds, the sampler learns this
-//! and stops.
+//! Any grant of the relay may bring seconds, also one of a run that nobody watches.
+//!
+//! Invariant: it holds at most [`ROOM`], the newest seconds of each sampler. Seconds that nobody asks for take no room from those that
+//! somebody reads. If nobody reads a sampler's seconds, the sampler learns this and stops.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +54,20 @@ struct Stream {
     newest: VecDeque<Second>,
     /// When somebody last read it, or when it began.
     read_at: Timestamp,
+    /// Whether somebody has asked for it.
+    is_read: bool,
     brought_at: Timestamp,
+}
+
+impl Stream {
+    fn begins(now: Timestamp) -> Self {
+        Stream {
+            newest: VecDeque::new(),
+            read_at: now,
+            is_read: false,
+            brought_at: now,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -106,7 +121,7 @@ impl Live {
             .unwrap_or_else(|_| Err("it could not be read".to_owned()))
     }
 
-    /// Holds a second of the sampler with this key.
+    /// Holds a second of the sampler with this key. For a sampler that is read, seconds that nobody asks for make room.
     pub fn bring(&self, key: &str, profile: Bytes, now: Timestamp) -> Brought {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.forget(now);
@@ -120,18 +135,18 @@ impl Live {
         let freed = oldest
             .and_then(|it| it.newest.front())
             .map_or(0, |second| second.profile.len());
-        if state.bytes - freed + profile.len() > ROOM {
+        let most = (ROOM + freed).saturating_sub(profile.len());
+        if stream.is_some_and(|stream| stream.is_read) {
+            state.drop_unread(most);
+        }
+        if state.bytes > most {
             return Brought::Full;
         }
         state.bytes = state.bytes - freed + profile.len();
         let number = now.as_millisecond().max(state.last_number + 1);
         state.last_number = number;
         let stream = state.streams.entry(key.to_owned());
-        let stream = stream.or_insert_with(|| Stream {
-            newest: VecDeque::new(),
-            read_at: now,
-            brought_at: now,
-        });
+        let stream = stream.or_insert_with(|| Stream::begins(now));
         stream.brought_at = now;
         if stream.newest.len() >= NEWEST {
             stream.newest.pop_front();
@@ -153,10 +168,11 @@ impl Live {
         state.forget(now);
         let mut found = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
-            let Some(stream) = state.streams.get_mut(*key) else {
-                continue;
-            };
+            // Also a sampler that has sent nothing yet is read, so its first second finds room.
+            let stream = state.streams.entry((*key).to_owned());
+            let stream = stream.or_insert_with(|| Stream::begins(now));
             stream.read_at = now;
+            stream.is_read = true;
             let newer = stream.newest.iter().filter(|it| it.number > after);
             found.extend(newer.map(|it| (it.number, (place, it.clone()))));
         }
@@ -175,6 +191,18 @@ impl State {
         let gone = self.streams.remove(key);
         let seconds = gone.iter().flat_map(|stream| &stream.newest);
         self.bytes -= seconds.map(|second| second.profile.len()).sum::<usize>();
+    }
+
+    /// Drops seconds that nobody has asked for, until at most this many bytes are held or there are no more of them.
+    fn drop_unread(&mut self, most: usize) {
+        let unread = self.streams.values_mut().filter(|it| !it.is_read);
+        for stream in unread {
+            while self.bytes > most
+                && let Some(second) = stream.newest.pop_front()
+            {
+                self.bytes -= second.profile.len();
+            }
+        }
     }
 
     fn forget(&mut self, now: Timestamp) {
@@ -262,6 +290,32 @@ mod tests {
         live.read(&["a"], 0, ROOM, at(35));
         assert_eq!(held(&live), 0);
         assert_eq!(live.bring("z", bytes(1), at(35)), Brought::Taken);
+    }
+
+    #[test]
+    fn seconds_that_nobody_asks_for_take_no_room_from_those_that_somebody_reads() {
+        let live = live();
+        let fill = |second| {
+            for number in 0..6 * NEWEST {
+                let key = format!("checkpoint-{}", number % 6);
+                live.bring(&key, bytes(LARGEST), at(second));
+            }
+            let held = live.state.lock().unwrap().bytes;
+            let is_full = ROOM - LARGEST < held && held <= ROOM;
+            assert!(is_full, "{held}");
+        };
+        fill(0);
+        // Somebody reads before the sampler has sent anything.
+        assert!(live.read(&["web"], 0, ROOM, at(1)).is_empty());
+        assert_eq!(live.bring("web", bytes(1), at(1)), Brought::Taken);
+        assert_eq!(numbers(&live.read(&["web"], 0, ROOM, at(2))), [(0, 1)]);
+        // What was told to stop may begin again, and takes only what is free.
+        for second in 11..20 {
+            fill(second);
+            live.read(&["web"], 0, ROOM, at(second));
+            let brought = live.bring("web", bytes(LARGEST), at(second));
+            assert_eq!(brought, Brought::Taken);
+        }
     }
 
     fn profile(label: &str) -> Bytes {

@@ -14,9 +14,8 @@ const LARGEST_OBJECT: usize = 3 << 19;
 const COPIES: usize = 3;
 /// A row of a profile while the merge chooses the rows to keep.
 const CHOSEN_ROW: usize = 80;
-/// Buffers of a connection: those of hyper and, with TLS, those of TLS.
-const CONNECTION: usize = 16 << 10;
-const TLS_CONNECTION: usize = 48 << 10;
+/// The buffers of TLS of a connection.
+const TLS: usize = 32 << 10;
 /// The file of a merged profile while it grows.
 const MERGED_FILE: usize = 32 << 20;
 /// The program, its tables of running requests, and memory that the allocator does not return.
@@ -32,7 +31,9 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         .max(results::LIST_DRAWN);
     let merge = MergeLimits::default();
     let relay_room = relay::ROOM as usize * relay::UNIT;
-    let plain = health::BOUNDS.connections + results::BOUNDS.connections;
+    // A request for results has next to no body. Of an upload, two parts are in memory before they have room.
+    let plain = [health::BOUNDS, results::BOUNDS].map(|it| it.connections * it.buffer);
+    let uploading = tls::BOUNDS.connections * (2 * tls::BOUNDS.buffer + TLS);
     vec![
         ("base", BASE),
         (
@@ -43,10 +44,7 @@ pub fn parts() -> Vec<(&'static str, usize)> {
             "answers to calls",
             calls::OBJECTS as usize * LARGEST_OBJECT * COPIES,
         ),
-        (
-            "connections",
-            plain * CONNECTION + tls::BOUNDS.connections * TLS_CONNECTION,
-        ),
+        ("connections", plain.iter().sum::<usize>() + uploading),
         ("bodies of the relay", relay_room),
         (
             "live seconds",

@@ -28,16 +28,19 @@ pub struct Bounds {
     pub strangers: usize,
     /// The longest life of a connection.
     pub lives: Duration,
+    /// Bytes of the longest header of a request, and of a body's part that is read at once.
+    pub buffer: usize,
 }
 
 impl Bounds {
-    /// This many connections with this lifetime. A quarter of them may be strangers.
+    /// This many connections with this lifetime and this buffer. A quarter of them may be strangers.
     #[must_use]
-    pub const fn new(connections: usize, lives: Duration) -> Self {
+    pub const fn new(connections: usize, lives: Duration, buffer: usize) -> Self {
         Self {
             connections,
             strangers: connections / 4,
             lives,
+            buffer,
         }
     }
 }
@@ -131,7 +134,8 @@ where
         let task = tokio::spawn(async move {
             let _held = (permit, ended);
             let _ = wait.await;
-            let served = tokio::time::timeout(bounds.lives, one(stream, handshake, router));
+            let served = one(stream, handshake, bounds.buffer, router);
+            let served = tokio::time::timeout(bounds.lives, served);
             open_one.ends(served.await.unwrap_or(End::Expired));
         });
         strangers.add(connection.id, task.abort_handle(), bounds.strangers);
@@ -140,7 +144,7 @@ where
     }
 }
 
-async fn one<S>(stream: TcpStream, handshake: Handshake<S>, router: Router) -> End
+async fn one<S>(stream: TcpStream, handshake: Handshake<S>, buffer: usize, router: Router) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -150,6 +154,7 @@ where
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
+        .max_buf_size(buffer)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
     let Err(error) = served else {
@@ -175,6 +180,8 @@ mod tests {
     use super::*;
     use crate::metrics::{Metrics, Now, Port};
 
+    const BUFFER: usize = 16 << 10;
+
     async fn port(router: Router, metrics: &Metrics) -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -182,6 +189,7 @@ mod tests {
             connections: 20,
             strangers: 5,
             lives: Duration::from_secs(60),
+            buffer: BUFFER,
         };
         let metrics = metrics.port(Port::Results);
         tokio::spawn(serve(listener, plain(), bounds, router, metrics));
@@ -228,6 +236,50 @@ mod tests {
         let mut other = TcpStream::connect(address).await.unwrap();
         other.write_all(b"no HTTP\r\n\r\n").await.unwrap();
         check(&metrics, &format!("{closed}\"broken\"}} 1")).await;
+    }
+
+    /// A GET with a header of this length, or as much of it as the port reads.
+    async fn answer_to_header_of(address: std::net::SocketAddr, length: usize) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let start = "GET /word HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx: ";
+        let end = "\r\n\r\n";
+        let filling = "x".repeat(length - start.len() - end.len());
+        // The port may close the connection before it has read everything.
+        let _ = stream
+            .write_all(format!("{start}{filling}{end}").as_bytes())
+            .await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test]
+    async fn a_header_longer_than_the_memory_of_its_connection_is_refused() {
+        let metrics = Metrics::default();
+        let word = async || "word";
+        let address = port(Router::new().route("/word", get(word)), &metrics).await;
+        let most = answer_to_header_of(address, BUFFER - 1).await;
+        assert!(most.ends_with("word"), "{most}");
+        let answer = answer_to_header_of(address, 2 * BUFFER).await;
+        assert!(!answer.contains("word"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_and_answered_whole_however_large_they_are() {
+        let echo = async |body: axum::body::Bytes| body;
+        let router = Router::new().route("/word", axum::routing::post(echo));
+        let address = port(router, &Metrics::default()).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let body = vec![b'x'; 1 << 20];
+        let head = format!(
+            "POST /word HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.ends_with(&body));
     }
 
     /// Tasks that are aborted end a moment later.

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::http::connections::{self, Bounds, plain};
 use crate::metrics::PortMetrics;
 
-pub(crate) const BOUNDS: Bounds = Bounds::new(64, Duration::from_secs(60));
+pub(crate) const BOUNDS: Bounds = Bounds::new(64, Duration::from_secs(60), 16 << 10);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

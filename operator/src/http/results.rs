@@ -59,9 +59,9 @@ const LONGEST_QUESTION: usize = 1 << 10;
 /// Bytes of live seconds in one answer, and the most such answers that are under way at the same time.
 pub(crate) const LARGEST_LIVE: usize = 512 << 10;
 pub(crate) const LIVE_AT_ONCE: usize = 4;
-/// The lifetime is longer than the largest profile takes over a slow connection.
+/// The lifetime is longer than the largest profile takes over a slow connection. Browsers send the cookies of an Ingress's host, too.
 pub(crate) const BOUNDS: connections::Bounds =
-    connections::Bounds::new(256, Duration::from_secs(15 * 60));
+    connections::Bounds::new(256, Duration::from_secs(15 * 60), 16 << 10);
 /// The most simultaneous requests for one profile's folder or one namespace's list, and the most simultaneous pages of a folder. So the
 /// holder of one link leaves connections and pages to others.
 const SHARE: usize = 8;
